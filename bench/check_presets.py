@@ -70,7 +70,7 @@ def check(linnet, name, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--linnet", default="build/release/src/cli/linnet")
+    parser.add_argument("--linnet", default="build/release/bin/linnet")
     parser.add_argument("--only", action="append", help="a preset")
     parser.add_argument("--out", help="also writes the table to this file")
     arguments = parser.parse_args()

@@ -114,7 +114,7 @@ PARTS = {"sst2": sst2, "shakespeare": shakespeare, "wikitext": wikitext}
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--linnet", default="build/release/src/cli/linnet")
+    parser.add_argument("--linnet", default="build/release/bin/linnet")
     parser.add_argument("--data", required=True)
     parser.add_argument("--bert", default="")
     parser.add_argument("--work", default="build/quality")

@@ -21,7 +21,7 @@ import report  # noqa: E402
 import rounds  # noqa: E402
 
 RUNS = common.HOME / "runs.jsonl"
-LINNET = ROOT / "build" / "release" / "src" / "cli" / "linnet"
+LINNET = ROOT / "build" / "release" / "bin" / "linnet"
 PYTHON = common.HOME / "bin" / "python"
 MODES = ("eager", "compile", "tuned")
 TIMEOUT = 1800  # seconds for one process

@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "device/buffer.h"
-#include "kernels/conv/convolution.h"
-#include "kernels/conv/stored_convolution.h"
-#include "kernels/isa.h"
+#include "engine/device/buffer.h"
+#include "engine/kernels/conv/convolution.h"
+#include "engine/kernels/conv/stored_convolution.h"
+#include "engine/kernels/isa.h"
 
 namespace linnet {
 namespace {

@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "device/buffer.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/isa.h"
-#include "kernels/peak.h"
-#include "kernels/precision.h"
+#include "engine/device/buffer.h"
+#include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/isa.h"
+#include "engine/kernels/peak.h"
+#include "engine/kernels/precision.h"
 #ifdef LINNET_BENCH_ONEDNN
 #include <omp.h>
 

@@ -1,6 +1,6 @@
 """Writing text with GPT-2's 124M (random weights) one token at a time: Linnet beside transformers, in one run.
 
-    python3 bench/generate_table.py [--linnet build/release/src/cli/linnet] [--threads 2] [--json FILE]
+    python3 bench/generate_table.py [--linnet build/release/bin/linnet] [--threads 2] [--json FILE]
 
 Run by a Python that has torch and transformers (build/peers/bin/pip install transformers). The time without a cache is
 taken from timed passes over lengths 64 apart, times how many tokens take each: what both do for each token is one such
@@ -69,7 +69,7 @@ class Peer:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--linnet", default="build/release/src/cli/linnet")
+    parser.add_argument("--linnet", default="build/release/bin/linnet")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json")

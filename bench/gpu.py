@@ -41,7 +41,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="timed in each process")
     parser.add_argument("--mode", choices=MODES, action="append", help="of PyTorch; may be repeated; default: all")
-    parser.add_argument("--linnet", type=Path, default=ROOT / "build" / "cuda" / "src" / "cli" / "linnet")
+    parser.add_argument("--linnet", type=Path, default=ROOT / "build" / "cuda" / "bin" / "linnet")
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
     parser.add_argument("--libraries", default="", help="LD_LIBRARY_PATH of linnet alone")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu-results")
@@ -93,7 +93,7 @@ def build_name(linnet: Path) -> str:
     """Of the program and the module: other builds have other rows."""
     whole = hashlib.sha256()
     module = os.environ.get("LINNET_CUDA_MODULE", "")
-    for path in (linnet, Path(module) if module else linnet.parents[1] / "cuda" / "liblinnet_cuda.so"):
+    for path in (linnet, Path(module) if module else linnet.parent / "liblinnet_cuda.so"):
         whole.update(path.read_bytes() if path.is_file() else b"-")
     return whole.hexdigest()[:12]
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "kernels/attention/attention.h"
-#include "kernels/loss/cross_entropy.h"
-#include "kernels/norm/layer_norm.h"
-#include "kernels/norm/residual_norm.h"
-#include "kernels/optimizer.h"
+#include "engine/kernels/attention/attention.h"
+#include "engine/kernels/loss/cross_entropy.h"
+#include "engine/kernels/norm/layer_norm.h"
+#include "engine/kernels/norm/residual_norm.h"
+#include "engine/kernels/optimizer.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Forward and backward times of each layer of GPT-2, Linnet's beside PyTorch's.
 
-    bench/layers.py [--workload gpt2-124m] [--threads N] [--steps 3] [--linnet build/release/src/cli/linnet]
+    bench/layers.py [--workload gpt2-124m] [--threads N] [--steps 3] [--linnet build/release/bin/linnet]
 
 PyTorch's times come from hooks around modules: a module's forward runs between its two forward hooks, its backward
 between the gradient of its result and that of its operand. `linnet profile --each --json` gives the other side; modules are
@@ -100,7 +100,7 @@ def main():
     parser.add_argument("--workload", default="gpt2-124m", choices=sorted(gpt.SHAPES))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--linnet", default="build/release/src/cli/linnet")
+    parser.add_argument("--linnet", default="build/release/bin/linnet")
     options = parser.parse_args()
     (ours, our_step), (theirs, their_step) = of_linnet(options), of_pytorch(options)
     print(f"{options.workload}, {options.threads} threads, ms a step:      Linnet                    PyTorch")

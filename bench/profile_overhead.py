@@ -28,7 +28,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--linnet", default="build/release/src/cli/linnet")
+    parser.add_argument("--linnet", default="build/release/bin/linnet")
     parser.add_argument("settings", nargs="*")
     options = parser.parse_args()
     ratios = []

@@ -1,5 +1,5 @@
 // What it costs to add the gradients of all ranks in an order that does not depend on their number: the sum of training
-// (comm/shard_sum.h) on every rank, or MPI's own of the same floats, whose order MPI chooses.
+// (distributed/comm/shard_sum.h) on every rank, or MPI's own of the same floats, whose order MPI chooses.
 //
 //   mpirun -n 2 rank_sum FLOATS [--mpi]
 //
@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/shard_sum.h"
-#include "comm/world.h"
+#include "distributed/comm/shard_sum.h"
+#include "distributed/comm/world.h"
 
 namespace {
 

@@ -59,7 +59,7 @@ def rank_sum(runs, floats: int, turn: int, more: list[str]) -> dict:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         found = subprocess.run(["mpirun", *root, "-n", "2", str(program), str(floats), *more], text=True,
                                capture_output=True, env=study.common.plain_environment() |
-                               {"LINNET_MPI_MODULE": str(build / "src" / "mpi" / "liblinnet_mpi.so")})
+                               {"LINNET_MPI_MODULE": str(build / "bin" / "liblinnet_mpi.so")})
         return {"seconds": float(found.stdout) / 1e3} if found.returncode == 0 else {"error": found.stderr.strip()}
 
     return runs.once({"side": "sum", "floats": floats, "arguments": more, "round": turn, "build": runs.build}, measure)

@@ -1,4 +1,4 @@
-# linnet::linnet, which programs link: the libraries that src/library stands on, and the public headers
+# linnet::linnet, which programs link: the libraries that src/api/cpp stands on, and the public headers
 # (cmake/public_headers.cmake). Installs them with the files that make find_package(linnet) work, examples, guides and
 # license. Included after all folders of src: every library must be known.
 include(CMakePackageConfigHelpers)

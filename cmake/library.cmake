@@ -25,12 +25,12 @@ function(linnet_quick_to_compile target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# Each function gets a section of its own, so that a library leaves out those it does not call (src/runtime).
+# Each function gets a section of its own, so that a library leaves out those it does not call (src/api/runtime).
 function(linnet_sections target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
 endfunction()
 
-# For code that does little beside what it calls, in libraries that ship with programs (src/runtime): small rather than
+# For code that does little beside what it calls, in libraries that ship with programs (src/api/runtime): small rather than
 # fast. Sources whose loops are long are named.
 function(linnet_small target)
   cmake_parse_arguments(ARG "" "" "FAST" ${ARGN})

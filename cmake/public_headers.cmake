@@ -11,17 +11,17 @@ set(LINNET_FORWARD_INCLUDE ${PROJECT_BINARY_DIR}/public/forward)
 # The header of src/ and its public name.
 set(copied_headers
   base/error.h error.h
-  ir/source_line.h source_line.h
-  ir/tensor.h tensor.h
-  ir/tensor_type.h tensor_type.h
-  nn/initializer.h initializer.h
-  nn/layers.h layers.h
-  nn/loss.h loss.h
-  nn/low_rank.h low_rank.h
-  nn/module.h module.h
-  text/pretrained_tokenizer.h pretrained_tokenizer.h
-  text/tokenizer.h tokenizer.h
-  train/schedule.h schedule.h)
+  engine/ir/source_line.h source_line.h
+  engine/ir/tensor.h tensor.h
+  engine/ir/tensor_type.h tensor_type.h
+  models/nn/initializer.h initializer.h
+  models/nn/layers.h layers.h
+  models/nn/loss.h loss.h
+  models/nn/low_rank.h low_rank.h
+  models/nn/module.h module.h
+  data/text/pretrained_tokenizer.h pretrained_tokenizer.h
+  data/text/tokenizer.h tokenizer.h
+  training/trainer/schedule.h schedule.h)
 # Headers of ops that copied headers include: all of them are declared in linnet/ops.h.
 set(op_headers argmax/argmax conv2d/conv2d cross_entropy/cross_entropy embedding/embedding layer_norm/layer_norm
   linear_cross_entropy/linear_cross_entropy matmul/matmul max_pool/max_pool movement/movement pointwise/pointwise
@@ -58,7 +58,7 @@ foreach(source name IN ZIP_LISTS sources names)
     string(REPLACE "#include \"${other}\"" "#include \"linnet/${other_name}\"" text "${text}")
   endforeach()
   foreach(op ${op_headers})
-    string(REPLACE "#include \"ops/${op}.h\"" "#include \"linnet/ops.h\"" text "${text}")
+    string(REPLACE "#include \"engine/ops/${op}.h\"" "#include \"linnet/ops.h\"" text "${text}")
   endforeach()
   if(text MATCHES "#include \"([a-z_]+)/([^\"]*)\"" AND NOT CMAKE_MATCH_1 STREQUAL "linnet")
     message(FATAL_ERROR "src/${source} is a public header and includes ${CMAKE_MATCH_1}/${CMAKE_MATCH_2}, which is not")
@@ -68,7 +68,7 @@ foreach(source name IN ZIP_LISTS sources names)
 endforeach()
 set(forward "#pragma once\n#include \"linnet/math.h\"\n")
 foreach(op ${op_headers})
-  string(APPEND forward "#include \"ops/${op}.h\"\n")
+  string(APPEND forward "#include \"engine/ops/${op}.h\"\n")
 endforeach()
 linnet_write_header(${LINNET_FORWARD_INCLUDE}/linnet/ops.h "${forward}")
 

@@ -6,9 +6,9 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "models/gpt.h"
-#include "pretrained/pretrained.h"
-#include "train/learner.h"
+#include "models/modules/gpt.h"
+#include "models/families/pretrained.h"
+#include "training/trainer/learner.h"
 using namespace linnet;
 
 int run(int count, char** arguments) {

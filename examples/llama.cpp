@@ -1,15 +1,15 @@
 // Continues a text with a Llama folder as Hugging Face writes them.
 //
 //   llama FOLDER COUNT ID ID ID...        the text as token ids (`linnet tokenizer encode FOLDER`)
-#include "models/llama.h"
+#include "models/modules/llama.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
-#include "generate/causal_generator.h"
-#include "pretrained/pretrained.h"
+#include "generation/causal_generator.h"
+#include "models/families/pretrained.h"
 using namespace linnet;
 
 int run(int count, char** arguments) {

@@ -1,15 +1,15 @@
 // Generates from a T5 folder as Hugging Face writes them: the best of four beams.
 //
 //   t5 FOLDER ID ID ID...        the source as token ids, its end (1) last
-#include "models/t5.h"
+#include "models/modules/t5.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
-#include "generate/source_generator.h"
-#include "pretrained/pretrained.h"
+#include "generation/source_generator.h"
+#include "models/families/pretrained.h"
 using namespace linnet;
 
 int run(int count, char** arguments) {

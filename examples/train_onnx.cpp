@@ -8,11 +8,11 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "io/safetensors.h"
+#include "formats/safetensors.h"
 #include "onnx/network.h"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "ops/movement/movement.h"
-#include "train/learner.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/movement/movement.h"
+#include "training/trainer/learner.h"
 using namespace linnet;
 
 namespace {

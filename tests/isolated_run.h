@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
-#include "exec/interpreter.h"
-#include "ir/op.h"
+#include "engine/exec/interpreter.h"
+#include "engine/ir/op.h"
 
 namespace linnet::testing {
 

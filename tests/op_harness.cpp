@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "isolated_run.h"
-#include "passes/passes.h"
+#include "engine/passes/passes.h"
 
 namespace linnet::testing {
 namespace {

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/op_trial.h"
-#include "ir/graph.h"
-#include "plan/store.h"
+#include "engine/exec/op_trial.h"
+#include "engine/ir/graph.h"
+#include "engine/plan/store.h"
 
 namespace linnet::testing {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include "exec/executor.h"
-#include "plan/plan_file.h"
+#include "engine/exec/executor.h"
+#include "engine/plan/plan_file.h"
 
 namespace linnet::testing {
 

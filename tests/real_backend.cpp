@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "exec/backend.h"
+#include "engine/exec/backend.h"
 #include "op_harness.h"
 
 namespace linnet::testing {

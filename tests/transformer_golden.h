@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "io/safetensors.h"
-#include "models/transformer.h"
-#include "nn/parameter_layout.h"
+#include "formats/safetensors.h"
+#include "models/modules/transformer.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet::testing {
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "models/transformer.h"
-#include "models/translation_loss.h"
-#include "train/trainer.h"
+#include "models/modules/transformer.h"
+#include "models/modules/translation_loss.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet::testing {
 

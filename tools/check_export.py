@@ -2,7 +2,7 @@
 """Random models and runs of linnet against transformers: the folders that `linnet convert` and `linnet export` write
 are loaded there, and give the losses, logits and embeddings that linnet says.
 
-    tools/check_export.py build/release/src/cli/linnet TEXT     needs torch and transformers; TEXT: e.g. WikiText's test
+    tools/check_export.py build/release/bin/linnet TEXT     needs torch and transformers; TEXT: e.g. WikiText's test
     tools/check_export.py --head build/release/examples/library/bert TEXT      the last of the checks alone
 
 Decoders: loss, perplexity and tokens of `linnet eval --json` over the same windows; BERT: embeddings of `linnet embed`,

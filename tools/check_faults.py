@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training by several ranks under faults: the weights must be those of an undisturbed run, nothing may hang or stay.
 
-    tools/check_faults.py build/release/src/cli/linnet [--kills 50] [--ranks 2] [--seed 1] [--part PART]...
+    tools/check_faults.py build/release/bin/linnet [--kills 50] [--ranks 2] [--seed 1] [--part PART]...
 
 PART: all       one run whose faults are drawn at random from all kinds: SIGKILL and SIGSTOP of a rank, after which it
                 goes on by --restart, and a full disk and a cut link, after which it goes on by --resume

@@ -4,7 +4,7 @@ past, padded on either side; greedy texts; ONNX's own checks of the files; how m
 transformer optimizer fuses. Runs of the plain Transformer and of image models are trained for a few steps and compared
 with what the program itself says of them.
 
-    tools/check_onnx.py build/release/src/cli/linnet [MODEL...]     needs onnx, onnxruntime, torch and transformers
+    tools/check_onnx.py build/release/bin/linnet [MODEL...]     needs onnx, onnxruntime, torch and transformers
 
 Without MODEL (folders of decoders, BERT, T5 or Marian): the tiny ones of tests/golden/pretrained, and the runs.
 """

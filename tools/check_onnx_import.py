@@ -284,7 +284,7 @@ def check(build, name, dynamo):
         export(model, inputs, path, dynamo, optimize=name == "gpt2")
         arrays = {f"input{i}": value.numpy().copy() for i, value in enumerate(inputs)}
         save_file(arrays, batch)
-        run(os.path.join(build, "src/cli/linnet"), "onnx", "run", path, batch, "-o", got)
+        run(os.path.join(build, "bin/linnet"), "onnx", "run", path, batch, "-o", got)
         worst = np.abs(load_file(got)["output"] - want).max()
         assert worst < TOLERANCE, worst
         said = f"{name} ({'torch.export' if dynamo else 'TorchScript'}): outputs within {worst:.1e}"

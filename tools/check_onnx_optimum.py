@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether optimum's classes load what `linnet export --onnx` writes, as it is, and compute what transformers does.
 
-    tools/check_onnx_optimum.py build/release/src/cli/linnet     needs optimum[onnxruntime], torch and transformers
+    tools/check_onnx_optimum.py build/release/bin/linnet     needs optimum[onnxruntime], torch and transformers
 """
 
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same training on 1, 2 and 4 ranks, with ZeRO 0, 1 and 2, and stopped and resumed with fewer ranks: the same bits.
 
-    tools/check_rank_bits.py build/release/src/cli/linnet [WORKLOAD]... [--steps 12] [--multi30k FOLDER] [--text FILE]
+    tools/check_rank_bits.py build/release/bin/linnet [WORKLOAD]... [--steps 12] [--multi30k FOLDER] [--text FILE]
                              [--mnist FOLDER]
 
 WORKLOAD: translation (the preset multi30k, shortened), reference (random pairs), gpt (6 layers), cnn; those whose data

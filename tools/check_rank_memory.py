@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training divided between ranks in every way: the memory of each process is what its plan said before the first step.
 
-    tools/check_rank_memory.py build/release/src/cli/linnet --text FILE --vocabulary FILE --source FILE --target FILE
+    tools/check_rank_memory.py build/release/bin/linnet --text FILE --vocabulary FILE --source FILE --target FILE
                                [FAMILY]... [--layout LAYOUT]... [--steps 6] [--within 3]
 
 FAMILY: gpt, llama, bert, t5, transformer; without one, all. `--text` is plain text, `--vocabulary` a BERT's vocab.txt,

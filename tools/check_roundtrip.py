@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loads model folders, and what `linnet convert` makes of them, in transformers and compares them bit for bit.
 
-    tools/check_roundtrip.py build/release/src/cli/linnet FOLDER...    needs torch, transformers and safetensors
+    tools/check_roundtrip.py build/release/bin/linnet FOLDER...    needs torch, transformers and safetensors
 
 For each folder: every parameter and buffer of the model transformers makes of it, its configuration and its other files;
 the same after conversion to shards, and the same rounding as transformers' own to F16 and BF16.

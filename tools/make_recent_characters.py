@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes src/text/unicode/recent_characters.inc: characters whose class the `tokenizers` library and PCRE2 see differently.
+"""Makes src/data/text/unicode/recent_characters.inc: characters whose class the `tokenizers` library and PCRE2 see differently.
 
-    tools/make_recent_characters.py PCRE2_CLASSES > src/text/unicode/recent_characters.inc
+    tools/make_recent_characters.py PCRE2_CLASSES > src/data/text/unicode/recent_characters.inc
 
 PCRE2_CLASSES has a line "CATEGORY CODE_POINT" (decimal) for each character that \\p{CATEGORY} matches in the PCRE2 at
 hand. Needs tokenizers.

@@ -1,5 +1,5 @@
 // Files that lie inside another file: "model.linnet" is read like a folder, so that "model.linnet/config.json" names
-// what a packed model (io/packed_model.h) has inside. read_file() and file_exists() look there where the system says
+// what a packed model (formats/packed_model.h) has inside. read_file() and file_exists() look there where the system says
 // that a part of the path is no folder.
 #pragma once
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace linnet {
 
 constexpr const char* kPackedEnding = ".linnet";
-// A file inside that is made of other files there (text/pipeline/tokenizer_tables.h) and means nothing outside.
+// A file inside that is made of other files there (data/text/pipeline/tokenizer_tables.h) and means nothing outside.
 constexpr const char* kTokenizerTables = "tokenizer.tables";
 
 // What a packed file holds. `data` point into a mapping that `owner` keeps.

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nn/weight_quantization.h"
+#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 

@@ -11,7 +11,7 @@
 #include "config/hints.h"
 #include "config/presets.h"
 #include "config/task_rows.h"
-#include "text/unicode/utf8.h"
+#include "data/text/unicode/utf8.h"
 
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/impl/forward_declarations.h>

@@ -9,7 +9,7 @@
 #include "config/config_keys.h"
 #include "config/parallel_layout.h"
 #include "config/task_rows.h"
-#include "text/unicode/utf8.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/literal/literal.h"
-#include "ops/movement/movement.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 

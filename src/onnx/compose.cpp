@@ -4,12 +4,12 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "ops/broadcast.h"
-#include "ops/embedding/embedding.h"
-#include "ops/literal/literal.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
+#include "engine/ops/broadcast.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace linnet::compose {
 namespace {

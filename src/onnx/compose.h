@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "onnx/call.h"
-#include "ops/pointwise/expression_builder.h"
+#include "engine/ops/pointwise/expression_builder.h"
 
 namespace linnet::compose {
 

@@ -1,7 +1,7 @@
 // A model folder in ONNX: what optimum, Transformers.js and other programs load.
 #pragma once
 #include "onnx/sources.h"
-#include "pretrained/pretrained.h"
+#include "models/families/pretrained.h"
 
 namespace linnet {
 

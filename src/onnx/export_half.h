@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "io/onnx/model.h"
+#include "formats/onnx/model.h"
 
 namespace linnet {
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "io/onnx/model.h"
+#include "formats/onnx/model.h"
 
 namespace linnet {
 

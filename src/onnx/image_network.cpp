@@ -1,7 +1,7 @@
 #include "onnx/image_network.h"
 
 #include "base/error.h"
-#include "ops/movement/movement.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 
-#include "models/image_model.h"
+#include "models/modules/image_model.h"
 #include "onnx/network.h"
 
 namespace linnet {

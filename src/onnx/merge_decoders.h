@@ -1,6 +1,6 @@
 // One decoder file for both cases: with keys and values of earlier positions, and without.
 #pragma once
-#include "io/onnx/model.h"
+#include "formats/onnx/model.h"
 
 namespace linnet {
 

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "exec/interpreter.h"
-#include "io/safetensors.h"
-#include "nn/trace.h"
+#include "engine/exec/interpreter.h"
+#include "formats/safetensors.h"
+#include "models/nn/trace.h"
 #include "onnx/compose.h"
-#include "ops/movement/movement.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {

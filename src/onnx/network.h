@@ -17,7 +17,7 @@
 #include <set>
 #include <string>
 
-#include "nn/module.h"
+#include "models/nn/module.h"
 #include "onnx/call.h"
 
 namespace linnet {

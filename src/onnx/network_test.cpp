@@ -10,15 +10,15 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "exec/interpreter.h"
-#include "models/cnn.h"
-#include "models/resnet.h"
-#include "models/transformer.h"
-#include "nn/trace.h"
+#include "engine/exec/interpreter.h"
+#include "models/modules/cnn.h"
+#include "models/modules/resnet.h"
+#include "models/modules/transformer.h"
+#include "models/nn/trace.h"
 #include "onnx/sources.h"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "pretrained/pretrained.h"
-#include "train/learner.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "models/families/pretrained.h"
+#include "training/trainer/learner.h"
 
 namespace linnet {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "exec/interpreter.h"
-#include "nn/trace.h"
+#include "engine/exec/interpreter.h"
+#include "models/nn/trace.h"
 #include "onnx/network.h"
-#include "passes/passes.h"
+#include "engine/passes/passes.h"
 
 namespace linnet {
 namespace {

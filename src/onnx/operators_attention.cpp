@@ -5,10 +5,10 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
-#include "ops/embedding/embedding.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

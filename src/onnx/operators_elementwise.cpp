@@ -6,8 +6,8 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

@@ -2,12 +2,12 @@
 // BERT or GPT-2 is read as it is.
 #include "onnx/compose.h"
 #include "onnx/operators.h"
-#include "ops/embedding/embedding.h"
-#include "ops/layer_norm/layer_norm.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {

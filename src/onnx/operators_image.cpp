@@ -7,11 +7,11 @@
 #include "onnx/compose.h"
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
-#include "ops/conv2d/conv2d.h"
-#include "ops/matmul/matmul.h"
-#include "ops/max_pool/max_pool.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/max_pool/max_pool.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
-#include "ops/argmax/argmax.h"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "ops/embedding/embedding.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
+#include "engine/ops/argmax/argmax.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

@@ -5,9 +5,9 @@
 #include "onnx/compose.h"
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

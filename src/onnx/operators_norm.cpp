@@ -3,10 +3,10 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
-#include "ops/layer_norm/layer_norm.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {

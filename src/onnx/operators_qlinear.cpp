@@ -4,9 +4,9 @@
 #include "onnx/operators.h"
 #include "onnx/quantized_numbers.h"
 #include "onnx/quantized_product.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

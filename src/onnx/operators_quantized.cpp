@@ -6,11 +6,11 @@
 #include "onnx/operators.h"
 #include "onnx/quantized_numbers.h"
 #include "onnx/quantized_product.h"
-#include "ops/literal/literal.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {

@@ -4,11 +4,11 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
-#include "ops/softmax/softmax.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/softmax/softmax.h"
 
 namespace linnet {
 namespace {

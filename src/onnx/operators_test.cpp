@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "exec/interpreter.h"
-#include "nn/trace.h"
+#include "engine/exec/interpreter.h"
+#include "models/nn/trace.h"
 #include "onnx/network.h"
-#include "ops/quantized/quantized.h"
-#include "passes/passes.h"
+#include "engine/ops/quantized/quantized.h"
+#include "engine/passes/passes.h"
 
 namespace linnet {
 namespace {

@@ -1,8 +1,8 @@
 #include "onnx/quantized_numbers.h"
 
 #include "onnx/compose.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 

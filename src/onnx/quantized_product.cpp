@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "onnx/compose.h"
-#include "ops/literal/literal.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/quantized/quantized_conv2d.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/quantized/quantized_conv2d.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "kernels/quantized/convolution_int8.h"
+#include "engine/kernels/quantized/convolution_int8.h"
 #include "onnx/call.h"
 
 namespace linnet {

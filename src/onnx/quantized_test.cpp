@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "exec/interpreter.h"
-#include "io/safetensors.h"
-#include "nn/trace.h"
+#include "engine/exec/interpreter.h"
+#include "formats/safetensors.h"
+#include "models/nn/trace.h"
 #include "onnx/network.h"
-#include "ops/conv2d/conv2d.h"
-#include "ops/quantized/quantized_conv2d.h"
-#include "passes/passes.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/quantized/quantized_conv2d.h"
+#include "engine/passes/passes.h"
 
 namespace linnet {
 namespace {

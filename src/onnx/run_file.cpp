@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "exec/host_tensor.h"
-#include "io/safetensors.h"
-#include "nn/forward.h"
-#include "ops/movement/movement.h"
+#include "engine/exec/host_tensor.h"
+#include "formats/safetensors.h"
+#include "models/nn/forward.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {

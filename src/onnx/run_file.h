@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/precision.h"
+#include "engine/kernels/precision.h"
 #include "onnx/network.h"
 
 namespace linnet {

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "base/error.h"
-#include "ir/op.h"
-#include "passes/passes.h"
-#include "passes/rewriter.h"
+#include "engine/ir/op.h"
+#include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {

@@ -7,18 +7,18 @@
 //   save_onnx(model, layout, parameters, source, "model.onnx");
 //
 // Graphs have fixed shapes. The model is traced at several sets of sizes; the traces must be alike but for sizes, and
-// each size must follow from the symbols (io/onnx/symbolic_size.h) at all of them. Ops become ONNX nodes by
+// each size must follow from the symbols (formats/onnx/symbolic_size.h) at all of them. Ops become ONNX nodes by
 // OpDef::to_onnx, ops without it through their decomposition.
 #pragma once
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "io/onnx/lowering.h"
-#include "io/onnx/model.h"
-#include "io/onnx/symbolic_size.h"
-#include "nn/parameter_layout.h"
-#include "nn/trace.h"
+#include "formats/onnx/lowering.h"
+#include "formats/onnx/model.h"
+#include "formats/onnx/symbolic_size.h"
+#include "models/nn/parameter_layout.h"
+#include "models/nn/trace.h"
 #include "onnx/export_precision.h"
 
 namespace linnet {

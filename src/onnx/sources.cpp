@@ -3,14 +3,14 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "models/bert.h"
-#include "models/gpt.h"
-#include "models/image_model.h"
-#include "models/llama.h"
-#include "models/t5.h"
-#include "models/transformer.h"
+#include "models/modules/bert.h"
+#include "models/modules/gpt.h"
+#include "models/modules/image_model.h"
+#include "models/modules/llama.h"
+#include "models/modules/t5.h"
+#include "models/modules/transformer.h"
 #include "onnx/merge_decoders.h"
-#include "ops/movement/movement.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {

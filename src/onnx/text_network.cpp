@@ -5,12 +5,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "ops/literal/literal.h"
-#include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/expression_builder.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/expression_builder.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {

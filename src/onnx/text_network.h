@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "models/text_classifier.h"
-#include "nn/layers.h"
-#include "nn/parameter_layout.h"
+#include "models/modules/text_classifier.h"
+#include "models/nn/layers.h"
+#include "models/nn/parameter_layout.h"
 #include "onnx/network.h"
 
 namespace linnet {

@@ -5,9 +5,9 @@
 #pragma once
 #include <memory>
 
-#include "exec/host_tensor.h"
-#include "io/onnx/model.h"
-#include "ir/graph.h"
+#include "engine/exec/host_tensor.h"
+#include "formats/onnx/model.h"
+#include "engine/ir/graph.h"
 
 namespace linnet {
 

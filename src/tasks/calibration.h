@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/magnitude_histogram.h"
-#include "pretrained/static_scales.h"
+#include "models/nn/magnitude_histogram.h"
+#include "models/families/static_scales.h"
 
 namespace linnet {
 

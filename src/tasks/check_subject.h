@@ -3,9 +3,9 @@
 #include <memory>
 #include <optional>
 
-#include "check/check.h"
+#include "training/check/check.h"
 #include "config/config.h"
-#include "run/training_task.h"
+#include "training/run/training_task.h"
 
 namespace linnet {
 

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "kernels/isa.h"
-#include "run/run_folder.h"
+#include "engine/kernels/isa.h"
+#include "training/run/run_folder.h"
 #include "tasks/classification/classification_task.h"
 #include "tasks/images/image_task.h"
 #include "tasks/task_table.h"

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "config/task_rows.h"
-#include "io/safetensors.h"
-#include "nn/parameter_file.h"
-#include "run/run_folder.h"
+#include "formats/safetensors.h"
+#include "models/nn/parameter_file.h"
+#include "training/run/run_folder.h"
 #include "tasks/images/image_session.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "config/task_rows.h"
-#include "run/run_folder.h"
+#include "training/run/run_folder.h"
 #include "tasks/classification/classification_task.h"
 #include "tasks/images/image_task.h"
 #include "tasks/language/language_task.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 
-#include "nn/parameter_file.h"
-#include "pretrained/static_scales.h"
-#include "run/memory_report.h"
-#include "run/run_folder.h"
+#include "models/nn/parameter_file.h"
+#include "models/families/static_scales.h"
+#include "training/run/memory_report.h"
+#include "training/run/run_folder.h"
 #include "tasks/translation/translation_ensemble.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "text/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 namespace linnet {
 

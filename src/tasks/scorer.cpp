@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/text/token_chunks.h"
-#include "kernels/isa.h"
-#include "run/run_folder.h"
+#include "data/examples/text/token_chunks.h"
+#include "engine/kernels/isa.h"
+#include "training/run/run_folder.h"
 #include "tasks/language/language_model.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/translation_session.h"

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "config/config.h"
-#include "data/batch.h"
-#include "train/resident.h"
+#include "data/examples/batch.h"
+#include "training/trainer/resident.h"
 
 namespace linnet {
 
 class Session {
  public:
   // The model must outlive the session. With train.quantize, a session that trains gives its linear layers steps
-  // (nn/quantized_training.h) and watches them, until somebody stops the observer. `training` false: evaluation only.
+  // (models/nn/quantized_training.h) and watches them, until somebody stops the observer. `training` false: evaluation only.
   // `verify_plans` false: only sizes are wanted, also of a model that the machine cannot hold; otherwise that is a user
   // error before anything is planned.
   // `loss`: one of the model's training losses, by which tensor and pipeline parallel divide it; without one those are
@@ -62,7 +62,7 @@ bool allocate_within(Session& session, const std::string& advice, Capacity capac
 
 using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 // For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. Weights of
-// linear layers are packed for the plans, in their place (plan/packed_weights.h): "parameters" is not to be read
+// linear layers are packed for the plans, in their place (engine/plan/packed_weights.h): "parameters" is not to be read
 // afterwards. `advice`: what needs less, for the error when it does not fit.
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load);
 // The best weights of the run in `folder`, as they were saved: for whoever reads "parameters".

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "config/task_rows.h"
-#include "run/training_task.h"
+#include "training/run/training_task.h"
 #include "tasks/classifier.h"
 #include "tasks/evaluate_command.h"
 #include "tasks/inspection/inspect.h"
 #include "tasks/planning/plan_memory.h"
 #include "tasks/scorer.h"
-#include "text/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 namespace linnet {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "text/pretrained_tokenizer.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 

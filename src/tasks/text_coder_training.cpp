@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "tasks/text_coder.h"
-#include "text/bpe/bpe_trainer.h"
+#include "data/text/bpe/bpe_trainer.h"
 
 namespace linnet {
 

@@ -3,8 +3,8 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "data/text/line_reader.h"
-#include "data/text/text_documents.h"
+#include "data/examples/text/line_reader.h"
+#include "data/examples/text/text_documents.h"
 
 namespace linnet {
 

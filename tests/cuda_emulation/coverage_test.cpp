@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "cuda_emulation/emulated_backend.h"
-#include "ops/cuda_kernels.h"
-#include "passes/passes.h"
-#include "train/step_graphs.h"
-#include "workloads/workload.h"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/passes/passes.h"
+#include "training/trainer/step_graphs.h"
+#include "app/bench/workload.h"
 
 namespace linnet {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <memory>
 
-#include "kernels/precision.h"
-#include "ops/cuda_kernels.h"
+#include "engine/kernels/precision.h"
+#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

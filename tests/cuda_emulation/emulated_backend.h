@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda_emulation/emulated_device.h"
-#include "ops/kernel.h"
+#include "engine/ops/kernel.h"
 
 namespace linnet {
 

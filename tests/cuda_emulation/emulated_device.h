@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "device/device.h"
+#include "engine/device/device.h"
 
 namespace linnet {
 

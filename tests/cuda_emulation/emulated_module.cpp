@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "cuda_emulation/emulated_backend.h"
-#include "exec/backend.h"
+#include "engine/exec/backend.h"
 
 extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_cuda_open(const char* program_version,
                                                                                           int index, char* message,

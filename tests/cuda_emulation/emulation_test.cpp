@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cuda_emulation/emulated_backend.h"
-#include "kernels/cuda/launch.cuh"
+#include "engine/kernels/cuda/launch.cuh"
 
 namespace linnet {
 namespace {

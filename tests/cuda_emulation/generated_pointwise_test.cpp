@@ -1,4 +1,4 @@
-// Generated elementwise kernels give the values of kernels/pointwise/expression.h, bit for bit where both use the same
+// Generated elementwise kernels give the values of engine/kernels/pointwise/expression.h, bit for bit where both use the same
 // functions, and NVRTC takes them.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "cuda_emulation/emulation.cuh"
 #include "cuda_emulation/pointwise_cases.h"
-#include "device/cuda/nvrtc.h"
+#include "engine/device/cuda/nvrtc.h"
 
 namespace linnet {
 namespace {

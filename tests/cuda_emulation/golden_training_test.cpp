@@ -1,5 +1,5 @@
 // The golden files' losses on a device: all twenty on a GPU, the first few where it is emulated.
-#include "kernels/gemm/gemm.h"
+#include "engine/kernels/gemm/gemm.h"
 #include "op_harness.h"
 #include "transformer_golden.h"
 #include "translation_fixture.h"

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "cuda_emulation/emulated_backend.h"
-#include "kernels/precision.h"
-#include "ops/attention/attention_staging_cuda.h"
-#include "ops/dropout/dropout.h"
-#include "ops/linear_cross_entropy/softmax_loss_cuda.h"
-#include "ops/matmul/matmul_epilogue_cuda.h"
+#include "engine/kernels/precision.h"
+#include "engine/ops/attention/attention_staging_cuda.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
+#include "engine/ops/matmul/matmul_epilogue_cuda.h"
 
 namespace linnet {
 namespace {

@@ -4,13 +4,13 @@
 #include <functional>
 #include <memory>
 
-#include "models/bert.h"
-#include "models/cnn.h"
-#include "models/gpt.h"
-#include "models/llama.h"
-#include "models/t5.h"
+#include "models/modules/bert.h"
+#include "models/modules/cnn.h"
+#include "models/modules/gpt.h"
+#include "models/modules/llama.h"
+#include "models/modules/t5.h"
 #include "op_harness.h"
-#include "train/learner.h"
+#include "training/trainer/learner.h"
 
 namespace linnet {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <numbers>
 
-#include "ops/pointwise/expression_builder.h"
+#include "engine/ops/pointwise/expression_builder.h"
 
 namespace linnet::testing {
 namespace {

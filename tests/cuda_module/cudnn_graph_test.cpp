@@ -1,13 +1,13 @@
 // Without a GPU: cuDNN must have deterministic kernels for the graphs we build, for an H200 that is only described.
 // cuDNN loads libcuda.so.1 first; without a driver the toolkit's stub, which has that name, takes its place.
-#include "device/cuda/cudnn_graph.h"
+#include "engine/device/cuda/cudnn_graph.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "h200.h"
-#include "ops/attention/attention_graph_cuda.h"
-#include "ops/conv2d/conv2d_graph_cuda.h"
+#include "engine/ops/attention/attention_graph_cuda.h"
+#include "engine/ops/conv2d/conv2d_graph_cuda.h"
 
 namespace linnet {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "cuda_emulation/emulated_backend.h"
 #include "cuda_module/fake_runtime.h"
-#include "device/cuda/cuda_device.h"
+#include "engine/device/cuda/cuda_device.h"
 #include "op_harness.h"
-#include "ops/cuda_kernels.h"
+#include "engine/ops/cuda_kernels.h"
 
 namespace linnet::testing {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "ops/kernel.h"
+#include "engine/ops/kernel.h"
 
 namespace linnet::testing {
 

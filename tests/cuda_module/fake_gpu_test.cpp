@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cuda_module/fake_runtime.h"
-#include "device/cuda/cublaslt.h"
-#include "device/cuda/cuda_device.h"
+#include "engine/device/cuda/cublaslt.h"
+#include "engine/device/cuda/cuda_device.h"
 #include "op_harness.h"
 
 namespace linnet {

@@ -1,4 +1,4 @@
-// CUDA's runtime for tests without a GPU: the functions that src/device/cuda calls, with the rules of stream capture
+// CUDA's runtime for tests without a GPU: the functions that src/engine/device/cuda calls, with the rules of stream capture
 // (CUDA C++ Programming Guide, "CUDA Graphs"). Two GPUs, which are emulated devices: memory is closed to the host, work
 // is done when somebody waits, kernels run as fibers. A call that capture forbids spoils the capture, as on a GPU.
 #include "cuda_module/fake_runtime.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/communicator.h"
+#include "distributed/comm/communicator.h"
 
 namespace linnet::testing {
 

@@ -1,5 +1,5 @@
 // Ranks on GPUs, which NCCL joins: over the fake runtime and a fake NCCL (fake_nccl.cpp), with a process for each rank.
-#include "cuda/gpu_ranks.h"
+#include "engine/cuda/gpu_ranks.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -7,16 +7,16 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "comm/shard_sum.h"
+#include "distributed/comm/shard_sum.h"
 #include "cuda_module/fake_gpu_backend.h"
 #include "cuda_module/fake_runtime.h"
 #include "cuda_module/forked_ranks.h"
-#include "device/cuda/nccl_library.h"
-#include "nn/layers.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
-#include "train/learner.h"
-#include "train/sharded_step.h"
+#include "engine/device/cuda/nccl_library.h"
+#include "models/nn/layers.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+#include "training/trainer/learner.h"
+#include "training/trainer/sharded_step.h"
 
 namespace linnet {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "cuda_module/fake_gpu_backend.h"
 #include "cuda_module/fake_runtime.h"
-#include "device/cuda/cuda_device.h"
-#include "train/learner.h"
-#include "workloads/workload.h"
+#include "engine/device/cuda/cuda_device.h"
+#include "training/trainer/learner.h"
+#include "app/bench/workload.h"
 
 namespace linnet {
 namespace {

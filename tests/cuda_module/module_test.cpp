@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "exec/backend.h"
+#include "engine/exec/backend.h"
 
 namespace linnet {
 namespace {

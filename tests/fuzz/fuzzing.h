@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/pretrained_tokenizer.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet::fuzzing {
 

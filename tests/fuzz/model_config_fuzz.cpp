@@ -6,9 +6,9 @@
 
 #include "base/files.h"
 #include "fuzz/fuzzing.h"
-#include "pretrained/binding.h"
-#include "pretrained/generation_config.h"
-#include "pretrained/pretrained.h"
+#include "models/families/binding.h"
+#include "models/families/generation_config.h"
+#include "models/families/pretrained.h"
 
 using namespace linnet;
 

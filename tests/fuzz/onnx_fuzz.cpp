@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "io/onnx/model.h"
+#include "formats/onnx/model.h"
 
 namespace {
 

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "fuzz/fuzzing.h"
-#include "io/packed_model.h"
-#include "nn/layers.h"
-#include "nn/parameter_file.h"
-#include "text/pipeline/tokenizer_json.h"
-#include "text/pipeline/tokenizer_tables.h"
+#include "formats/packed_model.h"
+#include "models/nn/layers.h"
+#include "models/nn/parameter_file.h"
+#include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/pipeline/tokenizer_tables.h"
 
 using namespace linnet;
 

@@ -2,9 +2,9 @@
 // right here, so that the reader behind it is reached.
 #include "base/hash.h"
 #include "fuzz/fuzzing.h"
-#include "ops/matmul/matmul.h"
-#include "ops/pointwise/pointwise.h"
-#include "plan/plan_file.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/plan/plan_file.h"
 
 using namespace linnet;
 

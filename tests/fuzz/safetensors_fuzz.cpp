@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "io/safetensors.h"
+#include "formats/safetensors.h"
 
 namespace {
 

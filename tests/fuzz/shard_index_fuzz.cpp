@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "fuzz/fuzzing.h"
-#include "io/weight_files.h"
+#include "formats/weight_files.h"
 
 using namespace linnet;
 

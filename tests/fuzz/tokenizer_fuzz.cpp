@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/sentencepiece/sentencepiece_seal.h"
-#include "text/vocabulary_tokenizer.h"
+#include "data/text/sentencepiece/sentencepiece_seal.h"
+#include "data/text/vocabulary_tokenizer.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "run/training_run.h"
+#include "training/run/training_run.h"
 #include "tasks/task_table.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "integration/program.h"
-#include "io/safetensors.h"
+#include "formats/safetensors.h"
 
 namespace linnet::testing {
 namespace {

@@ -18,7 +18,7 @@ class Ranks : public ::testing::Test {
     const char* options = std::getenv("ASAN_OPTIONS");
     ::setenv("ASAN_OPTIONS", (std::string(options ? options : "") + ":detect_leaks=0").c_str(), 1);
     const std::string folder = program_path().substr(0, program_path().rfind('/'));
-    if (!exists(folder + "/../mpi/liblinnet_mpi.so")) GTEST_SKIP() << "the MPI module is not built";
+    if (!exists(folder + "/liblinnet_mpi.so")) GTEST_SKIP() << "the MPI module is not built";
   }
 
   // A tiny translation model, and what is saved and averaged with it.

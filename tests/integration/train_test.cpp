@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "integration/program.h"
-#include "io/safetensors.h"
+#include "formats/safetensors.h"
 
 namespace linnet::testing {
 namespace {

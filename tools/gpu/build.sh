@@ -56,8 +56,8 @@ collect() {
     mv "$kept/results" "$folder/"
     rmdir "$kept"
   fi
-  cp $built/src/cli/linnet $built/src/ops/ops_test $built/tests/cuda_emulation/cuda_training_test \
-    $built/src/cuda/liblinnet_cuda.so $folder/bin/
+  cp $built/bin/linnet $built/src/engine/ops/ops_test $built/tests/cuda_emulation/cuda_training_test \
+    $built/bin/liblinnet_cuda.so $folder/bin/
   strip --strip-unneeded $folder/bin/*
   collect_libraries
   cp tests/golden/transformer_*.safetensors $folder/tests/golden/

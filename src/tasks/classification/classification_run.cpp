@@ -1,5 +1,5 @@
-// Apart from text_classifier.cpp, so that a library without the import of ONNX files (src/runtime) has its own.
-#include "run/pretrained_run.h"
+// Apart from text_classifier.cpp, so that a library without the import of ONNX files (src/api/runtime) has its own.
+#include "training/run/pretrained_run.h"
 #include "tasks/classification/onnx_classifier.h"
 #include "tasks/classification/text_classifier.h"
 

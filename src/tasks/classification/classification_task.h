@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "data/text/labelled_batches.h"
-#include "run/training_task.h"
+#include "data/examples/text/labelled_batches.h"
+#include "training/run/training_task.h"
 #include "tasks/classification/text_classifier.h"
 #include "tasks/session.h"
 

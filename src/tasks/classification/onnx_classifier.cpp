@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "nn/model_file.h"
-#include "pretrained/bert.h"
-#include "run/pretrained_run.h"
-#include "run/run_folder.h"
+#include "models/nn/model_file.h"
+#include "models/families/bert.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

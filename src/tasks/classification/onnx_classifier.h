@@ -6,8 +6,8 @@
 
 #include "onnx/export_precision.h"
 #include "onnx/text_network.h"
-#include "pretrained/pretrained.h"
-#include "text/pretrained_tokenizer.h"
+#include "models/families/pretrained.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 

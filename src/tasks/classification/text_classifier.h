@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "config/config.h"
-#include "models/text_classifier.h"
-#include "nn/parameter_layout.h"
-#include "pretrained/pretrained.h"
-#include "text/pretrained_tokenizer.h"
+#include "models/modules/text_classifier.h"
+#include "models/nn/parameter_layout.h"
+#include "models/families/pretrained.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "generate/beam_search.h"
-#include "generate/sampling.h"
-#include "pretrained/generation_config.h"
+#include "generation/beam_search.h"
+#include "generation/sampling.h"
+#include "models/families/generation_config.h"
 #include "tasks/language/language_model.h"
 
 namespace linnet {
@@ -31,9 +31,9 @@ struct TextGenerationOptions {
   std::vector<std::string> keep = {};      // parameters that stay in fp32
   std::vector<std::string> adapters = {};  // parse_adapters()
   std::string adapter;                     // of a request, see find_adapter()
-  std::string draft;                       // a folder: the draft model (generate/engine.h); "": none
+  std::string draft;                       // a folder: the draft model (generation/engine.h); "": none
   int64_t draft_tokens = 4;
-  // Of the prefix cache (generate/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
+  // Of the prefix cache (generation/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
   std::optional<int64_t> prefix_megabytes;
 };
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "pretrained/generation_config.h"
+#include "models/families/generation_config.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/translation/translation_model.h"
 

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "pretrained/static_scales.h"
-#include "run/memory_report.h"
-#include "text/unicode/utf8.h"
+#include "models/families/static_scales.h"
+#include "training/run/memory_report.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

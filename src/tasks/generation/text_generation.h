@@ -6,7 +6,7 @@
 
 #include "tasks/generation/text_model.h"
 #include "tasks/language/language_model.h"
-#include "text/chat/chat_template.h"
+#include "data/text/chat/chat_template.h"
 
 namespace linnet {
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "generate/engine.h"
-#include "nn/model_store.h"
-#include "nn/parameter_file.h"
+#include "generation/engine.h"
+#include "models/nn/model_store.h"
+#include "models/nn/parameter_file.h"
 #include "tasks/generation/generation_choice.h"
 #include "tasks/generation/text_request.h"
 #include "tasks/text_coder.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "config/hints.h"
-#include "text/unicode/utf8.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "generate/causal_generator.h"
+#include "generation/causal_generator.h"
 #include "tasks/generation/text_request.h"
 #include "tasks/text_coder.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "data/images/image_dataset.h"
-#include "models/vit.h"
-#include "run/training_task.h"
+#include "data/examples/images/image_dataset.h"
+#include "models/modules/vit.h"
+#include "training/run/training_task.h"
 #include "tasks/session.h"
 
 namespace linnet {

@@ -10,12 +10,12 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "config/byte_size.h"
-#include "data/images/image_splits.h"
-#include "pretrained/pretrained.h"
-#include "pretrained/torchvision.h"
-#include "pretrained/vit.h"
-#include "run/pretrained_run.h"
-#include "run/run_folder.h"
+#include "data/examples/images/image_splits.h"
+#include "models/families/pretrained.h"
+#include "models/families/torchvision.h"
+#include "models/families/vit.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

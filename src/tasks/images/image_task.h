@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "data/images/image_batches.h"
+#include "data/examples/images/image_batches.h"
 #include "tasks/images/image_session.h"
 
 namespace linnet {
@@ -45,7 +45,7 @@ ImageDataset load_image_split(const Config& config, std::string& split);
 // All images of a directory of class folders, or the test images of one that is divided, for the run in `folder`.
 ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images);
 
-// `linnet export` of a run of images: a residual network's weights under torchvision's names (pretrained/torchvision.h)
+// `linnet export` of a run of images: a residual network's weights under torchvision's names (models/families/torchvision.h)
 // in model.safetensors, and images.json; a ViT's model folder as transformers has it. User error for another
 // architecture.
 void export_image_run(const std::string& folder, const std::string& out);

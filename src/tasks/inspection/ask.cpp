@@ -1,7 +1,7 @@
 #include "tasks/inspection/ask.h"
 
-#include "ops/matmul/matmul.h"
-#include "ops/pointwise/pointwise.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {

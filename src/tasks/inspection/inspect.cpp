@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "nn/model_file.h"
-#include "pretrained/family.h"
-#include "run/run_folder.h"
+#include "models/nn/model_file.h"
+#include "models/families/family.h"
+#include "training/run/run_folder.h"
 #include "tasks/classification/classification_task.h"
 #include "tasks/inference.h"
 #include "tasks/inspection/ask.h"
@@ -16,7 +16,7 @@
 #include "tasks/masked/masked_task.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/translation_model.h"
-#include "text/unicode/utf8.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "report/inspection.h"
+#include "training/report/inspection.h"
 
 namespace linnet {
 

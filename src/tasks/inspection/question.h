@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/parameter_layout.h"
-#include "nn/trace.h"
+#include "models/nn/parameter_layout.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 
@@ -47,7 +47,7 @@ struct FoundAnswer {
   int32_t id;
   std::vector<double> log_probabilities;    // of all answers
   double baseline = 0;                      // log probability of `id` where all embeddings are the table's mean
-  std::vector<std::vector<double>> shares;  // [sequences][tokens], passes/token_attributions.h
+  std::vector<std::vector<double>> shares;  // [sequences][tokens], engine/passes/token_attributions.h
 };
 
 struct Findings {

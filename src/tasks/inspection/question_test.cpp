@@ -7,11 +7,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "io/safetensors.h"
-#include "pretrained/pretrained.h"
-#include "report/inspection.h"
+#include "formats/safetensors.h"
+#include "models/families/pretrained.h"
+#include "training/report/inspection.h"
 #include "tasks/inspection/ask.h"
-#include "text/base64.h"
+#include "data/text/base64.h"
 
 namespace linnet {
 namespace {

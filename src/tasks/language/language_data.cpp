@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/text/text_documents.h"
-#include "metrics/word_count.h"
+#include "data/examples/text/text_documents.h"
+#include "data/metrics/word_count.h"
 #include "tasks/text_files.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "data/text/token_stream.h"
+#include "data/examples/text/token_stream.h"
 #include "tasks/text_coder.h"
 
 namespace linnet {

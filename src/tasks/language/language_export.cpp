@@ -1,9 +1,9 @@
 #include "base/error.h"
 #include "base/log.h"
-#include "models/gpt.h"
-#include "models/llama.h"
-#include "pretrained/gpt2.h"
-#include "pretrained/llama.h"
+#include "models/modules/gpt.h"
+#include "models/modules/llama.h"
+#include "models/families/gpt2.h"
+#include "models/families/llama.h"
 #include "tasks/language/language_model.h"
 
 namespace linnet {

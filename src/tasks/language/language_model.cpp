@@ -6,12 +6,12 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "config/task_rows.h"
-#include "models/gpt.h"
-#include "models/llama.h"
-#include "nn/model_file.h"
-#include "run/lora_config.h"
-#include "run/pretrained_run.h"
-#include "run/run_folder.h"
+#include "models/modules/gpt.h"
+#include "models/modules/llama.h"
+#include "models/nn/model_file.h"
+#include "training/run/lora_config.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

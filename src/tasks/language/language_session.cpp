@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "metrics/word_count.h"
+#include "data/metrics/word_count.h"
 
 namespace linnet {
 namespace {

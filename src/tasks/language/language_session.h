@@ -2,10 +2,10 @@
 #pragma once
 #include <memory>
 
-#include "data/text/token_chunks.h"
-#include "generate/causal_generator.h"
-#include "models/causal_model.h"
-#include "run/training_task.h"
+#include "data/examples/text/token_chunks.h"
+#include "generation/causal_generator.h"
+#include "models/modules/causal_model.h"
+#include "training/run/training_task.h"
 #include "tasks/language/language_data.h"
 #include "tasks/session.h"
 

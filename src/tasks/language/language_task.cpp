@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "run/pretrained_run.h"
+#include "training/run/pretrained_run.h"
 #include "tasks/inference.h"
 
 namespace linnet {

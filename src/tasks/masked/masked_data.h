@@ -1,8 +1,8 @@
 // The text of a masked language model as tokens, document by document.
 #pragma once
 #include "config/config.h"
-#include "data/text/masked_chunks.h"
-#include "text/pretrained_tokenizer.h"
+#include "data/examples/text/masked_chunks.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 

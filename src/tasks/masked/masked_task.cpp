@@ -7,14 +7,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "exec/backend.h"
-#include "metrics/word_count.h"
-#include "pretrained/bert.h"
-#include "pretrained/pretrained.h"
-#include "run/pretrained_run.h"
-#include "run/run_folder.h"
-#include "run/trainer_options.h"
-#include "train/checkpoint.h"
+#include "engine/exec/backend.h"
+#include "data/metrics/word_count.h"
+#include "models/families/bert.h"
+#include "models/families/pretrained.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
+#include "training/run/trainer_options.h"
+#include "training/trainer/checkpoint.h"
 
 namespace linnet {
 namespace {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <optional>
 
-#include "models/bert.h"
-#include "pretrained/pretrained.h"
-#include "run/training_task.h"
+#include "models/modules/bert.h"
+#include "models/families/pretrained.h"
+#include "training/run/training_task.h"
 #include "tasks/masked/masked_data.h"
 #include "tasks/session.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/shard_tree.h"
+#include "distributed/comm/shard_tree.h"
 #include "config/task_rows.h"
 #include "tasks/planning/measured_times.h"
 #include "tasks/planning/rank_work.h"

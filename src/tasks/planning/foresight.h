@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "simulate/training_step.h"
+#include "distributed/simulate/training_step.h"
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "comm/tensor_group.h"
+#include "distributed/comm/tensor_group.h"
 #include "tasks/planning/neighbors.h"
 #include "tasks/planning/step_time.h"
 #include "tasks/task_table.h"

@@ -3,8 +3,8 @@
 
 #include "base/files.h"
 #include "base/process_memory.h"
-#include "pretrained/bert.h"
-#include "run/trainer_options.h"
+#include "models/families/bert.h"
+#include "training/run/trainer_options.h"
 #include "tasks/classification/classification_task.h"
 #include "tasks/classification/onnx_classifier.h"
 #include "tasks/masked/masked_task.h"

@@ -6,7 +6,7 @@
 #include "base/process_memory.h"
 #include "config/byte_size.h"
 #include "config/task_rows.h"
-#include "data/images/image_folder.h"
+#include "data/examples/images/image_folder.h"
 #include "tasks/images/image_task.h"
 #include "tasks/language/language_task.h"
 #include "tasks/planning/plan_parts.h"

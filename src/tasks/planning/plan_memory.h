@@ -5,7 +5,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "run/memory_report.h"
+#include "training/run/memory_report.h"
 
 namespace linnet {
 
@@ -20,7 +20,7 @@ struct MachineSpeed {
 struct PlanAnswer {
   MemoryForecast forecast;
   int64_t parameters = 0;
-  std::string stage;  // what of the model this rank has (nn/stage_text.h); empty: all of it
+  std::string stage;  // what of the model this rank has (models/nn/stage_text.h); empty: all of it
   size_t arena_bytes = 0, arena_lower_bound = 0;
   std::string batches;        // "up to 16 x (64 + 64) tokens, 8 shapes"
   std::string assumption;     // what was taken for granted because the data is not at hand; empty: nothing
@@ -29,8 +29,8 @@ struct PlanAnswer {
   uint64_t least_peak = 0;    // of the smallest batch, where it was looked at
   std::string shorter_key;    // of the configuration: a smaller value of it takes less memory; empty: none
   std::string recomputation;  // what of the layers is computed again, and what that costs; empty: nothing
-  std::string fusion;         // what each pass made of the training step (passes/passes.h)
-  std::string memory_record;  // the picture of its memory (run/run_record.h)
+  std::string fusion;         // what each pass made of the training step (engine/passes/passes.h)
+  std::string memory_record;  // the picture of its memory (training/run/run_record.h)
   double step_seconds = 0;    // estimated, where a speed was given
   bool all_fit = false;       // even the whole training data as one batch
 };

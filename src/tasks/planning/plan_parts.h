@@ -5,9 +5,9 @@
 #include <tuple>
 #include <vector>
 
-#include "nn/stage_text.h"
-#include "passes/passes.h"
-#include "run/run_record.h"
+#include "models/nn/stage_text.h"
+#include "engine/passes/passes.h"
+#include "training/run/run_record.h"
 #include "tasks/planning/plan_memory.h"
 #include "tasks/planning/step_time.h"
 

@@ -6,14 +6,14 @@
 #include <map>
 
 #include "base/error.h"
-#include "comm/pipeline_order.h"
-#include "ir/op.h"
-#include "ops/collective/collective.h"
-#include "ops/residual_norm/residual_norm.h"
-#include "simulate/traffic.h"
+#include "distributed/comm/pipeline_order.h"
+#include "engine/ir/op.h"
+#include "engine/ops/collective/collective.h"
+#include "engine/ops/residual_norm/residual_norm.h"
+#include "distributed/simulate/traffic.h"
 #include "tasks/planning/step_time.h"
 #include "tasks/planning/work_items.h"
-#include "train/gradient_buckets.h"
+#include "training/trainer/gradient_buckets.h"
 
 namespace linnet {
 namespace {
@@ -236,7 +236,7 @@ std::vector<size_t> balanced_cut(const std::vector<ModelBlock>& blocks, int stag
 namespace {
 
 // Seconds. Ranks that add gradients beside a backward pass look for messages this far apart (Wait::kPatiently in
-// mpi/mpi_communicator.cpp, and what the system adds to so short a sleep).
+// distributed/mpi/mpi_communicator.cpp, and what the system adds to so short a sleep).
 constexpr double kLook = 1e-4;
 
 }  // namespace

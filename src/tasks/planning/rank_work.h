@@ -1,15 +1,15 @@
 // What a rank computes and sends in a step, from the plans of its trainer: the bridge between plans and the simulator
-// (simulate/training_step.h).
+// (distributed/simulate/training_step.h).
 #pragma once
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "comm/shard_tree.h"
-#include "profile/plan_profile.h"
-#include "simulate/training_step.h"
+#include "distributed/comm/communicator.h"
+#include "distributed/comm/shard_tree.h"
+#include "engine/profile/plan_profile.h"
+#include "distributed/simulate/training_step.h"
 #include "tasks/planning/plan_memory.h"
-#include "train/trainer.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "nn/pipeline_parallel.h"
-#include "simulate/traffic.h"
+#include "models/nn/pipeline_parallel.h"
+#include "distributed/simulate/traffic.h"
 #include "tasks/planning/step_time.h"
 #include "tasks/planning/work_items.h"
 

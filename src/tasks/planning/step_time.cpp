@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/op.h"
+#include "engine/ir/op.h"
 
 namespace linnet {
 namespace {

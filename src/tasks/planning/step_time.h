@@ -1,7 +1,7 @@
 // How long a training step will take, by its plan.
 #pragma once
 #include "tasks/planning/plan_memory.h"
-#include "train/trainer.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
 

@@ -1,4 +1,4 @@
-// The items of a stage's passes (simulate/training_step.h), from its nodes in their order.
+// The items of a stage's passes (distributed/simulate/training_step.h), from its nodes in their order.
 #pragma once
 #include <string>
 

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "config/task_rows.h"
-#include "data/text/dates.h"
-#include "run/memory_report.h"
-#include "text/tokenizer.h"
+#include "data/examples/text/dates.h"
+#include "training/run/memory_report.h"
+#include "data/text/tokenizer.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
 // The sentences a configuration names: files of parallel text, or a generated task.
 #pragma once
 #include "config/config.h"
-#include "data/text/parallel_text.h"
+#include "data/examples/text/parallel_text.h"
 
 namespace linnet {
 

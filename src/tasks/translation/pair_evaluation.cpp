@@ -1,9 +1,9 @@
 #include "tasks/translation/pair_evaluation.h"
 
-#include "data/evaluation_batches.h"
-#include "metrics/bleu.h"
-#include "metrics/chrf.h"
-#include "metrics/exact_match.h"
+#include "data/examples/evaluation_batches.h"
+#include "data/metrics/bleu.h"
+#include "data/metrics/chrf.h"
+#include "data/metrics/exact_match.h"
 
 namespace linnet {
 

@@ -1,8 +1,8 @@
 // How good a model is on a set of sentence pairs: loss, BLEU, chrF and exact match.
 #pragma once
-#include "data/text/pair_dataset.h"
-#include "data/text/parallel_text.h"
-#include "run/training_task.h"
+#include "data/examples/text/pair_dataset.h"
+#include "data/examples/text/parallel_text.h"
+#include "training/run/training_task.h"
 #include "tasks/translation/translation_session.h"
 
 namespace linnet {

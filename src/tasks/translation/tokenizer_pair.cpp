@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "text/pretrained_tokenizer.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 namespace {

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "config/config.h"
-#include "data/text/parallel_text.h"
-#include "text/tokenizer.h"
+#include "data/examples/text/parallel_text.h"
+#include "data/text/tokenizer.h"
 
 namespace linnet {
 

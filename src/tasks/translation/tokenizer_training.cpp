@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tasks/translation/tokenizer_pair.h"
-#include "text/sentencepiece/sentencepiece_pretrained.h"
-#include "text/sentencepiece/sentencepiece_proto.h"
-#include "text/sentencepiece/sentencepiece_tokenizer.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
+#include "data/text/sentencepiece/sentencepiece_proto.h"
+#include "data/text/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace linnet {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "models/ensemble.h"
+#include "models/modules/ensemble.h"
 
 namespace linnet {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/t5.h"
-#include "nn/model_file.h"
-#include "pretrained/generation_config.h"
-#include "pretrained/marian.h"
-#include "pretrained/t5.h"
-#include "run/lora_config.h"
-#include "run/pretrained_run.h"
-#include "run/run_folder.h"
+#include "models/modules/t5.h"
+#include "models/nn/model_file.h"
+#include "models/families/generation_config.h"
+#include "models/families/marian.h"
+#include "models/families/t5.h"
+#include "training/run/lora_config.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "data/batch_buffer.h"
-#include "models/translation_loss.h"
+#include "data/examples/batch_buffer.h"
+#include "models/modules/translation_loss.h"
 
 namespace linnet {
 namespace {

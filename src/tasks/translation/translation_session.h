@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "data/buckets.h"
-#include "generate/source_generator.h"
+#include "data/examples/buckets.h"
+#include "generation/source_generator.h"
 #include "tasks/session.h"
 #include "tasks/translation/translation_model.h"
 

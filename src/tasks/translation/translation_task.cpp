@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "models/t5.h"
-#include "run/pretrained_run.h"
+#include "models/modules/t5.h"
+#include "training/run/pretrained_run.h"
 #include "tasks/translation/corpus.h"
 
 namespace linnet {

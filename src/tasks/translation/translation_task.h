@@ -1,8 +1,8 @@
 // Training a Transformer on pairs of sentences. Everything it stands on is made in order: text, tokenizers, batches,
 // planned memory.
 #pragma once
-#include "data/batch_stream.h"
-#include "run/training_task.h"
+#include "data/examples/batch_stream.h"
+#include "training/run/training_task.h"
 #include "tasks/translation/pair_evaluation.h"
 
 namespace linnet {

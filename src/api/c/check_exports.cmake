@@ -1,0 +1,25 @@
+# Fails unless LIBRARY exports exactly the functions that HEADER declares, and what src/engine/kernels/isa.cpp puts in place of
+# Highway's:
+#   cmake -D NM=nm -D LIBRARY=liblinnet_c.so -D HEADER=linnet_c.h -P check_exports.cmake
+execute_process(COMMAND ${NM} --dynamic --defined-only --format=posix ${LIBRARY}
+  OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^\n]+" lines "${symbols}")
+set(exported "")
+foreach(line ${lines})
+  string(REGEX REPLACE " .*" "" name "${line}")
+  list(APPEND exported ${name})
+endforeach()
+file(READ ${HEADER} header)
+string(REGEX MATCHALL "LINNET_C_API [^;(]*[ *]linnet_[a-z_]+\\(" declarations "${header}")
+set(declared "")
+foreach(declaration ${declarations})
+  string(REGEX MATCH "linnet_[a-z_]+\\($" name "${declaration}")
+  string(REPLACE "(" "" name "${name}")
+  list(APPEND declared ${name})
+endforeach()
+list(REMOVE_ITEM exported _ZN3hwy8platform15TimerResolutionEv)
+list(SORT exported)
+list(SORT declared)
+if(NOT exported STREQUAL declared OR NOT declared)
+  message(FATAL_ERROR "exported: ${exported}\ndeclared: ${declared}")
+endif()

@@ -1,0 +1,56 @@
+#include "linnet/attention.h"
+
+#include "base/error.h"
+#include "api/cpp/decoding_scope.h"
+#include "models/modules/attention_block.h"
+
+namespace linnet {
+namespace {
+
+thread_local const AttentionContext* t_context = nullptr;
+
+}  // namespace
+
+const AttentionContext* DecodingScope::current() { return t_context; }
+DecodingScope::DecodingScope(const AttentionContext& context) : outer_(t_context) { t_context = &context; }
+DecodingScope::~DecodingScope() { t_context = outer_; }
+
+struct MultiHeadAttention::State {
+  State(Module* parent, const AttentionConfig& config) : attention(parent, "", config) {}
+  SelfAttention attention;
+};
+
+MultiHeadAttention::MultiHeadAttention(Module* parent, std::string name, int64_t width, int64_t heads,
+                                       const MultiHeadAttentionOptions& options)
+    : Module(parent, std::move(name)) {
+  const int64_t kv_heads = options.kv_heads > 0 ? options.kv_heads : heads;
+  if (heads < 1 || width < 1 || options.kv_heads < 0 || width % heads != 0 || heads % kv_heads != 0)
+    fail_user("attention \"" + path() + "\" of width " + std::to_string(width) + " with " + std::to_string(heads) +
+              " heads and " + std::to_string(kv_heads) + " of keys: each must be a multiple of the next");
+  if (!(options.dropout >= 0 && options.dropout < 1))
+    fail_user("attention \"" + path() + "\" has a dropout of " + std::to_string(options.dropout) +
+              ", which is not in [0, 1)");
+  AttentionConfig config{.width = width, .heads = heads, .dropout = options.dropout};
+  config.kv_heads = options.kv_heads;
+  config.biases = config.output_bias = options.biases;
+  if (options.rotary_theta > 0) config.rotary = RotaryConfig{.theta = options.rotary_theta};
+  state_ = std::make_unique<State>(this, config);
+}
+
+MultiHeadAttention::~MultiHeadAttention() = default;
+
+Tensor MultiHeadAttention::operator()(Tensor x, const AttentionMask& mask) {
+  const AttentionContext* context = DecodingScope::current();
+  if (!context) return state_->attention(x, {.lengths = mask.lengths, .causal = mask.causal});
+  if (!mask.causal || mask.lengths.defined())
+    fail_user("attention \"" + path() + "\" of a decoder that writes is not causal, or has lengths: it would see " +
+              "positions that are not written yet");
+  return state_->attention(x, *context);
+}
+
+Tensor MultiHeadAttention::operator()(Tensor x, Tensor memory, const AttentionMask& mask) {
+  if (mask.causal) fail_user("attention \"" + path() + "\" to another sequence cannot be causal");
+  return state_->attention.cross(x, memory, mask.lengths);
+}
+
+}  // namespace linnet

@@ -1,0 +1,93 @@
+// Datasets from files.
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "data/examples/images/idx.h"
+#include "data/examples/images/image_folder.h"
+#include "linnet/dataset.h"
+#include "linnet/pretrained_tokenizer.h"
+
+namespace linnet {
+namespace {
+
+Dataset of_images(const ImageDataset& images) {
+  Dataset dataset;
+  dataset.add_bytes("images", {DType::kU8, {images.height, images.width, images.channels}},
+                    std::as_bytes(std::span(images.pixels)));
+  dataset.add("labels", Shape{}, images.labels);
+  return dataset;
+}
+
+// The column of a line with tabs between; empty when there are fewer.
+std::string_view column_of(std::string_view line, int64_t column) {
+  for (; column > 0; --column) {
+    const size_t tab = line.find('\t');
+    if (tab == line.npos) return {};
+    line.remove_prefix(tab + 1);
+  }
+  return line.substr(0, line.find('\t'));
+}
+
+}  // namespace
+
+Dataset Dataset::idx(const std::string& images, const std::string& labels) {
+  return of_images(read_idx_images(images, labels));
+}
+
+Dataset Dataset::image_folder(const std::string& folder, int64_t size) {
+  if (size < 0 || size > 1 << 16) fail_user("images cannot be " + std::to_string(size) + " pixels wide");
+  return of_images(read_image_folder(folder, {}, {.size = size}));
+}
+
+Dataset Dataset::chunks(const std::vector<int32_t>& ids, int64_t length) {
+  const auto count = static_cast<int64_t>(ids.size());
+  if (length < 1 || count < length + 1)
+    fail_user(std::to_string(count) + " tokens are too few for chunks of " + std::to_string(length) +
+              ", which need one more than that");
+  const int64_t chunks = (count - 1) / length;
+  const auto end = static_cast<size_t>(chunks * length);
+  Dataset dataset;
+  dataset.add_bytes("tokens", {DType::kI32, {length}}, std::as_bytes(std::span(ids).first(end)));
+  dataset.add_bytes("targets", {DType::kI32, {length}}, std::as_bytes(std::span(ids).subspan(1, end)));
+  return dataset;
+}
+
+Dataset Dataset::text(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t length) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail_user(path + ": the file cannot be opened");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, ids);
+  return chunks(ids, length);
+}
+
+Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,
+                     int64_t label_column, bool header, int64_t max_length) {
+  if (text_column < 0 || label_column < 0 || max_length < 0)
+    fail_user("columns are counted from 0, and max_length is not negative");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail_user(path + ": the file cannot be opened");
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<int32_t> labels;
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
+    if ((header && number == 1) || line.empty()) continue;
+    const std::string_view label = column_of(line, label_column);
+    int32_t value = 0;
+    const auto [end, problem] = std::from_chars(label.data(), label.data() + label.size(), value);
+    if (problem != std::errc{} || end != label.data() + label.size() || label.empty())
+      fail_user(path + ":" + std::to_string(number) + ": the label \"" + std::string(label) + "\" is not a number");
+    labels.push_back(value);
+    tokens.push_back(tokenizer.encode(column_of(line, text_column), {.max_length = max_length, .offsets = false}).ids);
+  }
+  if (labels.empty()) fail_user(path + ": the file has no lines");
+  Dataset dataset;
+  dataset.add_sequences("tokens", std::move(tokens));
+  dataset.add("labels", Shape{}, labels);
+  return dataset;
+}
+
+}  // namespace linnet

@@ -1,0 +1,134 @@
+#include "linnet/decoder.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "generation/causal_generator.h"
+#include "api/cpp/busy.h"
+#include "api/cpp/decoding_scope.h"
+#include "models/modules/causal_model.h"
+#include "models/nn/model_store.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "training/trainer/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+// 0, 1, ... in every row.
+Tensor counted_positions(Tensor tokens) {
+  const Shape shape = tokens.shape();
+  std::vector<int32_t> positions(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % shape[1]);
+  return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
+}
+
+// A program's decoder as the engine takes models.
+struct DecoderModel : CausalModel {
+  explicit DecoderModel(Decoder& decoder) : decoder(decoder) {}
+  int64_t vocab_size() const override { return decoder.vocab_size(); }
+  int64_t max_length() const override { return decoder.max_length(); }
+  Tensor head_weight() override {
+    const Tensor head = decoder.head();
+    if (head.type().shape.rank() != 2 || head.dim(0) != vocab_size())
+      fail_user("the head of the decoder is " + head.type().text() + ", and its vocabulary has " +
+                std::to_string(vocab_size()) + " tokens: it needs a row for each");
+    return head;
+  }
+  Tensor hidden(const TokenRows& rows) override {
+    const AttentionContext context = rows.context();
+    const DecodingScope scope(context);
+    return decoder.states(rows.tokens, rows.positions.defined() ? rows.positions : counted_positions(rows.tokens));
+  }
+
+  Decoder& decoder;
+};
+
+}  // namespace
+
+Loss decoder_loss(Decoder& decoder, Tracer& trace) {
+  const Tensor tokens = trace.input("tokens"), targets = trace.input("targets");
+  const Tensor states = decoder.states(tokens, counted_positions(tokens));
+  if (!trace.training()) trace.output("logits", matmul(states, decoder.head(), false, true));
+  return {linear_cross_entropy_sum(states, decoder.head(), std::nullopt, targets),
+          count_targets(targets, states.type().dtype)};
+}
+
+struct TextGenerator::State {
+  State(Decoder& decoder, const GeneratorOptions& options)
+      : model(decoder),
+        layout(decoder),
+        shared(declare_model(store, layout)),
+        generator(model, layout, store, shared,
+                  {.rows = options.slots,
+                   .max_length = options.max_length > 0 ? options.max_length : decoder.max_length(),
+                   .cache = options.cache,
+                   .independent_prompts = options.same_bits,
+                   .threads = options.threads > 0 ? options.threads : available_threads()}),
+        pool(options.threads > 0 ? options.threads : available_threads()) {
+    store.allocate();
+    store.touch();
+    if (layout.constant_count() > 0) layout.initialize_constants(store.as<float>("constants"), pool);
+    generator.bind();
+  }
+
+  DecoderModel model;
+  ParameterLayout layout;
+  Store store;
+  SharedRegions shared;
+  CausalGenerator generator;
+  ThreadPool pool;
+  bool has_weights = false;
+  std::atomic<bool> busy = false;
+};
+
+TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) {
+  if (options.slots < 1 || options.slots > 4096 || options.threads < 0 || options.max_length < 0 ||
+      options.max_length > decoder.max_length())
+    fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the " +
+              std::to_string(decoder.max_length()) + " positions of its decoder");
+  state_ = std::make_unique<State>(decoder, options);
+}
+
+TextGenerator::~TextGenerator() = default;
+
+void TextGenerator::take(Learner& learner) {
+  float* flat = state_->store.as<float>("parameters");
+  for (const ParameterSlot& slot : state_->layout.parameters()) {
+    const std::span<const float> values = learner.parameter(slot.spec.name);
+    if (static_cast<int64_t>(values.size()) != slot.spec.shape.elements())
+      fail_user("parameter \"" + slot.spec.name + "\" of the learner is of another shape than the decoder's");
+    std::copy(values.begin(), values.end(), flat + slot.offset);
+  }
+  state_->has_weights = true;
+}
+
+void TextGenerator::load(const std::string& path) {
+  load_model(path, state_->layout, state_->store.as<float>("parameters"));
+  state_->has_weights = true;
+}
+
+std::vector<std::vector<int32_t>> TextGenerator::generate(const std::vector<std::vector<int32_t>>& prompts,
+                                                          const GenerateOptions& options, const Listener& listener) {
+  const Busy busy(state_->busy, "a generator");
+  if (!state_->has_weights && state_->layout.parameter_count() > 0)
+    fail_user("the generator has no weights yet: take() those of a learner, or load() a file");
+  if (options.max_tokens < 1)
+    fail_user("max_tokens is " + std::to_string(options.max_tokens) + "; at least 1 is needed");
+  GenerateSettings settings{.max_tokens = options.max_tokens, .ends = options.ends};
+  settings.sampling = {
+      .temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p, .seed = options.seed};
+  CausalGenerator& generator = state_->generator;
+  CausalGenerator::Listener hear;
+  if (listener) hear = [&](int64_t row, int32_t token) { return listener(row, token, generator.last_logits()); };
+  std::vector<std::vector<int32_t>> texts;
+  for (Continuation& text : generator.generate(prompts, settings, state_->pool, hear))
+    texts.push_back(std::move(text.tokens));
+  return texts;
+}
+
+}  // namespace linnet

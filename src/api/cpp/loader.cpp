@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "api/cpp/busy.h"
+#include "api/cpp/shuffle.h"
+#include "linnet/dataset.h"
+#include "linnet/error.h"
+
+namespace linnet {
+namespace {
+
+struct Slot {
+  size_t bucket;
+  std::vector<int64_t> samples;
+};
+
+using Order = std::vector<Slot>;  // the batches of an epoch
+
+bool is_label(const std::string& name, DType dtype) {
+  return dtype == DType::kI32 && (name == "labels" || name == "targets");
+}
+
+}  // namespace
+
+struct Loader::State {
+  State(const Dataset& data, const LoaderOptions& given);
+  ~State();
+
+  std::atomic<bool> busy = false;  // next() runs
+
+  void check() const;
+  void choose_buckets();
+  InputTypes types_of(size_t bucket) const;
+  std::shared_ptr<const Order> order_of(int64_t epoch);
+  Order make_order(int64_t epoch) const;
+  Arrays make(const Slot& slot) const;
+  void work();
+  void begin(int64_t number);
+
+  // A batch that was made, or why it could not be.
+  struct Made {
+    Arrays batch;
+    std::exception_ptr error;
+  };
+
+  const Dataset dataset;
+  const LoaderOptions options;
+  std::vector<int64_t> buckets;               // lengths; one of 0 without sequences
+  std::vector<std::vector<int64_t>> members;  // samples by bucket
+  std::vector<std::string> sequences;         // names of sequence fields
+  int64_t per_epoch = 0;
+  int64_t number = 0;  // of the batch that next() gives, counted through all epochs
+  Arrays current;
+
+  std::mutex mutex;
+  std::condition_variable made_one, wanted;
+  std::map<int64_t, Made> made;
+  std::map<int64_t, std::shared_ptr<const Order>> orders;  // of few epochs
+  int64_t to_make = 0;
+  uint64_t generation = 0;  // changes with seek()
+  bool stop = false;
+  std::vector<std::thread> workers;
+};
+
+Loader::State::State(const Dataset& data, const LoaderOptions& given) : dataset(data), options(given) {
+  check();
+  for (const auto& [name, type] : dataset.sample_types())
+    if (type.shape.rank() == 1 && type.shape[0] == 0) sequences.push_back(name);
+  choose_buckets();
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const auto count = static_cast<int64_t>(members[i].size());
+    per_epoch += options.drop_last ? count / options.batch : (count + options.batch - 1) / options.batch;
+  }
+  if (per_epoch == 0)
+    fail_user("a loader with drop_last has no whole batch: the dataset has " + std::to_string(dataset.size()) +
+              " samples, and a batch " + std::to_string(options.batch));
+  for (int i = 0; i < options.workers; ++i) workers.emplace_back([this] { work(); });
+}
+
+Loader::State::~State() {
+  {
+    const std::lock_guard lock(mutex);
+    stop = true;
+  }
+  wanted.notify_all();
+  for (std::thread& worker : workers) worker.join();
+}
+
+void Loader::State::check() const {
+  if (dataset.size() < 1) fail_user("a loader needs a dataset with samples");
+  if (options.batch < 1) fail_user("a loader's batch is at least 1, not " + std::to_string(options.batch));
+  if (options.workers < 0 || options.workers > 256)
+    fail_user("a loader has 0 to 256 workers, not " + std::to_string(options.workers));
+  if (options.prefetch < 1) fail_user("a loader's prefetch is at least 1, not " + std::to_string(options.prefetch));
+}
+
+void Loader::State::choose_buckets() {
+  std::vector<int64_t> lengths(static_cast<size_t>(dataset.size()));
+  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = dataset.length(static_cast<int64_t>(i));
+  const int64_t longest = *std::ranges::max_element(lengths);
+  buckets = sequences.empty() ? std::vector<int64_t>{0} : options.buckets;
+  if (buckets.empty()) buckets = {std::max<int64_t>(longest, 1)};
+  std::ranges::sort(buckets);
+  if (!sequences.empty() && (buckets.front() < 1 || buckets.back() < longest))
+    fail_user("a loader's buckets reach to " + std::to_string(buckets.back()) + "; the longest sample has " +
+              std::to_string(longest) + " tokens");
+  members.resize(buckets.size());
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const auto bucket = std::ranges::lower_bound(buckets, lengths[i]) - buckets.begin();
+    members[static_cast<size_t>(bucket)].push_back(static_cast<int64_t>(i));
+  }
+}
+
+InputTypes Loader::State::types_of(size_t bucket) const {
+  InputTypes types;
+  for (const auto& [name, type] : dataset.sample_types()) {
+    Shape shape{options.batch};
+    if (std::ranges::find(sequences, name) != sequences.end())
+      shape.push_back(buckets[bucket]);
+    else
+      for (const int64_t size : type.shape.sizes()) shape.push_back(size);
+    types[name] = {type.dtype, shape};
+  }
+  return types;
+}
+
+Order Loader::State::make_order(int64_t epoch) const {
+  Order order;
+  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    std::vector<int64_t> samples = members[bucket];
+    if (options.shuffle) shuffle(samples, options.seed + bucket, static_cast<uint64_t>(epoch));
+    const auto batch = static_cast<size_t>(options.batch);
+    for (size_t i = 0; i < samples.size(); i += batch) {
+      const size_t end = std::min(i + batch, samples.size());
+      if (options.drop_last && end - i < batch) break;
+      order.push_back(
+          {bucket, {samples.begin() + static_cast<int64_t>(i), samples.begin() + static_cast<int64_t>(end)}});
+    }
+  }
+  if (options.shuffle && buckets.size() > 1) shuffle(order, ~options.seed, static_cast<uint64_t>(epoch));
+  return order;
+}
+
+// With the mutex held, or without workers.
+std::shared_ptr<const Order> Loader::State::order_of(int64_t epoch) {
+  std::shared_ptr<const Order>& order = orders[epoch];
+  if (!order) order = std::make_shared<const Order>(make_order(epoch));
+  const std::shared_ptr<const Order> result = order;
+  while (orders.size() > 2) orders.erase(orders.begin()->first < epoch ? orders.begin() : std::prev(orders.end()));
+  return result;
+}
+
+Arrays Loader::State::make(const Slot& slot) const {
+  Arrays batch(types_of(slot.bucket));
+  batch.samples = static_cast<int64_t>(slot.samples.size());
+  const InputTypes types = batch.types();
+  std::map<std::string, std::span<std::byte>> to;
+  for (const auto& [name, type] : types) {
+    const std::span<const std::byte> bytes = batch.bytes(name);
+    to[name] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  }
+  for (size_t row = 0; row < slot.samples.size(); ++row) {
+    const Arrays sample = dataset.sample(slot.samples[row]);
+    for (auto& [name, bytes] : to) {
+      const size_t each = bytes.size() / static_cast<size_t>(options.batch);
+      const std::span<const std::byte> from = sample.bytes(name);
+      std::memcpy(bytes.data() + row * each, from.data(), from.size());
+    }
+  }
+  for (const auto& [name, type] : types) {
+    if (!is_label(name, type.dtype)) continue;
+    const auto values = batch.get<int32_t>(name);
+    const size_t each = values.size() / static_cast<size_t>(options.batch);
+    std::ranges::fill(values.subspan(slot.samples.size() * each), -1);
+  }
+  return batch;
+}
+
+void Loader::State::work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    wanted.wait(lock,
+                [this] { return stop || to_make < number + static_cast<int64_t>(options.workers) * options.prefetch; });
+    if (stop) return;
+    const int64_t mine = to_make++;
+    const uint64_t begun = generation;
+    const std::shared_ptr<const Order> order = order_of(mine / per_epoch);
+    lock.unlock();
+    Made result;
+    try {
+      result.batch = make((*order)[static_cast<size_t>(mine % per_epoch)]);
+    } catch (...) {
+      result.error = std::current_exception();
+    }
+    lock.lock();
+    if (begun == generation) made[mine] = std::move(result);
+    made_one.notify_all();
+  }
+}
+
+void Loader::State::begin(int64_t first) {
+  {
+    const std::lock_guard lock(mutex);
+    ++generation;
+    made.clear();
+    number = to_make = first;
+  }
+  wanted.notify_all();
+}
+
+Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
+    : state_(std::make_unique<State>(dataset, options)) {}
+Loader::~Loader() = default;
+
+std::vector<InputTypes> Loader::shapes() const {
+  std::vector<InputTypes> shapes;
+  for (size_t i = 0; i < state_->buckets.size(); ++i)
+    if (!state_->members[i].empty()) shapes.push_back(state_->types_of(i));
+  return shapes;
+}
+
+int64_t Loader::batches() const { return state_->per_epoch; }
+
+const Arrays& Loader::next() {
+  State& s = *state_;
+  const Busy busy(s.busy, "a loader");
+  if (s.workers.empty()) {
+    const std::shared_ptr<const Order> order = s.order_of(s.number / s.per_epoch);
+    s.current = s.make((*order)[static_cast<size_t>(s.number % s.per_epoch)]);
+    ++s.number;
+    return s.current;
+  }
+  std::unique_lock lock(s.mutex);
+  s.made_one.wait(lock, [&] { return s.made.contains(s.number); });
+  const auto taken = s.made.extract(s.number);
+  if (taken.mapped().error) {
+    const std::exception_ptr error = taken.mapped().error;
+    s.made[s.number] = taken.mapped();  // a second call has the same answer
+    lock.unlock();
+    std::rethrow_exception(error);
+  }
+  ++s.number;
+  s.current = std::move(const_cast<State::Made&>(taken.mapped()).batch);
+  lock.unlock();
+  s.wanted.notify_all();
+  return s.current;
+}
+
+LoaderPosition Loader::position() const {
+  return {state_->number / state_->per_epoch, state_->number % state_->per_epoch};
+}
+
+void Loader::seek(const LoaderPosition& position) {
+  if (position.epoch < 0 || position.batch < 0 || position.batch >= state_->per_epoch)
+    fail_user("a loader of " + std::to_string(state_->per_epoch) + " batches an epoch has no batch " +
+              std::to_string(position.batch) + " of epoch " + std::to_string(position.epoch));
+  state_->begin(position.epoch * state_->per_epoch + position.batch);
+}
+
+Loader::Iterator::Iterator(Loader* loader) : loader_(loader) {
+  if (!loader_) return;
+  epoch_ = loader_->position().epoch;
+  batch_ = &loader_->next();
+}
+
+Loader::Iterator& Loader::Iterator::operator++() {
+  if (loader_->position().epoch != epoch_)
+    loader_ = nullptr;
+  else
+    batch_ = &loader_->next();
+  return *this;
+}
+
+}  // namespace linnet

@@ -1,0 +1,29 @@
+// How throughput and memory of a workload grow with its batch.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "app/bench/measure.h"
+
+namespace linnet {
+
+struct BatchPoint {
+  int64_t batch;
+  Measurement measured;
+};
+
+struct BatchSweep {
+  std::vector<BatchPoint> points;  // in increasing order of the batch
+  int64_t knee = 0;                // the smallest batch with 90% of the highest throughput
+  int64_t largest = 0;             // batch whose planned memory is within the limit, found by planning; 0: none
+};
+
+// Measures each batch whose planned memory is at most `limit` bytes; on_point sees it as soon as it is measured.
+BatchSweep sweep_batches(const std::string& workload, WorkloadOptions options, std::vector<int64_t> batches,
+                         const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start,
+                         const std::function<void(const BatchPoint&)>& on_point);
+
+// A chart of throughput (with the knee marked) and planned memory over the batch, as SVG.
+std::string batch_chart(const std::string& title, const std::string& unit, const BatchSweep& sweep);
+
+}  // namespace linnet

@@ -1,0 +1,107 @@
+#include "app/bench/generation_bench.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "generation/causal_generator.h"
+#include "engine/kernels/bandwidth.h"
+#include "models/modules/gpt.h"
+#include "models/nn/model_store.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kUncachedStep = 64;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// A model with random weights and one generator.
+struct Writer {
+  Writer(const CausalOptions& options, int threads, const WeightQuantization& quantization)
+      : model(GptConfig{}), layout(model, {}, quantization), pool(threads) {
+    const SharedRegions shared = declare_model(store, layout);
+    generator = std::make_unique<CausalGenerator>(model, layout, store, shared, options);
+    store.allocate();
+    store.touch();
+    generator->bind();
+    load_into(store, layout, pool, [this](const ParameterTarget& parameters) {
+      const std::vector<ParameterSlot>& slots = layout.parameters();
+      pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
+        const auto& [spec, offset] = slots[static_cast<size_t>(i)];
+        initialize(spec.initializer, spec.name, 1, spec.shape,
+                   {parameters.flat + offset, static_cast<size_t>(spec.shape.elements())});
+      });
+    });
+  }
+  void write(int64_t prompt, int64_t tokens, const CausalGenerator::Listener& listener) {
+    const std::vector<std::vector<int32_t>> prompts{std::vector<int32_t>(static_cast<size_t>(prompt), 17)};
+    generator->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool, listener);
+  }
+
+  Gpt model;
+  ParameterLayout layout;
+  Store store;
+  ThreadPool pool;
+  std::unique_ptr<CausalGenerator> generator;
+};
+
+void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
+  const CausalOptions options{
+      .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
+  Writer writer(options, threads, quantization);
+  m.bandwidth = measured_bandwidth(writer.pool, size_t{512} << 20);
+  const GptConfig& config = writer.model.config;
+  size_t positions = static_cast<size_t>(config.max_seq_len * config.width) * sizeof(float);
+  for (const QuantizedSlot& slot : writer.layout.quantized())
+    if (slot.slot.spec.name == writer.model.positions.weight.spec().name) positions = slot.shape.bytes();
+  m.weight_bytes = 4 * static_cast<double>(writer.layout.stored_count()) +
+                   static_cast<double>(writer.layout.quantized_bytes()) - static_cast<double>(positions);
+  const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);
+  writer.write(kGenerationPrompt, 2, {});  // pages and caches are as they will be
+  const double began = now();
+  int64_t written = 0;
+  double bound = 0;
+  writer.write(kGenerationPrompt, most, [&](int64_t, int32_t) {
+    bound += (m.weight_bytes + cache_entry * static_cast<double>(kGenerationPrompt + written)) / m.bandwidth;
+    ++written;
+    for (GenerationRow& row : m.rows)
+      if (row.tokens == written) row.cached_seconds = now() - began, row.bound_seconds = bound;
+    return true;
+  });
+}
+
+void measure_uncached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
+  CausalOptions options{.max_length = kGenerationPrompt + most, .cache = false, .threads = threads};
+  for (int64_t length = kUncachedStep; length < options.max_length; length += kUncachedStep)
+    options.prompt_lengths.push_back(length);
+  options.prompt_lengths.push_back(options.max_length);
+  Writer writer(options, threads, quantization);
+  std::vector<double> seconds;
+  for (const int64_t length : options.prompt_lengths) {
+    const int64_t prompt = std::min(length, options.max_length - 1);
+    double best = 1e30;
+    for (int pass = 0; pass < 2; ++pass) {
+      const double began = now();
+      writer.write(prompt, 1, {});
+      best = std::min(best, now() - began);
+    }
+    seconds.push_back(best);
+  }
+  for (GenerationRow& row : m.rows)
+    for (int64_t token = 0; token < row.tokens; ++token)
+      row.uncached_seconds += seconds[static_cast<size_t>((kGenerationPrompt + token - 1) / kUncachedStep)];
+}
+
+}  // namespace
+
+GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached,
+                                         const WeightQuantization& quantization) {
+  GenerationMeasurement m{};
+  for (const int64_t count : tokens) m.rows.push_back({count, 0, 0, 0});
+  const int64_t most = *std::max_element(tokens.begin(), tokens.end());
+  measure_cached(m, threads, most, quantization);
+  if (uncached) measure_uncached(m, threads, most, quantization);
+  return m;
+}
+
+}  // namespace linnet

@@ -1,0 +1,334 @@
+#include "app/bench/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
+#include "base/process_memory.h"
+#include "formats/safetensors.h"
+#include "engine/ir/op.h"
+#include "training/trainer/learner.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kTogether = 16, kWarmUp = 32;
+constexpr size_t kMostResident = size_t{64} << 20;  // bytes of data that are staged on a device
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of all threads of this process.
+double processor_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+TrainerOptions trainer_options(const Workload& workload, const MeasureOptions& measured) {
+  TrainerOptions options;
+  options.optimizer = workload.optimizer;
+  options.threads = measured.threads;
+  options.passes.precision = measured.precision;
+  options.passes.attention_precision = measured.attention_precision;
+  if (measured.precision == Precision::kBf16 && !measured.store_fp32) options.passes.storage_type = DType::kBF16;
+  options.backend = measured.backend;
+  options.recompute = measured.recompute;
+  options.memory = measured.memory, options.memory_beside = measured.memory_beside;
+  return options;
+}
+
+void tell_recomputation(const Trainer& trainer, Measurement& m) {
+  m.saved_mb = static_cast<double>(saved_bytes(trainer.plans().at("train.0")->graph)) / 1e6;
+  m.extra_work = trainer.largest_fit().extra_work, m.recomputation = trainer.largest_fit().text();
+}
+
+class Measuring {
+ public:
+  // `one_by_one`: a device too gets each batch from the host.
+  Measuring(const Workload& workload, const MeasureOptions& options, bool one_by_one = false)
+      : workload_(workload),
+        options_(options),
+        resident_(one_by_one ? ResidentOptions{} : resident_options()),
+        began_(now()),
+        learner_(*workload.model, workload.loss, trainer_options(workload, options), resident_),
+        planning_seconds_(now() - began_),
+        resident_bytes_(resident_bytes()) {
+    if (!is_resident()) return;
+    for (const WorkloadInput& input : workload.inputs) learner_.resident().stage(input.name, input.data);
+  }
+
+  Measurement run(uint64_t resident_at_start) {
+    Measurement m;
+    m.idle_watts = idle_watts();
+    m.first_loss = step();
+    m.first_step_seconds = process_seconds();
+    step();  // caches and the machine's clock are as they will be
+    // A device works ahead of the host, as in a training loop: steps are timed several at a time.
+    int64_t together = on_gpu() ? kTogether : 1;
+    if (is_resident()) together *= learner_.resident().steps_per_graph();
+    if (on_gpu()) steps(std::max(kWarmUp, together));
+    std::vector<double> seconds, processor;
+    const double joules = device().joules();
+    for (const double began = now(); m.steps < options_.least || now() - began < options_.seconds;
+         m.steps += together) {
+      const double before = now(), used = processor_seconds();
+      m.last_loss = steps(together);
+      seconds.push_back((now() - before) / static_cast<double>(together));
+      processor.push_back((processor_seconds() - used) / static_cast<double>(together));
+    }
+    if (joules >= 0)
+      m.joules_per_unit = (device().joules() - joules) / (static_cast<double>(m.steps) * workload_.units_per_step);
+    m.seconds_per_step = median(seconds), m.processor_seconds = median(processor);
+    m.median = workload_.units_per_step / m.seconds_per_step;
+    m.max = workload_.units_per_step / *std::ranges::min_element(seconds);
+    m.min = workload_.units_per_step / *std::ranges::max_element(seconds);
+    if (options_.parts && workload_.forward_apart) measure_parts(m);
+    m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
+    // All planned memory has been touched by then.
+    m.program_mb = on_gpu() ? 0
+                            : (static_cast<double>(resident_bytes_) - static_cast<double>(resident_at_start)) / 1e6 -
+                                  m.predicted_mb;
+    m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
+    m.planning_seconds = planning_seconds_;
+    tell_recomputation(learner_.trainer(), m);
+    m.parameters = learner_.trainer().layout().trained_count();
+    m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
+    return m;
+  }
+
+  double step() { return steps(1); }
+
+  // The loss of the last.
+  double steps(int64_t count) {
+    if (is_resident()) return resident_steps(count);
+    SubmittedStep last{};
+    for (int64_t i = 0; i < count; ++i) {
+      load_batch();
+      last = learner_.submit(workload_.learning_rate);
+    }
+    return learner_.collect(last).loss;
+  }
+
+  // As a chunk: its orders go over and its losses come back within the time that is measured.
+  double resident_steps(int64_t count) {
+    ResidentSteps& steps = learner_.resident();
+    const std::vector<float> rates(static_cast<size_t>(count), static_cast<float>(workload_.learning_rate));
+    std::vector<int32_t> order;
+    for (int64_t i = 0; i < count; ++i, next_ = (next_ + 1) % workload_.batches)
+      for (int64_t row = 0; row < steps.rows(); ++row)
+        order.push_back(static_cast<int32_t>(next_ * steps.rows() + row));
+    steps.begin_chunk(order, rates, done_ + 1);
+    steps.run(count);
+    done_ += count;
+    return steps.reports().back().loss;
+  }
+
+  // Seconds of each node, added up over `steps` steps.
+  std::vector<double> node_seconds(int64_t steps) {
+    const Executor& training = learner_.trainer().train_executor(0);
+    std::vector<double> seconds;
+    for (int64_t i = 0; i < steps; ++i) {
+      load_batch();
+      training.run_timed(learner_.trainer().pool(), seconds);
+    }
+    return seconds;
+  }
+
+  Trainer& trainer() { return learner_.trainer(); }
+  const Graph& graph() { return learner_.trainer().train_executor(0).plan().graph; }
+
+ private:
+  // On a device, where the data are not large: all batches of an input, one after another, are its data.
+  ResidentOptions resident_options() const {
+    ResidentOptions options{.data = {}, .steps_per_chunk = 256, .steps_per_graph = 16};
+    size_t bytes = 0;
+    for (const WorkloadInput& input : workload_.inputs) {
+      const auto sizes = input.type.shape.sizes();
+      bytes += input.data.size();
+      if (!on_gpu() || sizes.size() < 2 || sizes[1] != workload_.inputs[0].type.shape[1]) return {};
+      TensorType type{input.type.dtype, Shape(sizes.subspan(1))};
+      type.shape.set(0, sizes[0] * sizes[1]);
+      options.data.push_back({input.name, type});
+    }
+    return bytes <= kMostResident ? options : ResidentOptions{};
+  }
+  bool is_resident() const { return !resident_.data.empty(); }
+
+  Device& device() const { return *options_.backend->device; }
+  bool on_gpu() const { return !device().is_host(); }
+
+  double idle_watts() const {
+    const double before = device().joules(), began = now();
+    if (before < 0) return 0;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return (device().joules() - before) / (now() - began);
+  }
+
+  void load_batch() {
+    for (const WorkloadInput& input : workload_.inputs) {
+      const size_t bytes = input.data.size() / static_cast<size_t>(workload_.batches);
+      learner_.set(input.name, std::span(input.data).subspan(static_cast<size_t>(next_) * bytes, bytes));
+    }
+    next_ = (next_ + 1) % workload_.batches;
+  }
+
+  // Forward: the plan of an evaluation. Update: clipping and optimizer, by the clock around their nodes.
+  void measure_parts(Measurement& m) {
+    std::vector<double> forward, update;
+    if (is_resident()) {  // what varies from step to step is not yet where single steps look for it
+      load_batch();
+      learner_.submit(workload_.learning_rate);
+    }
+    for (int i = 0; i < 3; ++i) {
+      load_batch();
+      const double before = now();
+      learner_.evaluate();
+      forward.push_back(now() - before);
+      const std::vector<double> seconds = node_seconds(1);
+      double sum = 0;
+      for (NodeId id = 0; id < graph().node_count(); ++id) {
+        const std::string name = graph().node(id).op->name;
+        if (name == "sum_of_squares" || name == "optimizer_step") sum += seconds[static_cast<size_t>(id)];
+      }
+      update.push_back(sum);
+    }
+    m.forward_seconds = median(forward), m.update_seconds = median(update);
+  }
+
+  const Workload& workload_;
+  const MeasureOptions& options_;
+  const ResidentOptions resident_;
+  const double began_;
+  SingleShapeLearner learner_;
+  const double planning_seconds_;
+  const uint64_t resident_bytes_;  // with all planned memory touched
+  int64_t next_ = 0, done_ = 0;    // batch to come; resident steps
+};
+
+}  // namespace
+
+Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start) {
+  return Measuring(workload, options).run(resident_at_start);
+}
+
+namespace {
+
+// Plans a training step as SingleShapeLearner does, without taking its memory. Within options.memory where it is set.
+Measurement plan_only(const Workload& workload, const MeasureOptions& options, size_t& bytes) {
+  const double began = now();
+  const ParameterLayout layout(*workload.model);
+  Store store(*options.backend);
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  TrainerOptions training = trainer_options(workload, options);
+  training.verify_plans = false;
+  Trainer trainer(layout, store, shared, training);
+  for (const WorkloadInput& input : workload.inputs) {
+    const size_t size = input.data.size() / static_cast<size_t>(workload.batches);
+    store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, size), 0}, size);
+  }
+  if (options.memory > 0) {
+    trainer.add_evaluation_shape(workload.loss);
+    trainer.plan_training_within_memory(options.memory_beside);
+  } else {
+    trainer.add_shape(workload.loss);
+  }
+  bytes = store.total_bytes();
+  Measurement m;
+  m.planning_seconds = now() - began, m.predicted_mb = static_cast<double>(bytes) / 1e6;
+  m.parameters = layout.parameter_count();
+  tell_recomputation(trainer, m);
+  return m;
+}
+
+}  // namespace
+
+Measurement plan_step(const Workload& workload, const MeasureOptions& options) {
+  size_t bytes = 0;
+  Measurement m = plan_only(workload, options, bytes);
+  m.program_mb = static_cast<double>(options.memory_beside) / 1e6;
+  bytes += options.memory_beside;
+  if (options.memory > 0 && bytes > options.memory)
+    fail_user(workload.name + " does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
+              std::to_string(bytes));
+  return m;
+}
+
+size_t planned_bytes(const Workload& workload, const MeasureOptions& options) {
+  MeasureOptions unlimited = options;
+  unlimited.memory = 0;
+  size_t bytes = 0;
+  plan_only(workload, unlimited, bytes);
+  return bytes;
+}
+
+std::string profile(const Workload& workload, const MeasureOptions& options) {
+  struct Row {
+    double seconds = 0, flops = 0;
+    int calls = 0;
+  };
+  Measuring measuring(workload, options, true);
+  measuring.step();  // sets what varies from step to step
+  measuring.step();
+  int64_t steps = 0;
+  std::vector<double> seconds;
+  for (const double began = now(); steps < options.least || now() - began < options.seconds; ++steps) {
+    const std::vector<double> step = measuring.node_seconds(1);
+    seconds.resize(step.size());
+    for (size_t i = 0; i < step.size(); ++i) seconds[i] += step[i];
+  }
+  std::map<std::string, Row> rows;
+  Row all;
+  for (NodeId id = 0; id < measuring.graph().node_count(); ++id) {
+    const Node& node = measuring.graph().node(id);
+    // Products are told apart by their shapes.
+    std::string key = node.op->name;
+    const double flops = node_flops(measuring.graph(), node);
+    if (key == "matmul") key += " " + measuring.graph().value(node.in[0]).type.shape.text() + " " + node.attrs.text();
+    for (Row* row : {&rows[key], &all}) {
+      row->seconds += seconds[static_cast<size_t>(id)] / static_cast<double>(steps);
+      row->flops += flops;
+      ++row->calls;
+    }
+  }
+  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  sorted.emplace_back("all", all);
+  std::string text = "  ms/step  share  calls  GFLOP/s\n";
+  for (const auto& [key, row] : sorted) {
+    char line[64];
+    std::snprintf(line, sizeof line, "%9.3f %5.1f%% %6d %8.0f  ", row.seconds * 1e3, 100 * row.seconds / all.seconds,
+                  row.calls, row.flops / row.seconds * 1e-9);
+    text += line + key + "\n";
+  }
+  return text;
+}
+
+ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps) {
+  Measuring measuring(workload, options, true);
+  Trainer& trainer = measuring.trainer();
+  trainer.profile({.wait = 0, .warmup = 2, .active = steps});
+  ProfileSummary found;
+  trainer.profiler()->write_files = false;
+  trainer.profiler()->on_summary = [&](const ProfileSummary& summary) { found = summary; };
+  while (!trainer.profiler()->is_done()) measuring.step();
+  return found;
+}
+
+void write_data(const Workload& workload, const std::string& path) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const WorkloadInput& input : workload.inputs) tensors.push_back({input.name, input.type, input.data.data()});
+  save_safetensors(path, tensors, {{"workload", workload.name}});
+}
+
+}  // namespace linnet

@@ -1,0 +1,69 @@
+// One workload, measured: what `linnet bench` prints.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "engine/kernels/precision.h"
+#include "engine/ops/kernel.h"
+#include "engine/profile/profile.h"
+#include "training/trainer/fit_memory.h"
+#include "app/bench/workload.h"
+
+namespace linnet {
+
+struct MeasureOptions {
+  Precision precision = Precision::kF32;
+  std::optional<Precision> attention_precision = {};  // where it is another
+  bool store_fp32 = false;                            // activations are stored in fp32 with kBf16 too
+  const Backend* backend = &cpu_backend();
+  RecomputeMode recompute = RecomputeMode::kAuto;
+  uint64_t memory = 0;         // most bytes to take; 0: no limit
+  uint64_t memory_beside = 0;  // of them by what is not planned: the program's own
+  int threads = 1;
+  double seconds = 5;  // of timed steps
+  int64_t least = 3;   // timed steps, however long they take
+  bool parts = true;   // measure the forward pass and the update apart, where the workload asks for it
+};
+
+struct Measurement {
+  int64_t steps = 0;
+  double median = 0, min = 0, max = 0;  // in the workload's unit
+  double seconds_per_step = 0;          // median
+  double processor_seconds = 0;         // of all threads, a step; median
+  double flop_per_step = 0;             // of the products, see OpDef::flops
+  double forward_seconds = 0;           // 0: not measured apart
+  double update_seconds = 0;            // clipping and optimizer
+  double first_step_seconds = 0;        // from the start of the process to the end of step 1
+  double memory_mb = 0;                 // high-water mark less what the process had at its start; of a device: planned
+  double predicted_mb = 0;
+  double program_mb = 0;  // what the process held beside planned memory, before it was touched, more than at its start
+  double saved_mb = 0;    // activations kept from the forward pass for the backward pass
+  double planning_seconds = 0;
+  double extra_work = 0;      // estimated share that computing again adds
+  std::string recomputation;  // what is computed again; empty: nothing
+  int64_t parameters = 0;
+  // Of a device that counts its energy, else 0: all of it, and what it draws when idle.
+  double joules_per_unit = 0, idle_watts = 0;
+  double first_loss = 0, last_loss = 0;
+};
+
+// `resident_at_start`: of the process, before it knew what to do.
+Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start);
+
+// What a training step would take: predicted_mb, program_mb, saved_mb, planning_seconds, extra_work, recomputation.
+// Takes no memory and runs nothing. User error where options.memory is less than the least that works.
+Measurement plan_step(const Workload& workload, const MeasureOptions& options);
+
+// Bytes of planned memory of a training step, whatever options.memory says, without taking them.
+size_t planned_bytes(const Workload& workload, const MeasureOptions& options);
+
+// Where the time of a step goes: a table with a line for each kind of op, the slowest first.
+std::string profile(const Workload& workload, const MeasureOptions& options);
+
+// The same by module, phase and op, of `steps` steps after two others (engine/profile/layer_table.h).
+ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps);
+
+// Stacked batches as safetensors, for another program.
+void write_data(const Workload& workload, const std::string& path);
+
+}  // namespace linnet

@@ -1,0 +1,143 @@
+#include "app/cli/bench_network.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "app/cli/rank_start.h"
+#include "distributed/comm/world.h"
+#include "distributed/simulate/network.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kLeast = size_t{1} << 10, kMost = size_t{1} << 26;  // bytes
+constexpr double kSeconds = 0.3;                                     // of each size
+constexpr int kRuns = 5;                                             // of each size, at least
+constexpr size_t kBesideComputing = size_t{1} << 18;                 // as training sends gradients
+// From here on messages count as moving while the rank computes; 2 is perfect, 1 is taking turns.
+constexpr double kOverlaps = 1.5;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Every rank sends to the next one and receives from the one before it. The median of the slowest rank of each
+// exchange.
+double measured_seconds(Communicator& world, std::span<const std::byte> sent, std::span<std::byte> received) {
+  const Communicator::Outgoing outgoing{(world.rank() + 1) % world.size(), sent};
+  const Communicator::Incoming incoming{(world.rank() + world.size() - 1) % world.size(), received};
+  std::vector<double> times, of_all(static_cast<size_t>(world.size()));
+  double spent = 0;
+  for (int run = 0; run < kRuns || spent < kSeconds; ++run) {
+    barrier(world);
+    const double begin = now();
+    world.exchange({&outgoing, 1}, {&incoming, 1});
+    const double own = now() - begin;
+    all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(of_all)));
+    times.push_back(*std::ranges::max_element(of_all));
+    spent += times.back();
+  }
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+// Threads that compute until the end of their scope.
+class BusyThreads {
+ public:
+  explicit BusyThreads(int threads) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { compute(stop); });
+  }
+  int64_t done() const { return done_.load(std::memory_order_relaxed); }
+
+ private:
+  void compute(const std::stop_token& stop) {
+    constexpr int kPart = 20'000;  // some microseconds
+    volatile float result = 1;
+    while (!stop.stop_requested()) {
+      float x = result;
+      for (int i = 0; i < kPart; ++i) x = x * 0.5f + 1;
+      result = x;
+      done_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  std::atomic<int64_t> done_{0};
+  std::vector<std::jthread> threads_;  // last, so that they end first
+};
+
+// What is gained when `threads` of each rank compute while it exchanges messages, over doing one after the other: the
+// shares of its own speed that each of both keeps, added. Of the rank that gains least.
+double gain_of_overlap(Communicator& world, int threads, std::span<const std::byte> sent,
+                       std::span<std::byte> received) {
+  const double exchange_alone = measured_seconds(world, sent, received);
+  const BusyThreads busy(threads);
+  const auto parts_a_second = [&](const auto& meanwhile) {
+    barrier(world);
+    const int64_t before = busy.done();
+    const double begin = now();
+    meanwhile();
+    return static_cast<double>(busy.done() - before) / (now() - begin);
+  };
+  const double computing_alone =
+      parts_a_second([] { std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds)); });
+  double exchange_beside = 0;
+  const double computing_beside = parts_a_second([&] { exchange_beside = measured_seconds(world, sent, received); });
+  const double own = exchange_alone / exchange_beside + computing_beside / computing_alone;
+  std::vector<double> all(static_cast<size_t>(world.size()));
+  all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  return *std::ranges::min_element(all);
+}
+
+int measure(Communicator& world, int threads, bool json) {
+  if (world.size() == 1) fail_user("a network connects several ranks: linnet bench network --ranks 2");
+  std::vector<std::byte> sent(kMost), received(kMost);
+  std::vector<TimedExchange> exchanges;
+  const bool prints = world.rank() == 0 && !json;
+  if (prints) std::printf("%12s %12s %12s\n", "bytes", "us", "GB/s");
+  auto rows = nlohmann::ordered_json::array();
+  for (size_t bytes = kLeast; bytes <= kMost; bytes *= 4) {
+    const double seconds = measured_seconds(world, std::span(sent).first(bytes), std::span(received).first(bytes));
+    exchanges.push_back({static_cast<double>(bytes), seconds});
+    rows.push_back({{"bytes", bytes}, {"seconds", seconds}});
+    if (prints) std::printf("%12zu %12.1f %12.2f\n", bytes, 1e6 * seconds, static_cast<double>(bytes) / seconds * 1e-9);
+  }
+  Network network = fit_network(exchanges);
+  // Within a machine the processors copy the messages. Between machines that may be the network's own work, or not.
+  const auto starter = find_starter();
+  const bool one_machine = starter && starter->ranks_here == world.size();
+  const int computing = threads > 0 ? threads : available_threads();
+  const double gain = one_machine ? 1
+                                  : gain_of_overlap(world, computing, std::span(sent).first(kBesideComputing),
+                                                    std::span(received).first(kBesideComputing));
+  network.overlaps = gain >= kOverlaps;
+  if (world.rank() > 0) return 0;
+  if (json) {
+    const nlohmann::ordered_json answer{{"workload", "network"},
+                                        {"ranks", world.size()},
+                                        {"network", network_text(network)},
+                                        {"bytes_per_second", network.bytes_per_second},
+                                        {"latency_seconds", network.latency},
+                                        {"gain_of_overlap", gain},
+                                        {"rows", rows}};
+    std::printf("%s\n", answer.dump().c_str());
+  } else {
+    if (!one_machine)
+      std::printf("beside %d thread%s that compute%s: %.2f of 2, where 1 is taking turns\n", computing,
+                  computing == 1 ? "" : "s", computing == 1 ? "s" : "", gain);
+    std::printf("--network %s\n", network_text(network).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int bench_network(int ranks, int threads, bool json) {
+  if (ranks > 0) return start_ranks(ranks, 0);
+  return run_as_rank([&](Communicator& world) { return measure(world, threads, json); });
+}
+
+}  // namespace linnet

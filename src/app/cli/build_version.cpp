@@ -1,0 +1,19 @@
+#include "app/cli/build_version.h"
+
+#include "linnet_commit.h"  // written by cmake/commit.cmake
+
+namespace linnet {
+
+std::string build_version() {
+  std::string text = "linnet " LINNET_VERSION " (";
+  if (const std::string commit = LINNET_COMMIT; !commit.empty()) text += "commit " + commit + ", ";
+  text += LINNET_BUILD_TYPE ", ";
+#ifdef __clang__
+  text += __VERSION__;  // names itself
+#else
+  text += "GCC " __VERSION__;
+#endif
+  return text + ")";
+}
+
+}  // namespace linnet

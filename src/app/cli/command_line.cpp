@@ -1,0 +1,245 @@
+#include "app/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <type_traits>
+
+#include "app/cli/build_version.h"
+#include "app/cli/help_page.h"
+#include "app/cli/reference_commands.h"
+#include "config/hints.h"
+#include "models/nn/weight_quantization.h"
+
+namespace linnet {
+namespace {
+
+template <class T>
+struct NumberOf {
+  using Type = T;
+};
+template <class T>
+struct NumberOf<std::optional<T>> {
+  using Type = T;
+};
+
+// No "nan" and no "inf": both read as numbers, and pass a check of range or mean nothing.
+CLI::Validator finite_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        return is_number && !std::isfinite(value) ? text + " is not a finite number" : std::string();
+      },
+      "");
+}
+
+// CLI11 takes the largest number for one that is larger.
+template <class Number>
+CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        Number value = 0;
+        const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+        const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+        if (error == std::errc::result_out_of_range) return text + " is beyond what a number of this kind can be";
+        return error != std::errc() || end != text.data() + text.size() ? text + " is not a whole number"
+                                                                        : std::string();
+      },
+      "");
+}
+
+// CLI11 lists what it did not expect, values and all; most often one option is misspelt.
+std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const std::vector<std::string> extra = app.remaining(true);
+  const auto is_extra = [&](const char* word) { return std::ranges::find(extra, word) != extra.end(); };
+  const auto is_option = [&](const char* word) { return word[0] == '-' && word[1] != '\0' && is_extra(word); };
+  char** const option = std::find_if(argv + 1, argv + argc, is_option);
+  if (option == argv + argc) {
+    char** const word = std::find_if(argv + 1, argv + argc, is_extra);
+    return word == argv + argc ? error.what() : std::string("there is nothing to do with '") + *word + "'";
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front())
+    for (const CLI::Option* known : at->get_options())
+      for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  const std::string given = std::string(*option).substr(0, std::string_view(*option).find('='));
+  return "there is no option '" + given + "' (did you mean " + nearest(given, names) + "?)";
+}
+
+// CLI11 only says that a command is missing; most often it is misspelt.
+std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
+  if (!app.get_subcommands().empty() || argc < 2) return error.what();
+  if (argv[1][0] == '-') return app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return std::string("there is no command '") + argv[1] + "' (did you mean " + nearest(argv[1], names) + "?)";
+}
+
+// An empty value, as an unset variable of a shell script gives it, is only ever meant where any text may stand.
+CLI::Validator some_text() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? std::string("the value is empty") : std::string(); }, "");
+}
+
+// The command that was parsed so far, as far as its name is known: for --help.
+std::vector<std::string> parsed_path(const CLI::App& app) {
+  std::vector<std::string> path;
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    path.push_back(at->get_name());
+  }
+  return path;
+}
+
+// "-h" and "--help" of every command, shown from what was declared rather than by CLI11.
+void print_help(const CLI::App& app, const CommandDescription& described) {
+  std::fputs(help_page(described, parsed_path(app)).c_str(), stdout);
+}
+
+}  // namespace
+
+template <class T>
+Command& Command::take(const char* name, T& value, const char* help, const ValueRules& rules) {
+  CLI::Option* option = app_->add_option(name, value, help);
+  option->required(rules.required);
+  if (*rules.type) option->type_name(rules.type);
+  if constexpr (!std::is_arithmetic_v<typename NumberOf<T>::Type>)
+    if (!rules.choices.empty()) option->transform(CLI::IsMember(rules.choices, CLI::ignore_case));
+  using Number = typename NumberOf<T>::Type;
+  if constexpr (std::is_floating_point_v<Number>) option->check(finite_number());
+  if constexpr (std::is_integral_v<Number>) option->check(whole_number<Number>());
+  if constexpr (!std::is_arithmetic_v<Number>)
+    if (*rules.type && std::string_view(rules.type) != "TEXT") option->check(some_text());
+  if constexpr (std::is_arithmetic_v<Number>)
+    if (rules.least && rules.most)
+      option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));
+  constexpr bool kIsList = std::is_same_v<T, std::vector<std::string>>;
+  if constexpr (kIsList)
+    if (name[0] == '-') option->take_all()->expected(1)->allow_extra_args(false);
+  std::string text = help;
+  if constexpr (std::is_arithmetic_v<T>)
+    if (rules.show_default) text += " (default " + CLI::detail::to_string(value) + ")";
+  const std::string_view names = name;  // the last one is shown
+  described_->arguments.push_back({.name = std::string(names.substr(names.rfind(',') + 1)),
+                                   .help = text,
+                                   .type = *rules.type                    ? rules.type
+                                           : std::is_arithmetic_v<Number> ? "N"
+                                                                          : "TEXT",
+                                   .values = rules.choices.empty() ? rules.suggestions : rules.choices,
+                                   .is_required = rules.required,
+                                   .is_list = kIsList});
+  return *this;
+}
+template Command& Command::take(const char*, std::string&, const char*, const ValueRules&);
+template Command& Command::take(const char*, int&, const char*, const ValueRules&);
+template Command& Command::take(const char*, int64_t&, const char*, const ValueRules&);
+template Command& Command::take(const char*, uint64_t&, const char*, const ValueRules&);
+template Command& Command::take(const char*, double&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::optional<std::string>&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::optional<int64_t>&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::optional<double>&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::vector<std::string>&, const char*, const ValueRules&);
+
+Command& Command::flag(const char* name, bool& value, const char* help) {
+  app_->add_flag(name, value, help);
+  described_->arguments.push_back({.name = name, .help = help, .is_flag = true});
+  return *this;
+}
+
+Command& Command::take_device(std::string& value, const char* help) {
+  return take("--device", value, help, {.type = "NAME"});
+}
+Command& Command::take_isa(std::string& value) {
+  return take("--isa", value, "instruction set of the kernels (see `linnet info`)", {.type = "NAME"});
+}
+
+namespace {
+
+constexpr const char* kKeepHelp =
+    "parameters that stay in fp32 (* stands for any characters); may be given several times";
+
+}  // namespace
+
+Command& Command::take_quantize(std::string& word, std::vector<std::string>& keep) {
+  std::vector<std::string> words = quantization_words();
+  words.emplace_back("static");
+  return take("--quantize", word,
+              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static (by the "
+              "scales of `linnet quantize`), int8-weights or int4-weights (for decoding); default: static for a model "
+              "that has such scales, none for others",
+              {.choices = words})
+      .take("--keep", keep, kKeepHelp, {.type = "NAME"});
+}
+
+Command& Command::take_packed_quantize(std::string& word, std::vector<std::string>& keep) {
+  return take("--quantize", word,
+              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), int8-weights or "
+              "int4-weights (for decoding); default: as the folder has them",
+              {.choices = quantization_words()})
+      .take("--keep", keep, kKeepHelp, {.type = "NAME"});
+}
+
+Command& Command::take_adapters(std::vector<std::string>& words, bool by_request) {
+  return take("--adapter", words,
+              by_request ? "LoRA adapters of another folder, beside the weights of a model folder; of several a "
+                           "request in JSON chooses by \"adapter\": NAME"
+                         : "LoRA adapters of another folder (PEFT's), beside the weights of a model folder",
+              {.type = by_request ? "[NAME=]DIR" : "DIR"});
+}
+
+Command Command::subcommand(const char* name, const char* help) {
+  app_->require_subcommand(1);
+  CommandDescription& described = described_->subcommands.emplace_back();
+  described.name = name;
+  described.help = help;
+  return {*app_->add_subcommand(name, help), *chosen_, described};
+}
+
+void Command::does(Action action) {
+  app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
+}
+
+int run_command_line(int argc, char** argv, const std::function<void(Command&)>& declare) {
+  CommandDescription described;
+  described.name = "linnet";
+  described.help =
+      "trains transformers and convolutional networks on CPUs and NVIDIA GPUs: fast, in little memory, from one "
+      "program";
+  CLI::App app(described.help, described.name);
+  app.set_version_flag("--version", build_version());
+  Action chosen;
+  Command root(app, chosen, described);
+  declare(root);
+  add_reference_commands(root, described);
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: linnet COMMAND ...; `linnet help` lists the commands\n");
+    return 2;
+  }
+  if (const std::string first = argv[1]; argc == 2 && (first == "version" || first == "-v" || first == "-V")) {
+    std::printf("%s\n", build_version().c_str());
+    return 0;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print_help(app, described);
+    return 0;
+  } catch (const CLI::Success& done) {
+    const int code = app.exit(done);  // --version
+    std::cout.flush();
+    return code;
+  } catch (const CLI::ParseError& error) {
+    std::string help = "linnet help";
+    for (const std::string& name : parsed_path(app)) help += " " + name;
+    std::fprintf(stderr, "linnet: %s (see `%s`)\n", problem_text(app, error, argc, argv).c_str(), help.c_str());
+    return 2;
+  }
+  return chosen();
+}
+
+}  // namespace linnet

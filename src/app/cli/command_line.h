@@ -1,0 +1,72 @@
+// What commands take from the command line. CLI11 stands behind it, in command_line.cpp alone: each file that includes
+// its header takes five seconds more to compile.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/command_description.h"
+
+namespace CLI {
+class App;
+}
+
+namespace linnet {
+
+// What the chosen command does; returns the exit code.
+using Action = std::function<int()>;
+
+struct ValueRules {
+  bool required = false;
+  const char* type = "";                        // of the value, in the help: "FILE"
+  std::vector<std::string> choices = {};        // the value must be one of these
+  std::vector<std::string> suggestions = {};    // what shell completion offers
+  std::optional<double> least = {}, most = {};  // both or none; of numbers
+  bool show_default = false;
+};
+
+// Places outlive the parsing and the action: commands keep them in a shared_ptr that the action holds.
+class Command {
+ public:
+  Command(CLI::App& app, Action& chosen, CommandDescription& described)
+      : app_(&app), chosen_(&chosen), described_(&described) {}
+
+  // "--beam", "-o,--out" with a short form, or "model" for an argument by its position. An optional stays empty when
+  // the argument is not given. A vector takes one value each time its option is given, or all positional arguments that
+  // are left. T: std::string, int, int64_t, uint64_t, double, an optional string, int64_t or double, or a vector of
+  // strings.
+  template <class T>
+  Command& take(const char* name, T& value, const char* help, const ValueRules& rules = {});
+  Command& flag(const char* name, bool& value, const char* help);
+
+  // What several commands take.
+  template <class T>
+  Command& take_threads(T& value) {
+    return take("--threads", value, "0: what the machine and its cgroup allow", {.least = 0, .most = 512});
+  }
+  Command& take_device(std::string& value, const char* help = "cpu (default), cuda or cuda:N");
+  Command& take_isa(std::string& value);
+  // --quantize and --keep: folder_quantization().
+  Command& take_quantize(std::string& word, std::vector<std::string>& keep);
+  // The same for weights that are written.
+  Command& take_packed_quantize(std::string& word, std::vector<std::string>& keep);
+  // The words of parse_adapters().
+  Command& take_adapters(std::vector<std::string>& words, bool by_request = false);
+
+  // One of these must follow this command.
+  Command subcommand(const char* name, const char* help);
+  void does(Action action);
+
+ private:
+  CLI::App* app_;
+  Action* chosen_;
+  CommandDescription* described_;  // what was declared so far, for help, manual pages and completion
+};
+
+// Parses and does what the chosen command does. --help and --version print and give 0; an error is one line and 2. The
+// commands `help`, `man` and `completion` are added to those that `declare` declares.
+int run_command_line(int argc, char** argv, const std::function<void(Command&)>& declare);
+
+}  // namespace linnet

@@ -1,0 +1,93 @@
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "app/cli/commands.h"
+#include "app/cli/input_lines.h"
+#include "models/families/sentence_embedder.h"
+#include "models/families/static_scales.h"
+#include "training/run/run_folder.h"
+#include "data/text/pretrained_tokenizer.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string folder;
+  bool json = false;
+  int threads = 0;
+  std::string quantize = {};
+  std::vector<std::string> keep = {}, adapters = {};
+};
+
+// Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
+constexpr size_t kLinesAhead = 1024;
+
+// The shortest digits that are read back as the same number.
+void append(std::string& out, float value) {
+  char digits[32];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+}
+
+void print(const Arguments& arguments, const std::vector<std::string>& lines, std::span<const float> embeddings,
+           size_t width) {
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (arguments.json) out += "{\"text\":" + nlohmann::json(lines[i]).dump() + ",\"embedding\":[";
+    for (size_t j = 0; j < width; ++j) {
+      if (j > 0) out += arguments.json ? ',' : ' ';
+      append(out, embeddings[i * width + j]);
+    }
+    out += arguments.json ? "]}\n" : "\n";
+  }
+  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
+    fail_system("cannot write to standard output");
+}
+
+int embed_input(const Arguments& arguments) {
+  if (RunFolder(arguments.folder).has_config())
+    fail_user("'" + arguments.folder + "' is a run folder; `linnet export " + arguments.folder +
+              " --out FOLDER` makes a model folder of it");
+  if (!file_exists(arguments.folder)) fail_user("there is no folder '" + arguments.folder + "'");
+  const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
+  SentenceEmbedder embedder(arguments.folder, 16, arguments.threads,
+                            folder_quantization(arguments.folder, arguments.quantize, arguments.keep),
+                            parse_adapters(arguments.adapters));
+  const EncodeOptions options{.max_length = embedder.max_tokens(), .offsets = false};
+  const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
+  std::vector<std::string> lines;
+  std::vector<std::vector<int32_t>> sentences;
+  const auto answer = [&] {
+    print(arguments, lines, embedder.embed(sentences), static_cast<size_t>(embedder.width()));
+    lines.clear();
+    sentences.clear();
+  };
+  InputLines input;
+  for (std::string line; input.next_text(line);) {
+    sentences.push_back(tokenizer->encode(line, options).ids);
+    lines.push_back(std::move(line));
+    if (lines.size() == ahead) answer();
+  }
+  answer();
+  return 0;
+}
+
+}  // namespace
+
+void add_embed_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  linnet.subcommand("embed", "a line of numbers for each line of standard input")
+      .take("MODEL", arguments->folder, "a BERT folder, as sentence-transformers writes them", {.required = true})
+      .flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}")
+      .take_threads(arguments->threads)
+      .take_quantize(arguments->quantize, arguments->keep)
+      .take_adapters(arguments->adapters)
+      .does([arguments] { return embed_input(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,112 @@
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "app/cli/commands.h"
+#include "config/task_rows.h"
+#include "engine/kernels/isa.h"
+#include "tasks/task_table.h"
+
+namespace linnet {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments : EvaluationRequest {
+  std::vector<std::string> folders;
+  std::string data_dir;
+  bool json = false;
+};
+
+// What was evaluated, where nothing else is said of it.
+const char* split_name(const Arguments& arguments) {
+  if (!arguments.data.empty()) return "file";
+  if (!arguments.source.empty()) return "files";
+  return arguments.split == "valid" ? "valid" : "test";
+}
+
+// The loss of zero tokens is undefined, and JSON cannot represent NaN.
+void check_loss(const Evaluation& result) {
+  if (!std::isfinite(result.loss)) fail_user("the loss is not a number: the model's weights are broken");
+}
+
+void print_json(const Arguments& arguments, const EvaluationAnswer& answer, double seconds) {
+  Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
+  for (const auto& [name, value] : answer.facts)
+    std::visit([&, key = name](const auto& known) { json[key] = known; }, value);
+  json["loss"] = answer.result.loss;
+  for (const auto& [name, value] : answer.result.metrics)
+    if (name == "words" || name == "tokens")
+      json[name] = static_cast<int64_t>(value);
+    else
+      json[name] = value;
+  json["seconds"] = seconds;
+  std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+// The run's data lie in another folder now. A run may name each file by its whole path; then its name is looked for
+// there.
+void move_data(Config& config, const std::string& folder) {
+  if (config.data.data_dir.empty())
+    for (std::string* file : data_files(config)) {
+      const std::string name = std::filesystem::path(*file).filename().string();
+      if (!name.empty() && file_exists(folder + "/" + name)) *file = name;
+    }
+  config.data.data_dir = folder;
+}
+
+int evaluate(Arguments& arguments) {
+  const auto began = std::chrono::steady_clock::now();
+  arguments.folder = arguments.folders.front();
+  arguments.others.assign(arguments.folders.begin() + 1, arguments.folders.end());
+  Config config = evaluation_config(arguments.folder);
+  if (!arguments.others.empty() && task_kind(config) != TaskKind::kTranslation)
+    fail_user("several runs are evaluated together where they translate, and '" + arguments.folder + "' does not");
+  apply(arguments, config, arguments.folder);
+  if (!arguments.data_dir.empty()) move_data(config, arguments.data_dir);
+  force_isa(config.train.isa);
+  const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);
+  check_loss(answer.result);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  if (arguments.json)
+    print_json(arguments, answer, seconds);
+  else
+    std::printf("%s  (%s%s%.1f s)\n", answer.line.c_str(), answer.conditions.c_str(),
+                answer.conditions.empty() ? "" : ", ", seconds);
+  return 0;
+}
+
+}  // namespace
+
+void add_eval_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy")
+      .take("run", arguments->folders,
+            "the run folder, or a model folder in the layout of Hugging Face; several of translation are evaluated as "
+            "one",
+            {.required = true})
+      .take("--split", arguments->split, "test (default) or valid, as the run's configuration names them",
+            {.choices = {"test", "valid"}})
+      .take("--source", arguments->source, "or a text of your own ...", {.type = "FILE"})
+      .take("--target", arguments->target, "... and its translation", {.type = "FILE"})
+      .take(
+          "--data", arguments->data,
+          "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a .tsv; "
+          "of images: a folder",
+          {.type = "FILE"})
+      .take("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)",
+            {.type = "DIR"})
+      .take("--beam", arguments->beams, "beam size (default: the run's)", {.least = 1, .most = 1024})
+      .flag("--json", arguments->json, "one JSON object instead of a line for people")
+      .take_threads(arguments->threads)
+      .take_device(arguments->device)
+      .take_quantize(arguments->quantize, arguments->keep)
+      .does([arguments] { return evaluate(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,122 @@
+#include "app/cli/help_page.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kWidth = 100, kMostIndent = 34;
+
+// `text` in lines of kWidth, each after the first indented.
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string out;
+  size_t column = indent;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const size_t size = end - begin;
+    if (column > indent && column + 1 + size > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ', ++column;
+    }
+    out.append(text, begin, size);
+    column += size;
+    begin = end + 1;
+  }
+  return out;
+}
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+// A name and what it means on each line; the meanings stand below each other.
+std::string table(const Rows& rows) {
+  size_t widest = 0;
+  for (const auto& [name, meaning] : rows) widest = std::max(widest, name.size());
+  const size_t indent = std::min(widest + 4, kMostIndent);
+  std::string out;
+  for (const auto& [name, meaning] : rows) {
+    out += "  " + name;
+    if (name.size() + 4 <= indent)
+      out.append(indent - name.size() - 2, ' ');
+    else
+      out += "\n" + std::string(indent, ' ');
+    out += wrapped(meaning, indent) + "\n";
+  }
+  return out;
+}
+
+std::string meaning(const ArgumentDescription& argument) {
+  std::string text = argument.help;
+  if (argument.is_option() && argument.is_required) text += " (required)";
+  return text;
+}
+
+}  // namespace
+
+std::string join(const std::vector<std::string>& words, const std::string& separator) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : separator) + word;
+  return out;
+}
+
+const CommandDescription* find_command(const CommandDescription& root, const std::vector<std::string>& path) {
+  const CommandDescription* at = &root;
+  for (const std::string& name : path) {
+    const auto found = std::ranges::find(at->subcommands, name, &CommandDescription::name);
+    if (found == at->subcommands.end()) return nullptr;
+    at = &*found;
+  }
+  return at;
+}
+
+std::string placeholder(const ArgumentDescription& argument) {
+  std::string name = argument.name;
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+std::string usage_line(const CommandDescription& root, const std::vector<std::string>& path) {
+  const CommandDescription* command = find_command(root, path);
+  if (!command) fail_internal("there is no command '" + join(path, " ") + "'");
+  std::string line = "linnet" + std::string(path.empty() ? "" : " ") + join(path, " ");
+  if (!command->subcommands.empty()) return line + " COMMAND ...";
+  for (const ArgumentDescription& argument : command->arguments)
+    if (argument.is_option() && argument.is_required) line += " " + argument.name + " " + argument.type;
+  if (std::ranges::any_of(command->arguments, [](const auto& a) { return a.is_option() && !a.is_required; }))
+    line += " [OPTIONS]";
+  for (const ArgumentDescription& argument : command->arguments) {
+    if (argument.is_option()) continue;
+    const std::string name = placeholder(argument) + (argument.is_list ? "..." : "");
+    line += argument.is_required ? " " + name : " [" + name + "]";
+  }
+  return line;
+}
+
+std::string help_page(const CommandDescription& root, const std::vector<std::string>& path) {
+  const CommandDescription& command = *find_command(root, path);
+  std::string out = "usage: " + usage_line(root, path) + "\n\n";
+  std::string help = (path.empty() ? "linnet " : "") + command.help + ".";
+  help[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(help[0])));
+  out += wrapped(help, 0) + "\n";
+  Rows positionals, options;
+  for (const ArgumentDescription& argument : command.arguments) {
+    if (argument.is_option())
+      options.emplace_back(argument.name + (argument.is_flag ? "" : " " + argument.type), meaning(argument));
+    else
+      positionals.emplace_back(placeholder(argument), meaning(argument));
+  }
+  if (!positionals.empty()) out += "\n" + table(positionals);
+  if (!options.empty()) out += "\noptions:\n" + table(options);
+  if (command.subcommands.empty()) return out;
+  Rows rows;
+  for (const CommandDescription& child : command.subcommands) rows.emplace_back(child.name, child.help);
+  out += "\ncommands:\n" + table(rows);
+  out += "\n`linnet help " + (path.empty() ? "" : join(path, " ") + " ") + "COMMAND` tells what a command takes.\n";
+  return out;
+}
+
+}  // namespace linnet

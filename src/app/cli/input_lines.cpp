@@ -1,0 +1,72 @@
+#include "app/cli/input_lines.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/examples/text/line_reader.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+
+std::string read_standard_input(const std::string& instead) {
+  if (::fcntl(STDIN_FILENO, F_GETFD) < 0) fail_user("standard input is closed" + instead);
+  if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
+  std::string text;
+  char buffer[1 << 16];
+  // Not beyond an end that was seen once: a terminal would have to be ended twice.
+  do text.append(buffer, std::fread(buffer, 1, sizeof buffer, stdin));
+  while (!std::feof(stdin) && !std::ferror(stdin));
+  if (std::ferror(stdin)) fail_system("cannot read standard input");
+  return text;
+}
+
+InputLines::~InputLines() { std::free(buffer_); }
+
+bool InputLines::next(std::string_view& line) {
+  errno = 0;
+  const ssize_t size = ::getline(&buffer_, &capacity_, stdin);
+  if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
+  if (size < 0) return false;
+  ++number_;
+  line = {buffer_, static_cast<size_t>(size)};
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  return true;
+}
+
+bool InputLines::next_text(std::string& line) {
+  std::string_view text;
+  if (!next(text)) return false;
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  if (const size_t at = invalid_utf8_at(text); at != std::string_view::npos)
+    fail_user("standard input: line " + std::to_string(number_) + ", byte " + std::to_string(at + 1) +
+              ": not valid UTF-8");
+  if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+  line = text;
+  return true;
+}
+
+void for_each_line(const std::vector<std::string>& files, bool nothing,
+                   const std::function<void(const std::string& line, const std::string& path)>& visit) {
+  if (nothing) return;
+  std::string line;
+  for (const std::string& path : files) {
+    if (path == "-") {
+      InputLines input;
+      while (input.next_text(line)) visit(line, "");
+      continue;
+    }
+    LineReader reader(path);
+    while (reader.next(line)) visit(line, path);
+  }
+  if (!files.empty()) return;
+  InputLines input;
+  while (input.next_text(line)) visit(line, "");
+}
+
+}  // namespace linnet

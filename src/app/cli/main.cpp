@@ -1,0 +1,79 @@
+// The command line: parses arguments, runs one command, and turns an error into one line and an exit code.
+#include <malloc.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <new>
+
+#include "base/error.h"
+#include "app/cli/commands.h"
+#include "formats/packed_model.h"
+
+namespace {
+
+// What was printed must have arrived: a full disk shows here at the latest.
+void check_output() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) linnet::fail_system("cannot write to standard output");
+}
+
+int run(int argc, char** argv) {
+  const int code = linnet::run_command_line(argc, argv, [](linnet::Command& root) {
+    linnet::add_train_command(root);
+    linnet::add_eval_command(root);
+    linnet::add_predict_command(root);
+    linnet::add_score_command(root);
+    linnet::add_translate_command(root);
+    linnet::add_generate_command(root);
+    linnet::add_serve_command(root);
+    linnet::add_run_command(root);
+    linnet::add_pack_command(root);
+    linnet::add_quantize_command(root);
+    linnet::add_export_command(root);
+    linnet::add_import_command(root);
+    linnet::add_onnx_command(root);
+    linnet::add_plan_command(root);
+    linnet::add_check_command(root);
+    linnet::add_profile_command(root);
+    linnet::add_report_command(root);
+    linnet::add_inspect_command(root);
+    linnet::add_runs_command(root);
+    linnet::add_average_command(root);
+    linnet::add_presets_command(root);
+    linnet::add_info_command(root);
+    linnet::add_convert_command(root);
+    linnet::add_embed_command(root);
+    linnet::add_demo_command(root);
+    linnet::add_bench_command(root);
+    linnet::add_tokenizer_command(root);
+  });
+  check_output();
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // One heap: per-thread heaps would take memory nobody planned.
+  mallopt(M_ARENA_MAX, 1);
+  // Beyond `ulimit -f` a write then fails with "File too large", as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  linnet::use_packed_models();
+  try {
+    return run(argc, argv);
+  } catch (const linnet::Error& error) {
+    std::fprintf(stderr, "linnet: %s\n", error.what());
+    return linnet::exit_code(error.kind());
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::fprintf(stderr, "linnet: '%s': %s\n", error.path1().c_str(), error.code().message().c_str());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "linnet: out of memory\n");
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "linnet: internal error: %s\n", error.what());
+    return 70;
+  }
+}

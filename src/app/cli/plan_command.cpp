@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "app/cli/commands.h"
+#include "app/cli/plan_ranks.h"
+#include "app/cli/plan_sweep.h"
+#include "distributed/comm/shard_tree.h"
+#include "config/byte_size.h"
+#include "config/parallel_layout.h"
+#include "training/run/run_record.h"
+#include "tasks/planning/plan_memory.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments : ConfigArguments {
+  std::string html;
+  bool fusion = false, sweep = false;
+  PlanRanksArguments foresight{.ranks = "1"};
+};
+
+// Whether the run fits, and what would.
+void print_fit(const PlanAnswer& answer, uint64_t limit) {
+  const double megabytes = static_cast<double>(limit) / 1e6;
+  const uint64_t peak = answer.forecast.peak();
+  if (peak > limit)
+    std::printf("this does not fit within %.1f MB: it takes %.1f MB\n", megabytes, static_cast<double>(peak) / 1e6);
+  if (answer.all_fit)
+    std::printf("within %.1f MB even all examples fit in one batch\n", megabytes);
+  else if (answer.largest_batch > 0)
+    std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), megabytes,
+                static_cast<long long>(answer.largest_batch));
+  else
+    std::printf("no %s fits within %.1f MB: the smallest takes %.1f MB; fewer or smaller layers%s would take less\n",
+                answer.batch_key.c_str(), megabytes, static_cast<double>(answer.least_peak) / 1e6,
+                answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
+}
+
+void print_json(const PlanAnswer& answer, const ParallelLayout& division, uint64_t limit) {
+  auto memory = nlohmann::ordered_json::array();
+  for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
+  const nlohmann::ordered_json json{{"data", division.data},           {"tensor", division.tensor},
+                                    {"parameters", answer.parameters}, {"batches", answer.batches},
+                                    {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
+                                    {"memory", std::move(memory)},     {"peak_bytes", answer.forecast.peak()},
+                                    {"memory_bytes", limit},           {"fits", answer.forecast.peak() <= limit},
+                                    {"batch_key", answer.batch_key},   {"largest_batch", answer.largest_batch}};
+  std::printf("%s\n", json.dump().c_str());
+}
+
+void write_page(const Arguments& arguments, const Config& config, const PlanAnswer& answer) {
+  ReportRun run{.name = arguments.config, .config = report_config(config), .memory = answer.memory_record};
+  const ReportTitle title{.title = "Memory of " + arguments.config,
+                          .subtitle = "Planned before training; batches of " + answer.batches,
+                          .command = "plan --html"};
+  write_file_atomically(arguments.html, report_page(title, std::span(&run, 1)));
+  std::printf("written to %s\n", arguments.html.c_str());
+}
+
+// As a run would do it: where recomputation alone does not fit into the limit that is set, with more micro-batches.
+PlanAnswer plan_within(Config& config, uint64_t limit, bool exact) {
+  const bool may_cut = config.train.micro_batches == 0 && !config.train.memory.empty();
+  const auto plan_parts = [&] {
+    return plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact});
+  };
+  PlanAnswer answer = plan_parts();
+  while (may_cut && answer.forecast.peak() > limit && halve_micro_batches(config)) answer = plan_parts();
+  answer.largest_batch *= config.train.data_shards * std::max<int64_t>(config.train.micro_batches, 1);
+  return answer;
+}
+
+void print_memory(const PlanAnswer& answer) {
+  std::printf("%s", answer.forecast.text().c_str());
+  std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
+              static_cast<double>(answer.arena_lower_bound) / 1e6);
+  if (!answer.recomputation.empty()) std::printf("  (%s)\n", answer.recomputation.c_str());
+}
+
+// Prints what each stage of a pipeline takes. Returns the answer of the one that takes most, with the largest batch
+// that fits on all.
+PlanAnswer plan_stages(Config& config, uint64_t limit, bool exact, const ParallelLayout& division) {
+  PlanAnswer most;
+  for (int stage = 0; stage < division.pipeline; ++stage) {
+    config.process.rank = stage * division.tensor;
+    PlanAnswer answer = plan_within(config, limit, exact);
+    if (stage == 0)
+      std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters),
+                  answer.batches.c_str());
+    std::printf("%s\n", answer.stage.c_str());
+    print_memory(answer);
+    const int64_t largest = stage == 0 ? answer.largest_batch : std::min(most.largest_batch, answer.largest_batch);
+    const bool all_fit = answer.all_fit && (stage == 0 || most.all_fit);
+    if (stage == 0 || answer.forecast.peak() > most.forecast.peak()) most = std::move(answer);
+    most.largest_batch = largest, most.all_fit = all_fit;
+  }
+  return most;
+}
+
+// What only --network has.
+void check_needs_network(const PlanRanksArguments& foresight) {
+  const auto refuse = [](const std::string& option) {
+    fail_user(option + " goes with a network that connects the ranks, for example --network 25GB/s,5us");
+  };
+  if (foresight.parallel == "auto") refuse("--parallel auto");
+  if (foresight.ranks.find(',') != std::string::npos) refuse("a list of --ranks");
+  if (!foresight.speed.empty()) refuse("--speed");
+  if (!foresight.trace.empty()) refuse("--trace");
+  if (foresight.batch_per_rank) refuse("--batch-per-rank");
+  if (foresight.measure) refuse("--measure");
+  if (foresight.ranks_here > 1) refuse("--ranks-here");
+}
+
+int plan(const Arguments& arguments) {
+  const PlanRanksArguments& foresight = arguments.foresight;
+  if (!foresight.network.empty()) return plan_ranks(foresight, arguments.load());
+  check_needs_network(foresight);
+  Config config = arguments.load();
+  config.process.ranks = parse_rank_counts(foresight.ranks).front();
+  if (!foresight.parallel.empty())
+    set_value(config, "parallel=" + foresight.parallel, "--parallel " + foresight.parallel);
+  const ParallelLayout division = parallel_layout(config.train.parallel, config.process.ranks);
+  if (config.train.data_shards == 0) config.train.data_shards = division.data;
+  check_share({config.train.data_shards, 0, division.data});
+  validate(config);
+  const int64_t shards = config.train.data_shards;
+  const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
+  if (arguments.sweep) {
+    if (foresight.json) fail_user("--sweep prints a table: leave --json out");
+    if (division.pipeline > 1) fail_user("--sweep estimates steps of whole models: leave pipeline out of --parallel");
+    print_plan_sweep(of_one_shard(config), limit);
+    return 0;
+  }
+  if (division.pipeline > 1 && foresight.json)
+    fail_user("--json is of one rank, and the stages of a pipeline differ: leave it out, or add --network");
+  if (division.pipeline > 1)
+    std::printf("each %d ranks compute one model together, some of its layers each\n", division.ranks_of_model());
+  const PlanAnswer answer = division.pipeline > 1 ? plan_stages(config, limit, foresight.exact, division)
+                                                  : plan_within(config, limit, foresight.exact);
+  if (foresight.json) {
+    print_json(answer, division, limit);
+    return 0;
+  }
+  if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
+  if (division.tensor > 1 && division.pipeline > 1)
+    std::printf("each stage's layers are divided between %d ranks; this is of one of them\n", division.tensor);
+  else if (division.tensor > 1)
+    std::printf("each %d ranks compute one model together; what follows is of one rank\n", division.tensor);
+  if (shards > 1)
+    std::printf("each of %d %s computes %lld of %lld data shards; this is of one rank\n", division.data,
+                division.ranks_of_model() > 1 ? "such groups" : "ranks", static_cast<long long>(shards / division.data),
+                static_cast<long long>(shards));
+  if (config.train.micro_batches > 1)
+    std::printf("each batch is computed in %lld micro-batches; what follows is of one\n",
+                static_cast<long long>(config.train.micro_batches));
+  if (division.pipeline == 1) {
+    std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
+    print_memory(answer);
+  }
+  print_fit(answer, limit);
+  if (!arguments.html.empty()) write_page(arguments, config, answer);
+  if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  PlanRanksArguments& foresight = arguments->foresight;
+  Command command = linnet.subcommand("plan", "the memory a run will take, and the largest batch that fits");
+  arguments->declare(command);
+  command
+      .flag("--exact", foresight.exact, "read the data, however many they are, for the sizes that training will have")
+      .take("--ranks", foresight.ranks,
+            "the memory of each of N processes that train together; with --network also a list such as 1,2,4,8",
+            {.type = "N"})
+      .take("--parallel", foresight.parallel,
+            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; with --network also "
+            "auto for the fastest that fits; see docs/many_processes.md",
+            {.type = "LAYOUT"})
+      .take("--network", foresight.network,
+            "with --ranks: also the time of a step, where each rank has this bandwidth and latency, for example "
+            "25GB/s,5us (`linnet bench network` measures them)",
+            {.type = "SPEED"})
+      .take("--speed", foresight.speed,
+            "with --network: what a rank multiplies and reads a second, for example 500GFLOP/s,20GB/s (default: as "
+            "measured here)",
+            {.type = "SPEED"})
+      .flag("--measure", foresight.measure,
+            "with --network: measure the times of a rank's nodes by steps here, not estimate them")
+      .take("--ranks-here", foresight.ranks_here,
+            "with --measure: how many ranks share a machine; so many processes are measured at once",
+            {.type = "N", .least = 1, .most = 512})
+      .flag("--batch-per-rank", foresight.batch_per_rank,
+            "with --network: each rank that trains on other data has the whole batch of the configuration (weak "
+            "scaling), instead of its part")
+      .take("--trace", foresight.trace, "with --network: also a Chrome trace of a simulated step of all ranks",
+            {.type = "FILE"})
+      .flag("--json", foresight.json, "one JSON object instead of lines for people")
+      .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
+      .flag("--sweep", arguments->sweep,
+            "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")
+      .flag("--fusion", arguments->fusion, "also what each pass fused")
+      .does([arguments] { return plan(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,224 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/phase.h"
+#include "app/cli/commands.h"
+#include "app/cli/input_lines.h"
+#include "data/examples/images/image_folder.h"
+#include "data/examples/text/line_reader.h"
+#include "tasks/classifier.h"
+
+namespace linnet {
+namespace {
+
+// Inputs read ahead, so that texts of like length are computed together; the output keeps their order.
+constexpr size_t kAhead = 1024, kRows = 16;
+
+struct Arguments : InferenceOptions {
+  std::string model;
+  std::vector<std::string> inputs, data;
+  int64_t top = 1;
+  bool json = false, csv = false;
+};
+
+// As RFC 4180 writes a field.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6f", value);
+  return text;
+}
+
+class Predictions {
+ public:
+  explicit Predictions(const Arguments& arguments)
+      : arguments_(arguments),
+        ahead_(isatty(STDIN_FILENO) && arguments.inputs.empty() ? 1 : kAhead),
+        classifier_(open_classifier(arguments.model, arguments, ahead_ == 1 ? 1 : kRows)),
+        phase_(std::string("classifying, ") + input_name() + "s:") {
+    const auto classes = static_cast<int64_t>(classifier_->classes().size());
+    if (arguments.top > classes)
+      fail_user("--top " + std::to_string(arguments.top) + ": the model has " + std::to_string(classes) + " classes");
+    if (arguments.csv) print_header();
+  }
+
+  const Classifier& classifier() const { return *classifier_; }
+
+  void add(std::string input) {
+    waiting_.push_back(std::move(input));
+    if (waiting_.size() == ahead_) flush();
+  }
+
+  void flush() {
+    if (classifier_->takes_images())
+      classify_readable();
+    else
+      classify(waiting_);
+    done_ += static_cast<int64_t>(waiting_.size());
+    waiting_.clear();
+    if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it
+    if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
+  }
+
+  // Damaged images are told as they come, and do not keep the others from being classified.
+  void check_all_were_read() const {
+    if (unreadable_ > 0)
+      fail_user(std::to_string(unreadable_) + (unreadable_ == 1 ? " image" : " images") + " of " +
+                std::to_string(done_) + " could not be classified");
+  }
+
+ private:
+  void classify(const std::vector<std::string>& inputs) {
+    const std::vector<double> all = classifier_->predict(inputs);
+    const size_t classes = classifier_->classes().size();
+    for (size_t i = 0; i < inputs.size(); ++i) print(inputs[i], {all.data() + i * classes, classes});
+  }
+
+  void classify_readable() {
+    try {
+      return classify(waiting_);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUser) throw;
+    }
+    for (const std::string& image : waiting_) try {
+        classify({image});
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kUser) throw;
+        std::fprintf(stderr, "linnet: %s\n", error.what());  // as an error, whatever LINNET_LOG says
+        ++unreadable_;
+      }
+  }
+
+  const char* input_name() const { return classifier_->takes_images() ? "image" : "text"; }
+
+  void print_header() const {
+    for (int64_t i = 0; i < arguments_.top; ++i) {
+      const std::string rank = i == 0 ? "" : "_" + std::to_string(i + 1);
+      std::printf("label%s,probability%s,", rank.c_str(), rank.c_str());
+    }
+    std::printf("%s\n", input_name());
+  }
+
+  void print(const std::string& input, std::span<const double> probabilities) const {
+    std::vector<size_t> order(probabilities.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return probabilities[a] > probabilities[b]; });
+    order.resize(static_cast<size_t>(arguments_.top));
+    const std::vector<std::string>& names = classifier_->classes();
+    if (arguments_.json) {
+      nlohmann::ordered_json json{
+          {input_name(), input}, {"label", names[order[0]]}, {"probability", probabilities[order[0]]}};
+      if (arguments_.top > 1)
+        for (const size_t i : order) json["top"].push_back({{"label", names[i]}, {"probability", probabilities[i]}});
+      // A path may be any bytes; JSON may not.
+      std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+      return;
+    }
+    const char separator = arguments_.csv ? ',' : '\t';
+    std::string line;
+    for (const size_t i : order)
+      line += (arguments_.csv ? csv_field(names[i]) : names[i]) + separator + number(probabilities[i]) + separator;
+    line += arguments_.csv ? csv_field(input) : input;
+    std::printf("%s\n", line.c_str());
+  }
+
+  const Arguments& arguments_;
+  const size_t ahead_;
+  std::unique_ptr<Classifier> classifier_;
+  std::vector<std::string> waiting_;
+  int64_t done_ = 0, unreadable_ = 0;
+  Phase phase_;
+};
+
+// The text of a line: of a .tsv file what stands before the first tab.
+std::string text_of(const std::string& line, bool is_table) {
+  return is_table ? line.substr(0, line.find('\t')) : line;
+}
+
+// Most texts have no tab. Where all do, the lines are most likely those of a table.
+class TabCount {
+ public:
+  void add(const std::string& text) {
+    ++texts_;
+    with_tab_ += text.find('\t') != text.npos;
+  }
+  void warn() const {
+    if (texts_ > 0 && with_tab_ == texts_)
+      log_warning(
+          "every line has a tab, and the whole line was taken for the text; of a file whose name ends in .tsv it is "
+          "what stands before the first tab");
+  }
+
+ private:
+  int64_t texts_ = 0, with_tab_ = 0;
+};
+
+int predict(Arguments arguments) {
+  if (arguments.json && arguments.csv) fail_user("give either --json or --csv");
+  arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
+  Predictions predictions(arguments);
+  TabCount tabs;
+  const bool images = predictions.classifier().takes_images();
+  try {
+    for_each_line(images ? std::vector<std::string>{} : arguments.inputs, images && !arguments.inputs.empty(),
+                  [&](const std::string& line, const std::string& path) {
+                    const std::string text = text_of(line, has_ending(path, ".tsv"));
+                    if (!images) tabs.add(text);
+                    predictions.add(text);
+                  });
+    for (const std::string& path : images ? arguments.inputs : std::vector<std::string>{}) {
+      if (!std::filesystem::is_directory(path)) {
+        predictions.add(path);
+        continue;
+      }
+      const std::vector<std::string> found = find_images(path);
+      if (found.empty()) fail_user("'" + path + "' holds no images (.png, .jpg, .jpeg, .bmp)");
+      for (const std::string& image : found) predictions.add(image);
+    }
+  } catch (const Error&) {
+    predictions.flush();  // what came before a bad line is not lost
+    throw;
+  }
+  predictions.flush();
+  tabs.warn();
+  predictions.check_all_were_read();
+  return 0;
+}
+
+}  // namespace
+
+void add_predict_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  linnet.subcommand("predict", "tell the classes of texts or images: a line of label, probability and input for each")
+      .take("model", arguments->model, "a run of classification or of images, or the folder of a text classifier",
+            {.required = true, .type = "MODEL"})
+      .take("inputs", arguments->inputs,
+            "files with a text on each line (of a .tsv what is before the first tab); images, or folders of them "
+            "(default: standard input, a text or the path of an image on each line)",
+            {.type = "FILE"})
+      .take("--data", arguments->data, "the same as an input", {.type = "FILE"})
+      .take("--top", arguments->top, "the K likeliest classes instead of one", {.type = "K", .least = 1, .most = 1e6})
+      .flag("--json", arguments->json, "a JSON object on each line")
+      .flag("--csv", arguments->csv, "comma-separated values with a heading")
+      .take_threads(arguments->threads)
+      .take_device(arguments->device)
+      .take_quantize(arguments->quantize, arguments->keep)
+      .take_adapters(arguments->adapters)
+      .does([arguments] { return predict(*arguments); });
+}
+
+}  // namespace linnet

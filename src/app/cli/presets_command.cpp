@@ -1,0 +1,34 @@
+#include <cstdio>
+#include <memory>
+
+#include "base/error.h"
+#include "app/cli/commands.h"
+
+namespace linnet {
+namespace {
+
+int print_presets(const std::string& name) {
+  if (name.empty()) {
+    for (const Preset& preset : presets()) std::printf("%-12s %s\n", preset.name.c_str(), preset.description.c_str());
+    return 0;
+  }
+  for (const Preset& preset : presets())
+    if (preset.name == name) {
+      std::printf("%s", to_toml(load_config(name), true).c_str());
+      return 0;
+    }
+  fail_user("there is no preset '" + name + "'; `linnet presets` lists them");
+}
+
+}  // namespace
+
+void add_presets_command(Command& linnet) {
+  auto name = std::make_shared<std::string>();
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  linnet.subcommand("presets", "list the presets, or print one as a commented configuration")
+      .take("name", *name, "of a preset", {.suggestions = names})
+      .does([name] { return print_presets(*name); });
+}
+
+}  // namespace linnet

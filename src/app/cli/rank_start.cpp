@@ -1,0 +1,280 @@
+#include "app/cli/rank_start.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/terminal_line.h"
+#include "distributed/comm/agreement.h"
+#include "distributed/comm/world.h"
+
+namespace linnet {
+namespace {
+
+// This process's arguments without "--ranks N", "--ranks=N" and the same of --restart.
+std::vector<std::string> arguments_of_ranks() {
+  const std::string all = read_file("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  bool is_value = false;
+  for (size_t at = 0; at < all.size();) {
+    const std::string argument = all.substr(at, all.find('\0', at) - at);
+    at += argument.size() + 1;
+    const bool is_own = argument == "--ranks" || argument == "--restart";
+    if (!is_value && !is_own && !argument.starts_with("--ranks=") && !argument.starts_with("--restart="))
+      arguments.push_back(argument);
+    is_value = !is_value && is_own;
+  }
+  arguments[0] = std::filesystem::read_symlink("/proc/self/exe").string();
+  return arguments;
+}
+
+// A signal that comes before mpirun has started its ranks is lost, or ends mpirun with a crash. So the first rank sends
+// kReady to the process that has started mpirun, as soon as signals reach the ranks. The environment has its number.
+constexpr int kReady = SIGUSR2;
+constexpr const char* kStarterVariable = "LINNET_STARTER";
+
+void tell_starter() {
+  const char* starter = std::getenv(kStarterVariable);
+  if (!starter) return;
+  std::error_code ignored;  // the process may be gone, and another have its number
+  const auto program = [&](const std::string& process) {
+    return std::filesystem::read_symlink("/proc/" + process + "/exe", ignored);
+  };
+  if (program(starter) == program("self")) kill(std::atoi(starter), kReady);
+}
+
+// Requests to stop, and kReady from the first rank: blocked, and read from a descriptor, as long as this lives.
+class WaitedSignals {
+ public:
+  WaitedSignals() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, kReady}) sigaddset(&set_, signal);
+    sigprocmask(SIG_BLOCK, &set_, &before_);
+    descriptor_ = signalfd(-1, &set_, SFD_CLOEXEC);
+    if (descriptor_ < 0) fail_system("cannot wait for signals");
+  }
+  ~WaitedSignals() {
+    close(descriptor_);
+    restore();
+  }
+  WaitedSignals(const WaitedSignals&) = delete;
+  WaitedSignals& operator=(const WaitedSignals&) = delete;
+  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  int descriptor() const { return descriptor_; }  // readable when one has come
+  int take() const {
+    signalfd_siginfo info{};
+    return read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t set_{}, before_{};
+  int descriptor_ = -1;
+};
+
+struct Ending {
+  int code;      // as a shell reports it
+  bool stopped;  // a signal has asked for it
+  std::string death;
+};
+
+// What mpirun and the ranks write to standard error. mpirun's own reports stand between lines of dashes: those that
+// tell how a rank ended are left out, and of one that was ended by a signal death() is "rank 1 was ended by signal 9
+// (Killed)".
+class MpirunOutput {
+ public:
+  void take(std::string_view bytes) {
+    for (const char c : bytes) {
+      line_ += c;
+      const bool ends = c == '\n' || c == '\r';
+      if (!ends && !is_report_ && !may_be_left_out()) pass_on();
+      if (ends) end_line();
+    }
+    std::fflush(stderr);
+  }
+  const std::string& death() const { return death_; }
+
+ private:
+  static constexpr std::string_view kRule =
+      "--------------------------------------------------------------------------\n";
+  static constexpr std::string_view kForwarding = "mpirun: Forwarding signal ";
+  static constexpr std::string_view kShared = " Read -1, expected ";
+  // Whether what has come of the line is a rule, or mpirun's note of a signal that this process has sent, or
+  // "[host:pid] Read -1, ...", which shared memory writes when the other process was just ended. Such a line is held
+  // until its end; all else is passed on at once, as progress is.
+  bool may_be_left_out() const {
+    if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;  // behind a progress bar, too
+    if (passed_ > 0) return false;
+    if (kRule.starts_with(line_)) return true;
+    const size_t end = std::min(line_.find(']'), line_.size());
+    const std::string_view host = std::string_view(line_).substr(0, end), rest = std::string_view(line_).substr(end);
+    const auto is_name = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == ':' || c == '-';
+    };
+    if (!host.starts_with('[') || !std::ranges::all_of(host.substr(1), is_name)) return false;
+    const std::string_view text = rest.empty() ? rest : rest.substr(1);
+    return text.starts_with(kShared) || kShared.starts_with(text);
+  }
+  void pass_on() { std::fwrite(line_.data(), 1, line_.size(), stderr), passed_ += line_.size(), line_.clear(); }
+  void end_line() {
+    if (line_ == kRule && passed_ == 0) {
+      if (is_report_) end_report();
+      is_report_ = !is_report_;
+    } else if (is_report_) {
+      report_ += line_;
+    } else if (!may_be_left_out()) {
+      pass_on();
+    }
+    line_.clear(), passed_ = 0;
+  }
+  // That a rank has ended is told in one line, by the rank itself or here. Anything else, such as a machine that cannot
+  // be reached, only mpirun knows.
+  void end_report() {
+    const size_t rank = report_.find("process rank "), with = report_.find(" with PID "),
+                 by = report_.find("exited on signal ");
+    if (rank != report_.npos && with != report_.npos && by != report_.npos) {
+      death_ = report_.substr(rank + 8, with - rank - 8) + " was ended by " + report_.substr(by + 10);
+      while (!death_.empty() && (death_.back() == '\n' || death_.back() == '.')) death_.pop_back();
+    } else if (report_.find("non-zero") == report_.npos) {
+      std::fputs(report_.c_str(), stderr);
+    }
+    report_.clear();
+  }
+
+  std::string line_, report_, death_;
+  size_t passed_ = 0;  // bytes of this line that were passed on already
+  bool is_report_ = false;
+};
+
+// mpirun in a process group of its own: Ctrl-C reaches this process alone, because mpirun answers it by killing the
+// ranks. It passes SIGUSR1 on to them instead. A request that comes before the ranks are ready waits for them.
+Ending run_mpirun(std::vector<std::string> command) {
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  const WaitedSignals signals;
+  int pipe[2];
+  if (pipe2(pipe, O_CLOEXEC) != 0) fail_system("cannot make a pipe");
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0) fail_system("cannot start " + command[0]);
+  if (child == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);
+    if (const int nothing = open("/dev/null", O_RDONLY); nothing >= 0) dup2(nothing, STDIN_FILENO);
+    setenv(kStarterVariable, std::to_string(parent).c_str(), 1);
+    if (const TerminalLine terminal; terminal.usable())
+      setenv(TerminalLine::kColumns, std::to_string(terminal.room() + 1).c_str(), 1);
+    dup2(pipe[1], STDERR_FILENO);
+    signals.restore();
+    execv(words[0], words.data());
+    _exit(127);
+  }
+  close(pipe[1]);
+  MpirunOutput output;
+  int requests = 0, first_request = 0, status = 0;
+  bool ready = false;
+  pollfd sources[] = {{pipe[0], POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
+  // The pipe ends with the last process that writes to it.
+  for (bool is_open = true; is_open;) {
+    poll(sources, 2, -1);
+    if (sources[1].revents) {
+      const int signal = signals.take();
+      if (signal == kReady && !ready && requests == 1) kill(child, SIGUSR1);
+      ready = ready || signal == kReady;
+      if (signal > 0 && signal != kReady) {
+        if (requests++ == 0) first_request = signal;
+        if (requests > 1 || ready) kill(child, requests == 1 ? SIGUSR1 : SIGTERM);
+      }
+    }
+    if (!sources[0].revents) continue;
+    char bytes[4096];
+    const ssize_t count = read(pipe[0], bytes, sizeof bytes);
+    is_open = count > 0;
+    if (is_open) output.take({bytes, static_cast<size_t>(count)});
+  }
+  close(pipe[0]);
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (requests > 0 && code == 128 + SIGUSR1) code = 128 + first_request;  // before there was something to save
+  return {code, requests > 0, output.death()};
+}
+
+// A rank was killed or fell silent: no error that the same command would meet again.
+bool is_death(int code) { return code >= 128 || code == Communicator::kLostRank; }
+
+// An error of this rank alone: the starter ends the others. At once, as the thread of MPI still runs.
+[[noreturn]] void end_rank(int rank, const char* message, int code) {
+  std::fprintf(stderr, "linnet: rank %d: %s\n", rank, message);
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+}  // namespace
+
+int start_ranks(int ranks, int restarts) {
+  if (const auto starter = find_starter())
+    fail_user("--ranks starts the ranks itself; " + starter->name + " has started this process already");
+  std::vector<std::string> arguments = arguments_of_ranks();
+  for (;; --restarts) {
+    const Ending ending = run_mpirun(mpirun_command(ranks, arguments));
+    if (!is_death(ending.code) || ending.stopped) return ending.code;
+    if (!ending.death.empty()) std::fprintf(stderr, "linnet: %s\n", ending.death.c_str());
+    if (restarts > 0) log_info("all ranks go on from the last checkpoint");
+    if (restarts == 0) return ending.code;
+    if (std::ranges::find(arguments, "--resume") == arguments.end()) arguments.emplace_back("--resume");
+  }
+}
+
+int run_as_rank(FunctionRef<int(Communicator& world)> body) {
+  const std::optional<Starter> starter = find_starter();
+  Communicator* joined = nullptr;
+  try {
+    joined = &join_world();
+  } catch (const Error& error) {
+    if (!starter || starter->rank == 0) throw;
+    return exit_code(error.kind());  // all ranks meet the same, and rank 0 tells it
+  }
+  Communicator& world = *joined;
+  if (world.size() == 1) return body(world);
+  if (world.rank() == 0) tell_starter();
+  if (world.rank() > 0) silence_log();
+  try {
+    const int code = body(world);
+    world.leave();
+    return code;
+  } catch (const AgreedError& error) {
+    // The first rank that ends with an error makes mpirun end the others: by then it has been told.
+    if (world.rank() == 0) std::fprintf(stderr, "linnet: %s\n", error.what());
+    default_stop_signals();
+    world.leave();
+    return exit_code(error.kind());
+  } catch (const Error& error) {
+    end_rank(world.rank(), error.what(), exit_code(error.kind()));
+  } catch (const std::bad_alloc&) {
+    end_rank(world.rank(), "out of memory", exit_code(ErrorKind::kSystem));
+  } catch (const std::exception& error) {
+    end_rank(world.rank(), error.what(), exit_code(ErrorKind::kInternal));
+  }
+}
+
+}  // namespace linnet

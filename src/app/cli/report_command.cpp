@@ -1,0 +1,51 @@
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "app/cli/commands.h"
+#include "training/run/run_record.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> runs;
+  std::string out = "report.html", title;
+};
+
+// Runs of the same name in different folders are told apart by the folders' names.
+void name_apart(std::vector<ReportRun>& runs, const std::vector<std::string>& folders) {
+  std::multiset<std::string> names;
+  for (const ReportRun& run : runs) names.insert(run.name);
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (names.count(runs[i].name) > 1) runs[i].name = folders[i];
+}
+
+int report(const Arguments& arguments) {
+  std::vector<ReportRun> runs;
+  for (const std::string& folder : arguments.runs) runs.push_back(read_report_run(folder));
+  name_apart(runs, arguments.runs);
+  ReportTitle title{.title = arguments.title, .subtitle = "", .command = "report"};
+  if (title.title.empty()) title.title = runs.size() == 1 ? runs[0].name : std::to_string(runs.size()) + " runs";
+  if (runs.size() == 1) title.subtitle = "A training run";
+  for (const ReportRun& run : runs)
+    if (runs.size() > 1) title.subtitle += (title.subtitle.empty() ? "" : ", ") + run.name;
+  write_file_atomically(arguments.out, report_page(title, runs));
+  std::printf("%s\n", arguments.out.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_report_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  linnet.subcommand("report", "one HTML page about a run, or several side by side: curves, memory, time, samples")
+      .take("runs", arguments->runs, "run folders", {.required = true, .type = "RUN"})
+      .take("-o,--out", arguments->out, "the page to write; -o for short (default report.html)", {.type = "FILE"})
+      .take("--title", arguments->title, "its title (default: the run's name)", {.type = "TEXT"})
+      .does([arguments] { return report(*arguments); });
+}
+
+}  // namespace linnet

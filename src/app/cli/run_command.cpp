@@ -1,0 +1,198 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "app/cli/commands.h"
+#include "app/cli/input_lines.h"
+#include "config/task_rows.h"
+#include "serving/loaded/batch.h"
+#include "engine/kernels/isa.h"
+#include "training/run/run_folder.h"
+#include "tasks/classifier.h"
+#include "tasks/generation/text_writer.h"
+#include "tasks/images/image_session.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kWaiting = 1024;  // requests of a batch that the model may have
+
+struct Arguments {
+  std::string model, out, isa = "auto";
+  TextGenerationOptions text;
+  bool json = false, resume = false;
+  int64_t slots = 8, context = 0;
+};
+
+// How many requests an earlier run has answered. A last line without its end is an answer that was interrupted: it is
+// taken away, and given again.
+int64_t answered(const std::string& path, AppendFile& file) {
+  const std::string text = read_file(path);
+  const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  int64_t count = 0;
+  for (size_t start = 0; start < whole; ++count) {
+    const size_t end = text.find('\n', start);
+    const auto json = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(start),
+                                            text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (!json.is_object() || !json.contains("request") || json["request"] != count)
+      fail_user("'" + path + "', line " + std::to_string(count + 1) + ": not the answer to request " +
+                std::to_string(count) + "; --resume goes on with what `linnet run --jsonl` has written");
+    start = end + 1;
+  }
+  file.truncate_to(whole);
+  return count;
+}
+
+bool takes_images(const std::string& model) {
+  if (is_vit_folder(model)) return true;
+  const RunFolder run(model);
+  return file_exists(model) && run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
+}
+
+// Each line is the path of an image; its answer is the likeliest class and its probability.
+int run_images(const Arguments& arguments) {
+  constexpr size_t kAtOnce = 16;
+  if (arguments.json) fail_user("'" + arguments.model + "' classifies images; `linnet predict --json` writes JSON");
+  InferenceOptions options;
+  options.threads = arguments.text.threads, options.device = arguments.text.device;
+  options.quantize = arguments.text.quantize, options.keep = arguments.text.keep;
+  const bool terminal = isatty(STDIN_FILENO);
+  const size_t at_once = terminal ? 1 : kAtOnce;
+  const std::unique_ptr<Classifier> classifier =
+      open_classifier(arguments.model, options, static_cast<int64_t>(at_once));
+  std::optional<AppendFile> file;
+  if (!arguments.out.empty()) file.emplace(arguments.out);
+  const size_t classes = classifier->classes().size();
+  std::vector<std::string> paths;
+  const auto answer = [&] {
+    const std::vector<double> all = classifier->predict(paths);
+    for (size_t i = 0; i < paths.size(); ++i) {
+      const auto best = std::max_element(all.begin() + static_cast<std::ptrdiff_t>(i * classes),
+                                         all.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes));
+      char probability[32];
+      std::snprintf(probability, sizeof probability, "%.6f", *best);
+      const auto index = static_cast<size_t>(best - all.begin()) - i * classes;
+      const std::string line = classifier->classes()[index] + "\t" + probability;
+      if (file)
+        file->write_line(line);
+      else
+        std::printf("%s\n", line.c_str());
+    }
+    paths.clear();
+    if (std::fflush(stdout) != 0) fail_system("cannot write the answers");
+  };
+  InputLines input;
+  for (std::string line; input.next_text(line);) {
+    paths.push_back(line);
+    if (paths.size() == at_once) answer();
+  }
+  if (!paths.empty()) answer();
+  if (file) file->sync();
+  return 0;
+}
+
+int run_model(const Arguments& arguments) {
+  if (arguments.resume && (arguments.out.empty() || !arguments.json))
+    fail_user("--resume goes on with a file of --jsonl: give -o FILE and --jsonl");
+  force_isa(arguments.isa);
+  if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
+    fail_user("'" + arguments.out + "' exists; --resume goes on with it");
+  if (takes_images(arguments.model)) return run_images(arguments);
+  LoadedModelOptions resident{
+      .text = {.slots = arguments.slots, .beams = arguments.text.beams.value_or(0), .max_length = arguments.context},
+      .limits = {.waiting = kWaiting},
+      .threads = arguments.text.threads,
+      .device = arguments.text.device,
+      .quantize = arguments.text.quantize,
+      .keep = arguments.text.keep,
+      .adapters = arguments.text.adapters,
+      .draft = arguments.text.draft,
+      .draft_tokens = arguments.text.draft_tokens,
+      .prefix_megabytes = arguments.text.prefix_megabytes,
+      .check = WeightCheck::kLater};
+  const std::unique_ptr<LoadedModel> model = open_loaded_model(arguments.model, resident);
+  std::optional<AppendFile> file;
+  BatchOptions options{.json = arguments.json, .text = arguments.text, .name = "standard input"};
+  if (!arguments.out.empty()) {
+    file.emplace(arguments.out);
+    if (arguments.resume) options.skip = answered(arguments.out, *file);
+  }
+  catch_stop_signals();
+  InputLines input;
+  const bool terminal = isatty(STDIN_FILENO);
+  const auto next = [&]() -> std::optional<std::string> {
+    std::string line;
+    if (!input.next_text(line)) return {};
+    return line;
+  };
+  const auto take = [&](const std::string& answer) {
+    if (file) return file->write_line(answer);
+    std::fwrite(answer.data(), 1, answer.size(), stdout);
+    std::fputc('\n', stdout);
+    if (terminal && std::fflush(stdout) != 0) fail_system("cannot write the answers");
+  };
+  // At a terminal each line is answered at once.
+  options.ahead = terminal ? 0 : BatchOptions{}.ahead;
+  const BatchCounts counts = answer_batch(*model, options, next, take, stop_requested);
+  if (file) file->sync();
+  if (std::fflush(stdout) != 0) fail_system("cannot write the answers");
+  if (model->text) log_reuse(model->text->load().counts);
+  if (options.skip > 0) log_info("went on after " + std::to_string(options.skip) + " answers");
+  if (stop_requested())
+    log_info("interrupted after " + std::to_string(options.skip + counts.answers) + " answers" +
+             (file && arguments.json ? "; the same command with --resume goes on" : ""));
+  if (counts.refused == 0) return 0;
+  log_warning(std::to_string(counts.refused) + (counts.refused == 1 ? " request is" : " requests are") +
+              " wrong; \"error\" in the answer says how");
+  return 2;
+}
+
+}  // namespace
+
+void add_run_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  TextGenerationOptions& text = arguments->text;
+  linnet
+      .subcommand("run",
+                  "answer each line of standard input by what the model is: go on from it, translate it, tell its "
+                  "class (of images: of the file whose path it is), or make a vector of it")
+      .take("MODEL", arguments->model, "a packed model (linnet pack), a run or a model folder", {.required = true})
+      .flag("--jsonl", arguments->json, "requests and answers are lines of JSON, in the same order")
+      .take("-o,--out", arguments->out, "write answers to this file instead of standard output", {.type = "FILE"})
+      .flag("--resume", arguments->resume, "go on with the answers that are in the file already")
+      .take("--max-tokens", text.max_tokens, "tokens to write at most", {.least = 1, .most = 1e9})
+      .take("--stop", text.stop, "end a text before this one; may be given several times")
+      .take("--temperature", text.temperature, "above 1 bolder, below 1 more careful, 0: always the likeliest token")
+      .take("--top-k", text.top_k, "only among the K likeliest tokens; 0: all")
+      .take("--top-p", text.top_p, "only among the likeliest tokens whose probabilities reach P")
+      .take("--beam", text.beams, "a search of N beams", {.least = 1, .most = 1024})
+      .take("--seed", text.seed, "of the sampling (default 1)")
+      .take("--slots", arguments->slots, "texts that are written at once (default 8)", {.least = 1, .most = 1024})
+      .take("--context", arguments->context, "tokens of a text, with its prompt (default: the model's, at most 2048)",
+            {.least = 0, .most = 1e7})
+      .take("--draft", text.draft,
+            "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
+            "the same texts, sooner",
+            {.type = "FOLDER"})
+      .take("--draft-tokens", text.draft_tokens, "tokens that the draft model guesses at once (default 4)",
+            {.least = 1, .most = 64})
+      .take("--prefix-cache", text.prefix_megabytes,
+            "MB for beginnings of prompts, which later requests need not compute; 0: none (default: as much as the "
+            "slots take, at most 256)",
+            {.least = 0, .most = 1e7})
+      .take_adapters(text.adapters, true)
+      .take_threads(text.threads)
+      .take_device(text.device)
+      .take_quantize(text.quantize, text.keep)
+      .take_isa(arguments->isa)
+      .does([arguments] { return run_model(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,96 @@
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "app/cli/commands.h"
+#include "app/cli/input_lines.h"
+#include "data/examples/text/parallel_text.h"
+#include "tasks/scorer.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments : InferenceOptions {
+  std::string model, source, target;
+  std::vector<std::string> inputs, data;
+  bool json = false;
+};
+
+class Scores {
+ public:
+  explicit Scores(const Arguments& arguments)
+      : json_(arguments.json), scorer_(open_scorer(arguments.model, arguments)) {}
+
+  bool takes_pairs() const { return scorer_->takes_pairs(); }
+  int64_t cut_texts() const { return scorer_->cut_texts(); }
+
+  void print(const std::string& text, const std::string& source) {
+    const TextScore score = scorer_->score(text, source);
+    if (json_) {
+      nlohmann::ordered_json json;
+      if (takes_pairs()) json["source"] = source;
+      json[takes_pairs() ? "target" : "text"] = text;
+      json["log_probability"] = score.log_probability;
+      json["tokens"] = score.tokens;
+      std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    } else {
+      std::printf("%.6f\t%lld\t%s%s%s\n", score.log_probability, static_cast<long long>(score.tokens), source.c_str(),
+                  takes_pairs() ? "\t" : "", text.c_str());
+    }
+    if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
+  }
+
+ private:
+  const bool json_;
+  std::unique_ptr<Scorer> scorer_;
+};
+
+int score(Arguments arguments) {
+  if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
+  arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
+  Scores scores(arguments);
+  if (!arguments.source.empty()) {
+    if (!scores.takes_pairs()) fail_user("--source and --target are for models of translation");
+    const ParallelText pairs = read_pair(arguments.source, arguments.target);
+    for (size_t i = 0; i < pairs.source.size(); ++i) scores.print(pairs.target[i], pairs.source[i]);
+  }
+  int64_t number = 0;
+  std::string last_path;
+  for_each_line(arguments.inputs, !arguments.source.empty(), [&](const std::string& line, const std::string& path) {
+    number = path == last_path ? number + 1 : 1;
+    last_path = path;
+    if (!scores.takes_pairs()) return scores.print(line, "");
+    const std::string where = (path.empty() ? "standard input: line " : path + ":") + std::to_string(number);
+    const auto [source, target] = split_pair(line, where);
+    scores.print(target, source);
+  });
+  if (scores.cut_texts() > 0)
+    log_warning(std::to_string(scores.cut_texts()) + " pairs were longer than the model takes and cut");
+  return 0;
+}
+
+}  // namespace
+
+void add_score_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  linnet
+      .subcommand("score",
+                  "tell how likely texts or translations are: a line of log probability, tokens and input for each")
+      .take("model", arguments->model, "a run or model folder of a language model or of translation",
+            {.required = true, .type = "MODEL"})
+      .take("inputs", arguments->inputs,
+            "files with a text on each line; of translation source<TAB>target (default: standard input)",
+            {.type = "FILE"})
+      .take("--data", arguments->data, "the same as an input", {.type = "FILE"})
+      .take("--source", arguments->source, "of translation: sources in a file of their own ...", {.type = "FILE"})
+      .take("--target", arguments->target, "... and their translations", {.type = "FILE"})
+      .flag("--json", arguments->json, "a JSON object on each line")
+      .take_threads(arguments->threads)
+      .take_device(arguments->device)
+      .take_quantize(arguments->quantize, arguments->keep)
+      .does([arguments] { return score(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "app/cli/commands.h"
+#include "app/cli/input_lines.h"
+#include "training/run/run_folder.h"
+#include "tasks/run_tokenizer.h"
+#include "data/text/bpe/bpe_trainer.h"
+#include "data/text/pretrained_tokenizer.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string model;
+  std::vector<std::string> files;
+  BpeTrainingOptions training;
+  bool special = false, pieces = false, skip_special = false, target = false;
+};
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_system("cannot write to standard output");
+}
+
+// Of a run, a model folder, or a tokenizer's file.
+struct OpenedTokenizer {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const PretrainedTokenizer* pretrained;  // the same as a model folder has it; null: of Linnet's own kinds
+};
+
+OpenedTokenizer open_tokenizer(const Arguments& arguments) {
+  OpenedTokenizer opened;
+  const bool is_run = RunFolder(arguments.model).has_config();
+  if (arguments.target && !is_run) fail_user("--target is for runs; a model folder's target.spm can be named itself");
+  opened.tokenizer = is_run ? load_run_tokenizer(arguments.model, arguments.target)
+                            : std::shared_ptr<const Tokenizer>(load_pretrained_tokenizer(arguments.model));
+  opened.pretrained = dynamic_cast<const PretrainedTokenizer*>(opened.tokenizer.get());
+  return opened;
+}
+
+int encode_input(const Arguments& arguments) {
+  const auto [tokenizer, pretrained] = open_tokenizer(arguments);
+  if (arguments.special && !pretrained)
+    fail_user("--special: the tokenizer of '" + arguments.model + "' has no template that adds special tokens");
+  EncodeOptions options;
+  options.offsets = false;
+  InputLines input;  // a carriage return is text to a tokenizer, and decoding must give it back
+  std::vector<TokenId> ids;
+  std::string out;
+  for (std::string_view line; input.next(line);) {
+    ids.clear();
+    if (arguments.special)
+      ids = pretrained->encode(line, options).ids;
+    else
+      tokenizer->encode(line, ids);
+    out.clear();
+    for (const TokenId id : ids) {
+      if (!out.empty()) out += ' ';
+      if (arguments.pieces) {
+        out += tokenizer->piece(id);
+      } else {
+        char digits[16];
+        out.append(digits, std::to_chars(digits, digits + sizeof digits, id).ptr);
+      }
+    }
+    out += '\n';
+    print(out);
+  }
+  return 0;
+}
+
+std::vector<TokenId> parse_ids(std::string_view line, int64_t line_number, int64_t vocab_size) {
+  const std::string where = "standard input: line " + std::to_string(line_number) + ": ";
+  std::vector<TokenId> ids;
+  constexpr std::string_view kBlanks = " \t\r";
+  for (size_t at = line.find_first_not_of(kBlanks); at != line.npos; at = line.find_first_not_of(kBlanks, at)) {
+    const size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
+    const std::string_view word = line.substr(at, end - at);
+    TokenId id = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || stop != word.data() + word.size() || id < 0) {
+      std::string shown(word.substr(0, 20));
+      std::replace_if(
+          shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
+      fail_user(where + "'" + shown + "' is not a token id");
+    }
+    if (id >= vocab_size)
+      fail_user(where + "token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocab_size));
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+int decode_input(const Arguments& arguments) {
+  const auto [tokenizer, pretrained] = open_tokenizer(arguments);
+  InputLines input;
+  for (std::string_view line; input.next(line);) {
+    const std::vector<TokenId> ids = parse_ids(line, input.number(), tokenizer->vocab_size());
+    // Linnet's own kinds leave special tokens out in any case.
+    print((pretrained ? pretrained->decode(ids, arguments.skip_special) : tokenizer->decode(ids)) + "\n");
+  }
+  return 0;
+}
+
+// The lines of a mapped file, a few megabytes at once, so that a corpus need not fit into memory.
+int train_tokenizer(const Arguments& arguments) {
+  constexpr size_t kChunk = 4 << 20;
+  if (file_exists(arguments.model + "/tokenizer.json"))
+    fail_user("'" + arguments.model + "' has a tokenizer already; name a new folder");
+  BpeTrainer trainer(arguments.training);
+  for (const std::string& path : arguments.files) {
+    const MappedFile file(path);
+    std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+    while (!text.empty()) {
+      const size_t line_end = text.size() > kChunk ? text.find('\n', kChunk) : text.npos;
+      const size_t size = line_end == text.npos ? text.size() : line_end + 1;
+      trainer.add(text.substr(0, size));
+      text.remove_prefix(size);
+    }
+  }
+  const auto tokenizer = trainer.train();
+  tokenizer->save_pretrained(arguments.model);
+  std::printf("%s: %lld tokens\n", arguments.model.c_str(), static_cast<long long>(tokenizer->vocab_size()));
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenizer_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  Command command = linnet.subcommand("tokenizer", "text to token ids and back, and new vocabularies");
+  const char* const kModel = "a run or model folder, or a tokenizer's file";
+
+  command.subcommand("train", "learn a byte-level BPE from text files")
+      .take("model", arguments->model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
+      .take("files", arguments->files, "text files", {.required = true})
+      .take("--vocab-size", arguments->training.vocab_size, "tokens, with the 256 bytes and the special one",
+            {.show_default = true})
+      .take("--min-count", arguments->training.min_count, "pairs that are rarer are not merged", {.show_default = true})
+      .does([arguments] { return train_tokenizer(*arguments); });
+
+  command.subcommand("encode", "the token ids of each line of standard input")
+      .take("model", arguments->model, kModel, {.required = true, .type = "MODEL"})
+      .flag("--tokens", arguments->pieces, "the pieces instead of their ids")
+      .flag("--target", arguments->target, "of a run with two vocabularies: that of the translations")
+      .flag("--special", arguments->special, "with the special tokens that the model's template adds")
+      .does([arguments] { return encode_input(*arguments); });
+
+  command.subcommand("decode", "the text of each line of token ids on standard input")
+      .take("model", arguments->model, kModel, {.required = true})
+      .flag("--target", arguments->target, "of a run with two vocabularies: that of the translations")
+      .flag("--skip-special", arguments->skip_special, "leave special tokens out")
+      .does([arguments] { return decode_input(*arguments); });
+}
+
+}  // namespace linnet

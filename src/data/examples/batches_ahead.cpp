@@ -1,0 +1,116 @@
+#include "data/examples/batches_ahead.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/timeline.h"
+
+namespace linnet {
+
+BatchesAhead::BatchesAhead(int slots, int threads, Work work)
+    : work_(std::move(work)), slots_(static_cast<size_t>(slots)) {
+  if (slots < 2 || threads < 1) fail_internal("batches ahead: at least two slots and one thread");
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i] { run(i); });
+}
+
+BatchesAhead::~BatchesAhead() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_to_do_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+// The batch that was taken last is still in use.
+bool BatchesAhead::has_room() const {
+  return !plan_failed_ && planned_ - taken_ + (taken_ > 0 ? 1 : 0) < static_cast<int64_t>(slots_.size());
+}
+
+// Of the oldest batch that has a task nobody has begun.
+BatchesAhead::Slot* BatchesAhead::slot_with_work(int& index) {
+  for (int64_t batch = taken_; batch < planned_; ++batch) {
+    Slot& slot = slot_of(batch);
+    index = static_cast<int>(&slot - slots_.data());
+    if (slot.begun < slot.tasks) return &slot;
+  }
+  return nullptr;
+}
+
+void BatchesAhead::plan_next() {
+  Slot& slot = slot_of(planned_);
+  slot = {};
+  try {
+    slot.tasks = work_.plan(static_cast<int>(&slot - slots_.data()));
+  } catch (...) {
+    slot.failure = std::current_exception();
+    plan_failed_ = true;
+  }
+  ++planned_;
+  changed_.notify_all();
+}
+
+void BatchesAhead::run(int thread) {
+  Timeline::name_thread("batches");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    int index = 0;
+    Slot* slot = nullptr;
+    work_to_do_.wait(
+        lock, [&] { return stopping_ || (!pausing_ && ((slot = slot_with_work(index)) != nullptr || has_room())); });
+    if (stopping_) return;
+    if (!slot) {
+      plan_next();
+      work_to_do_.notify_all();
+      continue;
+    }
+    const int64_t task = slot->begun++;
+    ++working_;
+    std::exception_ptr failure;
+    lock.unlock();
+    try {
+      const HostSpan span("make batch");
+      work_.make(index, task, thread);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    --working_;
+    if (failure && (!slot->failure || task < slot->failed_task)) slot->failure = failure, slot->failed_task = task;
+    if (++slot->done == slot->tasks || (pausing_ && working_ == 0)) changed_.notify_all();
+  }
+}
+
+int BatchesAhead::next() {
+  std::unique_lock lock(mutex_);
+  Slot& slot = slot_of(taken_);
+  // The slot that is in use now may be planned anew as soon as this call has what it wants.
+  changed_.wait(lock, [&] { return planned_ > taken_ && slot.done == slot.tasks; });
+  if (slot.failure) std::rethrow_exception(slot.failure);
+  ++taken_;
+  lock.unlock();
+  work_to_do_.notify_all();
+  return static_cast<int>(&slot - slots_.data());
+}
+
+void BatchesAhead::restart(const std::function<void()>& change) {
+  std::unique_lock lock(mutex_);
+  pausing_ = true;
+  changed_.wait(lock, [&] { return working_ == 0; });
+  planned_ = taken_ = 0;
+  plan_failed_ = false;
+  const auto go_on = [&] {
+    pausing_ = false;
+    lock.unlock();
+    work_to_do_.notify_all();
+  };
+  try {
+    change();
+  } catch (...) {
+    go_on();
+    throw;
+  }
+  go_on();
+}
+
+}  // namespace linnet

@@ -1,0 +1,37 @@
+#include "data/examples/held_out.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace linnet {
+namespace {
+
+int64_t count(const std::vector<bool>& chosen, const std::vector<int32_t>& labels, int32_t label) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < labels.size(); ++i) sum += chosen[i] && labels[i] == label;
+  return sum;
+}
+
+TEST(HeldOut, TakesTheShareOfEachClass) {
+  std::vector<int32_t> labels(1000, 0);
+  std::fill(labels.begin() + 900, labels.end(), 1);
+  const std::vector<bool> chosen = choose_held_out(labels, 0.1, 1);
+  EXPECT_EQ(count(chosen, labels, 0), 90);
+  EXPECT_EQ(count(chosen, labels, 1), 10);
+  EXPECT_EQ(choose_held_out(labels, 0.1, 1), chosen);
+  EXPECT_NE(choose_held_out(labels, 0.1, 2), chosen);
+}
+
+TEST(HeldOut, SmallClassesKeepAtLeastHalf) {
+  const std::vector<int32_t> labels{0, 1, 1, 2, 2, 2, 3, 3, 3, 3};
+  const std::vector<bool> few = choose_held_out(labels, 0.1, 1), many = choose_held_out(labels, 0.9, 1);
+  const int64_t few_of[] = {0, 0, 1, 1}, many_of[] = {0, 1, 1, 2};
+  for (int32_t label = 0; label < 4; ++label) {
+    EXPECT_EQ(count(few, labels, label), few_of[label]) << label;
+    EXPECT_EQ(count(many, labels, label), many_of[label]) << label;
+  }
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,51 @@
+// Random changes of training images: shifts, mirror images, rotations, holes and blends of two. What happens to an
+// image is a function of (seed, epoch, image), so that a run that is resumed sees the same bytes, whatever the number
+// of threads, ranks or batches.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/examples/images/image_dataset.h"
+
+namespace linnet {
+
+struct Augmentation {
+  int64_t shift = 0;               // at most so many pixels up or down and to either side
+  bool mirror = false;             // left and right are exchanged, for every second image
+  int64_t cutout = 0;              // side of a square that is covered (DeVries & Taylor 2017); its center is anywhere
+  double rotate = 0;               // at most so many degrees about the center, either way
+  double mixup = 0;                // a of the Beta(a, a) that blends two images (Zhang et al. 2018); 0: none
+  std::vector<uint8_t> fill = {};  // a pixel: what stands beyond the image and in the square; empty: zeros
+
+  bool changes_pixels() const { return shift > 0 || mirror || cutout > 0 || rotate > 0; }
+  bool any() const { return changes_pixels() || mixup > 0; }
+};
+
+// How the pixels of an image move: rotated about the center, then shifted, then mirrored.
+struct Motion {
+  double degrees = 0;  // counterclockwise
+  int64_t down = 0, right = 0;
+  bool mirror = false;
+};
+// Writes the moved image [height, width, channels] to `out`, which is other memory. Between pixels the four nearest are
+// interpolated linearly; a multiple of 90 degrees moves whole pixels of square images. `fill`: see Augmentation.
+void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t height, int64_t width, int64_t channels,
+                std::span<const uint8_t> fill, std::span<uint8_t> out);
+
+// Writes the changed image number `image` of the dataset to `out`; its pixels are given, as ImageDataset::read() has
+// them. Mixup is not part of it.
+void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
+                   std::span<const uint8_t> pixels, std::span<uint8_t> out);
+
+// What mixup blends an image with.
+struct Mix {
+  int64_t other = 0;  // another image, or by chance the same
+  int share = 256;    // of the image itself, in 1/256
+};
+// `count`: images of the dataset.
+Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, int64_t count);
+// image = (share * image + (256 - share) * other) / 256, to the nearest.
+void blend_images(int share, std::span<const uint8_t> other, std::span<uint8_t> image);
+
+}  // namespace linnet

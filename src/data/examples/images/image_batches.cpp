@@ -1,0 +1,179 @@
+#include "data/examples/images/image_batches.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace linnet {
+namespace {
+
+// Uniform in [0, bound), without the bias of a remainder.
+uint64_t below(uint64_t bound, uint64_t& state) {
+  const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;
+  uint64_t value;
+  do value = next_splitmix64(state);
+  while (value >= limit);
+  return value % bound;
+}
+
+}  // namespace
+
+std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed) {
+  const auto count = static_cast<size_t>(rows);
+  std::vector<BatchInput> inputs{{"images", count * static_cast<size_t>(image_bytes)},
+                                 {"labels", count * sizeof(int32_t)}};
+  if (mixed)
+    inputs.insert(inputs.end(), {{"other_labels", count * sizeof(int32_t)}, {"shares", count * sizeof(float)}});
+  return inputs;
+}
+
+ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed, ImageBatchOptions options)
+    : dataset_(dataset), batch_size_(batch_size), seed_(seed), options_(std::move(options)) {
+  if (dataset.count == 0) fail_user("there are no images to train on");
+  if (batch_size < 1) fail_user("a batch of " + std::to_string(batch_size) + " images");
+  if (dataset.count > std::numeric_limits<int32_t>::max())
+    fail_user("too many images: " + std::to_string(dataset.count));
+  order_.resize(static_cast<size_t>(dataset.count));
+  const bool made = options_.augmentation.any() || !dataset.in_memory();
+  const int slots = made ? options_.prefetch + 1 : 1;
+  for (int i = 0; i < slots; ++i)
+    ring_.push_back(
+        std::make_unique<Made>(image_inputs(batch_size, dataset.image_bytes(), options_.augmentation.mixup > 0)));
+  if (!made) return;
+  scratch_.assign(static_cast<size_t>(options_.threads),
+                  std::vector<uint8_t>(static_cast<size_t>(2 * dataset.image_bytes())));
+  ahead_ = std::make_unique<BatchesAhead>(
+      slots, options_.threads,
+      BatchesAhead::Work{.plan = [this](int slot) { return plan_batch(*ring_[static_cast<size_t>(slot)]); },
+                         .make =
+                             [this](int slot, int64_t task, int thread) {
+                               make_rows(*ring_[static_cast<size_t>(slot)], task,
+                                         scratch_[static_cast<size_t>(thread)]);
+                             }});
+}
+
+void ImageBatches::seek(int64_t epoch, int64_t index) {
+  const auto move = [&] { cursor_.seek(epoch, index, batches_per_epoch()); };
+  ahead_ ? ahead_->restart(move) : move();
+}
+
+void ImageBatches::take_share(BatchShare share) {
+  const auto move = [&] { cursor_.take_share(share); };
+  ahead_ ? ahead_->restart(move) : move();
+}
+
+int64_t ImageBatches::batches_per_epoch() const { return evaluation_batches(dataset_, batch_size_); }
+
+// Fisher-Yates from the sorted order, with our own generator: std::shuffle differs between libraries.
+void ImageBatches::shuffle(int64_t epoch) {
+  std::iota(order_.begin(), order_.end(), 0);
+  uint64_t state = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
+  for (size_t left = order_.size(); left > 1; --left) std::swap(order_[left - 1], order_[below(left, state)]);
+  ordered_epoch_ = epoch;
+}
+
+std::span<const int32_t> ImageBatches::take(BatchPosition& position) {
+  const auto taken = cursor_.take([this](int64_t) { return batches_per_epoch(); });
+  if (ordered_epoch_ != taken.epoch) shuffle(taken.epoch);
+  position = taken.position;
+  const int64_t first = taken.index * batch_size_, rows = std::min(batch_size_, dataset_.count - first);
+  return std::span<const int32_t>(order_).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
+}
+
+const Batch& ImageBatches::next() {
+  if (ahead_) return ring_[static_cast<size_t>(ahead_->next())]->owned.batch;
+  OwnedBatch& owned = ring_[0]->owned;
+  gather_images(dataset_, take(owned.batch), batch_size_, owned.data<uint8_t>(0), owned.data(1));
+  return owned.batch;
+}
+
+// So many that a task takes longer than handing it out.
+int64_t ImageBatches::rows_per_task() const {
+  constexpr int64_t kBytes = 1 << 15;
+  return std::clamp<int64_t>(kBytes / dataset_.image_bytes(), 1, batch_size_);
+}
+
+int64_t ImageBatches::plan_batch(Made& batch) {
+  OwnedBatch& owned = batch.owned;
+  const auto images = take(owned.batch);
+  batch.images.assign(images.begin(), images.end());
+  batch.epoch = ordered_epoch_;
+  const auto rows = static_cast<int64_t>(images.size());
+  std::fill(owned.data<uint8_t>(0) + rows * dataset_.image_bytes(),
+            owned.data<uint8_t>(0) + batch_size_ * dataset_.image_bytes(), uint8_t{0});
+  std::fill(owned.data(1) + rows, owned.data(1) + batch_size_, -1);
+  if (options_.augmentation.mixup > 0) {
+    std::fill(owned.data(2) + rows, owned.data(2) + batch_size_, -1);
+    std::fill(owned.data<float>(3) + rows, owned.data<float>(3) + batch_size_, 1.0f);
+  }
+  return (rows + rows_per_task() - 1) / rows_per_task();
+}
+
+// The image as it is or changed, but not blended.
+void ImageBatches::make_image(int64_t epoch, int64_t image, std::span<uint8_t> out, std::span<uint8_t> scratch) const {
+  const Augmentation& how = options_.augmentation;
+  if (!how.changes_pixels()) return dataset_.read(image, out);
+  if (dataset_.in_memory()) return augment_image(how, seed_, epoch, image, dataset_, dataset_.image(image), out);
+  dataset_.read(image, scratch);
+  augment_image(how, seed_, epoch, image, dataset_, scratch, out);
+}
+
+void ImageBatches::make_rows(Made& batch, int64_t task, std::vector<uint8_t>& scratch) const {
+  const auto bytes = static_cast<size_t>(dataset_.image_bytes());
+  const std::span<uint8_t> first(scratch.data(), bytes), second(scratch.data() + bytes, bytes);
+  OwnedBatch& owned = batch.owned;
+  const int64_t begin = task * rows_per_task();
+  const int64_t end = std::min(begin + rows_per_task(), static_cast<int64_t>(batch.images.size()));
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t image = batch.images[static_cast<size_t>(row)];
+    const std::span<uint8_t> out(owned.data<uint8_t>(0) + static_cast<size_t>(row) * bytes, bytes);
+    make_image(batch.epoch, image, out, first);
+    owned.data(1)[row] = dataset_.labels[static_cast<size_t>(image)];
+    if (options_.augmentation.mixup == 0) continue;
+    const Mix mix = draw_mix(options_.augmentation, seed_, batch.epoch, image, dataset_.count);
+    make_image(batch.epoch, mix.other, second, first);
+    blend_images(mix.share, second, out);
+    owned.data(2)[row] = dataset_.labels[static_cast<size_t>(mix.other)];
+    owned.data<float>(3)[row] = static_cast<float>(mix.share) / 256;
+  }
+}
+
+BatchPosition ImageBatches::next_rows(std::span<int32_t> rows) {
+  BatchPosition position;
+  const auto indices = take(position);
+  std::ranges::copy(indices, rows.begin());
+  std::ranges::fill(rows.subspan(indices.size()), -1);
+  return position;
+}
+
+std::vector<BatchArray> ImageBatches::device_data() const {
+  return {{"images", std::as_bytes(std::span(dataset_.pixels))}, {"labels", std::as_bytes(std::span(dataset_.labels))}};
+}
+
+int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size) {
+  return (dataset.count + batch_size - 1) / batch_size;
+}
+
+int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, uint8_t* images,
+                              int32_t* labels, ThreadPool& pool) {
+  const int64_t first = index * batch_size, rows = std::clamp<int64_t>(dataset.count - first, 0, batch_size);
+  const int64_t bytes = dataset.image_bytes();
+  if (dataset.in_memory()) {
+    std::copy_n(dataset.pixels.data() + first * bytes, rows * bytes, images);
+  } else {
+    pool.run(rows, [&](int64_t row, int) {
+      dataset.read(first + row, std::span(images + row * bytes, static_cast<size_t>(bytes)));
+    });
+  }
+  std::fill(images + rows * bytes, images + batch_size * bytes, uint8_t{0});
+  std::copy_n(dataset.labels.data() + first, rows, labels);
+  std::fill(labels + rows, labels + batch_size, -1);
+  return rows;
+}
+
+}  // namespace linnet

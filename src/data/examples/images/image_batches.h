@@ -1,0 +1,81 @@
+// Batches of images: for training without end, in an order that is a pure function of (seed, epoch) and the same on
+// every machine; for evaluation each image once and in order.
+//
+// Images in memory that stay as they are need no thread: gathering 128 images of 784 bytes takes a few microseconds.
+// Those that are decoded or changed on the way are made by several threads while steps are computed; the memory for
+// that is a ring of batches, and for each thread the image that it works on.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "data/examples/batch_source.h"
+#include "data/examples/batches_ahead.h"
+#include "data/examples/images/augmentation.h"
+#include "data/examples/images/image_dataset.h"
+
+namespace linnet {
+
+// The arrays of a batch: images [rows, height, width, channels], labels [rows]. Rows past the last image are zeros with
+// label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label in the image.
+std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed = false);
+
+struct ImageBatchOptions {
+  Augmentation augmentation = {};
+  int threads = 1;   // that decode and change images
+  int prefetch = 2;  // batches that they keep ready besides the one in use
+};
+
+class ImageBatches : public BatchSource {
+ public:
+  // The dataset must outlive this. Starts at epoch 0, batch 0. User error when there are no images or no rows.
+  // With augmentation, or where images are files, batches come from next() alone: next_rows() and device_data() are for
+  // images in memory as they are. A file that cannot be decoded is a user error of next().
+  ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed, ImageBatchOptions options = {});
+
+  const Batch& next() override;  // the last batch of an epoch may have fewer images
+  void seek(int64_t epoch, int64_t index) override;
+  void take_share(BatchShare share) override;
+  int64_t batches_per_epoch() const override;
+  std::vector<BatchArray> device_data() const override;
+  BatchPosition next_rows(std::span<int32_t> rows) override;
+
+  int64_t batch_size() const { return batch_size_; }
+  size_t order_bytes() const { return order_.size() * sizeof(int32_t); }
+
+ private:
+  struct Made {
+    explicit Made(std::vector<BatchInput> inputs) : owned(std::move(inputs)) {}
+    OwnedBatch owned;
+    std::vector<int32_t> images;  // of its rows
+    int64_t epoch = 0;
+  };
+
+  void shuffle(int64_t epoch);
+  std::span<const int32_t> take(BatchPosition& position);  // the images of the next batch
+  int64_t rows_per_task() const;
+  int64_t plan_batch(Made& batch);
+  void make_rows(Made& batch, int64_t task, std::vector<uint8_t>& scratch) const;
+  void make_image(int64_t epoch, int64_t image, std::span<uint8_t> out, std::span<uint8_t> scratch) const;
+
+  const ImageDataset& dataset_;
+  const int64_t batch_size_;
+  const uint64_t seed_;
+  const ImageBatchOptions options_;
+  std::vector<int32_t> order_;  // of the images in ordered_epoch_
+  int64_t ordered_epoch_ = -1;
+  BatchCursor cursor_;
+  std::vector<std::unique_ptr<Made>> ring_;    // one batch, where no thread makes it
+  std::vector<std::vector<uint8_t>> scratch_;  // of each thread: two images
+  std::unique_ptr<BatchesAhead> ahead_;        // last: its threads use all of the above
+};
+
+// How many batches of `batch_size` rows hold all images.
+int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size);
+// Writes batch `index` of those; returns its number of rows. Files are decoded by the pool's threads.
+int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, uint8_t* images,
+                              int32_t* labels, ThreadPool& pool);
+
+}  // namespace linnet

@@ -1,0 +1,38 @@
+// Images in folders, one folder for each class: DIRECTORY/CLASS/*.png, .jpg, .jpeg, .bmp.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "data/examples/images/image_dataset.h"
+#include "data/examples/images/image_file.h"
+
+namespace linnet {
+
+// Names of the folders in `directory`, sorted by their bytes; hidden ones are left out.
+std::vector<std::string> list_folders(const std::string& directory);
+
+// What images are made of one size.
+struct ImageLoading {
+  int64_t size = 0;  // pixels of either side; 0: as they are, and all must be alike
+  ImageFit fit = ImageFit::kCrop;
+  int threads = 0;               // that decode files; 0: all that the process may use
+  uint64_t memory = UINT64_MAX;  // bytes: images that take more stay files (ImageDataset::files)
+};
+
+// Classes are the folders, in that order; images of a class are sorted by name. Files of other kinds are left out. The
+// result has three channels unless every image is grey, also where a file stores grey as three equal channels.
+//
+// With `class_names` (those of the training images) labels are indices into it, and a folder it does not have is an
+// error. User errors name the folder without images, the file that cannot be read, or two files of different size.
+ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names = {},
+                               const ImageLoading& loading = {});
+
+// Whether a folder in `directory` holds images.
+bool has_class_folders(const std::string& directory);
+// The images in a folder and all folders below it, sorted.
+std::vector<std::string> find_images(const std::string& directory);
+
+// One channel becomes three equal ones; 3 stay 3.
+void make_colour(ImageDataset& dataset);
+
+}  // namespace linnet

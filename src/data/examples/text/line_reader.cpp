@@ -1,0 +1,130 @@
+#include "data/examples/text/line_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 16;
+
+int open_for_reading(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_user("cannot read '" + path + "': " + std::strerror(errno));
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
+    ::close(descriptor);
+    fail_user("cannot read '" + path + "': it is a directory, a text file is needed");
+  }
+  return descriptor;
+}
+
+// What a file that is no text starts with, and what to do about it.
+struct ForeignFormat {
+  std::string_view start;
+  const char* is;
+};
+using namespace std::string_view_literals;
+constexpr ForeignFormat kForeignFormats[] = {
+    {"PK\x03\x04"sv, "a zip archive; unpack it first (unzip)"},
+    {"\xFD\x37zXZ\0"sv, "compressed with xz; decompress it first (xz -d), or use gzip"},
+    {"\x28\xB5\x2F\xFD"sv, "compressed with zstd; decompress it first (zstd -d), or use gzip"},
+    {"BZh"sv, "compressed with bzip2; decompress it first (bzip2 -d), or use gzip"},
+    {"7z\xBC\xAF"sv, "a 7z archive; unpack it first"},
+    {"PAR1"sv, "a Parquet file; write its text as .jsonl or .tsv first"},
+    {"%PDF"sv, "a PDF; take its text out first (pdftotext)"},
+};
+
+}  // namespace
+
+LineReader::LineReader(const std::string& path) : path_(path), buffer_(kBufferBytes) {
+  const int descriptor = open_for_reading(path);
+  // zlib passes a file that does not begin with the gzip magic through unchanged, pipes included.
+  file_ = ::gzdopen(descriptor, "rb");
+  if (file_ == nullptr) {
+    ::close(descriptor);
+    fail_system("out of memory while opening '" + path + "'");
+  }
+  ::gzbuffer(file_, kBufferBytes);
+}
+
+LineReader::~LineReader() { ::gzclose_r(file_); }
+
+std::string LineReader::where() const { return path_ + ":" + std::to_string(line_number_); }
+
+bool LineReader::fill() {
+  errno = 0;
+  const int got = ::gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+  if (got <= 0) {
+    int code = Z_OK;
+    const char* text = ::gzerror(file_, &code);
+    if (code == Z_BUF_ERROR) fail_user("'" + path_ + "' is a truncated gzip file");
+    if (code == Z_ERRNO) fail_user("cannot read '" + path_ + "': " + std::strerror(errno));
+    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
+      const std::string_view reason(text);  // zlib's own words start with its name of the file, "<fd:3>: "
+      const size_t colon = reason.find(": ");
+      fail_user("'" + path_ + "' is a corrupt gzip file (" +
+                std::string(colon == reason.npos ? reason : reason.substr(colon + 2)) + ")");
+    }
+    return false;
+  }
+  position_ = 0;
+  size_ = static_cast<size_t>(got);
+  return true;
+}
+
+bool LineReader::next(std::string& line) {
+  line.clear();
+  if (position_ == size_ && !fill()) return false;
+  ++line_number_;
+  line_was_ended_ = false;
+  do {
+    const char* begin = buffer_.data() + position_;
+    const char* end = static_cast<const char*>(std::memchr(begin, '\n', size_ - position_));
+    if (end != nullptr) {
+      line_was_ended_ = true;
+      line.append(begin, end);
+      position_ += static_cast<size_t>(end - begin) + 1;
+      break;
+    }
+    line.append(begin, size_ - position_);
+    position_ = size_;
+  } while (fill());
+  check(line);
+  return true;
+}
+
+void LineReader::check(std::string& line) const {
+  const size_t invalid = invalid_utf8_at(line), nul = line.find('\0');
+  if (line_number_ == 1 && (invalid != line.npos || nul != line.npos))
+    for (const ForeignFormat& format : kForeignFormats)
+      if (line.starts_with(format.start)) fail_user("'" + path_ + "' is " + format.is);
+  if (invalid != std::string::npos) {
+    const bool utf16 = line_number_ == 1 && (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"));
+    fail_user(where() + ": invalid UTF-8 at byte " + std::to_string(invalid + 1) + " of the line" +
+              (utf16 ? " (this looks like UTF-16; convert the file to UTF-8)" : ""));
+  }
+  if (nul != std::string::npos)
+    fail_user(where() + ": NUL byte at byte " + std::to_string(nul + 1) + " of the line; is this a text file?");
+  if (line.ends_with('\r')) line.pop_back();
+  if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+}
+
+bool has_ending(const std::string& path, std::string_view ending) {
+  std::string lower = path;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (lower.ends_with(".gz")) lower.resize(lower.size() - 3);
+  return lower.ends_with(ending);
+}
+
+}  // namespace linnet

@@ -1,0 +1,77 @@
+// Rows for masked language modelling (Devlin et al. 2019): [CLS], a piece of one document, [SEP]; 15% of the piece's
+// tokens are to be found again, of which 80% read [MASK], 10% another token, and 10% what they are.
+//
+// Everything is a pure function of (seed, epoch) and a token's place in the stream: where documents longer than a row
+// are cut, the order of the rows, and what is masked. Nothing as large as the stream is kept.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "data/examples/batch_source.h"
+#include "data/examples/text/token_stream.h"
+
+namespace linnet {
+
+// A document: tokens [first, first + count) of a stream.
+struct TokenSpan {
+  int64_t first, count;
+  bool operator==(const TokenSpan&) const = default;
+};
+
+struct MaskingOptions {
+  int64_t rows = 1;
+  std::vector<int64_t> lengths;  // the padded lengths there are, ascending, template included
+  int32_t begin = -1, end = -1;  // around each piece; -1: none
+  int32_t mask = 0;
+  std::vector<int32_t> special;  // never masked, beside the three above
+  int64_t vocab_size = 0;        // what other tokens are drawn from
+};
+
+// Places of a row of this padded length that can be masked: 15% of what is not template.
+int64_t masked_places(const MaskingOptions& options, int64_t length);
+
+// The arrays of a batch: tokens [rows, length], lengths [rows]; positions and targets [rows * masked_places]: a slot of
+// the flattened batch, and what stood there. Slots that are not used have target -1.
+std::vector<BatchInput> masked_inputs(const MaskingOptions& options);
+
+class MaskedChunks : public BatchSource {
+ public:
+  // The stream must outlive this. User error when there is no document with a token.
+  MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed);
+
+  // Shapes are indices into options.lengths.
+  const Batch& next() override;
+  void seek(int64_t epoch, int64_t index) override;
+  void take_share(BatchShare share) override { cursor_.take_share(share); }
+  int64_t shape_count() const override { return static_cast<int64_t>(options_.lengths.size()); }
+
+  // For evaluation: every token in one row, the shortest rows first; the masks are always the same. Valid as of next().
+  int64_t scoring_batches();
+  const Batch& scoring_batch(int64_t index);
+
+ private:
+  void cut(int64_t offset);
+  int64_t prepare_epoch(int64_t epoch);  // how many batches it has
+  int64_t batches() const;
+  void fill(int64_t first, uint64_t key);
+  void fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key);
+  bool can_be_masked(int32_t token) const;
+
+  const TokenStream& stream_;
+  const std::vector<TokenSpan> documents_;
+  const MaskingOptions options_;
+  const uint64_t seed_;
+  int64_t content_;                // most tokens of a piece
+  std::vector<TokenSpan> pieces_;  // rows of the epoch in order, or of the scoring
+  std::vector<int64_t> starts_;    // the first row of each batch
+  int64_t prepared_ = -1;          // the epoch that pieces_ is of; -2: of the scoring
+  BatchCursor cursor_;
+  OwnedBatch owned_;
+  int64_t made_ = 0;                                 // batches
+  std::vector<std::pair<uint64_t, int64_t>> draws_;  // of one row
+};
+
+// Where a stream has `separator` between its documents: the documents, without those. One document when it is -1.
+std::vector<TokenSpan> find_documents(const TokenStream& stream, int32_t separator);
+
+}  // namespace linnet

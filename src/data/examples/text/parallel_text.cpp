@@ -1,0 +1,61 @@
+#include "data/examples/text/parallel_text.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/phase.h"
+#include "data/examples/text/line_reader.h"
+
+namespace linnet {
+namespace {
+
+[[noreturn]] void fail_empty(const std::string& path) { fail_user("'" + path + "' is empty"); }
+
+std::string lines(size_t count) { return std::to_string(count) + (count == 1 ? " line" : " lines"); }
+
+}  // namespace
+
+std::vector<std::string> read_lines(const std::string& path) {
+  LineReader reader(path);
+  std::vector<std::string> result;
+  std::string line;
+  Phase phase("reading '" + path + "', lines:");
+  while (reader.next(line)) {
+    result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
+    phase.tick(static_cast<int64_t>(result.size()));
+  }
+  if (result.empty()) fail_empty(path);
+  return result;
+}
+
+std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where, int columns,
+                                               const char* wanted) {
+  const auto tabs = std::count(line.begin(), line.end(), '\t');
+  if (tabs < 1 || tabs >= columns)
+    fail_user(where + ": expected " + wanted + ", found " +
+              (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
+  const size_t tab = line.find('\t'), next = std::min(line.find('\t', tab + 1), line.size());
+  return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
+}
+
+ParallelText read_tsv(const std::string& path) {
+  LineReader reader(path);
+  ParallelText text;
+  for (std::string line; reader.next(line);) {
+    auto [source, target] = split_pair(line, reader.where());
+    text.source.push_back(std::move(source));
+    text.target.push_back(std::move(target));
+  }
+  if (text.source.empty()) fail_empty(path);
+  return text;
+}
+
+ParallelText read_pair(const std::string& source_path, const std::string& target_path) {
+  ParallelText text{read_lines(source_path), read_lines(target_path)};
+  if (text.source.size() != text.target.size())
+    fail_user("unequal line counts: '" + source_path + "' has " + lines(text.source.size()) + ", '" + target_path +
+              "' has " + lines(text.target.size()));
+  return text;
+}
+
+}  // namespace linnet

@@ -1,0 +1,187 @@
+#include "data/examples/text/parallel_text.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using Lines = std::vector<std::string>;
+
+class ParallelTextTest : public ::testing::Test {
+ protected:
+  ParallelTextTest() {
+    char name[] = "/tmp/linnet_parallel_text_XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  ~ParallelTextTest() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& bytes) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+  std::string write_gzip(const std::string& name, const std::string& bytes) {
+    const std::string path = folder_ + "/" + name;
+    gzFile file = ::gzopen(path.c_str(), "wb");
+    ::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+    ::gzclose(file);
+    return path;
+  }
+  static std::string contents(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // The message of the user error that `action` must raise, with the folder's name left out.
+  std::string error_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      std::string message = error.what();
+      EXPECT_EQ(message.find('\n'), std::string::npos);
+      for (size_t at; (at = message.find(folder_ + "/")) != std::string::npos;) message.erase(at, folder_.size() + 1);
+      return message;
+    }
+    return "no error";
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ParallelTextTest, ReadsPlainLines) {
+  EXPECT_EQ(read_lines(write("a", "eins\nzwei\n")), (Lines{"eins", "zwei"}));
+  EXPECT_EQ(read_lines(write("b", "eins\r\nzwei")), (Lines{"eins", "zwei"}));
+  EXPECT_EQ(read_lines(write("c",
+                             "\xEF\xBB\xBF"
+                             "Grüße\n\n")),
+            (Lines{"Grüße", ""}));
+  EXPECT_EQ(read_lines(write("d", "\n")), (Lines{""}));
+  EXPECT_EQ(read_lines(write("e", "a\rb\n")), (Lines{"a\rb"}));
+}
+
+TEST_F(ParallelTextTest, ReadsGzipWhateverItsName) {
+  EXPECT_EQ(read_lines(write_gzip("a.gz", "eins\nzwei\n")), (Lines{"eins", "zwei"}));
+  EXPECT_EQ(read_lines(write_gzip("a.txt",
+                                  "\xEF\xBB\xBF"
+                                  "ä\r\n")),
+            (Lines{"ä"}));
+  EXPECT_EQ(read_lines(write("plain.gz", "not packed\n")), (Lines{"not packed"}));
+  // Two gzip members one after the other are one text.
+  const std::string both = contents(write_gzip("1.gz", "x\ny")) + contents(write_gzip("2.gz", "z\n"));
+  EXPECT_EQ(read_lines(write("both.gz", both)), (Lines{"x", "yz"}));
+}
+
+TEST_F(ParallelTextTest, LinesLongerThanTheBuffer) {
+  Lines lines;
+  std::string bytes;
+  for (size_t i = 0; i < 60; ++i) {
+    lines.push_back(std::string(i * 4001, static_cast<char>('a' + i % 26)) + "é");
+    bytes += lines.back() + (i % 2 ? "\n" : "\r\n");
+  }
+  EXPECT_EQ(read_lines(write("long", bytes)), lines);
+  EXPECT_EQ(read_lines(write_gzip("long.gz", bytes)), lines);
+}
+
+TEST_F(ParallelTextTest, ReadsTsvAndPairs) {
+  const ParallelText tsv = read_tsv(write("a.tsv", "a dog\tein Hund\r\n\tnur hier\nend\t"));
+  EXPECT_EQ(tsv.source, (Lines{"a dog", "", "end"}));
+  EXPECT_EQ(tsv.target, (Lines{"ein Hund", "nur hier", ""}));
+  const ParallelText pair = read_pair(write("a.en", "a\nb\n"), write_gzip("a.de.gz", "x\ny"));
+  EXPECT_EQ(pair.source, (Lines{"a", "b"}));
+  EXPECT_EQ(pair.target, (Lines{"x", "y"}));
+}
+
+TEST_F(ParallelTextTest, FilesThatCannotBeRead) {
+  EXPECT_EQ(error_of([&] { read_lines(folder_ + "/none.en"); }), "cannot read 'none.en': No such file or directory");
+  fs::create_directory(folder_ + "/sub");
+  EXPECT_EQ(error_of([&] { read_lines(folder_ + "/sub"); }),
+            "cannot read 'sub': it is a directory, a text file is needed");
+  const std::string empty = write("empty.txt", "");
+  EXPECT_EQ(error_of([&] { read_lines(empty); }), "'empty.txt' is empty");
+  EXPECT_EQ(error_of([&] { read_tsv(empty); }), "'empty.txt' is empty");
+  EXPECT_EQ(error_of([&] { read_lines(write_gzip("empty.gz", "")); }), "'empty.gz' is empty");
+  if (::geteuid() != 0) {  // root may read everything
+    const std::string locked = write("locked.txt", "x\n");
+    fs::permissions(locked, fs::perms::none);
+    EXPECT_EQ(error_of([&] { read_lines(locked); }), "cannot read 'locked.txt': Permission denied");
+  }
+}
+
+TEST_F(ParallelTextTest, AThirdColumnIsLeftOut) {
+  const ParallelText tsv = read_tsv(write("tatoeba.tsv", "Go.\tGeh.\tCC-BY 2.0 (France)\nHi.\tHallo!\t\nOh\tAch\n"));
+  EXPECT_EQ(tsv.source, (Lines{"Go.", "Hi.", "Oh"}));
+  EXPECT_EQ(tsv.target, (Lines{"Geh.", "Hallo!", "Ach"}));
+}
+
+TEST_F(ParallelTextTest, OtherFormatsAreNamed) {
+  const auto told = [&](const std::string& name, const std::string& bytes) {
+    return error_of([&] { read_lines(write(name, bytes)); });
+  };
+  EXPECT_EQ(told("a.zip", std::string("PK\x03\x04\x14\0\0\0", 8)), "'a.zip' is a zip archive; unpack it first (unzip)");
+  EXPECT_EQ(told("a.xz", std::string("\xFD\x37zXZ\0\0\x04", 8)),
+            "'a.xz' is compressed with xz; decompress it first (xz -d), or use gzip");
+  EXPECT_EQ(told("a.zst", "\x28\xB5\x2F\xFD\x24"),
+            "'a.zst' is compressed with zstd; decompress it first (zstd -d), or use gzip");
+  EXPECT_EQ(read_lines(write("ok.txt", "PK and BZh are letters\n")), (Lines{"PK and BZh are letters"}));
+}
+
+TEST_F(ParallelTextTest, DamagedGzip) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "line " + std::to_string(i * 7919) + "\n";
+  const std::string good = contents(write_gzip("good.gz", text));
+  for (const size_t size : {good.size() - 1, good.size() - 8, good.size() / 2, size_t{11}, size_t{5}, size_t{2}})
+    EXPECT_EQ(error_of([&] { read_lines(write("cut.gz", good.substr(0, size))); }), "'cut.gz' is a truncated gzip file")
+        << size;
+  std::string flipped = good;
+  flipped[good.size() - 6] ^= 1;  // in the checksum
+  EXPECT_EQ(error_of([&] { read_lines(write("bad.gz", flipped)); }),
+            "'bad.gz' is a corrupt gzip file (incorrect data check)");
+  flipped = good;
+  for (size_t i = good.size() / 3; i < good.size() / 3 + 64; ++i) flipped[i] = '\xFF';
+  EXPECT_NE(error_of([&] { read_lines(write("bad.gz", flipped)); }), "no error");
+}
+
+TEST_F(ParallelTextTest, UnequalLineCountsGiveBoth) {
+  EXPECT_EQ(error_of([&] { read_pair(write("a.en", "a\nb\nc\n"), write("a.de", "x\n")); }),
+            "unequal line counts: 'a.en' has 3 lines, 'a.de' has 1 line");
+}
+
+TEST_F(ParallelTextTest, TsvLinesWithoutExactlyOneTab) {
+  EXPECT_EQ(error_of([&] { read_tsv(write("a.tsv", "a\tb\nno tab here\n")); }),
+            "a.tsv:2: expected source<TAB>target, found no tab");
+  EXPECT_EQ(error_of([&] { read_tsv(write("a.tsv", "a\tb\tc\td\n")); }),
+            "a.tsv:1: expected source<TAB>target, found 3 tabs");
+  EXPECT_EQ(error_of([&] { read_tsv(write("a.tsv", "a\tb\n\n")); }),
+            "a.tsv:2: expected source<TAB>target, found an empty line");
+}
+
+TEST_F(ParallelTextTest, BytesThatAreNotText) {
+  EXPECT_EQ(error_of([&] {
+              read_lines(write("latin1.txt",
+                               "ok\nGr\xFC\xDF"
+                               "e\n"));
+            }),
+            "latin1.txt:2: invalid UTF-8 at byte 3 of the line");
+  EXPECT_EQ(error_of([&] { read_lines(write("cut.txt", "abc\xE2\x82")); }),
+            "cut.txt:1: invalid UTF-8 at byte 4 of the line");
+  EXPECT_EQ(error_of([&] { read_lines(write("nul.txt", std::string("ab\0c\n", 5))); }),
+            "nul.txt:1: NUL byte at byte 3 of the line; is this a text file?");
+  EXPECT_EQ(error_of([&] {
+              read_lines(write("utf16.txt", std::string("\xFF\xFE"
+                                                        "a\0\n\0",
+                                                        6)));
+            }),
+            "utf16.txt:1: invalid UTF-8 at byte 1 of the line (this looks like UTF-16; convert the file to UTF-8)");
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,54 @@
+#include "base/error.h"
+#include "data/text/pipeline/pipeline_reader-inl.h"
+#include "data/text/pretrained_files.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+using nlohmann::json;
+
+// A first line "#version: 0.2", then "a b" on each line. A line may end in \r\n; the last one need not end at all.
+json read_merge_lines(std::string_view text, const std::string& path) {
+  json merges = json::array();
+  size_t number = 0;
+  text = without_mark(text);
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    const size_t space = line.find(' ');
+    if (space == 0 || space == std::string_view::npos || space + 1 == line.size() ||
+        line.find(' ', space + 1) != std::string_view::npos || invalid_utf8_at(line) != std::string_view::npos)
+      fail_user("'" + path + "' line " + std::to_string(number) + ": not two pieces and a space");
+    merges.push_back(std::string(line));
+  }
+  return merges;
+}
+
+}  // namespace
+
+Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
+                         const std::string& merges_path) {
+  json model = {{"type", "BPE"}};
+  model["vocab"] = parse_json(vocabulary, vocabulary_path);
+  model["merges"] = read_merge_lines(merges, merges_path);
+  const json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
+  Pipeline pipeline;
+  pipeline.model = read_model(JsonObject(model, "'" + vocabulary_path + "' and '" + merges_path + "'"), true);
+  const JsonObject step(byte_level, merges_path);
+  read_pre_tokenizer(step, pipeline.pre_tokenizers);
+  read_post_processor(step, pipeline.post);
+  read_decoder(step, pipeline.decoders);
+  pipeline.pre_tokenizer_json = pipeline.post_json = pipeline.decoder_json = json_text(byte_level);
+  const char* kEnd = "<|endoftext|>";
+  if (const TokenId end = pipeline.model->vocabulary().find(kEnd); end >= 0)
+    pipeline.added.push_back({.id = end, .text = kEnd, .special = true});
+  return pipeline;
+}
+
+}  // namespace linnet

@@ -1,0 +1,63 @@
+#include "data/text/chat/chat_template.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+jinja::Dict special_tokens(const PretrainedTokenizer& tokenizer) {
+  const TokenRoles& roles = tokenizer.roles();
+  jinja::Dict tokens;
+  for (const auto& [name, id] : {std::pair{"bos_token", roles.begin},
+                                 {"eos_token", roles.end},
+                                 {"pad_token", roles.pad},
+                                 {"unk_token", roles.unknown}})
+    if (id != kNoToken) tokens.set(name, tokenizer.piece(id));
+  return tokens;
+}
+
+const std::string& template_of(const PretrainedTokenizer& tokenizer, const std::string& folder) {
+  if (tokenizer.chat_template().empty())
+    fail_user("'" + folder +
+              "' has no chat template: neither chat_template.jinja nor \"chat_template\" in its "
+              "tokenizer_config.json; --prompt without --chat takes the text as it is");
+  return tokenizer.chat_template();
+}
+
+jinja::Value value_of(const nlohmann::ordered_json& json) {
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX) return json.get<double>();
+  if (json.is_number_integer()) return json.get<int64_t>();
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_array()) {
+    jinja::List list;
+    for (const auto& item : json) list.push_back(value_of(item));
+    return list;
+  }
+  if (!json.is_object()) return jinja::None{};
+  jinja::Dict dict;
+  for (const auto& [key, item] : json.items()) dict.set(key, value_of(item));
+  return dict;
+}
+
+}  // namespace
+
+jinja::Value template_value(const std::string& json) { return value_of(nlohmann::ordered_json::parse(json)); }
+
+ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder)
+    : tokens_(special_tokens(tokenizer)),
+      template_(template_of(tokenizer, folder), "the chat template of '" + folder + "'") {}
+
+std::string ChatTemplate::render(const std::string& messages) const {
+  jinja::Dict variables = tokens_;
+  variables.set("messages", template_value(messages));
+  variables.set("tools", jinja::None{});
+  variables.set("documents", jinja::None{});
+  variables.set("add_generation_prompt", true);
+  return template_.render(variables);
+}
+
+}  // namespace linnet

@@ -1,0 +1,258 @@
+// Filters and tests of the template language.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "data/text/chat/jinja_text.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet::jinja {
+namespace {
+
+Value select(const Value& value, const Arguments& arguments, bool by_attribute, bool keep) {
+  size_t next = 0;
+  const std::string path = by_attribute ? text_argument(arguments, next++, "attribute", "") : "";
+  const std::string name = text_argument(arguments, next++, "test", "");
+  const Test test = name.empty() ? nullptr : find_test(name);
+  if (!name.empty() && !test) fail("the test '" + name + "' is not supported");
+  Arguments rest;
+  for (; next < arguments.positional.size(); ++next) rest.positional.push_back(arguments.positional[next]);
+  List result;
+  for (const Value& item : elements(value)) {
+    const Value looked = by_attribute ? attribute_of(item, path) : item;
+    if ((test ? test(looked, rest) : looked.truth()) == keep) result.push_back(item);
+  }
+  return result;
+}
+
+Value map_filter(const Value& value, const Arguments& arguments, const Budget& budget) {
+  const Value* attribute = arguments.find(arguments.positional.size(), "attribute");
+  const Value* otherwise = arguments.find(arguments.positional.size(), "default");
+  List result;
+  Arguments rest;
+  Filter filter = nullptr;
+  if (!attribute) {
+    if (arguments.positional.empty()) fail("'map' needs a filter or an attribute");
+    const std::string& name = text_of(arguments.positional[0], "map");
+    filter = find_filter(name);
+    if (!filter) fail("the filter '" + name + "' is not supported");
+    rest.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
+  }
+  for (const Value& item : elements(value)) {
+    Value mapped = filter ? filter(item, rest, budget) : attribute_of(item, text_of(*attribute, "map"));
+    result.push_back(mapped.is_undefined() && otherwise ? *otherwise : mapped);
+  }
+  return result;
+}
+
+Value sort_filter(const Value& value, const Arguments& arguments, const Budget&) {
+  const Value* attribute = arguments.find(2, "attribute");
+  const bool reverse = flag_argument(arguments, 0, "reverse");
+  const auto key = [&](const Value& item) {
+    const Value chosen = attribute ? attribute_of(item, text_of(*attribute, "sort")) : item;
+    return chosen.text() && !flag_argument(arguments, 1, "case_sensitive") ? Value(with_case(*chosen.text(), false))
+                                                                           : chosen;
+  };
+  List items = elements(value);
+  std::ranges::stable_sort(items, [&](const Value& a, const Value& b) {
+    return (reverse ? compare(key(b), key(a)) : compare(key(a), key(b))) < 0;
+  });
+  return items;
+}
+
+Value unique_filter(const Value& value, const Arguments&, const Budget&) {
+  List result;
+  for (const Value& item : elements(value))
+    if (std::ranges::none_of(result, [&](const Value& seen) { return equal(seen, item); })) result.push_back(item);
+  return result;
+}
+
+Value indent_filter(const Value& value, const Arguments& arguments, const Budget& budget) {
+  const Value* width = arguments.find(0, "width");
+  const int64_t count = width && width->text() ? 0 : integer_argument(arguments, 0, "width", 4);
+  if (count < 0 || count > 1000) fail("'indent' takes 0 to 1000 spaces");
+  const std::string margin = width && width->text() ? *width->text() : std::string(static_cast<size_t>(count), ' ');
+  const bool first = flag_argument(arguments, 1, "first"), blank = flag_argument(arguments, 2, "blank");
+  const std::string& text = text_of(value, "indent");
+  std::string result;
+  for (size_t at = 0, number = 0; at <= text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (number > 0) result += '\n';
+    if ((number > 0 || first) && (end > at || blank || number == 0)) result += margin;
+    result += text.substr(at, end - at);
+    budget.check_text(result.size());
+    at = end + 1;
+  }
+  return result;
+}
+
+Value tojson_filter(const Value& value, const Arguments& arguments, const Budget& budget) {
+  // The argument's place is that of transformers' filter: tojson(x, ensure_ascii, indent, separators, sort_keys).
+  const int64_t indent = integer_argument(arguments, 1, "indent", -1);
+  if (indent > 1000) fail("'tojson' takes an indent of at most 1000 spaces");
+  if (arguments.find(2, "separators")) fail("the separators of 'tojson' are not supported");
+  std::string text =
+      to_json(value, static_cast<int>(std::max<int64_t>(indent, -1)), flag_argument(arguments, 3, "sort_keys"));
+  budget.check_text(text.size());
+  return text;
+}
+
+Value default_filter(const Value& value, const Arguments& arguments, const Budget&) {
+  const Value* otherwise = arguments.find(0, "default_value");
+  const bool missing = value.is_undefined() || (flag_argument(arguments, 1, "boolean") && !value.truth());
+  return missing ? (otherwise ? *otherwise : Value("")) : value;
+}
+
+Value end_of(const Value& value, bool last) {
+  const List items = elements(value);
+  return items.empty() ? Value(Undefined{last ? "last" : "first"}) : last ? items.back() : items.front();
+}
+
+Value to_integer(const Value& value, const Arguments& arguments) {
+  const Value otherwise = integer_argument(arguments, 0, "default", 0);
+  if (value.is_integer()) return value.integer();
+  try {
+    const double number = value.text() ? std::stod(*value.text()) : value.number();
+    if (std::abs(number) < 9e18) return static_cast<int64_t>(number);
+  } catch (const std::exception&) {
+  }
+  return otherwise;
+}
+
+Value extreme(const Value& value, int sign) {
+  const List items = elements(value);
+  if (items.empty()) return Undefined{"the extreme of nothing"};
+  Value best = items[0];
+  for (const Value& item : items)
+    if (sign * compare(item, best) > 0) best = item;
+  return best;
+}
+
+using A = const Arguments&;
+using V = const Value&;
+using B = const Budget&;
+const std::map<std::string, Filter>& filters() {
+  static const std::map<std::string, Filter> all = {
+      {"abs",
+       [](V v, A, B) -> Value { return v.is_integer() ? Value(std::abs(v.integer())) : Value(std::abs(v.number())); }},
+      {"capitalize", [](V v, A, B) -> Value { return capitalized(to_text(v), false); }},
+      {"count", [](V v, A, B) -> Value { return length_of(v); }},
+      {"d", default_filter},
+      {"default", default_filter},
+      {"dictsort",
+       [](V v, A a, B b) -> Value {
+         if (!v.dict()) fail("'dictsort' needs a dictionary, not a " + v.type_name());
+         Arguments by = a;
+         by.named.emplace_back("attribute", "0");
+         List pairs = pairs_of(*v.dict());
+         std::ranges::stable_sort(
+             pairs, [](const Value& x, const Value& y) { return compare((*x.list())[0], (*y.list())[0]) < 0; });
+         static_cast<void>(b);
+         return pairs;
+       }},
+      {"e", [](V v, A, B) -> Value { return to_text(v); }},
+      {"first", [](V v, A, B) -> Value { return end_of(v, false); }},
+      {"float", [](V v, A, B) -> Value { return v.text() ? std::strtod(v.text()->c_str(), nullptr) : v.number(); }},
+      {"indent", indent_filter},
+      {"int", [](V v, A a, B) -> Value { return to_integer(v, a); }},
+      {"items",
+       [](V v, A, B) -> Value {
+         if (v.is_undefined()) return List{};
+         if (!v.dict()) fail("'items' needs a dictionary, not a " + v.type_name());
+         return pairs_of(*v.dict());
+       }},
+      {"join", join_filter},
+      {"last", [](V v, A, B) -> Value { return end_of(v, true); }},
+      {"length", [](V v, A, B) -> Value { return length_of(v); }},
+      {"list", [](V v, A, B) -> Value { return elements(v); }},
+      {"lower", [](V v, A, B) -> Value { return with_case(to_text(v), false); }},
+      {"map", map_filter},
+      {"max", [](V v, A, B) -> Value { return extreme(v, 1); }},
+      {"min", [](V v, A, B) -> Value { return extreme(v, -1); }},
+      {"reject", [](V v, A a, B) -> Value { return select(v, a, false, false); }},
+      {"rejectattr", [](V v, A a, B) -> Value { return select(v, a, true, false); }},
+      {"replace",
+       [](V v, A a, B b) -> Value {
+         return replaced(to_text(v), text_argument(a, 0, "old", ""), text_argument(a, 1, "new", ""),
+                         integer_argument(a, 2, "count", -1), b);
+       }},
+      {"reverse",
+       [](V v, A, B) -> Value {
+         List items = elements(v);
+         std::ranges::reverse(items);
+         std::string text;
+         for (const Value& item : items)
+           if (v.text()) text += *item.text();
+         return v.text() ? Value(text) : Value(items);
+       }},
+      {"safe", [](V v, A, B) -> Value { return v; }},
+      {"select", [](V v, A a, B) -> Value { return select(v, a, false, true); }},
+      {"selectattr", [](V v, A a, B) -> Value { return select(v, a, true, true); }},
+      {"sort", sort_filter},
+      {"string", [](V v, A, B) -> Value { return to_text(v); }},
+      {"sum",
+       [](V v, A, B b) -> Value {
+         Value sum = 0;
+         for (const Value& item : elements(v)) sum = add(sum, item, b);
+         return sum;
+       }},
+      {"title", [](V v, A, B) -> Value { return capitalized(to_text(v), true); }},
+      {"tojson", tojson_filter},
+      {"trim", [](V v, A a, B) -> Value { return strip_of(v, a, true, true); }},
+      {"unique", unique_filter},
+      {"upper", [](V v, A, B) -> Value { return with_case(to_text(v), true); }},
+  };
+  return all;
+}
+
+const std::map<std::string, Test>& tests() {
+  static const std::map<std::string, Test> all = {
+      {"!=", [](V v, A a) { return !equal(v, other(a)); }},
+      {"<", [](V v, A a) { return compare(v, other(a)) < 0; }},
+      {"==", [](V v, A a) { return equal(v, other(a)); }},
+      {">", [](V v, A a) { return compare(v, other(a)) > 0; }},
+      {"boolean", [](V v, A) { return v.as<bool>() != nullptr; }},
+      {"callable", [](V v, A) { return v.function() != nullptr; }},
+      {"defined", [](V v, A) { return !v.is_undefined(); }},
+      {"divisibleby", [](V v, A a) { return other(a).integer() != 0 && v.integer() % other(a).integer() == 0; }},
+      {"eq", [](V v, A a) { return equal(v, other(a)); }},
+      {"equalto", [](V v, A a) { return equal(v, other(a)); }},
+      {"even", [](V v, A) { return v.integer() % 2 == 0; }},
+      {"false", [](V v, A) { return v.as<bool>() && !*v.as<bool>(); }},
+      {"float", [](V v, A) { return v.as<double>() != nullptr; }},
+      {"ge", [](V v, A a) { return compare(v, other(a)) >= 0; }},
+      {"gt", [](V v, A a) { return compare(v, other(a)) > 0; }},
+      {"in", [](V v, A a) { return contains(other(a), v); }},
+      {"integer", [](V v, A) { return v.as<int64_t>() != nullptr; }},
+      {"iterable", [](V v, A) { return v.text() || v.list() || v.dict() || v.is_undefined(); }},
+      {"le", [](V v, A a) { return compare(v, other(a)) <= 0; }},
+      {"lower", [](V v, A) { return v.text() && with_case(*v.text(), false) == *v.text(); }},
+      {"lt", [](V v, A a) { return compare(v, other(a)) < 0; }},
+      {"mapping", [](V v, A) { return v.dict() != nullptr; }},
+      {"ne", [](V v, A a) { return !equal(v, other(a)); }},
+      {"none", [](V v, A) { return v.is_none(); }},
+      {"number", [](V v, A) { return v.is_number(); }},
+      {"odd", [](V v, A) { return v.integer() % 2 != 0; }},
+      {"sameas", [](V v, A a) { return v.type_name() == other(a).type_name() && equal(v, other(a)); }},
+      {"sequence", [](V v, A) { return v.text() || v.list() || v.dict(); }},
+      {"string", [](V v, A) { return v.text() != nullptr; }},
+      {"true", [](V v, A) { return v.as<bool>() && *v.as<bool>(); }},
+      {"undefined", [](V v, A) { return v.is_undefined(); }},
+      {"upper", [](V v, A) { return v.text() && with_case(*v.text(), true) == *v.text(); }},
+  };
+  return all;
+}
+
+}  // namespace
+
+Filter find_filter(const std::string& name) {
+  const auto found = filters().find(name);
+  return found == filters().end() ? nullptr : found->second;
+}
+
+Test find_test(const std::string& name) {
+  const auto found = tests().find(name);
+  return found == tests().end() ? nullptr : found->second;
+}
+
+}  // namespace linnet::jinja

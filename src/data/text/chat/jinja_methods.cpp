@@ -1,0 +1,152 @@
+// Methods of values, and functions, of the template language.
+#include <algorithm>
+#include <ctime>
+#include <map>
+
+#include "data/text/chat/jinja_text.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet::jinja {
+namespace {
+
+// Whether the text begins (or ends) with the argument or, of a list, with one of its items.
+bool touches(const std::string& text, const Value& part, bool begin) {
+  const auto holds = [&](const Value& one) {
+    const std::string& piece = text_of(one, begin ? "startswith" : "endswith");
+    return begin ? text.starts_with(piece) : text.ends_with(piece);
+  };
+  return part.list() ? std::ranges::any_of(*part.list(), holds) : holds(part);
+}
+
+using TextMethod = Value (*)(const std::string& text, const Arguments& arguments, const Budget& budget);
+using S = const std::string&;
+using A = const Arguments&;
+using B = const Budget&;
+const std::map<std::string, TextMethod>& text_methods() {
+  static const std::map<std::string, TextMethod> all = {
+      {"capitalize", [](S s, A, B) -> Value { return capitalized(s, false); }},
+      {"count",
+       [](S s, A a, B) -> Value {
+         const std::string& part = text_of(other(a), "count");
+         if (part.empty()) fail("'count' needs a text to look for");
+         int64_t count = 0;
+         for (size_t at = s.find(part); at != s.npos; at = s.find(part, at + part.size())) ++count;
+         return count;
+       }},
+      {"endswith", [](S s, A a, B) -> Value { return touches(s, other(a), false); }},
+      {"find",
+       [](S s, A a, B) -> Value {
+         const size_t at = s.find(text_of(other(a), "find"));
+         return at == s.npos ? Value(-1) : Value(elements(Value(s.substr(0, at))).size());
+       }},
+      {"isdigit", [](S s, A, B) -> Value { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; }},
+      {"join",
+       [](S s, A a, B b) -> Value {
+         Arguments between;
+         between.positional.emplace_back(s);
+         return join_filter(other(a), between, b);
+       }},
+      {"lower", [](S s, A, B) -> Value { return with_case(s, false); }},
+      {"lstrip", [](S s, A a, B) -> Value { return strip_of(s, a, true, false); }},
+      {"replace",
+       [](S s, A a, B b) -> Value {
+         return replaced(s, text_argument(a, 0, "old", ""), text_argument(a, 1, "new", ""),
+                         integer_argument(a, 2, "count", -1), b);
+       }},
+      {"rstrip", [](S s, A a, B) -> Value { return strip_of(s, a, false, true); }},
+      {"split", [](S s, A a, B) -> Value { return split(s, a); }},
+      {"splitlines",
+       [](S s, A, B) -> Value {
+         List lines;
+         for (size_t at = 0; at < s.size();) {
+           const size_t end = std::min(s.find('\n', at), s.size());
+           lines.emplace_back(s.substr(at, end - at));
+           at = end + 1;
+         }
+         return lines;
+       }},
+      {"startswith", [](S s, A a, B) -> Value { return touches(s, other(a), true); }},
+      {"strip", [](S s, A a, B) -> Value { return strip_of(s, a, true, true); }},
+      {"title", [](S s, A, B) -> Value { return capitalized(s, true); }},
+      {"upper", [](S s, A, B) -> Value { return with_case(s, true); }},
+  };
+  return all;
+}
+
+Value range(const Arguments& arguments) {
+  constexpr int64_t kLongest = 100'000;  // of Jinja's sandbox
+  const bool one = arguments.positional.size() == 1;
+  const int64_t begin = one ? 0 : integer_argument(arguments, 0, "begin", 0);
+  const int64_t end = integer_argument(arguments, one ? 0 : 1, "end", 0),
+                step = integer_argument(arguments, 2, "step", 1);
+  if (step == 0) fail("the step of a range is 0");
+  List list;
+  if (std::abs(begin) > INT64_MAX / 4 || std::abs(end) > INT64_MAX / 4 || std::abs(step) > INT64_MAX / 4)
+    fail("a range is out of range");
+  for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
+    if (static_cast<int64_t>(list.size()) == kLongest)
+      fail("a range of more than " + std::to_string(kLongest) + " numbers");
+    list.emplace_back(i);
+  }
+  return list;
+}
+
+Value time_text(const Arguments& arguments) {
+  const std::string& format = text_of(other(arguments), "strftime_now");
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char buffer[1024];
+  return std::string(buffer, std::strftime(buffer, sizeof buffer, format.c_str(), &parts));
+}
+
+Dict dict_of(const Arguments& arguments) {
+  Dict dict;
+  if (!arguments.positional.empty()) {
+    if (!arguments.positional[0].dict()) fail("a dictionary is made of names, or of another dictionary");
+    dict = *arguments.positional[0].dict();
+  }
+  for (const auto& [name, value] : arguments.named) dict.set(name, value);
+  return dict;
+}
+
+}  // namespace
+
+Value find_method(const Value& value, const std::string& name, const Budget& budget) {
+  if (const std::string* text = value.text()) {
+    const auto found = text_methods().find(name);
+    if (found == text_methods().end()) return {};
+    return Function([method = found->second, text = *text, &budget](A a) { return method(text, a, budget); });
+  }
+  if (!value.dict() || value.dict()->is_namespace) return {};
+  // Holds the value: the dictionary outlives the function.
+  if (name == "items") return Function([value](A) -> Value { return pairs_of(*value.dict()); });
+  if (name == "keys") return Function([value](A) -> Value { return elements(value); });
+  if (name == "values")
+    return Function([value](A) -> Value {
+      List values;
+      for (const auto& [key, item] : value.dict()->items) values.push_back(item);
+      return values;
+    });
+  if (name == "get")
+    return Function([value](A a) -> Value {
+      const Value* found = other(a).text() ? value.dict()->find(*other(a).text()) : nullptr;
+      const Value* otherwise = a.find(1, "default");
+      return found ? *found : otherwise ? *otherwise : Value(None{});
+    });
+  return {};
+}
+
+void add_functions(std::map<std::string, Value>& names) {
+  names["range"] = Function(range);
+  names["dict"] = Function([](A a) -> Value { return dict_of(a); });
+  names["namespace"] = Function([](A a) -> Value {
+    Dict dict = dict_of(a);
+    dict.is_namespace = true;
+    return dict;
+  });
+  names["raise_exception"] = Function([](A a) -> Value { fail("the template says: " + to_text(other(a))); });
+  names["strftime_now"] = Function(time_text);
+}
+
+}  // namespace linnet::jinja

@@ -1,0 +1,32 @@
+// The part of Jinja that chat templates use, as transformers sets it up: trim_blocks, lstrip_blocks, break and
+// continue.
+//
+// Statements: for (with else and if), break, continue, if, set (also of a block, and of a namespace's member), macro,
+// raw, generation. Expressions: all of Python's that Jinja has. Anything else is an error of one line that names it.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "data/text/chat/jinja_value.h"
+
+namespace linnet::jinja {
+
+struct Program;  // what the parser makes of a source
+
+class Template {
+ public:
+  // User error with the line of a mistake; `name` begins the message.
+  Template(const std::string& source, std::string name);
+  ~Template();
+  Template(Template&&) noexcept;
+
+  // User error for what fails in rendering, for what the template itself refuses (raise_exception), and for a text or a
+  // loop that does not end.
+  std::string render(const Dict& variables) const;
+
+ private:
+  std::string name_;
+  std::unique_ptr<Program> program_;
+};
+
+}  // namespace linnet::jinja

@@ -1,0 +1,113 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "data/text/pipeline/split_pattern.h"
+
+#include <pcre2.h>
+
+#include "base/error.h"
+#include "data/text/unicode/recent_characters.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+// The most that matching may use for going back: patterns that split text need next to nothing, and a hostile one must
+// end in an error instead of in hours.
+constexpr size_t kJitStackBytes = 1 << 20;
+constexpr uint32_t kMatchLimit = 10'000'000;
+
+}  // namespace
+
+struct MatchScratch::State {
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
+  std::string stand_ins;
+
+  State() {
+    if (!data || !context || !stack) fail_system("out of memory for a regular expression");
+    pcre2_jit_stack_assign(context, nullptr, stack);
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_heap_limit(context, 64 << 10);  // KiB, of the interpreter where there is no JIT
+  }
+  ~State() {
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(data);
+  }
+};
+
+MatchScratch::MatchScratch() : state_(std::make_unique<State>()) {}
+MatchScratch::~MatchScratch() = default;
+MatchScratch::MatchScratch(MatchScratch&&) noexcept = default;
+MatchScratch& MatchScratch::operator=(MatchScratch&&) noexcept = default;
+
+struct SplitPattern::Code {
+  pcre2_code* code = nullptr;
+  std::string shown;
+
+  ~Code() { pcre2_code_free(code); }
+};
+
+SplitPattern::SplitPattern(const std::string& expression, const std::string& where) : code_(std::make_unique<Code>()) {
+  code_->shown = (where.empty() ? "" : where + ": ") + "the regular expression '" +
+                 (expression.size() <= 100 ? expression : expression.substr(0, 100) + "...") + "'";
+  if (invalid_utf8_at(expression) != std::string::npos) fail_user(code_->shown + " is not valid UTF-8");
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  // No callouts, \C or (*...) verbs are of use in a tokenizer's pattern.
+  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  if (!code_->code) {
+    PCRE2_UCHAR message[160] = {};
+    pcre2_get_error_message(error, message, sizeof message);
+    fail_user(code_->shown + " is not understood: " + reinterpret_cast<const char*>(message) + " (at byte " +
+              std::to_string(offset) + ")");
+  }
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // where it cannot, pcre2_match interprets
+}
+
+SplitPattern SplitPattern::literal(std::string_view text) {
+  std::string expression;
+  for (const char c : text) {  // a backslash before ASCII punctuation is that character
+    if (static_cast<unsigned char>(c) < 0x80 && !std::isalnum(static_cast<unsigned char>(c)) && c > ' ' && c != 0x7F)
+      expression += '\\';
+    expression += c;
+  }
+  return SplitPattern(expression);
+}
+
+SplitPattern::~SplitPattern() = default;
+SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
+SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
+
+void SplitPattern::find_all(std::string_view text, MatchScratch& scratch, std::vector<TextRange>& matches) const {
+  for (size_t base = 0; base < text.size();) {
+    const std::string_view rest = text.substr(base);
+    const std::string_view valid = rest.substr(0, invalid_utf8_at(rest));
+    if (!valid.empty()) find_valid(valid, base, scratch, matches);
+    base += valid.size() + 1;
+  }
+}
+
+void SplitPattern::find_valid(std::string_view text, size_t base, MatchScratch& scratch,
+                              std::vector<TextRange>& matches) const {
+  MatchScratch::State& state = *scratch.state_;
+  text = replace_recent_characters(text, state.stand_ins);
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const PCRE2_SIZE* found = pcre2_get_ovector_pointer(state.data);
+  for (size_t at = 0; at < text.size();) {
+    const int count = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, state.data, state.context);
+    if (count == PCRE2_ERROR_NOMATCH) return;
+    if (count < 0)
+      fail_user(code_->shown + " takes too many steps on a text (PCRE2 error " + std::to_string(count) + ")");
+    if (found[1] > found[0] && found[0] >= at) {
+      matches.push_back({base + found[0], base + found[1]});
+      at = found[1];
+    } else {
+      at = std::max(at, found[1]);
+      if (at < text.size()) at += utf8_length_at(text, at);
+    }
+  }
+}
+
+}  // namespace linnet

@@ -1,0 +1,80 @@
+// A tokenizer in tables that are used where they lie, so that opening a packed model parses no vocabulary. They are
+// made of a tokenizer.json or of older files (pipeline_tokenizer.h), give the same tokens, and lie beside those files
+// as kTokenizerTables (base/packed_files.h).
+//
+//   16 bytes  "linnet.tokenizer"
+//   u64       the version
+//   u64 x 2   of each TokenizerTable in order: offset and bytes; an offset is a multiple of 16
+//   data      little endian, as the structs they are read as
+//
+// kSettings is tokenizer.json without the model's vocabulary and merges: some thousand bytes, which are parsed.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/text/pipeline/pipeline_tokenizer.h"
+
+namespace linnet {
+
+enum class TokenizerTable {
+  kSettings,
+  kText,       // Vocabulary::Tables
+  kLocations,  // Vocabulary::Location
+  kSlots,      // Vocabulary::Slot
+  kPairs,      // BpeModel::Pair
+  kMerges,     // two TokenId each
+  kWrittenScores,
+  kScores,  // double, of UnigramModel
+  kTrie,    // ByteTrie::Unit
+  kCount
+};
+
+class TokenizerTables {
+ public:
+  // User error that names `path` for what is not such a file. `bytes` are kept by `owner`; where they do not begin at a
+  // multiple of 16 they are copied.
+  TokenizerTables(std::string_view bytes, const std::string& path, std::shared_ptr<const void> owner);
+
+  // User error when the bytes are not a whole number of them.
+  template <class T>
+  std::span<const T> table(TokenizerTable table) const {
+    const std::string_view bytes = bytes_of(table);
+    if (bytes.size() % sizeof(T) != 0) fail("a table ends within an entry");
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+  Vocabulary vocabulary() const;
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+  const std::string& where() const { return where_; }  // begins messages: "'a.linnet/tokenizer.tables'"
+  [[noreturn]] void fail(const std::string& problem) const;
+
+ private:
+  std::string_view bytes_of(TokenizerTable table) const { return tables_[static_cast<size_t>(table)]; }
+
+  std::string where_;
+  std::shared_ptr<const void> owner_;
+  std::array<std::string_view, static_cast<size_t>(TokenizerTable::kCount)> tables_;
+};
+
+class TokenizerTableWriter {
+ public:
+  template <class T>
+  void set(TokenizerTable table, std::span<const T> entries) {
+    tables_[static_cast<size_t>(table)].assign(reinterpret_cast<const char*>(entries.data()), entries.size_bytes());
+  }
+  void set(const Vocabulary& vocabulary);
+  std::string bytes() const;  // a multiple of 16
+
+ private:
+  std::array<std::string, static_cast<size_t>(TokenizerTable::kCount)> tables_;
+};
+
+std::string format_tokenizer_tables(const PipelineTokenizer& tokenizer);
+// The pipeline's model keeps `owner` for as long as it uses the tables.
+Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path, std::shared_ptr<const void> owner);
+
+}  // namespace linnet

@@ -1,0 +1,31 @@
+// The older files of tokenizers, and tokenizer_config.json beside any of them.
+#pragma once
+#include "data/text/pipeline/pipeline_tokenizer.h"
+
+namespace linnet {
+
+// GPT-2's vocab.json (or encoder.json) and merges.txt (or vocab.bpe): a byte-level BPE without a template.
+Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
+                         const std::string& merges_path);
+
+// BERT's vocab.txt, a piece a line. tokenizer_config.json (`config`, may be empty) says whether it is lowercase.
+Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, std::string_view config,
+                              const std::string& config_path);
+
+// A SentencePiece model beside `folder`'s other files: T5's, Llama's, Marian's (source.spm or target.spm and
+// vocab.json).
+std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder);
+
+// tokenizer_config.json of a folder, "" for none. The text of chat_template.jinja, if the folder has it, replaces its
+// "chat_template".
+std::string read_tokenizer_config(const std::string& folder);
+
+// Gives the tokenizer its roles, maximum length and chat template: from tokenizer_config.json (`config`, may be empty),
+// from special_tokens_map.json (`map`, may be empty), else from the usual spellings.
+void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config, const std::string& config_path,
+                          std::string_view map, const std::string& map_path);
+
+// tokenizer_config.json: the file that was read (may be empty) with the tokenizer's roles.
+std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::string_view read_before);
+
+}  // namespace linnet

@@ -1,0 +1,95 @@
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/packed_files.h"
+#include "data/text/pipeline/json_reader-inl.h"
+#include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/pipeline/tokenizer_tables.h"
+#include "data/text/pretrained_files.h"
+
+namespace linnet {
+namespace {
+
+// The first of the names that is in the folder, with its path; "" when none is.
+std::string first_of(const std::string& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (file_exists(folder + "/" + name)) return folder + "/" + name;
+  return "";
+}
+
+std::string read_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : std::string(); }
+
+std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string& folder) {
+  const std::string config_path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
+  pipeline.config_json = read_tokenizer_config(folder);
+  const std::string config = pipeline.config_json;
+  auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
+  set_roles_from_files(*tokenizer, config, config_path, read_if_there(map_path), map_path);
+  const auto json = config.empty() ? nlohmann::json::object() : parse_json(config, config_path);
+  const JsonObject flags(json, "'" + config_path + "':");
+  tokenizer->add_to_template(flags.flag("add_bos_token", false), flags.flag("add_eos_token", false));
+  return tokenizer;
+}
+
+// The tables that a packed model has beside the files of the folder; null where it has none.
+std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folder) {
+  const std::string path = folder + "/" + kTokenizerTables;
+  const PackedPath packed = split_packed_path(path);
+  if (packed.packed.empty() || !file_exists(path)) return nullptr;
+  const std::shared_ptr<const PackedFiles> files = open_packed(packed.packed);
+  return finish(read_tokenizer_tables(files->files.at(packed.inside), path, files), folder);
+}
+
+}  // namespace
+
+std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path) {
+  const bool is_folder = linnet::is_folder(path);
+  if (is_folder)
+    if (auto tokenizer = read_packed_tables(path)) return tokenizer;
+  if (!is_folder && !file_exists(path)) fail_user("there is no tokenizer '" + path + "'");
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = is_folder ? path : parent.empty() ? "." : parent;
+  const auto chosen = [&](std::initializer_list<const char*> names) -> std::string {
+    if (is_folder) return first_of(folder, names);
+    const std::string name = std::filesystem::path(path).filename().string();
+    for (const char* candidate : names)
+      if (name == candidate) return path;
+    return "";
+  };
+  if (!is_folder && path.ends_with(".json") && chosen({"vocab.json", "encoder.json"}).empty())
+    return finish(read_tokenizer_json(read_file(path), path), folder);
+  if (const std::string file = chosen({"tokenizer.json"}); !file.empty())
+    return finish(read_tokenizer_json(read_file(file), file), folder);
+  // Marian's folders have a vocab.json, too.
+  const bool is_model = path.ends_with(".model") || path.ends_with(".spm");
+  if (const std::string file =
+          is_folder  ? first_of(folder, {"spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.spm"})
+          : is_model ? path
+                     : "";
+      !file.empty())
+    return read_sentencepiece_files(file, folder);
+  if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
+    const std::string vocabulary = first_of(folder, {"vocab.json", "encoder.json"});
+    const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});
+    if (vocabulary.empty()) fail_user("'" + folder + "' has no vocab.json or encoder.json beside the merges");
+    if (merges.empty()) fail_user("'" + folder + "' has no merges.txt or vocab.bpe beside the vocabulary");
+    return finish(read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges), folder);
+  }
+  if (const std::string file = is_folder                ? first_of(folder, {"vocab.txt"})
+                               : path.ends_with(".txt") ? path
+                                                        : "";
+      !file.empty())
+    return finish(read_bert_vocabulary(read_file(file), file, read_if_there(folder + "/tokenizer_config.json"),
+                                       folder + "/tokenizer_config.json"),
+                  folder);
+  fail_user("'" + path + "' holds no tokenizer of a kind that Linnet knows");
+}
+
+bool has_pretrained_tokenizer(const std::string& folder) {
+  return !first_of(folder, {"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model",
+                            "source.spm", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe", "vocab.txt"})
+              .empty();
+}
+
+}  // namespace linnet

@@ -1,0 +1,99 @@
+#include "data/text/pretrained_tokenizer.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // decoders write it in place of bytes that are no character
+
+// The window grows to kWindow tokens and is then cut to its last kContext or a few more. A decoder looks at fewer; a
+// window that kept growing would make a stream quadratic.
+constexpr size_t kWindow = 64, kContext = 8;
+
+}  // namespace
+
+size_t whole_size(std::string_view text) {
+  const size_t bad = invalid_utf8_at(text);
+  if (bad != std::string_view::npos && text.size() - bad < 4) text = text.substr(0, bad);
+  while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
+  return text.size();
+}
+
+void PretrainedTokenizer::save_pretrained(const std::string& folder) const {
+  make_directories(folder);
+  for (const auto& [name, text] : files()) write_file_atomically(folder + "/" + name, text);
+}
+
+void PretrainedTokenizer::save(const std::string& folder, const std::string& stem) const {
+  save_pretrained(folder + "/" + stem);
+}
+
+TextStream::TextStream(const PretrainedTokenizer& tokenizer, bool skip_special, std::span<const TokenId> context)
+    : tokenizer_(tokenizer), skip_special_(skip_special) {
+  for (size_t i = context.size(); i > 0 && window_.size() < kWindow; --i)
+    if (!skip_special_ || !tokenizer_.is_special(context[i - 1])) window_.push_back(context[i - 1]);
+  std::reverse(window_.begin(), window_.end());
+  shorten_window();
+}
+
+std::string TextStream::push(TokenId id) {
+  if (skip_special_ && tokenizer_.is_special(id)) return "";
+  window_.push_back(id);
+  return advance(false);
+}
+
+std::string TextStream::finish() {
+  std::string text = advance(true);
+  window_.clear();
+  shown_ = 0;
+  return text;
+}
+
+std::string TextStream::advance(bool last) {
+  const std::string text = tokenizer_.decode(window_, skip_special_);
+  if (!last && whole_size(text) < text.size()) return "";
+  std::string fresh = text.size() > shown_ ? text.substr(shown_) : "";
+  shown_ = text.size();
+  if (window_.size() >= kWindow) shorten_window();
+  return fresh;
+}
+
+// The window must not begin inside of a character, whose bytes would then spoil those that follow.
+void TextStream::shorten_window() {
+  for (size_t count = std::min(kContext, window_.size()); count <= window_.size(); ++count) {
+    const std::span<const TokenId> kept = std::span(window_).last(count);
+    const std::string text = tokenizer_.decode(kept, skip_special_);
+    const bool broken = text.starts_with(kReplacement) || (!text.empty() && (text[0] & 0xC0) == 0x80);
+    if (broken && count < window_.size()) continue;
+    shown_ = whole_size(text);
+    window_.erase(window_.begin(), window_.end() - static_cast<std::ptrdiff_t>(count));
+    return;
+  }
+}
+
+std::vector<TextRange> code_point_offsets(std::string_view text, std::span<const TextRange> offsets) {
+  std::vector<size_t> count(text.size() + 1);  // code points that begin before each byte
+  size_t seen = 0;
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = utf8_length_at(text, i);
+    // Inside of a character: tokenizers counts a token that begins there as beginning at the character.
+    for (size_t k = 0; k < length; ++k) count[i + k] = seen;
+    ++seen;
+    i += length;
+  }
+  count[text.size()] = seen;
+  std::vector<TextRange> converted;
+  converted.reserve(offsets.size());
+  for (const TextRange& range : offsets) {
+    // An end inside of a character counts that character.
+    const bool inside = range.end > range.begin && range.end < text.size() && count[range.end] == count[range.end - 1];
+    converted.push_back({count[range.begin], count[range.end] + (inside ? 1 : 0)});
+  }
+  return converted;
+}
+
+}  // namespace linnet

@@ -1,0 +1,235 @@
+#include "data/text/pretrained_tokenizer.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "temporary_folder.h"
+#include "data/text/base64.h"
+#include "data/text/bpe/bpe_trainer.h"
+#include "data/text/pipeline/tokenizer_json.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using Ids = std::vector<TokenId>;
+
+const std::string kFolder = "tests/golden/tokenizers/";
+
+Ids ids_of(const PretrainedTokenizer& tokenizer, std::string_view text) {
+  Ids ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Pretrained, ByteLevelBpeKeepsAnyBytes) {
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
+  for (const std::string& text : {bytes, bytes + " text \xC3" + bytes, std::string(3000, 'x'), std::string(500, ' '),
+                                  std::string("\xED\xA0\x80 \xF4\x90\x80\x80"), std::string()})
+    EXPECT_EQ(tokenizer->decode(ids_of(*tokenizer, text), false), text);
+}
+
+TEST(Pretrained, OthersTakeAnyBytesToo) {
+  for (const char* name : {"bert.json", "llama.json", "unigram.json", "steps.json", "t5.model", "spbpe.model"}) {
+    const auto tokenizer = load_pretrained_tokenizer(kFolder + name);
+    for (const std::string& text : {std::string("a\xFF\xC3 b"), std::string("\x80"), std::string(2000, '\xE2')}) {
+      const Encoding encoding = tokenizer->encode(text, {});
+      for (const TokenId id : encoding.ids) EXPECT_TRUE(id >= 0 && id < tokenizer->vocab_size());
+      for (const TextRange& range : encoding.offsets) EXPECT_TRUE(range.begin <= range.end && range.end <= text.size());
+    }
+  }
+}
+
+TEST(Pretrained, SpecialTokensAreFoundAndSkipped) {
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
+  const TokenId end = tokenizer->roles().end;
+  EXPECT_EQ(tokenizer->piece(end), "<|endoftext|>");
+  const Ids ids = ids_of(*tokenizer, "the<|endoftext|>word");
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 1);
+  EXPECT_EQ(tokenizer->decode(ids), "theword");
+  EXPECT_EQ(tokenizer->decode(ids, false), "the<|endoftext|>word");
+  EXPECT_EQ(tokenizer->decode(Ids{-1, 1 << 20}), "");
+  EXPECT_EQ(tokenizer->special().pad, kNoToken);
+}
+
+TEST(Pretrained, TruncationCutsTheEndAsTokenizersDoes) {
+  const auto bert = load_pretrained_tokenizer(kFolder + "bert.json");
+  EncodeOptions options;
+  options.max_length = 5;
+  const Encoding cut = bert->encode("the of and to in a is", options);
+  EXPECT_EQ(cut.ids.size(), 5u);
+  EXPECT_EQ(cut.ids.front(), bert->id_of("[CLS]"));
+  EXPECT_EQ(cut.ids.back(), bert->id_of("[SEP]"));
+  EXPECT_EQ(cut.special, (std::vector<uint8_t>{1, 0, 0, 0, 1}));
+  options.max_length = 8;  // room for 5: the shorter text has half
+  const Encoding pair = bert->encode_pair("the of and to in", "the of and to in a is", options);
+  EXPECT_EQ(pair.segments, (std::vector<uint8_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+  options.truncation = Truncation::kOnlySecond;
+  EXPECT_EQ(bert->encode_pair("a", "a a a a a a a", options).segments, (std::vector<uint8_t>{0, 0, 0, 1, 1, 1, 1, 1}));
+  options.max_length = 2;
+  EXPECT_NE(error_of([&] { bert->encode_pair("a", "b", options); }), "no error");
+}
+
+TEST(Pretrained, AStreamIsTheTextPieceByPiece) {
+  for (const char* name : {"gpt2.json", "bert.json", "llama.json", "t5.model"}) {
+    const auto tokenizer = load_pretrained_tokenizer(kFolder + name);
+    std::string text = "the way 日本語 naïve 👩‍🚀";
+    for (int i = 0; i < 7; ++i) text += " " + text.substr(0, 40);
+    const Ids ids = ids_of(*tokenizer, text);
+    TextStream stream(*tokenizer);
+    std::string streamed;
+    for (const TokenId id : ids) streamed += stream.push(id);
+    streamed += stream.finish();
+    EXPECT_EQ(streamed, tokenizer->decode(ids)) << name;
+  }
+}
+
+TEST(Pretrained, ThreadsShareOneTokenizer) {
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "llama3.json");
+  const std::string text = "Tokenizer don't 12345 世界 foo_bar <s> ...";
+  const Ids want = ids_of(*tokenizer, text);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) EXPECT_EQ(ids_of(*tokenizer, text), want);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
+  testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/tokenizer.json";
+  const auto load = [&](const std::string& text) {
+    write_file_atomically(path, text);
+    return error_of([&] { load_pretrained_tokenizer(folder.path()); });
+  };
+  EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("holds no tokenizer"), std::string::npos);
+  EXPECT_EQ(error_of([] { load_pretrained_tokenizer("/no/such"); }), "there is no tokenizer '/no/such'");
+  EXPECT_NE(load("{\"model\":").find("is not JSON"), std::string::npos);
+  EXPECT_EQ(load("{}"), "'" + path + "': has no 'model'");
+  EXPECT_NE(load("[1]").find("is not an object"), std::string::npos);
+  EXPECT_NE(load(R"({"model":{"type":"Magic"}})").find("has the type 'Magic'"), std::string::npos);
+  EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})").find("merge 1"), std::string::npos);
+  EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}})").find("out of range"), std::string::npos);
+  EXPECT_NE(load(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":7}})").find("unk_id"), std::string::npos);
+  EXPECT_NE(load(std::string(200, '[') + std::string(200, ']')).find("deeper"), std::string::npos);
+  EXPECT_NE(load(R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{}})")
+                .find(path + "': pre_tokenizer.pattern: the regular expression '('"),
+            std::string::npos);
+}
+
+TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
+  testing::TemporaryFolder folder;
+  write_file_atomically(folder.path() + "/vocab.json", R"({"a":0,"b":1,"c":2,"ab":3,"abc":4})");
+  write_file_atomically(folder.path() + "/merges.txt", "#version: 0.2\r\na b\r\nab c");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  EXPECT_EQ(ids_of(*tokenizer, "abcab"), (Ids{4, 3}));
+  write_file_atomically(folder.path() + "/merges.txt", "#version: 0.2\na b c\n");
+  EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("line 2"), std::string::npos);
+}
+
+TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {
+  testing::TemporaryFolder folder;
+  const std::string good = read_file(kFolder + "spbpe.model"), path = folder.path() + "/tokenizer.model";
+  for (size_t i = 0; i < good.size(); i += 97) {
+    std::string bytes = good;
+    bytes[i] = static_cast<char>(bytes[i] ^ 0x55);
+    for (const std::string& damaged : {bytes, good.substr(0, i)}) {
+      write_file_atomically(path, damaged);
+      try {
+        ids_of(*load_pretrained_tokenizer(path), "any text …½ 世界");
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
+      }
+    }
+  }
+}
+
+// What sentencepiece 0.2.3 says: the user's piece adds a tenth a byte less one to the sum, whose rounding then decides
+// between two ways that are equally good.
+TEST(Pretrained, AUsersPieceCountsInSentencePiecesSumsAsThere) {
+  const auto field = [](int number, const std::string& bytes) {
+    return std::string{static_cast<char>(number * 8 + 2), static_cast<char>(bytes.size())} + bytes;
+  };
+  const auto piece = [&](const std::string& text, float score, char type) {
+    std::string bytes = field(1, text) + "\x15" + std::string(4, '\0') + "\x18" + type;
+    std::memcpy(bytes.data() + bytes.size() - 6, &score, 4);
+    return field(1, bytes);
+  };
+  const std::string unigram("\x18\x01", 2), no_dummy_prefix("\x18\0", 2);
+  testing::TemporaryFolder folder;
+  write_file_atomically(folder.path() + "/tokenizer.model",
+                        piece("<unk>", 0, 2) + piece("the", 0, 4) + piece("\xE2\x96\x81", -2.94F, 1) +
+                            piece("-", -5.37F, 1) + piece("--", -6.71F, 1) + piece("a", -4.1F, 1) + field(2, unigram) +
+                            field(3, no_dummy_prefix));
+  const auto tokenizer = load_pretrained_tokenizer(folder.path() + "/tokenizer.model");
+  EXPECT_EQ(ids_of(*tokenizer, "the -----"), (Ids{1, 2, 3, 4, 4}));
+  EXPECT_EQ(ids_of(*tokenizer, "a the"), (Ids{5, 2, 1}));
+}
+
+TEST(Pretrained, RunFoldersKeepThem) {
+  testing::TemporaryFolder folder;
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
+  tokenizer->save(folder.path(), "source");
+  const auto again = load_tokenizer(folder.path(), "source");
+  Ids ids;
+  again->encode("the way", ids);
+  EXPECT_EQ(ids, ids_of(*tokenizer, "the way"));
+}
+
+TEST(Pretrained, Base64) {
+  std::string bytes;
+  for (const char* text : {"", "f", "fo", "foo", "foob"}) {
+    EXPECT_TRUE(decode_base64(encode_base64(text), bytes));
+    EXPECT_EQ(bytes, text);
+  }
+  EXPECT_EQ(encode_base64("fo"), "Zm8=");
+  for (const char* bad : {"Z", "Zm8", "Zm9=", "Z===", "Zm 8"}) EXPECT_FALSE(decode_base64(bad, bytes)) << bad;
+}
+
+TEST(BpeTrainer, LearnsTheMostFrequentPairsFirst) {
+  BpeTrainer trainer({.vocab_size = 260});
+  trainer.add("abab abab abc abc\n");
+  const auto tokenizer = trainer.train();
+  EXPECT_EQ(tokenizer->vocab_size(), 260);
+  EXPECT_EQ(tokenizer->piece(256), "ab");  // 6 times
+  EXPECT_EQ(tokenizer->roles().end, 259);
+  const std::string text = "abab abc \xFF 世界\r\n";
+  EXPECT_EQ(tokenizer->decode(ids_of(*tokenizer, text)), text);
+}
+
+TEST(BpeTrainer, TheSameTextGivesTheSameTokenizer) {
+  const std::string text = read_file("README.md");
+  const auto train = [&] {
+    BpeTrainer trainer({.vocab_size = 700});
+    trainer.add(text);
+    const auto tokenizer = trainer.train();
+    return dynamic_cast<PipelineTokenizer&>(*tokenizer).to_json();
+  };
+  EXPECT_EQ(train(), train());
+  EXPECT_NE(error_of([] { BpeTrainer({.vocab_size = 200}); }), "no error");
+  EXPECT_EQ(error_of([] { BpeTrainer({}).train(); }), "the training text is empty");
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,62 @@
+#include <filesystem>
+
+#include "base/files.h"
+#include "data/text/pipeline/json_reader-inl.h"
+#include "data/text/pretrained_files.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
+#include "data/text/sentencepiece/sentencepiece_proto.h"
+
+namespace linnet {
+namespace {
+
+bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view text) {
+  return id < file.pieces.size() && file.pieces[id].text == text;
+}
+
+}  // namespace
+
+std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder) {
+  const std::string config_path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
+  const auto read_if_there = [](const std::string& file) {
+    return file_exists(file) ? read_file(file) : std::string();
+  };
+  SentencePieceOptions options;
+  options.config_json = read_tokenizer_config(folder);
+  const nlohmann::json json =
+      options.config_json.empty() ? nlohmann::json::object() : parse_json(options.config_json, config_path);
+  const JsonObject config(json, "'" + config_path + "':");
+  const std::string type = config.text("tokenizer_class", "");
+  const std::string name = std::filesystem::path(path).filename().string();
+  std::string bytes = read_file(path);
+  SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
+  const bool marian = path.ends_with(".spm");
+  // T5's special tokens: pad, end, unknown, and no begin.
+  const bool t5 = type.starts_with("T5") || (type.empty() && has_piece(file, 0, "<pad>") &&
+                                             has_piece(file, 1, "</s>") && has_piece(file, 2, "<unk>"));
+  const bool llama = type.starts_with("Llama") || (type.empty() && has_piece(file, 0, "<unk>") &&
+                                                   has_piece(file, 1, "<s>") && has_piece(file, 2, "</s>"));
+  options.add_begin = config.flag("add_bos_token", llama);
+  options.add_end = config.flag("add_eos_token", t5 || marian);
+  options.extra_ids = config.integer("extra_ids", t5 && path.ends_with("spiece.model") ? 100 : 0);
+  if (options.extra_ids < 0 || options.extra_ids > 10000) config.fail("'extra_ids' is out of range");
+  // A name that a folder is searched for.
+  const bool usual = marian || name == "spiece.model" || name == "sentencepiece.bpe.model";
+  options.file_name = usual ? name : "tokenizer.model";
+  if (marian) {
+    options.vocabulary_path = folder + "/vocab.json";
+    options.vocabulary = read_if_there(options.vocabulary_path);
+  }
+  const std::string config_text = options.config_json;
+  auto tokenizer =
+      std::make_unique<SentencePiecePretrained>(std::move(file), std::move(bytes), path, std::move(options));
+  // Marian's target side keeps the roles of the shared vocabulary.
+  if (marian && tokenizer->roles().pad == kNoToken) {
+    TokenRoles roles = tokenizer->roles();
+    roles.pad = tokenizer->id_of("<pad>");
+    tokenizer->set_roles(roles);
+  }
+  set_roles_from_files(*tokenizer, config_text, config_path, read_if_there(map_path), map_path);
+  return tokenizer;
+}
+
+}  // namespace linnet

@@ -1,0 +1,81 @@
+// SentencePiece models beside what sentencepiece gave: tests/golden/make_sentencepiece.py.
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "data/text/pipeline/json_reader-inl.h"
+#include "data/text/pretrained_tokenizer.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+const std::string kFolder = "tests/golden/sentencepiece/";
+
+// The file spells every byte of a line as a character.
+std::string bytes_of(const std::string& spelt) {
+  std::string bytes;
+  for (size_t i = 0; i < spelt.size(); i += utf8_length_at(spelt, i))
+    bytes += static_cast<char>(utf8_code_point_at(spelt, i));
+  return bytes;
+}
+
+class SentencePieceGolden : public ::testing::TestWithParam<const char*> {
+ protected:
+  SentencePieceGolden()
+      : golden_(parse_json(read_file(kFolder + "golden.json"), "golden.json")),
+        tokenizer_(load_pretrained_tokenizer(kFolder + GetParam() + ".model")) {
+    for (const auto& line : golden_.at("lines")) lines_.push_back(bytes_of(line.get<std::string>()));
+  }
+  const nlohmann::json& want(const char* what) const { return golden_.at("cases").at(GetParam()).at(what); }
+
+  nlohmann::json golden_;
+  std::unique_ptr<PretrainedTokenizer> tokenizer_;
+  std::vector<std::string> lines_;
+};
+INSTANTIATE_TEST_SUITE_P(Models, SentencePieceGolden,
+                         ::testing::Values("unigram_own", "unigram_suffix", "bpe_own", "bpe_phrases", "bpe_unused"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(SentencePieceGolden, GivesTheIdsOfTheOriginal) {
+  for (int round = 0; round < 2; ++round)  // the second time words are remembered
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      std::vector<TokenId> ids;
+      tokenizer_->encode(lines_[i], ids);
+      ASSERT_EQ(ids, want("ids")[i].get<std::vector<TokenId>>()) << "line " << i << ": " << lines_[i];
+    }
+}
+
+TEST_P(SentencePieceGolden, OneLongLineIsCutLikeItsParts) {
+  // Sums of scores so large that words have to be looked at in their place.
+  std::string line;
+  for (int i = 0; i < 3000; ++i) line += "the quick brown fox of ";
+  std::vector<TokenId> ids, part;
+  tokenizer_->encode(line, ids);
+  tokenizer_->encode("the quick brown fox of the quick", part);
+  ASSERT_GT(ids.size(), 9000u);
+  EXPECT_TRUE(std::equal(part.begin(), part.end() - 4, ids.begin()));
+}
+
+TEST_P(SentencePieceGolden, DecodesAsTheOriginal) {
+  for (size_t i = 0; i < lines_.size(); ++i)
+    ASSERT_EQ(tokenizer_->decode(want("ids")[i].get<std::vector<TokenId>>(), false),
+              want("decoded")[i].get<std::string>())
+        << i;
+}
+
+TEST_P(SentencePieceGolden, OffsetsCoverTheText) {
+  for (const std::string& line : lines_) {
+    const Encoding encoding = tokenizer_->encode(line, {.add_special = false});
+    ASSERT_EQ(encoding.ids.size(), encoding.offsets.size());
+    size_t end = 0;
+    for (const TextRange& range : encoding.offsets) {
+      EXPECT_LE(range.begin, range.end);
+      EXPECT_GE(range.begin, end) << line;
+      end = std::max(end, range.end);
+    }
+    EXPECT_LE(end, line.size());
+  }
+}
+
+}  // namespace
+}  // namespace linnet

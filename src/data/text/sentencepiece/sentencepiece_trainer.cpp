@@ -1,0 +1,197 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <sentencepiece_trainer.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/phase.h"
+#include "data/text/sentencepiece/sentencepiece_tokenizer.h"
+
+namespace linnet {
+namespace {
+
+// Unigram's expected counts are summed thread by thread: the vocabulary depends on how many there are. So it is always
+// the same number, and two runs agree on any machine.
+constexpr const char* kTrainerThreads = "4";
+// More lines than this do not change a vocabulary for the better; SentencePiece then picks as many at random.
+constexpr size_t kMaxLines = 5'000'000;
+
+// SentencePiece computes with multiples of the size in 31 bits, and loops for ever where they overflow.
+constexpr int64_t kMaxVocabulary = 10'000'000;
+
+// First byte of what the child sends: what follows.
+constexpr char kModelFollows = 'M', kMessageFollows = 'E';
+
+class Lines : public sentencepiece::SentenceIterator {
+ public:
+  explicit Lines(const std::vector<std::string>& lines) : lines_(lines) {}
+  bool done() const override { return next_ == lines_.size(); }
+  void Next() override { ++next_; }
+  const std::string& value() const override { return lines_[next_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::vector<std::string>& lines_;
+  size_t next_ = 0;
+};
+
+std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOptions& options, size_t lines) {
+  const SpecialTokens& ids = options.special;
+  std::unordered_map<std::string, std::string> arguments = {
+      {"model_type", options.model_type},
+      {"vocab_size", std::to_string(options.vocab_size)},
+      {"character_coverage", std::to_string(options.character_coverage)},
+      {"pad_id", std::to_string(ids.pad)},
+      {"unk_id", std::to_string(ids.unknown)},
+      {"bos_id", std::to_string(ids.begin)},
+      {"eos_id", std::to_string(ids.end)},
+      {"normalization_rule_name", "nmt_nfkc"},
+      {"max_sentence_length", "65536"},  // bytes; longer lines are left out
+      {"num_threads", kTrainerThreads},
+      {"minloglevel", "1"},
+  };
+  if (lines > kMaxLines) {
+    arguments["input_sentence_size"] = std::to_string(kMaxLines);
+    arguments["shuffle_input_sentence"] = "true";
+  }
+  return arguments;
+}
+
+void send_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t wrote = ::write(descriptor, bytes.data(), bytes.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) ::_exit(1);  // the parent is gone
+    bytes.remove_prefix(static_cast<size_t>(wrote));
+  }
+}
+
+// The child: never returns, and runs none of the parent's destructors or exit handlers.
+[[noreturn]] void train_in_child(const TokenizerOptions& options, const std::vector<std::string>& lines, pid_t parent,
+                                 int result, int output) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    ::signal(signal, SIG_DFL);  // the parent's handlers only set a flag
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+
+  std::string model, message;
+  try {
+    sentencepiece::SetRandomGeneratorSeed(static_cast<unsigned>(options.seed));
+    Lines iterator(lines);
+    const auto status =
+        sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options, lines.size()), &iterator, &model);
+    if (!status.ok()) message = status.ToString();
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  const bool failed = !message.empty() || model.empty();
+  send_all(result, std::string(1, failed ? kMessageFollows : kModelFollows));
+  send_all(result, failed ? message : model);
+  ::_exit(0);
+}
+
+std::string read_to_end(int descriptor) {
+  std::string bytes;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return bytes;
+    bytes.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+void wait_for_answer(int descriptor) {
+  Phase phase("learning the vocabulary");
+  pollfd waiting{.fd = descriptor, .events = POLLIN, .revents = 0};
+  while (::poll(&waiting, 1, 200) <= 0) phase.tick();
+}
+
+// The number that follows `words` in `text`, as digits, or "".
+std::string number_after(const std::string& text, const std::string& words) {
+  const size_t at = text.find(words);
+  if (at == text.npos) return "";
+  const size_t begin = at + words.size();
+  return text.substr(begin, std::min(text.find_first_not_of("0123456789", begin), text.size()) - begin);
+}
+
+// SentencePiece's words in ours where we know them: the two mistakes that happen are a vocabulary that is too large or
+// too small for the text.
+[[noreturn]] void fail_training(const TokenizerOptions& options, std::string message) {
+  const std::string wanted = "vocab_size " + std::to_string(options.vocab_size);
+  const std::string most = number_after(message, "Please set it to a value <= ");
+  if (!most.empty()) fail_user(wanted + " is too large for the training text; at most " + most + " is possible");
+  const std::string least = number_after(message, " vs ");
+  if (message.find("smaller than required_chars") != message.npos && !least.empty())
+    fail_user(wanted + " is too small for the training text; its characters and the special tokens need " + least +
+              " (or lower character_coverage)");
+  while (!message.empty() && std::isspace(static_cast<unsigned char>(message.back()))) message.pop_back();
+  const size_t line = message.rfind('\n');
+  if (line != message.npos) message.erase(0, line + 1);
+  fail_user("SentencePiece cannot train a tokenizer: " + (message.empty() ? "no reason given" : message));
+}
+
+void check_options(const TokenizerOptions& options, const std::vector<std::string>& lines) {
+  if (options.model_type != "bpe" && options.model_type != "unigram")
+    fail_user("unknown SentencePiece model '" + options.model_type + "' (bpe or unigram)");
+  if (options.vocab_size <= kSpecialTokenCount || options.vocab_size > kMaxVocabulary)
+    fail_user("vocab_size is " + std::to_string(options.vocab_size) + "; it must exceed the " +
+              std::to_string(kSpecialTokenCount) + " special tokens and be at most " + std::to_string(kMaxVocabulary));
+  if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1))
+    fail_user("character_coverage is " + std::to_string(options.character_coverage) + "; it must lie in 0.98..1");
+  if (std::all_of(lines.begin(), lines.end(),
+                  [](const std::string& line) { return line.find_first_not_of(" \t\r\n") == line.npos; }))
+    fail_user("the training text has nothing to make a vocabulary of");
+}
+
+}  // namespace
+
+std::string train_sentencepiece(const TokenizerOptions& options, const std::vector<std::string>& lines) {
+  check_options(options, lines);
+  int result[2];
+  const int output = ::memfd_create("sentencepiece", MFD_CLOEXEC);
+  if (output < 0 || ::pipe2(result, O_CLOEXEC) != 0) fail_system("cannot start the tokenizer's training");
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) train_in_child(options, lines, parent, result[1], output);
+  const int code = errno;
+  ::close(result[1]);
+  std::string answer;
+  int status = 0;
+  if (child > 0) {
+    wait_for_answer(result[0]);
+    answer = read_to_end(result[0]);
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  ::close(result[0]);
+  ::lseek(output, 0, SEEK_SET);
+  const std::string printed = read_to_end(output);
+  ::close(output);
+  errno = code;
+  if (child < 0) fail_system("cannot start the tokenizer's training");
+
+  if (WIFSIGNALED(status)) {
+    errno = 0;
+    fail_system("training the tokenizer was stopped by signal " + std::to_string(WTERMSIG(status)) + " (" +
+                ::strsignal(WTERMSIG(status)) + ")");
+  }
+  if (answer.size() > 1 && answer[0] == kModelFollows) return answer.substr(1);
+  fail_training(options, answer.size() > 1 ? answer.substr(1) : printed);
+}
+
+}  // namespace linnet

@@ -1,0 +1,62 @@
+#include "base/error.h"
+#include "data/text/pipeline/pipeline_reader-inl.h"
+#include "data/text/pretrained_files.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+using nlohmann::json;
+
+json read_piece_lines(std::string_view text, const std::string& path) {
+  json vocabulary = json::object();
+  int64_t id = 0;
+  for (text = without_mark(text); !text.empty(); ++id) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (invalid_utf8_at(line) != std::string_view::npos)
+      fail_user("'" + path + "' line " + std::to_string(id + 1) + ": not valid UTF-8");
+    vocabulary[std::string(line)] = id;  // of two equal lines the last one counts, as in tokenizers
+  }
+  return vocabulary;
+}
+
+}  // namespace
+
+Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, std::string_view config_text,
+                              const std::string& config_path) {
+  const json config_json = config_text.empty() ? json::object() : parse_json(config_text, config_path);
+  const JsonObject config(config_json, "'" + config_path + "':");
+  const bool lowercase = config.flag("do_lower_case", true);
+  const json normalizer = {{"type", "BertNormalizer"},
+                           {"clean_text", true},
+                           {"handle_chinese_chars", config.flag("tokenize_chinese_chars", true)},
+                           {"strip_accents", config.flag("strip_accents", lowercase)},
+                           {"lowercase", lowercase}};
+  const json pre_tokenizer = {{"type", "BertPreTokenizer"}};
+  const json decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  const json model = {{"type", "WordPiece"}, {"vocab", read_piece_lines(text, path)}};
+  Pipeline pipeline;
+  pipeline.model = read_model(JsonObject(model, "'" + path + "'"), false);
+  pipeline.normalizer = read_normalizer(JsonObject(normalizer, path));
+  read_pre_tokenizer(JsonObject(pre_tokenizer, path), pipeline.pre_tokenizers);
+  read_decoder(JsonObject(decoder, path), pipeline.decoders);
+  pipeline.normalizer_json = json_text(normalizer);
+  pipeline.pre_tokenizer_json = json_text(pre_tokenizer);
+  pipeline.decoder_json = json_text(decoder);
+  const Vocabulary& vocabulary = pipeline.model->vocabulary();
+  for (const char* piece : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+    if (const TokenId id = vocabulary.find(piece); id >= 0)
+      pipeline.added.push_back({.id = id, .text = piece, .special = true});
+  const TokenId cls = vocabulary.find("[CLS]"), sep = vocabulary.find("[SEP]");
+  if (cls >= 0 && sep >= 0) {
+    const json post = {{"type", "BertProcessing"}, {"sep", {"[SEP]", sep}}, {"cls", {"[CLS]", cls}}};
+    read_post_processor(JsonObject(post, path), pipeline.post);
+    pipeline.post_json = json_text(post);
+  }
+  return pipeline;
+}
+
+}  // namespace linnet

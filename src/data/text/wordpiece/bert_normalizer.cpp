@@ -1,0 +1,56 @@
+#include "data/text/pipeline/normalizers.h"
+#include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+
+void BertNormalizer::apply(AlignedText& text, PipelineScratch&) const {
+  const std::string_view old = text.view();
+  text.start_rewrite();
+  std::u32string parts, lower;
+  std::string bytes;
+  for (size_t i = 0; i < old.size();) {
+    const size_t length = utf8_length_at(old, i), end = i + length;
+    const char32_t c = utf8_code_point_at(old, i);
+    const size_t begin = i;
+    i = end;
+    if (clean_) {
+      if (is_white_space(c) && !is_bert_control(c)) {
+        text.put(" ", begin, end);
+        continue;
+      }
+      if (c == 0 || c == 0xFFFD || is_bert_control(c)) continue;
+    }
+    if (c < 0x80) {
+      if (lowercase_ && c >= 'A' && c <= 'Z') {
+        const char small = static_cast<char>(c | 32);
+        text.put({&small, 1}, begin, end);
+      } else {
+        text.keep(begin, end);
+      }
+      continue;
+    }
+    const bool spaced = space_cjk_ && is_cjk_ideograph(c);
+    parts.clear();
+    if (strip_accents_)
+      append_decomposition(c, parts);
+    else
+      parts += c;
+    if (spaced) text.put(" ", begin, end);
+    bytes.clear();
+    for (const char32_t part : parts) {
+      if (strip_accents_ && is_bert_accent(part)) continue;
+      lower.clear();
+      if (lowercase_)
+        append_lowercase(part, lower);
+      else
+        lower += part;
+      for (const char32_t letter : lower) bytes += to_utf8(letter);
+    }
+    text.put(bytes, begin, end);
+    if (spaced) text.put(" ", begin, end);
+  }
+  text.finish_rewrite();
+}
+
+}  // namespace linnet

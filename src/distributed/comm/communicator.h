@@ -1,0 +1,88 @@
+// Processes that train one model together: ranks 0 to size - 1. A communicator moves bytes between them and nothing
+// else; what is added, and in which order, is decided in this folder and never by a library, because Open MPI and NCCL
+// choose their order of summation by size, by the number of ranks and from call to call.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linnet {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  struct Outgoing {
+    int to;
+    std::span<const std::byte> bytes;
+  };
+  struct Incoming {
+    int from;
+    std::span<std::byte> bytes;
+  };
+  // How a rank waits for messages: kSoon keeps its processor for a moment, for other ranks that are about to send;
+  // kPatiently leaves it to threads that compute meanwhile.
+  enum class Wait : uint8_t { kSoon, kPatiently };
+  // Sends and receives all of these messages and waits for them. Between two ranks, messages arrive in the order in
+  // which they were sent, and both must state the same sizes. Empty messages are left out. Allocates nothing of its own
+  // after calls with as many messages. Called from one thread at a time.
+  virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming,
+                        Wait wait = Wait::kSoon) = 0;
+
+  // The exit code of a process that ends because another rank has gone silent.
+  static constexpr int kLostRank = 75;
+
+  // The last call: every rank has done its work. Waits for all of them. A rank that fails does not call it.
+  virtual void leave() {}
+};
+
+// The communicator of a process that trains alone.
+Communicator& single_process();
+
+// Every rank calls these, in the same order. `root` is the rank that has the value.
+void barrier(Communicator& world);
+void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
+void broadcast(Communicator& world, int root, std::span<float> values);
+// `all` has world.size() blocks of mine.size() bytes, in the order of the ranks.
+void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
+
+// Texts, of any length.
+std::string broadcast_text(Communicator& world, int root, std::string text);
+std::vector<std::string> gather_texts(Communicator& world, std::string_view mine);
+
+// Which of `count` values a rank owns: consecutive ones from a multiple of kSliceUnit on, so that partial sums over
+// blocks of that size (kSumBlock in engine/kernels/reduce/reduce.h) belong to one rank.
+constexpr size_t kSliceUnit = 4096;
+struct Slice {
+  size_t first, count;
+};
+Slice slice(size_t count, int rank, int size);
+// What lies in both; where that is nothing, the count is 0.
+Slice overlap(Slice a, Slice b);
+
+// A division of values between ranks in their order: rank r owns [bounds[r], bounds[r + 1]).
+using SliceBounds = std::vector<size_t>;
+SliceBounds slice_bounds(size_t count, int size);  // that of slice()
+inline Slice slice(const SliceBounds& bounds, int rank) {
+  const auto r = static_cast<size_t>(rank);
+  return {bounds[r], bounds[r + 1] - bounds[r]};
+}
+// The blocks of kSliceUnit values that begin in a rank's slice; the last of them may end in slices of later ranks.
+Slice block_slice(const SliceBounds& bounds, int rank);
+
+// Every rank has its slice of the values; afterwards all have all of them.
+void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds);
+void all_gather_slices(Communicator& world, std::span<float> all);  // by slice()
+// The same of one number for each block of block_slice().
+void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds);
+
+}  // namespace linnet

@@ -1,0 +1,22 @@
+#include "distributed/comm/pipeline_group.h"
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+thread_local Communicator* t_group = nullptr;
+
+}  // namespace
+
+PipelineScope::PipelineScope(Communicator& group) : outer_(t_group) { t_group = &group; }
+PipelineScope::~PipelineScope() { t_group = outer_; }
+
+Communicator& pipeline_group(int stages) {
+  if (!t_group || t_group->size() != stages)
+    fail_internal("a pipeline of " + std::to_string(stages) + " stages is run by " +
+                  std::to_string(t_group ? t_group->size() : 1));
+  return *t_group;
+}
+
+}  // namespace linnet

@@ -1,0 +1,184 @@
+#include "distributed/comm/pipeline_order.h"
+
+#include <algorithm>
+#include <span>
+
+namespace linnet {
+namespace {
+
+// Pass number `index` of its direction, from 0.
+PipelinePass pass_at(const PipelineOrder& order, bool is_forward, int64_t index) {
+  if (order.chunks == 1) return {is_forward, 0, index};
+  const int64_t in_group = index % (int64_t{order.ranks} * order.chunks);
+  const auto chunk = static_cast<int>(in_group / order.ranks);
+  const int64_t group = index / (int64_t{order.ranks} * order.chunks);
+  return {is_forward, is_forward ? chunk : order.chunks - 1 - chunk, group * order.ranks + in_group % order.ranks};
+}
+
+int64_t pass_count(const PipelineOrder& order) { return order.micro_batches * order.chunks; }
+
+// Forward passes that a rank computes before the first backward pass is in turn.
+int64_t passes_ahead(const PipelineOrder& order, int rank) {
+  const int64_t behind = order.ranks - 1 - rank;
+  const int64_t ahead = order.chunks == 1 ? behind : 2 * behind + int64_t{order.chunks - 1} * order.ranks;
+  return std::min(ahead, pass_count(order));
+}
+
+int stage_of(const PipelineOrder& order, int rank, const PipelinePass& pass) { return pass.chunk * order.ranks + rank; }
+
+// With several chunks and a last group that has fewer micro-batches than there are ranks: the order in which that
+// group is complete.
+PipelineOrder with_whole_groups(PipelineOrder order) {
+  if (order.chunks > 1) order.micro_batches = (order.micro_batches + order.ranks - 1) / order.ranks * order.ranks;
+  return order;
+}
+
+// Leaves out the passes of micro-batches that there are not. No rank waits for another in what is left that did not in
+// the whole: each message is left out by both of its ranks.
+std::vector<PipelineStep> without_missing(const std::vector<PipelineStep>& steps, int64_t micro_batches) {
+  const auto is_missing = [&](const PipelinePass& pass) { return pass.micro >= micro_batches; };
+  std::vector<PipelineStep> left;
+  for (PipelineStep step : steps) {
+    std::erase_if(step.sends, is_missing), std::erase_if(step.receives, is_missing);
+    if (step.pass && is_missing(*step.pass)) step.pass.reset(), step.with_backward = false;
+    if (step.pass || !step.sends.empty() || !step.receives.empty()) left.push_back(std::move(step));
+  }
+  return left;
+}
+
+// The steps of a rank as they are found.
+class Steps {
+ public:
+  Steps(const PipelineOrder& order, int rank) : order_(order), rank_(rank) {}
+
+  PipelinePass forward(int64_t index) const { return pass_at(order_, true, index); }
+  PipelinePass backward(int64_t index) const { return pass_at(order_, false, index); }
+
+  // Asks for the input of a pass in the next exchange.
+  void receive(const PipelinePass& pass) {
+    if (pipeline_sender(order_, rank_, pass) >= 0) next_.receives.push_back(pass);
+  }
+  void compute(const PipelinePass& pass) { compute(std::span(&pass, 1)); }
+  // One after another, with no exchange in between.
+  void compute(std::span<const PipelinePass> passes) {
+    std::vector<PipelinePass> made;
+    for (const PipelinePass& pass : passes) {
+      const bool is_last = stage_of(order_, rank_, pass) + 1 == order_.ranks * order_.chunks;
+      if (!is_last || !pass.is_forward) made.push_back(pass);
+      if (is_last && !pass.is_forward) continue;  // was computed with the forward pass
+      next_.pass = pass;
+      next_.with_backward = is_last;
+      exchange();
+    }
+    for (const PipelinePass& pass : made)
+      if (pipeline_receiver(order_, rank_, pass) >= 0) next_.sends.push_back(pass);
+  }
+  // Ends a step that only exchanges messages, unless there are none.
+  void exchange() {
+    if (next_.pass || !next_.sends.empty() || !next_.receives.empty()) steps_.push_back(next_);
+    next_ = {};
+  }
+  std::vector<PipelineStep> finish() {
+    exchange();
+    return std::move(steps_);
+  }
+
+ private:
+  const PipelineOrder order_;
+  const int rank_;
+  PipelineStep next_;
+  std::vector<PipelineStep> steps_;
+};
+
+// What a pass has made is sent together with the request for what the next pass needs.
+std::vector<PipelineStep> steps_of_one_chunk(const PipelineOrder& order, int rank) {
+  Steps steps(order, rank);
+  const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
+  for (int64_t i = 0; i < ahead; ++i) {
+    steps.receive(steps.forward(i));
+    steps.compute(steps.forward(i));
+    steps.exchange();  // the next stage should not wait until this rank has the next micro-batch
+  }
+  for (int64_t i = 0; i < all; ++i) {
+    if (i + ahead < all) {
+      steps.receive(steps.forward(i + ahead));
+      steps.compute(steps.forward(i + ahead));
+    }
+    steps.receive(steps.backward(i));
+    steps.compute(steps.backward(i));
+  }
+  return steps.finish();
+}
+
+// A forward pass and a backward pass, then one exchange of what both have made for what the next two need. All ranks do
+// so at the same time, rank r a pair behind rank r - 1, so that none waits while another computes.
+std::vector<PipelineStep> interleaved_steps(const PipelineOrder& order, int rank) {
+  Steps steps(order, rank);
+  const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
+  steps.receive(steps.forward(0));
+  for (int64_t i = 0; i < ahead; ++i) {
+    steps.compute(steps.forward(i));
+    if (i + 1 < all) steps.receive(steps.forward(i + 1));
+  }
+  if (ahead == all) steps.exchange();
+  steps.receive(steps.backward(0));
+  for (int64_t i = 0; i < all; ++i) {
+    std::vector<PipelinePass> pair;
+    if (i + ahead < all) pair.push_back(steps.forward(i + ahead));
+    pair.push_back(steps.backward(i));
+    steps.compute(pair);
+    if (i + ahead + 1 < all) steps.receive(steps.forward(i + ahead + 1));
+    if (i + 1 < all) steps.receive(steps.backward(i + 1));
+  }
+  return steps.finish();
+}
+
+}  // namespace
+
+int pipeline_receiver(const PipelineOrder& order, int rank, const PipelinePass& pass) {
+  const int to = stage_of(order, rank, pass) + (pass.is_forward ? 1 : -1);
+  return to < 0 || to == order.ranks * order.chunks ? -1 : to % order.ranks;
+}
+
+int pipeline_sender(const PipelineOrder& order, int rank, const PipelinePass& pass) {
+  const int from = stage_of(order, rank, pass) + (pass.is_forward ? -1 : 1);
+  return from < 0 || from == order.ranks * order.chunks ? -1 : from % order.ranks;
+}
+
+std::vector<PipelinePass> pipeline_passes(const PipelineOrder& asked, int rank) {
+  const PipelineOrder order = with_whole_groups(asked);
+  std::vector<PipelinePass> passes;
+  const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
+  for (int64_t i = 0; i < ahead; ++i) passes.push_back(pass_at(order, true, i));
+  for (int64_t i = 0; i < all; ++i) {
+    if (i + ahead < all) passes.push_back(pass_at(order, true, i + ahead));
+    passes.push_back(pass_at(order, false, i));
+  }
+  std::erase_if(passes, [&](const PipelinePass& pass) { return pass.micro >= asked.micro_batches; });
+  return passes;
+}
+
+std::vector<PipelineStep> pipeline_steps(const PipelineOrder& order, int rank) {
+  if (order.chunks == 1) return steps_of_one_chunk(order, rank);
+  return without_missing(interleaved_steps(with_whole_groups(order), rank), order.micro_batches);
+}
+
+std::vector<int64_t> pipeline_slots(const PipelineOrder& order, int rank) {
+  const auto chunks = static_cast<size_t>(order.chunks);
+  std::vector<int64_t> begun(chunks), done(chunks), most(chunks);
+  const auto begin = [&](const PipelinePass& pass) {
+    const auto chunk = static_cast<size_t>(pass.chunk);
+    if (!pass.is_forward) return;
+    begun[chunk] = std::max(begun[chunk], pass.micro + 1);
+    most[chunk] = std::max(most[chunk], begun[chunk] - done[chunk]);
+  };
+  for (const PipelineStep& step : pipeline_steps(order, rank)) {
+    for (const PipelinePass& pass : step.receives) begin(pass);
+    if (!step.pass) continue;
+    begin(*step.pass);
+    if (!step.pass->is_forward || step.with_backward) ++done[static_cast<size_t>(step.pass->chunk)];
+  }
+  return most;
+}
+
+}  // namespace linnet

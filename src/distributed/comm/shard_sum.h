@@ -1,0 +1,74 @@
+// Adds the gradients of all shards of a step over the ranks, in the order of the shard tree (distributed/comm/shard_tree.h): the
+// bits of the sum depend on the number of shards alone.
+//
+// Each rank owns a slice (SliceBounds in distributed/comm/communicator.h). It receives the nodes of all other ranks for that slice,
+// piece by piece, and adds them. So every value crosses between two ranks once for each node, which is the least that a
+// sum can do: with powers of two a rank has one node.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "distributed/comm/communicator.h"
+#include "distributed/comm/device_ranks.h"
+#include "distributed/comm/shard_tree.h"
+
+namespace linnet {
+
+class ShardSum {
+ public:
+  // `workspace`: workspace_size() floats; it must outlive this.
+  ShardSum(Communicator& world, const ShardShare& share, std::span<float> workspace);
+  // Of values that lie, as the workspace does, on a device: everything is queued there, and pools are not used.
+  ShardSum(DeviceRanks& device, const ShardShare& share, std::span<float> workspace);
+  // Floats for received pieces; 0 with one rank.
+  static size_t workspace_size(const ShardShare& share, size_t values, bool on_device = false);
+
+  // nodes[i]: the values of this rank's i-th node, all of one size. Writes the sum over all shards of this rank's slice
+  // there in nodes[0], and uses the same slice of the other nodes as scratch memory. The other slices stay as they are.
+  void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, ThreadPool& pool);
+  // The same for the values `part` alone.
+  void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, Slice part, ThreadPool& pool,
+                      Communicator::Wait wait);
+  // The sum of all values on every rank, in nodes[0], for few of them: each rank sends everything to all others.
+  void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
+
+  // The same sum where no rank keeps what others own (ZeRO stage 2): in round k = 0, 1, ... rank r has shard
+  // k * ranks + r (ShardShare::nodes_after). `part` of that shard's values lies at `shard`, which is written over.
+  // sums[i]: this rank's slice of the i-th node that the rounds so far have left, most_nodes_after_a_round() of them.
+  // After the last round sums[0] has the sum.
+  void add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,
+                 std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait);
+  // The same of few values, with all of them on every rank.
+  void add_round_everywhere(int64_t round, std::span<float> shard, std::span<const std::span<float>> sums,
+                            ThreadPool& pool);
+
+ private:
+  ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& share, std::span<float> workspace);
+  void exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count, ThreadPool& pool,
+                        Communicator::Wait wait);
+  void exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
+                              size_t count, ThreadPool& pool, Communicator::Wait wait);
+  void add_last_two(ThreadPool& pool, size_t count);
+  void copy(float* into, const float* from, size_t count);
+
+  Communicator& world_;
+  DeviceRanks* const device_ = nullptr;
+  const ShardShare share_;
+  const std::span<float> workspace_;
+  const size_t piece_;                            // floats of a node that are received at once
+  std::vector<std::vector<ShardNode>> nodes_of_;  // of each rank
+  std::vector<Communicator::Outgoing> outgoing_;
+  std::vector<Communicator::Incoming> incoming_;
+  std::vector<float*> values_;  // of the nodes on the stack
+  ShardStack stack_;
+};
+
+// into[i] += from[i]
+void add_values(ThreadPool& pool, float* into, const float* from, size_t count);
+void fill_values(ThreadPool& pool, std::span<float> values, float value);
+// Copies `from` to `into` and sets it to zero.
+void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from);
+
+}  // namespace linnet

@@ -1,0 +1,132 @@
+#include "distributed/comm/tensor_group.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+thread_local Communicator* t_group = nullptr;
+
+constexpr size_t kPiece = size_t{1} << 18;  // floats that are summed at once
+constexpr size_t kFew = 4096;               // floats that every rank sends whole: one exchange in place of two
+constexpr size_t kTask = size_t{1} << 14;   // floats that a thread adds at once
+
+std::vector<int> some_ranks(int first, int count, int step) {
+  std::vector<int> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
+  return ranks;
+}
+
+// With few values, each rank's part of the sum is all of them.
+bool sends_whole(size_t values, size_t ranks) { return values * ranks <= kFew; }
+
+// to = the sum of the parts in their order; `to` is one of them.
+void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* to, size_t count) {
+  const auto add = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      float sum = parts[0][i];
+      for (size_t part = 1; part < parts.size(); ++part) sum += parts[part][i];
+      to[i] = sum;
+    }
+  };
+  if (count <= kTask) return add(0, count);
+  pool.run(static_cast<int64_t>((count + kTask - 1) / kTask), [&](int64_t task, int) {
+    const size_t begin = static_cast<size_t>(task) * kTask;
+    add(begin, std::min(count, begin + kTask));
+  });
+}
+
+}  // namespace
+
+RankGroup::RankGroup(Communicator& world, std::vector<int> ranks) : world_(world), ranks_(std::move(ranks)) {
+  const auto own = std::ranges::find(ranks_, world.rank());
+  if (own == ranks_.end()) fail_internal("a process is not in its own group of ranks");
+  rank_ = static_cast<int>(own - ranks_.begin());
+}
+
+void RankGroup::exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait wait) {
+  outgoing_.clear(), incoming_.clear();
+  for (const auto& [to, bytes] : outgoing) outgoing_.push_back({ranks_[static_cast<size_t>(to)], bytes});
+  for (const auto& [from, bytes] : incoming) incoming_.push_back({ranks_[static_cast<size_t>(from)], bytes});
+  world_.exchange(outgoing_, incoming_, wait);
+}
+
+RankGroups::RankGroups(Communicator& world, int tensor_ranks, int stages)
+    : tensor(world, some_ranks(world.rank() / tensor_ranks * tensor_ranks, tensor_ranks, 1)),
+      pipeline(world, some_ranks(world.rank() / (tensor_ranks * stages) * (tensor_ranks * stages) +
+                                     world.rank() % tensor_ranks,
+                                 stages, tensor_ranks)),
+      data(world, some_ranks(world.rank() % (tensor_ranks * stages), world.size() / (tensor_ranks * stages),
+                             tensor_ranks * stages)) {}
+
+TensorGroupScope::TensorGroupScope(Communicator& group) : outer_(t_group) { t_group = &group; }
+TensorGroupScope::~TensorGroupScope() { t_group = outer_; }
+
+Communicator& tensor_group(int ranks) {
+  if (!t_group || t_group->size() != ranks)
+    fail_internal("a plan of " + std::to_string(ranks) + " tensor ranks is run by " +
+                  std::to_string(t_group ? t_group->size() : 1));
+  return *t_group;
+}
+
+void gather_over_ranks(Communicator& group, std::span<const float> mine, std::span<float> all) {
+  thread_local std::vector<Communicator::Outgoing> outgoing;
+  thread_local std::vector<Communicator::Incoming> incoming;
+  outgoing.clear(), incoming.clear();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const std::span<float> part = all.subspan(static_cast<size_t>(rank) * mine.size(), mine.size());
+    if (rank == group.rank()) {
+      std::ranges::copy(mine, part.begin());
+      continue;
+    }
+    outgoing.push_back({rank, std::as_bytes(mine)});
+    incoming.push_back({rank, std::as_writable_bytes(part)});
+  }
+  group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
+}
+
+size_t sum_scratch_size(size_t values, int ranks) {
+  const auto count = static_cast<size_t>(ranks);
+  return sends_whole(values, count) ? values * count : std::min(values, kPiece) + count;
+}
+
+void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool) {
+  const auto ranks = static_cast<size_t>(group.size()), own = static_cast<size_t>(group.rank());
+  thread_local std::vector<Communicator::Outgoing> outgoing;
+  thread_local std::vector<Communicator::Incoming> incoming;
+  thread_local std::vector<const float*> parts;
+  const bool whole = sends_whole(values.size(), ranks);
+  const size_t piece_size = whole ? values.size() : kPiece;
+  for (size_t done = 0; done < values.size(); done += piece_size) {
+    const std::span<float> piece = values.subspan(done, std::min(piece_size, values.size() - done));
+    const auto part = [&](size_t rank) {
+      if (whole) return piece;
+      const size_t first = piece.size() * rank / ranks;
+      return piece.subspan(first, piece.size() * (rank + 1) / ranks - first);
+    };
+    outgoing.clear(), incoming.clear(), parts.clear();
+    const std::span<float> mine = part(own);
+    float* location = scratch.data();
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      parts.push_back(rank == own ? mine.data() : location);
+      if (rank == own) continue;
+      outgoing.push_back({static_cast<int>(rank), std::as_bytes(part(rank))});
+      incoming.push_back({static_cast<int>(rank), std::as_writable_bytes(std::span(location, mine.size()))});
+      location += mine.size();
+    }
+    group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
+    add_in_order(pool, parts, mine.data(), mine.size());
+    if (whole) continue;
+    outgoing.clear(), incoming.clear();
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      if (rank == own) continue;
+      outgoing.push_back({static_cast<int>(rank), std::as_bytes(mine)});
+      incoming.push_back({static_cast<int>(rank), std::as_writable_bytes(part(rank))});
+    }
+    group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
+  }
+}
+
+}  // namespace linnet

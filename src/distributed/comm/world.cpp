@@ -1,0 +1,116 @@
+#include "distributed/comm/world.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kModule = "liblinnet_mpi.so";
+
+std::vector<std::filesystem::path> module_places() {
+  if (const char* given = std::getenv("LINNET_MPI_MODULE")) return {given};
+  std::error_code ignored;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  // Beside the program, or installed in its library folder.
+  return {folder / kModule, folder / "../lib/linnet" / kModule};
+}
+
+std::filesystem::path find_module() {
+  std::string looked;
+  for (const auto& location : module_places()) {
+    if (std::filesystem::exists(location)) return location;
+    looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
+  }
+  fail_user(
+      "this program has no MPI module, which training by several ranks needs; build it where MPI is installed "
+      "(Debian: libopenmpi-dev; looked for " +
+      looked + ")");
+}
+
+OpenWorld load_module() {
+  const std::filesystem::path location = find_module();
+  // Open MPI loads plugins that need its symbols. The module is never unloaded.
+  void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!module) fail_user("cannot load the MPI module: " + std::string(dlerror()));
+  const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
+  if (!open) fail_user(location.string() + " is not Linnet's MPI module");
+  return open;
+}
+
+class ModuleCommunicator : public Communicator {
+ public:
+  explicit ModuleCommunicator(const ModuleWorld& module) : module_(module) {}
+  int rank() const override { return module_.rank; }
+  int size() const override { return module_.size; }
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait wait) override {
+    check(module_.exchange(outgoing, incoming, wait));
+  }
+  void leave() override { check(module_.leave()); }
+
+ private:
+  static void check(const char* problem) {
+    if (problem) throw Error(ErrorKind::kSystem, problem);
+  }
+  const ModuleWorld& module_;
+};
+
+std::optional<std::string> on_path(const char* program) {
+  const char* path = std::getenv("PATH");
+  for (std::string_view rest = path ? path : ""; !rest.empty();) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const std::string file = std::string(rest.substr(0, end)) + "/" + program;
+    if (access(file.c_str(), X_OK) == 0) return file;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Communicator& join_world() {
+  const std::optional<Starter> starter = find_starter();
+  if (!starter || starter->ranks == 1) return single_process();
+  static Communicator* world = [&] {
+    std::array<char, 1024> message{};
+    const ModuleWorld* opened = load_module()(comm_version(), message.data(), message.size());
+    if (!opened) fail_user(message.data());
+    return new ModuleCommunicator(*opened);
+  }();
+  if (world->size() != starter->ranks)
+    fail_user(starter->name + " has started " + std::to_string(starter->ranks) + " processes, and MPI sees " +
+              std::to_string(world->size()) +
+              (starter->name == "srun" ? "; start them with `srun --mpi=pmix`"
+                                       : "; the program and " + starter->name + " belong to different MPIs"));
+  return *world;
+}
+
+int threads_of_rank() {
+  const int available = available_threads();
+  const std::optional<Starter> starter = find_starter();
+  const bool is_bound = available < sysconf(_SC_NPROCESSORS_ONLN);
+  return starter && !is_bound ? std::max(available / starter->ranks_here, 1) : available;
+}
+
+std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& arguments) {
+  find_module();  // a missing one is told once
+  const std::optional<std::string> mpirun = on_path("mpirun");
+  if (!mpirun) fail_user("--ranks starts the ranks with mpirun, which is not installed (Debian: openmpi-bin)");
+  std::vector<std::string> command{*mpirun, "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// The number in the middle: raised whenever ModuleWorld changes.
+const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 3, " __VERSION__; }
+
+}  // namespace linnet

@@ -1,0 +1,266 @@
+#include "distributed/simulate/training_step.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "distributed/comm/pipeline_order.h"
+#include "distributed/simulate/traffic.h"
+
+namespace linnet {
+namespace {
+
+constexpr OperationId kNone = -1;
+
+class Builder {
+ public:
+  Builder(const TrainingStep& step, const Network& network)
+      : step_(step),
+        layout_(step.layout),
+        network_(network),
+        schedule_(layout_.ranks()),
+        last_(static_cast<size_t>(layout_.ranks()), kNone),
+        completed_(static_cast<size_t>(layout_.ranks())) {
+    if (step.stages.size() != static_cast<size_t>(layout_.stages())) fail_internal("a step without all of its stages");
+  }
+
+  RankSchedule build() {
+    for (int data = 0; data < layout_.data; ++data) add_pipeline(data);
+    for (int rank = 0; rank < layout_.pipeline; ++rank) add_sums(rank);
+    add_norms();
+    for (int rank = 0; rank < layout_.pipeline; ++rank) add_update(rank);
+    return std::move(schedule_);
+  }
+
+ private:
+  // A rank of a pipeline.
+  struct RankState {
+    std::vector<PipelinePass> passes;
+    size_t done = 0;
+  };
+  // When what a stage needs for a pass has arrived, by tensor rank; empty: it was not sent yet.
+  using Arrivals = std::map<std::tuple<bool, int, int64_t>, std::vector<OperationId>>;  // forward, stage, micro-batch
+
+  int rank_of(int data, int pipeline, int tensor) const {
+    return (data * layout_.pipeline + pipeline) * layout_.tensor + tensor;
+  }
+  const StageWork& stage(int index) const { return step_.stages[static_cast<size_t>(index)]; }
+  PipelineOrder order() const { return {layout_.pipeline, layout_.interleave, step_.micro_batches}; }
+
+  std::vector<int> tensor_group(int data, int pipeline) const {
+    std::vector<int> ranks;
+    for (int tensor = 0; tensor < layout_.tensor; ++tensor) ranks.push_back(rank_of(data, pipeline, tensor));
+    return ranks;
+  }
+  std::vector<int> data_group(int pipeline, int tensor) const {
+    std::vector<int> ranks;
+    for (int data = 0; data < layout_.data; ++data) ranks.push_back(rank_of(data, pipeline, tensor));
+    return ranks;
+  }
+
+  // The next operation that the ranks' own threads do.
+  OperationId add_next(Operation operation, const std::vector<int>& ranks) {
+    for (const int rank : ranks) {
+      OperationId& last = last_[static_cast<size_t>(rank)];
+      if (last != kNone) operation.after.push_back(last);
+    }
+    const OperationId id = schedule_.add(std::move(operation));
+    for (const int rank : ranks) last_[static_cast<size_t>(rank)] = id;
+    return id;
+  }
+
+  void compute(int rank, const std::string& name, OperationKind kind, double seconds, OperationId arrival = kNone) {
+    Operation operation{.name = name, .kind = kind, .seconds = seconds, .lanes = {{rank, LaneKind::kCompute}}};
+    if (arrival != kNone) operation.after.push_back(arrival);
+    add_next(std::move(operation), {rank});
+  }
+
+  Operation exchange(const std::string& name, OperationKind kind, const Traffic& traffic, const std::vector<int>& ranks,
+                     bool computes) const {
+    Operation operation{.name = name, .kind = kind, .seconds = seconds_of(traffic, network_)};
+    operation.sent_bytes = traffic.sent_bytes;
+    for (const int rank : ranks) {
+      operation.lanes.push_back({rank, LaneKind::kSend});
+      operation.lanes.push_back({rank, LaneKind::kReceive});
+      if (computes) operation.lanes.push_back({rank, LaneKind::kCompute});
+    }
+    return operation;
+  }
+
+  // The ranks wait for it.
+  void exchange_now(const std::string& name, OperationKind kind, const Traffic& traffic,
+                    const std::vector<int>& ranks) {
+    if (traffic.exchanges > 0 && ranks.size() > 1) add_next(exchange(name, kind, traffic, ranks, true), ranks);
+  }
+
+  OperationId send(const std::string& name, double bytes, int from, int to) {
+    const Traffic traffic = send_traffic(bytes);
+    Operation operation{.name = name, .kind = OperationKind::kPipeline, .seconds = seconds_of(traffic, network_)};
+    operation.lanes = {{from, LaneKind::kSend}, {to, LaneKind::kReceive}};
+    if (!network_.overlaps) {
+      operation.lanes.push_back({from, LaneKind::kCompute});
+      operation.lanes.push_back({to, LaneKind::kCompute});
+    }
+    operation.sent_bytes = bytes;
+    if (const OperationId last = last_[static_cast<size_t>(from)]; last != kNone) operation.after.push_back(last);
+    return schedule_.add(std::move(operation));
+  }
+
+  // A forward or backward pass of one micro-batch by the ranks of a stage. `arrivals`: by tensor rank, what it waits
+  // for.
+  void add_pass(int data, int pipeline, const PipelinePass& pass, const std::vector<OperationId>& arrivals) {
+    const StageWork& work = stage(stage_of(pipeline, pass));
+    const bool forward = pass.is_forward;
+    const OperationKind kind = forward ? OperationKind::kForward : OperationKind::kBackward;
+    const std::vector<int> group = tensor_group(data, pipeline);
+    const std::string suffix = step_.micro_batches > 1 ? " " + std::to_string(pass.micro) : "";
+    for (size_t i = 0; i < group.size(); ++i)
+      if (!arrivals.empty()) compute(group[i], "wait", kind, 0, arrivals[i]);
+    for (const int rank : group) completed_[static_cast<size_t>(rank)].assign(1, last_[static_cast<size_t>(rank)]);
+    for (const WorkItem& item : forward ? work.forward : work.backward) {
+      for (const int rank : group) {
+        if (item.seconds > 0) compute(rank, item.name + suffix, kind, item.seconds);
+      }
+      exchange_now(item.name, OperationKind::kTensor, item.exchange, group);
+      for (const int rank : group) completed_[static_cast<size_t>(rank)].push_back(last_[static_cast<size_t>(rank)]);
+    }
+  }
+
+  int stage_of(int pipeline, const PipelinePass& pass) const { return pass.chunk * layout_.pipeline + pipeline; }
+
+  // All micro-batches of the ranks that compute one model together.
+  void add_pipeline(int data) {
+    std::vector<RankState> states;
+    for (int rank = 0; rank < layout_.pipeline; ++rank) states.push_back({pipeline_passes(order(), rank)});
+    Arrivals arrivals;
+    for (bool any = true; any;) {
+      any = false;
+      for (int rank = 0; rank < layout_.pipeline; ++rank)
+        while (add_next_pass(data, rank, states[static_cast<size_t>(rank)], arrivals)) any = true;
+    }
+    for (const RankState& state : states)
+      if (state.done < state.passes.size()) fail_internal("a pipeline whose stages wait for each other");
+  }
+
+  // False: all is done, or what the next pass waits for is not in the schedule yet.
+  bool add_next_pass(int data, int rank, RankState& state, Arrivals& arrivals) {
+    if (state.done == state.passes.size()) return false;
+    const PipelinePass& pass = state.passes[state.done];
+    const int own = stage_of(rank, pass), next = own + (pass.is_forward ? 1 : -1);
+    const std::vector<OperationId>& needed = arrivals[{pass.is_forward, own, pass.micro}];
+    if (pipeline_sender(order(), rank, pass) >= 0 && needed.empty()) return false;
+    add_pass(data, rank, pass, needed);
+    if (const int to = pipeline_receiver(order(), rank, pass); to >= 0) {
+      const double bytes = stage(std::min(own, next)).sent_bytes;
+      const std::string name = (pass.is_forward ? "activations " : "gradient ") + std::to_string(pass.micro);
+      std::vector<OperationId>& arrived = arrivals[{pass.is_forward, next, pass.micro}];
+      for (int tensor = 0; tensor < layout_.tensor; ++tensor)
+        arrived.push_back(send(name, bytes, rank_of(data, rank, tensor), rank_of(data, to, tensor)));
+    }
+    ++state.done;
+    return true;
+  }
+
+  // The gradients of all data groups. completed_ is of the last backward pass.
+  void add_sums(int rank) {
+    if (layout_.data == 1) return;
+    for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
+      const std::vector<int> group = data_group(rank, tensor);
+      OperationId before = kNone;
+      for (int chunk = 0; chunk < layout_.interleave; ++chunk)
+        before = add_gradients(stage(chunk * layout_.pipeline + rank), group, before);
+      Operation counts = exchange("counts", OperationKind::kGradients, stage(rank).counts, group, true);
+      if (before != kNone) counts.after.push_back(before);
+      add_next(std::move(counts), group);
+      for (int chunk = 0; chunk < layout_.interleave && !step_.divides_update; ++chunk)
+        exchange_now("gather gradients", OperationKind::kGradients, stage(chunk * layout_.pipeline + rank).gather,
+                     group);
+    }
+  }
+
+  // Of a stage, after the operation `before`. The last of them.
+  OperationId add_gradients(const StageWork& work, const std::vector<int>& group, OperationId before) {
+    const bool early = step_.adds_early;
+    for (size_t i = 0; i < work.gradients.size(); ++i) {
+      const GradientTraffic& bucket = work.gradients[i];
+      Operation sum = exchange("gradients " + std::to_string(i), OperationKind::kGradients, bucket.traffic, group,
+                               !early || !network_.overlaps);
+      sum.seconds += bucket.add_seconds;
+      Operation wait =
+          exchange("wait for gradients " + std::to_string(i), OperationKind::kGradients, {}, group, !early);
+      wait.seconds = bucket.wait_seconds;
+      if (before != kNone) wait.after.push_back(before);
+      for (const int rank : group) {
+        const auto& completed = completed_[static_cast<size_t>(rank)];
+        const OperationId ready =
+            early ? completed[std::min(bucket.after, completed.size() - 1)] : last_[static_cast<size_t>(rank)];
+        if (ready != kNone) wait.after.push_back(ready);
+      }
+      sum.after = wait.after;
+      if (wait.seconds > 0) sum.after.push_back(schedule_.add(std::move(wait)));
+      before = schedule_.add(std::move(sum));
+    }
+    return before;
+  }
+
+  // Of clipping, which is by the norm of the whole gradient: a number of each rank of a model.
+  void add_norms() {
+    const int of_one_model = layout_.tensor * layout_.pipeline;
+    for (int data = 0; data < layout_.data; ++data) {
+      std::vector<int> ranks;
+      for (int i = 0; i < of_one_model; ++i) ranks.push_back(data * of_one_model + i);
+      exchange_now("norm", OperationKind::kTensor, all_reduce_traffic(1, of_one_model), ranks);
+    }
+  }
+
+  void add_update(int rank) {
+    for (int chunk = 0; chunk < layout_.interleave; ++chunk) {
+      const StageWork& work = stage(chunk * layout_.pipeline + rank);
+      for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
+        const std::vector<int> group = data_group(rank, tensor);
+        for (const int each : group) compute(each, "update", OperationKind::kUpdate, work.update_seconds);
+        if (step_.divides_update) exchange_now("gather parameters", OperationKind::kParameters, work.gather, group);
+      }
+    }
+  }
+
+  const TrainingStep& step_;
+  const RankLayout layout_;
+  const Network network_;
+  RankSchedule schedule_;
+  std::vector<OperationId> last_;                    // by rank, of its own thread
+  std::vector<std::vector<OperationId>> completed_;  // by rank, after so many items of its last pass
+};
+
+}  // namespace
+
+RankSchedule schedule_of(const TrainingStep& step, const Network& network) { return Builder(step, network).build(); }
+
+StepForecast forecast_step(const TrainingStep& step, const Network& network) {
+  const RankSchedule schedule = schedule_of(step, network);
+  StepForecast forecast{.seconds = duration_of(schedule.simulate())};
+  const auto ranks = static_cast<size_t>(schedule.ranks());
+  std::vector<std::array<double, kOperationKinds>> sent(ranks);
+  std::vector<double> total(ranks);
+  for (const Operation& operation : schedule.operations())
+    for (const Lane& lane : operation.lanes) {
+      const auto rank = static_cast<size_t>(lane.rank);
+      if (!is_communication(operation.kind)) forecast.compute_seconds += operation.seconds / schedule.ranks();
+      if (lane.kind != LaneKind::kSend) continue;
+      sent[rank][static_cast<size_t>(operation.kind)] += operation.sent_bytes;
+      total[rank] += operation.sent_bytes;
+    }
+  forecast.sent_bytes = sent[static_cast<size_t>(std::ranges::max_element(total) - total.begin())];
+  TrainingStep without_sums = step;
+  for (StageWork& stage : without_sums.stages)
+    for (GradientTraffic& gradient : stage.gradients) gradient.add_seconds = gradient.wait_seconds = 0;
+  const Network none{.bytes_per_second = std::numeric_limits<double>::infinity()};
+  const double without_network = duration_of(schedule_of(without_sums, none).simulate());
+  forecast.bubble_seconds = without_network - forecast.compute_seconds;
+  forecast.exposed_seconds = forecast.seconds - without_network;
+  return forecast;
+}
+
+}  // namespace linnet

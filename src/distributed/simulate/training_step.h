@@ -1,0 +1,79 @@
+// A training step of several ranks as a schedule: data parallel as training/trainer/sharded_step.h does it, tensor parallel by
+// exchanges between a rank's nodes, pipeline parallel by one forward and one backward pass in turn, with interleaved
+// stages where a rank has several (distributed/comm/pipeline_order.h).
+//
+// Ranks are numbered as in distributed/comm/tensor_group.h: those of a tensor group follow each other, then the stages of a
+// pipeline, then the groups that train on different data.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "distributed/simulate/schedule.h"
+
+namespace linnet {
+
+struct RankLayout {
+  int data = 1, tensor = 1, pipeline = 1;
+  int interleave = 1;           // stages of each rank of a pipeline
+  bool splits_encoder = false;  // two stages: the encoder and the decoder
+  int ranks() const { return data * tensor * pipeline; }
+  int stages() const { return pipeline * interleave; }
+  bool operator==(const RankLayout&) const = default;
+};
+
+std::string layout_text(const RankLayout& layout);  // "data=8,tensor=4,pipeline=2,interleave=3"
+// All layouts of so many ranks with at most so many tensor ranks and stages, of which each rank has one.
+std::vector<RankLayout> layouts_of(int ranks, int most_tensor, int most_pipeline);
+
+// A part of what a rank does in order: it computes, and then exchanges values with its tensor group.
+struct WorkItem {
+  std::string name;
+  double seconds = 0;
+  Traffic exchange = {};  // none, unless exchange.exchanges > 0
+};
+
+// Gradients that the data groups add together.
+struct GradientTraffic {
+  Traffic traffic;
+  double add_seconds = 0;   // of the rank that adds most
+  double wait_seconds = 0;  // until messages are seen, in which ranks sleep
+  size_t after = 0;         // items of the backward pass after which the gradients are complete
+};
+
+// What each rank of a stage of the pipeline does for it in a step.
+struct StageWork {
+  std::vector<WorkItem> forward, backward;  // of one micro-batch
+  double sent_bytes = 0;                    // to the next stage after a forward pass, and back after a backward pass
+  std::vector<GradientTraffic> gradients;   // in the order in which they are added
+  Traffic counts;                           // loss, tokens and norms, which all ranks of the data groups add
+  Traffic gather;                           // of what the ranks have of gradients or parameters
+  double update_seconds = 0;
+};
+
+struct TrainingStep {
+  RankLayout layout;
+  int64_t micro_batches = 1;      // of each rank
+  std::vector<StageWork> stages;  // layout.stages() of them
+  // Gradients leave while the last backward pass still computes others; otherwise after it.
+  bool adds_early = false;
+  // Each rank updates a part of the parameters, which are gathered then (ZeRO); otherwise gradients are gathered
+  // before the update.
+  bool divides_update = false;
+};
+
+RankSchedule schedule_of(const TrainingStep& step, const Network& network);
+
+struct StepForecast {
+  double seconds = 0;
+  double compute_seconds = 0;  // mean of the ranks
+  // Of the mean rank's time without work: what would be left if nothing had to be sent and added, which is the
+  // pipeline's bubble and the imbalance of its stages; and the rest.
+  double bubble_seconds = 0, exposed_seconds = 0;
+  // By OperationKind, of the rank that sends most.
+  std::array<double, kOperationKinds> sent_bytes = {};
+};
+
+StepForecast forecast_step(const TrainingStep& step, const Network& network);
+
+}  // namespace linnet

@@ -1,0 +1,78 @@
+#include "engine/device/cpu_device.h"
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "engine/device/buffer.h"
+
+namespace linnet {
+namespace {
+
+class CpuDevice final : public Device {
+ public:
+  const DeviceInfo& info() const override { return info_; }
+  bool is_host() const override { return true; }
+  size_t footprint(size_t bytes) const override { return Buffer::mapped_bytes(bytes); }
+
+  std::byte* allocate(size_t bytes, const std::string&) override {
+    Buffer buffer(bytes);
+    std::byte* memory = buffer.data();
+    const std::lock_guard lock(mutex_);
+    if (memory) blocks_[memory] = std::move(buffer);
+    ++allocations_;
+    return memory;
+  }
+  void release(std::byte* memory) noexcept override {
+    const std::lock_guard lock(mutex_);
+    blocks_.erase(memory);
+  }
+  void touch(std::byte* memory) override {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = blocks_.find(memory); found != blocks_.end()) found->second.touch();
+  }
+  std::byte* allocate_host(size_t bytes) override { return allocate(bytes, ""); }
+  void release_host(std::byte* memory) noexcept override { release(memory); }
+  int64_t allocations() const override {
+    const std::lock_guard lock(mutex_);
+    return allocations_;
+  }
+
+  void upload(std::byte* to, const std::byte* from, size_t bytes) override { copy(to, from, bytes); }
+  void download(std::byte* to, const std::byte* from, size_t bytes) override { copy(to, from, bytes); }
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  }
+  void wait() override {}
+  int64_t mark() override { return 0; }
+  void reached(int64_t) override {}
+
+  std::unique_ptr<Recording> record(FunctionRef<void()>) override { fail_internal("the CPU records nothing"); }
+  void replay(const Recording&) override { fail_internal("the CPU records nothing"); }
+
+  void launched(FunctionRef<std::string()>) override {}
+  double timed(FunctionRef<void()> work) override {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  double joules() override { return -1; }
+
+ private:
+  const DeviceInfo info_{.name = "the CPU", .detail = "cpu"};
+  mutable std::mutex mutex_;
+  std::map<std::byte*, Buffer> blocks_;
+  int64_t allocations_ = 0;
+};
+
+}  // namespace
+
+Device& cpu_device() {
+  // Never destroyed: stores that live to the end of the program give their memory back to it.
+  static auto* const device = new CpuDevice;
+  return *device;
+}
+
+}  // namespace linnet

@@ -1,0 +1,62 @@
+// Matrix products of cuBLASLt: row-major operands in, what follows the product fused where cuBLASLt can, the fastest
+// deterministic algorithm of its heuristics chosen by timing (engine/device/autotune.h) the first time a problem runs.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "base/function_ref.h"
+#include "engine/device/cuda/cuda_device.h"
+#include "engine/ir/tensor_type.h"
+
+namespace linnet {
+
+// How fp32 operands are multiplied; sums are fp32.
+enum class LtPrecision { kF32, kTf32, kBf16 };
+
+// d = after(alpha * op(a) op(b) + beta * c + bias), all row-major:
+// op(a) [m, k], op(b) [k, n], c and d [m, n], for each of `batch`. a is stored [k, m] when trans_a, b [n, k] when
+// trans_b.
+struct LtProduct {
+  enum class After { kNothing, kRelu, kGeluTanh, kGeluTanhSlope };  // kGeluTanhSlope: times gelu'(aux)
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool trans_a = false, trans_b = false;
+  int64_t lda = 0, ldb = 0, ldc = 0;                  // elements between rows of what is stored; d lies like c
+  int64_t a_batch = 0, b_batch = 0, c_batch = 0;      // elements between products
+  DType operand = DType::kF32, result = DType::kF32;  // a and b; c and d
+  LtPrecision precision = LtPrecision::kF32;          // of fp32 operands
+  float alpha = 1, beta = 0;
+  After after = After::kNothing;
+  bool bias = false;  // [n]
+  DType bias_type = DType::kF32;
+  bool row_sums = false;  // op(a) summed over k is written as well: [m], fp32; not beside a bias
+  bool aux = false;       // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
+  // What the addresses are multiples of, at most 16; lt_run looks.
+  int a_alignment = 16, b_alignment = 16, c_alignment = 16, bias_alignment = 16;  // the last one of row_sums too
+  std::string text() const;                                                       // a key
+};
+
+struct LtOperands {
+  const void *a = nullptr, *b = nullptr, *c = nullptr;
+  void* d = nullptr;
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  float* row_sums = nullptr;
+  std::byte* workspace = nullptr;  // kLtWorkspace bytes, a multiple of 256
+};
+
+constexpr size_t kLtWorkspace = size_t{32} << 20;
+
+// What all of the addresses are multiples of, at most 16; null ones do not count.
+int lt_alignment(std::initializer_list<const void*> addresses);
+// Whether cuBLASLt has an algorithm. May be asked inside a recording.
+bool lt_supports(CudaDevice& device, const LtProduct& product);
+// Queues it. The first time, and not inside a recording, algorithms are timed: d, aux and row_sums are written several
+// times, and where d is c's memory a copy of it is used.
+void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
+// Queues a product without row_sums, and operands.row_sums: cuBLASLt makes them on the way where it can and where that
+// was faster, the first time, than the product and then sum_apart(), which queues them alone.
+void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,
+                      FunctionRef<void()> sum_apart);
+
+}  // namespace linnet

@@ -1,0 +1,183 @@
+#include "engine/device/cuda/cuda_device.h"
+
+#include <cstdlib>
+
+#include "engine/device/cuda/energy.h"
+
+namespace linnet {
+namespace {
+
+struct CudaRecording : Recording {
+  explicit CudaRecording(cudaGraphExec_t graph) : graph(graph) {}
+  ~CudaRecording() override { cudaGraphExecDestroy(graph); }
+  cudaGraphExec_t graph;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+void select_device(int index) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorStubLibrary)
+    fail_system("no NVIDIA driver or GPU on this machine (" + std::string(cudaGetErrorString(status)) + ")");
+  cuda_check(status, "counting the GPUs");
+  if (index >= count)
+    fail_system("there is no cuda:" + std::to_string(index) + "; this machine has " + std::to_string(count) +
+                (count == 1 ? " GPU" : " GPUs"));
+  cuda_check(cudaSetDevice(index), "opening cuda:" + std::to_string(index));
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int index)
+    : index_(index),
+      check_each_op_(std::getenv("LINNET_CUDA_CHECK") != nullptr),
+      poisons_(std::getenv("LINNET_CUDA_POISON") != nullptr) {
+  errno = 0;  // fail_system would add it
+  select_device(index);
+  cudaDeviceProp properties;
+  cuda_check(cudaGetDeviceProperties(&properties, index), "reading the GPU's properties");
+  compute_capability_ = properties.major * 10 + properties.minor;
+  if (compute_capability_ < 80)
+    fail_system(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." +
+                std::to_string(properties.minor) + "; Linnet needs 8.0 or more");
+  int driver = 0, runtime = 0;
+  cuda_check(cudaDriverGetVersion(&driver), "reading the driver's version");
+  cuda_check(cudaRuntimeGetVersion(&runtime), "reading the runtime's version");
+  cuda_check(cudaMemGetInfo(&info_.free_bytes, &info_.memory_bytes), "reading the GPU's memory");
+  info_.name = properties.name;
+  info_.detail = "cuda:" + std::to_string(index) + ", compute capability " + std::to_string(properties.major) + "." +
+                 std::to_string(properties.minor) + ", driver for CUDA " + version_text(driver) + ", runtime " +
+                 version_text(runtime);
+  fingerprint_ = info_.name + " " + std::to_string(compute_capability_) + " " + std::to_string(driver);
+  cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+  for (cudaEvent_t& event : events_)
+    cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  cuda_check(cudaEventCreate(&began_), "creating an event");
+  cuda_check(cudaEventCreate(&ended_), "creating an event");
+}
+
+CudaDevice::~CudaDevice() {
+  prepared_.clear();
+  cudaSetDevice(index_);
+  for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  cudaEventDestroy(began_), cudaEventDestroy(ended_);
+  cudaStreamDestroy(stream_);
+}
+
+std::byte* CudaDevice::allocate(size_t bytes, const std::string& what) {
+  cudaSetDevice(index_);
+  void* memory = nullptr;
+  if (const cudaError_t status = cudaMalloc(&memory, bytes); status != cudaSuccess) {
+    cudaGetLastError();  // it is told here
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    fail_system(info_.name + " has no " + std::to_string(bytes >> 20) + " MiB for " + what + "; " +
+                std::to_string(free >> 20) + " MiB are free");
+  }
+  // Nothing relies on the zeros; they make what goes wrong the same every time.
+  cuda_check(cudaMemsetAsync(memory, poisons_ ? 0xff : 0, bytes, stream()), "clearing memory");
+  ++allocations_;
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::release(std::byte* memory) noexcept {
+  cudaStreamSynchronize(stream());
+  cudaFree(memory);
+}
+
+std::byte* CudaDevice::allocate_host(size_t bytes) {
+  cudaSetDevice(index_);
+  void* memory = nullptr;
+  cuda_check(cudaMallocHost(&memory, bytes), "taking " + std::to_string(bytes >> 10) + " KiB of pinned memory");
+  ++allocations_;
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::release_host(std::byte* memory) noexcept {
+  cudaStreamSynchronize(stream());
+  cudaFreeHost(memory);
+}
+
+void CudaDevice::upload(std::byte* to, const std::byte* from, size_t bytes) {
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "copying to the GPU");
+}
+void CudaDevice::download(std::byte* to, const std::byte* from, size_t bytes) {
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "copying from the GPU");
+}
+void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()), "copying on the GPU");
+}
+
+void CudaDevice::wait() {
+  cuda_check(cudaStreamSynchronize(stream()),
+             last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
+}
+
+int64_t CudaDevice::mark() {
+  ++marks_;
+  cuda_check(cudaEventRecord(events_[static_cast<size_t>(marks_) % events_.size()], stream()), "marking the stream");
+  return marks_;
+}
+void CudaDevice::reached(int64_t mark) {
+  if (mark == 0) return;
+  cuda_check(cudaEventSynchronize(events_[static_cast<size_t>(mark) % events_.size()]),
+             last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
+}
+
+std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {
+  cuda_check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "beginning a recording");
+  recording_ = true;
+  cudaGraph_t graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    recording_ = false;
+    cudaStreamEndCapture(stream(), &graph);
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  recording_ = false;
+  cuda_check(cudaStreamEndCapture(stream(), &graph), "ending a recording");
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  cuda_check(status, "preparing a recorded step");
+  cuda_check(cudaGraphUpload(exec, stream()), "uploading a recorded step");
+  return std::make_unique<CudaRecording>(exec);
+}
+
+void CudaDevice::replay(const Recording& recording) {
+  cuda_check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph, stream()),
+             "launching a recorded step");
+}
+
+// LINNET_CUDA_CHECK=1 waits after every op of a first run, so that a fault is told at the op that made it.
+void CudaDevice::launched(FunctionRef<std::string()> where_text) {
+  if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess) cuda_check(status, where_text());
+  if (recording_) return;
+  last_op_ = where_text();
+  if (check_each_op_) wait();
+}
+
+double CudaDevice::timed(FunctionRef<void()> work) {
+  cuda_check(cudaEventRecord(began_, stream()), "marking the stream");
+  work();
+  cuda_check(cudaEventRecord(ended_, stream()), "marking the stream");
+  wait();
+  float milliseconds = 0;
+  cuda_check(cudaEventElapsedTime(&milliseconds, began_, ended_), "reading the time");
+  return milliseconds * 1e-3;
+}
+
+cudaStream_t CudaDevice::stream() const {
+  cudaSetDevice(index_);
+  return stream_;
+}
+
+double CudaDevice::joules() { return gpu_joules(index_); }
+
+}  // namespace linnet

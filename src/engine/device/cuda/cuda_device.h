@@ -1,0 +1,75 @@
+// A GPU: one stream, on which everything happens in order, and what the kernels of this device share - the handles of
+// NVIDIA's libraries and a table of prepared operations (matmul plans, attention graphs, compiled expressions).
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <any>
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/device/cuda/check.h"
+#include "engine/device/device.h"
+
+namespace linnet {
+
+class CudaDevice : public Device {
+ public:
+  // Error(kSystem) in one line when there is no driver or no GPU of this index.
+  explicit CudaDevice(int index);
+  ~CudaDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  std::byte* allocate(size_t bytes, const std::string& what) override;
+  void release(std::byte* memory) noexcept override;
+  std::byte* allocate_host(size_t bytes) override;
+  void release_host(std::byte* memory) noexcept override;
+  int64_t allocations() const override { return allocations_; }
+  void upload(std::byte* to, const std::byte* from, size_t bytes) override;
+  void download(std::byte* to, const std::byte* from, size_t bytes) override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void wait() override;
+  int64_t mark() override;
+  void reached(int64_t mark) override;
+  std::unique_ptr<Recording> record(FunctionRef<void()> work) override;
+  void replay(const Recording& recording) override;
+  void launched(FunctionRef<std::string()> where_text) override;
+  double timed(FunctionRef<void()> work) override;
+  double joules() override;
+
+  // Also makes this GPU the calling thread's current one, which what is queued needs: a process may have several.
+  cudaStream_t stream() const;
+  int index() const { return index_; }
+  bool recording() const { return recording_; }
+  int compute_capability() const { return compute_capability_; }  // 90 for sm_90
+  // The GPU's name and what its libraries' choices depend on, for keys of caches on disk.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  // What is prepared once for a kind of operation, by a key that names the operation and all it depends on. Made on the
+  // first call, which must not be inside a recording: the first run of a plan is not.
+  template <class T>
+  T& prepared(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
+    std::shared_ptr<void>& location = prepared_[key];
+    if (!location) location = make();
+    return *static_cast<T*>(location.get());
+  }
+
+ private:
+  int index_;
+  DeviceInfo info_;
+  std::string fingerprint_;
+  int compute_capability_ = 0;
+  cudaStream_t stream_ = nullptr;
+  // The newest marks: mark m is event m % size, until a later one takes it.
+  std::array<cudaEvent_t, 16> events_{};
+  int64_t marks_ = 0;
+  cudaEvent_t began_ = nullptr, ended_ = nullptr;
+  std::string last_op_;
+  bool recording_ = false, check_each_op_ = false, poisons_ = false;
+  int64_t allocations_ = 0;
+  std::map<std::string, std::shared_ptr<void>> prepared_;
+};
+
+}  // namespace linnet

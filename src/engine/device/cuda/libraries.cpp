@@ -1,0 +1,76 @@
+#include "engine/device/cuda/libraries.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+void add_existing(std::vector<std::string>& folders, const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::is_directory(folder, ignored)) folders.push_back(folder.string());
+}
+
+// <environment>/lib/python3.x/site-packages/nvidia/<package>/lib, of an activated environment or beside `python3`.
+void add_python(std::vector<std::string>& folders, const fs::path& environment) {
+  std::error_code ignored;
+  for (const auto& python : fs::directory_iterator(environment / "lib", ignored)) {
+    const fs::path nvidia = python.path() / "site-packages" / "nvidia";
+    for (const auto& package : fs::directory_iterator(nvidia, ignored)) add_existing(folders, package.path() / "lib");
+  }
+}
+
+fs::path python_environment() {
+  if (const char* active = std::getenv("VIRTUAL_ENV")) return active;
+  std::stringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  std::error_code ignored;
+  for (std::string folder; std::getline(path, folder, ':');)
+    if (fs::exists(fs::path(folder) / "python3", ignored)) return fs::path(folder).parent_path();
+  return "/usr/local";
+}
+
+// What is looked into after the system's own folders.
+std::vector<std::string> library_folders() {
+  std::vector<std::string> folders;
+  std::stringstream given(std::getenv("LINNET_CUDA_LIBRARIES") ? std::getenv("LINNET_CUDA_LIBRARIES") : "");
+  for (std::string folder; std::getline(given, folder, ':');) add_existing(folders, folder);
+  add_existing(folders, "/usr/local/cuda/lib64");
+  add_existing(folders, "/usr/lib/x86_64-linux-gnu");
+  add_python(folders, python_environment());
+  return folders;
+}
+
+}  // namespace
+
+void* find_library(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  for (const std::string& folder : library_folders())
+    for (const std::string& name : names)
+      if (void* library = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  return nullptr;
+}
+
+void* open_library(const std::vector<std::string>& names) {
+  if (void* library = find_library(names)) return library;
+  std::string locations;
+  for (const std::string& folder : library_folders()) locations += ", " + folder;
+  errno = 0;
+  fail_system("cannot find " + names.front() + " (looked in the system's folders" + locations +
+              "; LINNET_CUDA_LIBRARIES names others)");
+}
+
+void* find_symbol(void* library, const char* name) {
+  void* symbol = dlsym(library, name);
+  if (!symbol) fail_system("a library of CUDA has no function " + std::string(name));
+  return symbol;
+}
+
+}  // namespace linnet

@@ -1,0 +1,117 @@
+#include "engine/device/disk_cache.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/descriptor.h"
+#include "base/hash.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMagic = 0x314843'41434e4cu;  // "LNCACH1"
+constexpr uint64_t kMostBytes = 1u << 30;
+
+// A file: this, the key, the bytes.
+struct Header {
+  uint64_t magic, key_size, size, checksum;
+};
+
+uint64_t checksum(std::string_view key, std::string_view bytes) { return fnv1a(bytes, fnv1a(key)); }
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Empty: there is no room for a cache.
+fs::path folder() {
+  if (const std::string own = environment("LINNET_CACHE"); !own.empty()) return own;
+  // A relative path is to be ignored (XDG Base Directory Specification).
+  if (const fs::path user = environment("XDG_CACHE_HOME"); user.is_absolute()) return user / "linnet";
+  if (const fs::path home = environment("HOME"); home.is_absolute()) return home / ".cache" / "linnet";
+  return {};
+}
+
+std::string file_name(const std::string& kind, const std::string& key) {
+  char hash[17];
+  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(mix64(fnv1a(key))));
+  return kind + "-" + hash;
+}
+
+bool read_all(int descriptor, void* to, size_t size) {
+  char* next = static_cast<char*>(to);
+  while (size > 0) {
+    const ssize_t got = ::read(descriptor, next, size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+std::optional<std::string> read_entry(const fs::path& path, const std::string& key) {
+  // O_NONBLOCK: a named pipe of this name must not hold the program.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Header header{};
+  if (!file.open() || !read_all(file.get(), &header, sizeof header)) return {};
+  if (header.magic != kMagic || header.key_size != key.size() || header.size > kMostBytes) return {};
+  // Before the memory is taken: a damaged size asks for none.
+  const off_t length = ::lseek(file.get(), 0, SEEK_END);
+  const auto expected = static_cast<off_t>(sizeof header + key.size() + header.size);
+  if (length != expected || ::lseek(file.get(), sizeof header, SEEK_SET) < 0) return {};
+  std::string kept_key(key.size(), 0), bytes(header.size, 0);
+  if (!read_all(file.get(), kept_key.data(), kept_key.size()) || kept_key != key) return {};
+  if (!read_all(file.get(), bytes.data(), bytes.size()) || checksum(key, bytes) != header.checksum) return {};
+  return bytes;
+}
+
+void write_entry(const fs::path& folder, const std::string& name, const std::string& key, std::string_view bytes) {
+  std::error_code ignored;
+  fs::create_directories(folder, ignored);
+  // A name of its own: several processes, and several threads, may find out the same thing at once.
+  static std::atomic<unsigned> counter{0};
+  const fs::path path = folder / name;
+  const fs::path temporary =
+      folder / ("." + name + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp");
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file.open()) return;
+  const Header header{kMagic, key.size(), bytes.size(), checksum(key, bytes)};
+  // Not synced: what a power cut tears does not pass the checksum.
+  const bool written = write_all(file.get(), &header, sizeof header) && write_all(file.get(), key.data(), key.size()) &&
+                       write_all(file.get(), bytes.data(), bytes.size()) && file.close();
+  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) ::unlink(temporary.c_str());
+}
+
+}  // namespace
+
+std::optional<std::string> cached_bytes(const std::string& kind, const std::string& key) {
+  const int error = errno;
+  std::optional<std::string> bytes;
+  if (const fs::path location = folder(); !location.empty()) bytes = read_entry(location / file_name(kind, key), key);
+  errno = error;  // messages of later failures add what is in it
+  return bytes;
+}
+
+void cache_bytes(const std::string& kind, const std::string& key, std::string_view bytes) noexcept {
+  const int error = errno;
+  try {
+    if (const fs::path location = folder(); !location.empty() && bytes.size() <= kMostBytes)
+      write_entry(location, file_name(kind, key), key, bytes);
+  } catch (...) {  // no memory for a path: then it is not kept
+  }
+  errno = error;
+}
+
+}  // namespace linnet

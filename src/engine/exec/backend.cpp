@@ -1,0 +1,109 @@
+#include "engine/exec/backend.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "distributed/comm/world.h"
+#include "engine/exec/device_ranks.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kNoCuda = -1, kAnyGpu = -2;
+
+int cuda_index(const std::string& device) {
+  if (device == "cuda") return kAnyGpu;
+  if (!device.starts_with("cuda:")) return kNoCuda;
+  int index = kNoCuda;
+  const char* end = device.data() + device.size();
+  const auto [stop, problem] = std::from_chars(device.data() + 5, end, index);
+  return problem == std::errc() && stop == end && index >= 0 ? index : kNoCuda;
+}
+
+constexpr const char* kModule = "liblinnet_cuda.so";
+
+std::vector<std::filesystem::path> module_places() {
+  if (const char* given = std::getenv("LINNET_CUDA_MODULE")) return {given};
+  std::error_code ignored;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  // Beside the program, or installed in its library folder.
+  return {folder / kModule, folder / "../lib/linnet" / kModule};
+}
+
+void* load_module() {
+  std::string looked;
+  for (const auto& location : module_places()) {
+    looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
+    if (!std::filesystem::exists(location)) continue;
+    // Its symbols stay its own; it is never unloaded.
+    void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!module) fail_user("cannot load the CUDA module: " + std::string(dlerror()));
+    if (!dlsym(module, "linnet_cuda_open")) fail_user(location.string() + " is not Linnet's CUDA module");
+    return module;
+  }
+  fail_user("this program has no CUDA module; build it with `./dev gpu build` (looked for " + looked + ")");
+}
+
+// What the module exports as `linnet_cuda_count`: the number of GPUs.
+using CountGpus = int (*)();
+
+// Null when the module has no such function.
+template <class Function>
+Function module_function(const char* name) {
+  static void* const module = load_module();
+  return reinterpret_cast<Function>(dlsym(module, name));
+}
+
+// Ranks that a starter has put on one machine take its GPUs in turn. Slurm may show each of them only its own.
+int gpu_of_rank() {
+  const std::optional<Starter> starter = find_starter();
+  if (!starter || starter->rank_here == 0) return 0;
+  const auto count = module_function<CountGpus>("linnet_cuda_count");
+  const int gpus = count ? count() : 0;
+  return gpus > 0 ? starter->rank_here % gpus : 0;
+}
+
+const Backend* open_cuda(int index) {
+  const auto open = module_function<OpenBackend>("linnet_cuda_open");
+  std::array<char, 1024> message{};
+  const Backend* backend = open(backend_version(), index, message.data(), message.size());
+  if (!backend) fail_user(message.data());
+  return backend;
+}
+
+}  // namespace
+
+// The number in the middle: raised whenever Device, Backend or what kernels are given changes.
+const char* backend_version() { return "linnet " LINNET_VERSION ", backend 5, " __VERSION__; }
+
+const Backend& open_backend(const std::string& device) {
+  static std::mutex mutex;
+  static std::map<int, const Backend*> opened;
+  if (device == "cpu") return cpu_backend();
+  int index = cuda_index(device);
+  if (index == kNoCuda) fail_user("unknown device \"" + device + "\"; there are cpu, cuda and cuda:N");
+  const std::lock_guard lock(mutex);
+  if (index == kAnyGpu) index = gpu_of_rank();
+  const auto [location, is_new] = opened.try_emplace(index);
+  if (is_new || !location->second) location->second = open_cuda(index);
+  return *location->second;
+}
+
+JoinedDevices join_devices(const Backend& backend, Communicator& world) {
+  if (backend.device->is_host()) return {};
+  const auto join = module_function<JoinDevices>("linnet_cuda_join");
+  if (!join) return {nullptr, "this device's module moves nothing between devices"};
+  JoinedDevices joined;
+  join(*backend.device, world, joined);
+  return joined;
+}
+
+}  // namespace linnet

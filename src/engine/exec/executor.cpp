@@ -1,0 +1,127 @@
+#include "engine/exec/executor.h"
+
+#include "base/error.h"
+#include "base/timeline.h"
+#include "engine/ir/op.h"
+
+namespace linnet {
+
+Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& shared)
+    : plan_(&plan), device_(store.device()) {
+  const Graph& graph = plan.graph;
+  const auto view = [&](ValueId id) -> TensorView {
+    const Location& location = plan.location[static_cast<size_t>(id)];
+    return {store.location(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
+  };
+  size_t operands = 0;
+  for (const Node& node : graph.nodes()) operands += node.in.size() + node.out.size();
+  operands_.reserve(operands);
+  steps_.reserve(graph.nodes().size());
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    const size_t in = operands_.size();
+    for (ValueId value : node.in) operands_.push_back(view(value));
+    for (ValueId value : node.out) operands_.push_back(view(value));
+    const auto own = plan.workspace_in_arena.find(id);
+    std::byte* workspace = own == plan.workspace_in_arena.end() ? store.location(shared.workspace)
+                                                                : store.location(shared.arena) + own->second;
+    steps_.push_back({&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(),
+                      node.out.size(), workspace});
+  }
+  for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
+  for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
+  if (!device_.is_host()) device_run_ = std::make_unique<DeviceRun>(plan, store, outputs_);
+}
+
+void Executor::run_step(const Step& step, ThreadPool& pool) const {
+  step.kernel->run({*step.node,
+                    {operands_.data() + step.in, step.in_count},
+                    {operands_.data() + step.out, step.out_count},
+                    step.workspace,
+                    pool,
+                    &device_});
+  device_.launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });
+}
+
+void Executor::run_all(ThreadPool& pool, AfterNode after) const {
+  if (Timeline::is_active()) return run_recorded(pool, after);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    run_step(steps_[i], pool);
+    after(static_cast<NodeId>(i));
+  }
+  copy_updates();
+}
+
+// A node begins when the one before it ends, so that the times of all nodes add up to that of the run.
+void Executor::run_recorded(ThreadPool& pool, AfterNode after) const {
+  int64_t began = Timeline::now();
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto node = static_cast<int64_t>(i);
+    Timeline::set_work(plan_, node);
+    int64_t ended = 0;
+    if (device_.is_host()) {
+      run_step(steps_[i], pool);
+      ended = Timeline::now();
+    } else {
+      ended = began + static_cast<int64_t>(1e9 * device_.timed([&] { run_step(steps_[i], pool); }));
+    }
+    Timeline::record({.begin = began, .end = ended, .plan = plan_, .index = node});
+    began = ended;
+    after(static_cast<NodeId>(i));
+  }
+  Timeline::set_work(nullptr, -1);
+  copy_updates();
+  if (!copies_.empty() && device_.is_host())
+    Timeline::record({.begin = began, .end = Timeline::now(), .name = "copy states"});
+}
+
+void Executor::copy_updates() const {
+  for (const Copy& copy : copies_)
+    device_.copy(copy.to.as<std::byte>(), copy.from.as<std::byte>(), copy.to.type.bytes());
+}
+
+void Executor::check(const ThreadPool& pool) const {
+  if (pool.size() > plan_->threads)
+    fail_internal("a plan for " + std::to_string(plan_->threads) + " threads was given " + std::to_string(pool.size()));
+}
+
+int64_t Executor::run(ThreadPool& pool) const {
+  check(pool);
+  if (device_run_) return device_run_->run([&] { run_all(pool, [](NodeId) {}); }, 1, !Timeline::is_active());
+  run_all(pool, [](NodeId) {});
+  return 0;
+}
+
+void Executor::run(ThreadPool& pool, AfterNode after) const {
+  check(pool);
+  if (device_run_) fail_internal("nodes that a device runs are not observed");
+  run_all(pool, after);
+}
+
+void Executor::run_together(ThreadPool& pool, int64_t times) const {
+  check(pool);
+  const auto run_each = [&] {
+    for (int64_t i = 0; i < times; ++i) run_all(pool, [](NodeId) {});
+  };
+  if (device_run_)
+    device_run_->run(run_each, times, !Timeline::is_active());
+  else
+    run_each();
+}
+
+void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
+  check(pool);
+  seconds.resize(steps_.size());
+  if (device_run_) device_run_->push_batch();
+  for (size_t i = 0; i < steps_.size(); ++i) seconds[i] += device_.timed([&] { run_step(steps_[i], pool); });
+  copy_updates();
+}
+
+const TensorView& Executor::output(const std::string& name, int64_t run) const {
+  if (device_run_) return device_run_->output(name, run);
+  const auto found = outputs_.find(name);
+  if (found == outputs_.end()) fail_internal("the plan has no output " + name);
+  return found->second;
+}
+
+}  // namespace linnet

@@ -1,0 +1,65 @@
+// Runs a plan: one loop over kernels whose operands were bound to memory beforehand. Nothing is allocated. On a device
+// the same loop is recorded once and then replayed (engine/exec/device_run.h).
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "engine/exec/device_run.h"
+#include "engine/plan/plan.h"
+
+namespace linnet {
+
+class Executor {
+ public:
+  // The store must have been allocated; plan and store outlive the executor.
+  Executor(const Plan& plan, const Store& store, const SharedRegions& shared);
+
+  // While the Timeline (base/timeline.h) is active, run() and run_together() record the time of each node. On a device
+  // each node is then queued alone and timed there, and the times are put one after another from when the run began.
+  //
+  // The pool may not have more threads than the plan was made for. On a device run() only queues: batches may be
+  // written and other plans run after it, and output() waits. Returns the run's number for output(), 0 on the CPU.
+  int64_t run(ThreadPool& pool) const;
+  // On the CPU: calls after(node) when a node is done, on the calling thread.
+  using AfterNode = FunctionRef<void(NodeId node)>;
+  void run(ThreadPool& pool, AfterNode after) const;
+  // So many runs, each of which finds in its states what the one before left there; on a device they are one
+  // recording. For plans whose inputs are all states: a batch would be the same for all.
+  void run_together(ThreadPool& pool, int64_t times) const;
+  // As run(), adding each node's seconds to seconds[node].
+  void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
+
+  // A named output after run(), where the host can read it. `run`: 0 for the last one; on a device some earlier ones
+  // are kept too, see DeviceRun::output.
+  const TensorView& output(const std::string& name, int64_t run = 0) const;
+  const Plan& plan() const { return *plan_; }
+
+ private:
+  struct Step {
+    const Node* node;
+    const Kernel* kernel;
+    size_t in, in_count, out, out_count;  // ranges of operands_
+    std::byte* workspace;
+  };
+  struct Copy {
+    TensorView from, to;
+  };
+  void check(const ThreadPool& pool) const;
+  void run_step(const Step& step, ThreadPool& pool) const;
+  void run_all(ThreadPool& pool, AfterNode after) const;
+  void run_recorded(ThreadPool& pool, AfterNode after) const;
+  void copy_updates() const;
+
+  const Plan* plan_;
+  std::vector<TensorView> operands_;
+  std::vector<Step> steps_;
+  std::vector<Copy> copies_;
+  std::map<std::string, TensorView> outputs_;
+  Device& device_;
+  std::unique_ptr<DeviceRun> device_run_;  // null on the CPU, which runs kernels at once
+};
+
+}  // namespace linnet

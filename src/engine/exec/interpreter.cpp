@@ -1,0 +1,146 @@
+#include "engine/exec/interpreter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "engine/device/buffer.h"
+#include "engine/ir/op.h"
+
+namespace linnet {
+
+namespace {
+
+class Interpreter {
+ public:
+  Interpreter(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options)
+      : graph_(graph), options_(options), pool_(options.threads) {
+    for (ValueId id = 0; id < graph.value_count(); ++id)
+      if (root_of(graph, id).value == id) memory_.try_emplace(id, graph.value(id).type);
+    for (const GraphInput& input : graph.inputs()) {
+      const auto found = inputs.find(input.name);
+      if (found == inputs.end()) fail_user("the graph's input " + input.name + " was not given");
+      if (found->second.type() != graph.value(input.value).type)
+        fail_user("the graph's input " + input.name + " is " + found->second.type().text() + ", expected " +
+                  graph.value(input.value).type.text());
+      memory_[input.value] = found->second;
+    }
+  }
+
+  void run() {
+    for (NodeId id = 0; id < graph_.node_count(); ++id) run_node(id);
+  }
+
+  InterpreterResult result() {
+    InterpreterResult result;
+    for (const GraphOutput& output : graph_.outputs()) result.outputs[output.name] = dense(output.value);
+    for (const GraphInput& input : graph_.inputs())
+      for (const StateUpdate& update : graph_.updates())
+        if (update.state == input.value) result.states[input.name] = dense(update.value);
+    return result;
+  }
+
+  TensorView view(ValueId id) {
+    const Root root = root_of(graph_, id);
+    auto* data = static_cast<std::byte*>(memory_.at(root.value).data());
+    return {data + static_cast<size_t>(root.offset) * dtype_size(graph_.value(id).type.dtype), graph_.value(id).type,
+            root.strides};
+  }
+
+ private:
+  void run_node(NodeId id) {
+    const Node& node = graph_.node(id);
+    std::vector<TensorView> in, out;
+    std::vector<TensorType> in_types, out_types;
+    for (ValueId value : node.in) in.push_back(view(value)), in_types.push_back(in.back().type);
+    for (ValueId value : node.out) out.push_back(view(value)), out_types.push_back(out.back().type);
+    const KernelQuery query{node, in_types, out_types, options_.threads};
+    const Kernel& kernel = find_kernel(query, options_.kernels);
+    Buffer workspace(kernel.workspace ? kernel.workspace(query) : 0);
+    kernel.run({node, in, out, workspace.data(), pool_});
+    if (options_.after_node) options_.after_node(id, out);
+  }
+
+  HostTensor dense(ValueId id) {
+    const TensorView from = view(id);
+    HostTensor copy(from.type);
+    if (from.strides != dense_strides(from.type.shape)) fail_internal("an output of the graph is a strided view");
+    std::memcpy(copy.data(), from.data, from.type.bytes());
+    return copy;
+  }
+
+  const Graph& graph_;
+  const InterpreterOptions& options_;
+  ThreadPool pool_;
+  std::map<ValueId, HostTensor> memory_;
+};
+
+bool all_finite(const TensorView& x) {
+  if (!is_float(x.type.dtype) || x.strides != dense_strides(x.type.shape)) return true;  // parts show in their whole
+  bool finite = true;
+  for_float(x.type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      const T value = x.as<T>()[i];
+      finite = finite && (std::isfinite(value) || value == -std::numeric_limits<T>::infinity());
+    }
+  });
+  return finite;
+}
+
+// "f32[8, 16] from -1.2 to 3.4", with the strides taken into account.
+std::string range_text(const TensorView& x) {
+  std::string text = x.type.text();
+  if (!is_float(x.type.dtype) || x.type.dtype == DType::kBF16 || x.elements() == 0) return text;
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  for_float(x.type.dtype, [&]<class T>() {
+    const Shape& shape = x.type.shape;
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      int64_t offset = 0, rest = i;
+      for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+        offset += rest % shape[axis] * x.strides[axis];
+        rest /= shape[axis];
+      }
+      const double value = static_cast<double>(x.as<T>()[offset]);
+      least = std::min(least, value), most = std::max(most, value);
+    }
+  });
+  char range[64];
+  std::snprintf(range, sizeof range, " from %.3g to %.3g", least, most);
+  return text + range;
+}
+
+}  // namespace
+
+InterpreterResult interpret(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options) {
+  Interpreter interpreter(graph, inputs, options);
+  interpreter.run();
+  return interpreter.result();
+}
+
+std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options) {
+  for (const auto& [name, tensor] : inputs) {
+    HostTensor copy = tensor;
+    if (!all_finite({copy.data(), copy.type(), dense_strides(copy.type().shape)})) return "input " + name;
+  }
+  std::string found;
+  Interpreter* running = nullptr;
+  InterpreterOptions watching = options;
+  watching.after_node = [&](NodeId id, std::span<const TensorView> out) {
+    if (!found.empty() || std::ranges::all_of(out, all_finite)) return;
+    found = graph.where_text(id);
+    const char* between = " of ";
+    for (const ValueId operand : graph.node(id).in) {
+      found += between + range_text(running->view(operand));
+      between = ", ";
+    }
+  };
+  Interpreter interpreter(graph, inputs, watching);
+  running = &interpreter;
+  interpreter.run();
+  return found;
+}
+
+}  // namespace linnet

@@ -1,0 +1,73 @@
+// One description of an op tests it in every way (after ggml's test-backend-ops). tests/op_harness.h says which, and
+// adds what needs a GPU or its emulation; programs have it as linnet/testing.h.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "engine/exec/executor.h"
+#include "engine/exec/interpreter.h"
+#include "engine/ir/graph.h"
+#include "engine/passes/passes.h"
+#include "engine/plan/store.h"
+
+namespace linnet {
+
+struct OpTrialInput {
+  Shape shape;
+  bool integer = false;           // i32
+  int32_t low = 0, high = 0;      // integers and bytes in [low, high)
+  double center = 0, spread = 1;  // floats: uniform in center +- spread
+  bool byte = false;              // u8
+  bool full = false;              // fp32 also where activations are bf16: weights, statistics
+  bool is_float() const { return !integer && !byte; }
+};
+
+struct OpTrial {
+  std::vector<OpTrialInput> inputs;
+  std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;  // the outputs to check
+  double tolerance = 2e-5;  // float32 against float64, relative to the norm
+  bool differentiate = true;
+  // Above 0: once more with activations stored as bf16, within this distance.
+  double bf16_tolerance = 0;
+};
+
+// Outputs y0, y1, ...; and with gradients, d0, d1, ... of sum(w_i * y_i) with respect to the float inputs x0, x1, ...
+// In bf16 the op's own operands and results are, and fp32 around it. `rounded`: in fp32, and what bf16 would be is
+// rounded to bf16, so that the pass that stores activations in bf16 finds them so.
+Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool rounded = false);
+// Numbers for the inputs of such a graph in float64, which are exact in float32.
+NamedTensors trial_inputs(const Graph& graph, const OpTrial& op);
+NamedTensors in_float32(const NamedTensors& tensors);
+// The same with those rounded that bf16 would be.
+NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op);
+
+// The plan of a graph, after all passes, in memory of its own, on the CPU or on another backend.
+class PlannedGraph {
+ public:
+  PlannedGraph(const Graph& graph, int threads, const Backend& backend = cpu_backend(), const PassOptions& passes = {});
+  NamedTensors run(const NamedTensors& inputs);
+
+ private:
+  Store store_;
+  Plan plan_;
+  ThreadPool pool_;
+  std::optional<Executor> executor_;
+};
+
+// What the CPU gets wrong: a line for each, none when all is well.
+std::vector<std::string> trial_problems(const OpTrial& op);
+
+// Whether all of `expected` are in `got`, each at most `tolerance` away; adds a line for those that are not.
+void compare_close(const NamedTensors& got, const NamedTensors& expected, double tolerance, const std::string& what,
+                   std::vector<std::string>& problems);
+// The same for equal bits.
+void compare_bits(const NamedTensors& got, const NamedTensors& expected, const std::string& what,
+                  std::vector<std::string>& problems);
+
+// The relative distance of two tensors: ||a - b|| / (||b|| + tiny); infinite when their shapes differ.
+double tensor_distance(const HostTensor& a, const HostTensor& b);
+
+}  // namespace linnet

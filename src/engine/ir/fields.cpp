@@ -1,0 +1,131 @@
+// Fields as text for people.
+#include "engine/ir/fields.h"
+
+#include <array>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+template <class T>
+std::string number_text(T value) {
+  std::array<char, 32> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+template <class T>
+std::string list_text(const std::vector<T>& values) {
+  std::string text = "[";
+  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + number_text(value);
+  return text + "]";
+}
+
+// A member as text. `word` is what names it without its value: the name of a bool, the value of an enumeration.
+struct Member {
+  std::string text, word;
+};
+
+class TextVisitor : public FieldVisitor {
+ public:
+  std::vector<Member> members;
+
+  void operator()(const char* name, bool& value) override {
+    members.push_back({value ? path_ + name : path_ + "no_" + name, value ? name : ""});
+  }
+  void operator()(const char* name, int64_t& value) override { add(name, number_text(value)); }
+  void operator()(const char* name, uint64_t& value) override { add(name, number_text(value)); }
+  void operator()(const char* name, double& value) override { add(name, number_text(value)); }
+  void operator()(const char* name, float& value) override { add(name, number_text(value)); }
+  void operator()(const char* name, Shape& value) override { add(name, value.text()); }
+  void operator()(const char* name, std::vector<int64_t>& value) override { add(name, list_text(value)); }
+  void operator()(const char* name, std::vector<float>& value) override { add(name, list_text(value)); }
+
+ protected:
+  void enumeration(const char* name, int64_t& index, std::span<const char* const> names) override {
+    add(name, names[static_cast<size_t>(index)]);
+    members.back().word = names[static_cast<size_t>(index)];
+  }
+  void begin(const char* name) override {
+    before_.push_back(path_.size());
+    if (*name) path_ += std::string(name) + ".";
+  }
+  void begin_list(const char* name, int64_t& count) override {
+    add(name, number_text(count));
+    begin(name);
+  }
+  void end() override {
+    path_.resize(before_.back());
+    before_.pop_back();
+  }
+
+ private:
+  void add(const char* name, const std::string& value) { members.push_back({path_ + name + "=" + value, ""}); }
+
+  std::string path_;  // of nested structs: "norm."
+  std::vector<size_t> before_;
+};
+
+std::vector<Member> members_of(WalkFields walk, const void* value) {
+  TextVisitor visitor;
+  walk(const_cast<void*>(value), visitor);
+  return visitor.members;
+}
+
+// Calls use(member) for each that is not as in `defaults`. A list of another length ends the comparison.
+template <class Use>
+void for_changed(WalkFields walk, const void* value, const void* defaults, Use&& use) {
+  const std::vector<Member> members = members_of(walk, value), others = members_of(walk, defaults);
+  for (size_t i = 0; i < members.size(); ++i)
+    if (members.size() != others.size() || members[i].text != others[i].text) use(members[i]);
+}
+
+}  // namespace
+
+void FieldVisitor::operator()(const char* name, int& value) {
+  int64_t wide = value;
+  (*this)(name, wide);
+  value = static_cast<int>(wide);
+}
+
+void FieldVisitor::operator()(const char* name, int16_t& value) {
+  int64_t wide = value;
+  (*this)(name, wide);
+  value = static_cast<int16_t>(wide);
+}
+
+void FieldVisitor::operator()(const char* name, std::vector<int>& value) {
+  std::vector<int64_t> wide(value.begin(), value.end());
+  (*this)(name, wide);
+  value.clear();
+  for (const int64_t element : wide) value.push_back(static_cast<int>(element));
+}
+
+void FieldVisitor::operator()(const char* name, TensorType& value) {
+  begin(name);
+  (*this)("dtype", value.dtype);
+  (*this)("shape", value.shape);
+  end();
+}
+
+std::span<const char* const> enum_names(DType) {
+  static constexpr std::array kNames{"f32", "f64", "i32", "u8", "bf16"};
+  return kNames;
+}
+
+std::string fields_text(WalkFields walk, const void* value, const void* defaults) {
+  std::string text;
+  for_changed(walk, value, defaults, [&](const Member& member) { text += (text.empty() ? "" : " ") + member.text; });
+  return text;
+}
+
+std::vector<std::string> field_words(WalkFields walk, const void* value, const void* defaults) {
+  std::vector<std::string> words;
+  for_changed(walk, value, defaults, [&](const Member& member) {
+    if (!member.word.empty()) words.push_back(member.word);
+  });
+  return words;
+}
+
+}  // namespace linnet

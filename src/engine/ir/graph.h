@@ -1,0 +1,153 @@
+// The graph every model becomes: nodes in topological order, each value written once (SSA). The graph knows no concrete
+// op; it calls an op's shape inference through its OpDef and keeps, for every node, the source line and the module path
+// that made it, so that an error points at the user's own code.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/ir/attrs.h"
+#include "engine/ir/tensor.h"
+
+namespace linnet {
+
+struct OpDef;
+
+using NodeId = int32_t;
+
+// A value that has no memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
+// `base`. Only the views pass makes these; before it every value is dense.
+struct View {
+  ValueId base;
+  int64_t offset;  // elements
+  Shape strides;   // elements, one per axis
+};
+
+struct Value {
+  TensorType type;
+  NodeId producer = kNone;  // kNone: an input of the graph
+  int output = 0;           // which output of its producer
+  std::optional<View> view;
+};
+
+struct Node {
+  const OpDef* op;
+  Attrs attrs;
+  std::vector<ValueId> in, out;
+  SourceLine where;
+  ScopeId scope;
+};
+
+// Where an input's bytes come from is decided by its name when a plan is made (engine/plan/store.h).
+struct GraphInput {
+  std::string name;
+  ValueId value;
+};
+
+struct GraphOutput {
+  std::string name;
+  ValueId value;
+};
+
+// After the graph has run, input `state` holds what `value` computed.
+struct StateUpdate {
+  ValueId state;
+  ValueId value;
+};
+
+// The number of a graph among all of the process (Tensor::stamp). It is alive while the graph object lives and is not
+// moved from: both sides of a move get new numbers, as tensors point to the object.
+class GraphStamp {
+ public:
+  GraphStamp();
+  GraphStamp(GraphStamp&& other);
+  GraphStamp& operator=(GraphStamp&& other);
+  ~GraphStamp();
+  uint32_t number() const { return number_; }
+  static bool is_alive(uint32_t number);
+
+ private:
+  uint32_t number_;
+};
+
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;  // tensors point here
+  Graph& operator=(const Graph&) = delete;
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+  Graph clone() const;  // ids stay the same
+
+  // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".
+  std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
+  // The same for an op with one output.
+  Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
+  // Without inference, where it was chosen how results are stored: `types` are what it would give, some in bf16.
+  std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where,
+                                 std::span<const TensorType> types);
+
+  Tensor input(std::string name, TensorType type);  // the same name twice is the same value
+  void output(std::string name, Tensor tensor);
+  void update(Tensor state, Tensor value);
+
+  // Module paths: enter returns the scope to leave to.
+  ScopeId enter_scope(const std::string& path);
+  void leave_scope(ScopeId previous) { scope_ = previous; }
+  ScopeId scope() const { return scope_; }
+  void set_scope(ScopeId scope) { scope_ = scope; }
+  // While set, nodes are made in the name of another place: a gradient belongs to the line of its forward node.
+  void set_origin(std::optional<SourceLine> where) { origin_ = where; }
+  const std::string& scope_path(ScopeId scope) const { return scopes_[static_cast<size_t>(scope)]; }
+  void copy_scopes(const Graph& other) { scopes_ = other.scopes_; }
+
+  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  NodeId node_count() const { return static_cast<NodeId>(nodes_.size()); }
+  ValueId value_count() const { return static_cast<ValueId>(values_.size()); }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<GraphInput>& inputs() const { return inputs_; }
+  const std::vector<GraphOutput>& outputs() const { return outputs_; }
+  const std::vector<StateUpdate>& updates() const { return updates_; }
+  std::optional<ValueId> find_input(const std::string& name) const;
+
+  void set_view(ValueId value, View view);  // the views pass
+
+  std::string where_text(NodeId id) const;  // "gpt.cpp:57: add (in h.3.mlp)"
+
+ private:
+  std::vector<Tensor> append(Node node, std::span<const TensorType> out_types);
+  Tensor tensor(ValueId id) { return {this, id, stamp_.number()}; }
+
+  GraphStamp stamp_;
+  std::vector<Node> nodes_;
+  std::vector<Value> values_;
+  std::vector<GraphInput> inputs_;
+  std::vector<GraphOutput> outputs_;
+  std::vector<StateUpdate> updates_;
+  std::vector<std::string> scopes_{""};
+  ScopeId scope_ = 0;
+  std::optional<SourceLine> origin_;
+};
+
+// The value that owns the memory `id` lives in, through any chain of views, and where in it.
+struct Root {
+  ValueId value;
+  int64_t offset;  // elements
+  Shape strides;
+};
+Root root_of(const Graph& graph, ValueId id);
+
+// How many times each value is read: by nodes, as an output, as the new value of a state.
+std::vector<int> count_uses(const Graph& graph);
+
+// Checks the graph's invariants (topological order, one producer, types that match the op's inference, states updated
+// at most once). Throws Error(kInternal).
+void verify(const Graph& graph);
+
+// One line a node: %12 = matmul(%3, %7) {trans_b} : f32[8, 16]   # gpt.cpp:57: matmul (in h.0.mlp)
+std::string dump(const Graph& graph);
+
+}  // namespace linnet

@@ -1,0 +1,407 @@
+// What the forward and the backward pass of attention share.
+// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+#if defined(LINNET_KERNELS_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_ATTENTION_INL_H_
+#undef LINNET_KERNELS_ATTENTION_INL_H_
+#else
+#define LINNET_KERNELS_ATTENTION_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "engine/kernels/attention/attention.h"
+#include "engine/kernels/attention/attention_blocking.h"
+#include "engine/kernels/attention/attention_tile-inl.h"
+#include "engine/kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE::attention {
+
+using attention_blocking::kKeyBlock;
+using attention_blocking::kQueryBlock;
+using attention_blocking::Pieces;
+
+// Scores are kept in units of log 2: exp2 is cheaper than exp, and the factor goes into the packed keys.
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+// 2^x for x <= 127, to 2e-7 (degree 5) or 4e-6 (degree 4); 0 below the normal numbers; NaN for NaN. x = n + r with
+// n = round(x), and a polynomial for 2^r on [-1/2, 1/2] (Chebyshev).
+template <int kDegree>
+HWY_INLINE V Exp2(V x) {
+  static_assert(kDegree == 4 || kDegree == 5);
+  const auto polynomial = [](V r) LINNET_LAMBDA {
+    V p = hn::Set(d, 9.66636837e-3f);
+    if constexpr (kDegree == 5) p = hn::MulAdd(hn::Set(d, 1.33813021e-3f), r, p);
+    p = hn::MulAdd(p, r, hn::Set(d, kDegree == 5 ? 5.55038117e-2f : 5.59219755e-2f));
+    p = hn::MulAdd(p, r, hn::Set(d, 2.40223497e-1f));
+    p = hn::MulAdd(p, r, hn::Set(d, kDegree == 5 ? 6.93147182e-1f : 6.93121016e-1f));
+    return hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  };
+#if HWY_TARGET == HWY_AVX3
+  const __m512 n = _mm512_roundscale_ps(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+  return V{_mm512_maskz_scalef_ps(normal, polynomial(hn::Sub(x, V{n})).raw, n)};
+#else
+  const hn::RebindToUnsigned<D> bits;  // adding 1.5 * 2^23 leaves n in the low bits; 127 there is the exponent's bias
+  const V shift = hn::Set(d, 12582912.0f + 127.0f);
+  const V t = hn::Add(x, shift);
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, t)));
+  const V p = polynomial(hn::Sub(x, hn::Sub(t, shift)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
+#endif
+}
+
+// A block of queries against a block of keys: which keys of the block a query of it sees.
+struct Window {
+  int64_t first_query, queries;
+  int64_t first_key, keys;  // all of them are valid
+  bool causal;
+  int64_t offset;  // key_length - query_length
+  // With starts or a bias (limit_window): query i sees none before starts[i], none sees any before `begin`, all see
+  // those from `latest` on that they see at all; bias[i - j] is added to scores.
+  const float* starts = nullptr;
+  int64_t begin = 0, latest = 0;
+  const float* bias = nullptr;
+
+  // Query i sees the keys [0, limit(i)) of the block.
+  int64_t limit(int64_t i) const {
+    return causal ? std::clamp<int64_t>(first_query + i + offset + 1 - first_key, 0, keys) : keys;
+  }
+  int64_t start(int64_t i) const { return starts ? static_cast<int64_t>(starts[i]) : 0; }
+  bool unseen() const { return limit(queries - 1) == 0 || begin >= keys; }
+  // The first query that causality lets see key j of the block; `queries` if there is none.
+  int64_t first_seer(int64_t j) const {
+    return causal ? std::clamp<int64_t>(first_key + j - offset - first_query, 0, queries) : 0;
+  }
+};
+
+// Fills in what starts and bias say of a window, in the memory of one thread.
+HWY_INLINE void LimitWindow(const AttentionArgs& args, int64_t sample, int64_t head, float* starts, float* bias,
+                            Window& window) {
+  if (!attention_blocking::hides_keys(args) && !args.biased) return;
+  window.starts = starts, window.begin = window.keys;
+  for (int64_t i = 0; i < round_up(window.queries, kWidth); ++i) {
+    int64_t start = 0;
+    if (i < window.queries) {
+      start = first_key_seen(args, sample, window.first_query + i) - window.first_key;
+      start = std::clamp<int64_t>(start, 0, window.keys);
+      window.begin = std::min(window.begin, start), window.latest = std::max(window.latest, start);
+    }
+    starts[i] = static_cast<float>(start);
+  }
+  if (!args.biased) return;
+  // Distances i - j from -(keys - 1) to queries - 1, and zeros around them.
+  const int64_t entries = args.query_length + args.key_length - 1, count = window.keys + window.queries - 1;
+  const float* last = args.distance_bias + sample * args.bias_stride + head * entries + window.first_key -
+                      window.first_query + args.query_length - 1 + window.keys - 1;
+  std::fill_n(bias, attention_blocking::kBiasLead, 0.0f);
+  bias += attention_blocking::kBiasLead;
+  for (int64_t u = 0; u < count; ++u) bias[u] = kLog2E * *(last - u);
+  std::fill_n(bias + count, kWidth, 0.0f);
+  window.bias = bias + window.keys - 1;
+}
+
+inline int64_t valid_keys(const AttentionArgs& args, int64_t sample) {
+  if (!args.key_lengths) return args.key_length;
+  return std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length);
+}
+
+// Calls body with a pointer of the type that the rows have in memory.
+template <class Body>
+HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
+  rows.is_bf16 ? body(rows.bf16()) : body(rows.f32());
+}
+
+// Fetches a row that will soon be read or written; kLocality as __builtin_prefetch has it. A head's rows are a few
+// lines each, far apart, which the processor does not foresee.
+template <int kLocality>
+HWY_INLINE void FetchRow(StoredFloats row, int64_t width) {
+  const auto* first = static_cast<const char*>(row.data);
+  const int64_t size = width * static_cast<int64_t>(row.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
+  for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(first + i, 0, kLocality);
+}
+// Into the L2 cache.
+HWY_INLINE void FetchRows(StoredFloats rows, int64_t stride, int64_t count, int64_t width) {
+  for (int64_t i = 0; i < count; ++i) FetchRow<2>(rows + i * stride, width);
+}
+constexpr int64_t kRowsAhead = 16;  // rows that are fetched before they are packed
+
+// Rows of a left operand, each scaled, in slices that are `slice` floats apart.
+template <class P>
+HWY_INLINE void PackScaledRows(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float factor,
+                               int64_t slice, float* out) {
+  constexpr int64_t kSlice = attention_blocking::kSlice;
+  for (int64_t i = 0; i < std::min(kRowsAhead, rows); ++i) FetchRow<3>(source + i * stride, width);
+  WithType(source, [=](const auto* from) LINNET_LAMBDA {
+    for (int64_t i = 0; i < rows; ++i) {
+      if (i + kRowsAhead < rows) FetchRow<3>(StoredFloats(from + (i + kRowsAhead) * stride), width);
+      for (int64_t k = 0; k < width; k += kSlice)
+        P::PackScaled(from + i * stride + k, std::min(kSlice, width - k), factor,
+                      out + k / kSlice * slice + i * P::kKeyRow);
+    }
+  });
+}
+
+// out = factor * x, or out += factor * x
+HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool add, MutableStoredFloats out) {
+  ForRow(count, [&](const auto& at) LINNET_LAMBDA {
+    const V y = hn::Mul(hn::Set(d, factor), at.load(x));
+    at.store(add ? hn::Add(y, at.load(out)) : y, out);
+  });
+}
+
+HWY_INLINE void ClearRow(MutableStoredFloats row, int64_t count) {
+  std::memset(row.data, 0, static_cast<size_t>(count) * (row.is_bf16 ? sizeof(Bfloat16) : sizeof(float)));
+}
+
+// Panels of the transpose [width, rows] of `rows` rows.
+template <class P>
+HWY_INLINE void PackTransposed(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float* out) {
+  const int64_t panel = ceil_div(width, P::kPair) * kWidth;
+  WithType(source, [=](const auto* from) LINNET_LAMBDA {
+    for (int64_t j = 0; j < rows; j += kWidth)
+      tile::PackPanelTransposed<P>(from + j * stride, stride, width, std::min<int64_t>(kWidth, rows - j),
+                                   out + j / kWidth * panel);
+  });
+}
+
+// Panels of [rows, width].
+template <class P>
+HWY_INLINE void PackPanels(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float* out) {
+  const int64_t panel = ceil_div(rows, P::kPair) * kWidth;
+  WithType(source, [=](const auto* from) LINNET_LAMBDA {
+    for (int64_t k = 0; k < width; k += kWidth)
+      tile::PackPanel<P>(from + k, stride, rows, std::min<int64_t>(kWidth, width - k), out + k / kWidth * panel);
+  });
+}
+
+HWY_INLINE bool AllFinite(StoredFloats rows, int64_t stride, int64_t count, int64_t width) {
+  V sum = hn::Zero(d);
+  WithType(rows, [&](const auto* from) LINNET_LAMBDA {
+    for (int64_t i = 0; i < count; ++i, from += stride)
+      ForRow(width, [&](const auto& at)
+                        LINNET_LAMBDA { sum = hn::MulAdd(at.load(from), hn::Zero(d), sum); });  // 0 if all are finite
+  });
+  return SumLanes(sum) == 0;
+}
+
+// What a tile of weights needs to know of its location: `half_rows` pairs of keys from `key`, one panel of queries.
+enum class Masking { kNone, kDropout, kAny, kLimited };  // kLimited: with starts or a bias too
+constexpr bool hides(Masking masking) { return masking == Masking::kAny || masking == Masking::kLimited; }
+
+struct Location {
+  const Window& window;
+  const uint8_t* kept;  // bits of dropout (attention_dropout-inl.h), or null
+  int64_t key = 0, query = 0;
+  int64_t columns = 0;  // queries that count: two vectors of them, or one
+
+  int64_t in_panel() const { return query % kWidth; }
+};
+
+// Which lanes of a tile of M keys count: those of queries in the window that see the key, if the window has it. Taken
+// two rows at a time.
+template <int M, int kVectors>
+class Seen {
+ public:
+  HWY_INLINE explicit Seen(const Location& location)
+      : padded_(location.key + M > location.window.keys), step_(hn::Set(d, location.window.causal ? 1.0f : 0.0f)) {
+    const Window& window = location.window;  // query i sees key j when i + first_query + offset >= j + first_key
+    const int64_t ahead = window.first_query + window.offset - window.first_key - location.key;
+    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(location.columns));
+    const V first = hn::Set(d, window.causal ? static_cast<float>(location.query + ahead) : 0.0f);
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const V i = hn::Add(number, hn::Set(d, static_cast<float>(h * kLanes)));
+      const V last = window.causal ? hn::Add(i, first) : hn::Zero(d);  // the last row that it sees
+      last_[h] = hn::IfThenElse(hn::Lt(i, count), last, hn::Set(d, -1.0f));
+    }
+  }
+
+  // Of rows i and i + 1, for i = 0, 2, ... in turn.
+  HWY_INLINE void start_pair(int i) {
+    row_[0] = i == 0 ? hn::Zero(d) : hn::Add(row_[1], step_);
+    row_[1] = hn::Add(row_[0], step_);
+    if (i == M - 2 && padded_) row_[1] = hn::Set(d, 1e30f);
+  }
+  HWY_INLINE V zero_unseen(int row, int h, V x) const { return hn::IfThenElseZero(hn::Ge(last_[h], row_[row]), x); }
+  HWY_INLINE V select(int row, int h, V x, V unseen) const {
+    return hn::IfThenElse(hn::Ge(last_[h], row_[row]), x, unseen);
+  }
+
+ private:
+  bool padded_;
+  V step_, last_[kVectors], row_[2];
+};
+
+// The same with starts.
+template <int M, int kVectors>
+class SeenFromStart {
+ public:
+  HWY_INLINE explicit SeenFromStart(const Location& location) {
+    const Window& window = location.window;
+    const int64_t ahead = window.first_query + window.offset - window.first_key - location.key;
+    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(location.columns));
+    const V end = hn::Set(d, static_cast<float>(window.keys - 1 - location.key));
+    const V first = hn::Set(d, static_cast<float>(location.query + ahead)),
+            key = hn::Set(d, static_cast<float>(location.key));
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const V i = hn::Add(number, hn::Set(d, static_cast<float>(h * kLanes)));
+      const V last = window.causal ? hn::Min(hn::Add(i, first), end) : end;
+      first_[h] = hn::Sub(hn::LoadU(d, window.starts + location.query + h * kLanes), key);
+      last_[h] = hn::IfThenElse(hn::Lt(i, count), last, hn::Set(d, -1.0f));
+    }
+  }
+  HWY_INLINE void start_pair(int i) {
+    row_[0] = hn::Set(d, static_cast<float>(i)), row_[1] = hn::Set(d, static_cast<float>(i + 1));
+  }
+  HWY_INLINE V zero_unseen(int row, int h, V x) const { return hn::IfThenElseZero(seen(row, h), x); }
+  HWY_INLINE V select(int row, int h, V x, V unseen) const { return hn::IfThenElse(seen(row, h), x, unseen); }
+
+ private:
+  HWY_INLINE auto seen(int row, int h) const {
+    return hn::And(hn::Ge(last_[h], row_[row]), hn::Le(first_[h], row_[row]));
+  }
+  V first_[kVectors], last_[kVectors], row_[2];
+};
+
+// What tells a tile which of its lanes count; a Location, which tells nothing, where all do.
+template <Masking kMasking, int M, int kVectors>
+using SeenIn = std::conditional_t<kMasking == Masking::kLimited, SeenFromStart<M, kVectors>,
+                                  std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Location>>;
+
+// Starts a tile of scores: what every key's row of a panel of queries begins with, and the bias.
+template <Masking kMasking, int M, int kVectors>
+HWY_INLINE void StartScores(const Location& location, const float* row, V (&r)[M][kVectors]) {
+  StartWithRow(row, r);
+  if constexpr (kMasking == Masking::kLimited) {
+    if (location.window.bias == nullptr) return;
+    const float* bias = location.window.bias + location.query - location.key;
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, bias - i + h * kLanes));
+  }
+}
+
+// The keys behind those of a panel's tiles, for each of its two vectors of queries.
+struct TileEnds {
+  int64_t end[2];
+};
+
+// The tiles of one panel of queries against the keys that any of them sees: calls body(location, half_rows, masking). A
+// tile whose keys only the panel's second vector sees is one vector wide.
+template <class P, class Body>
+HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
+  const Tiles tiles(window.keys);
+  Location location{window, kept, 0, i, std::min<int64_t>(kWidth, window.queries - i)};
+  const int64_t end = round_up(window.keys, 2);
+  TileEnds ends{{end, end}};
+  for (int64_t t = 0; t < tiles.tiles; ++t) {
+    if (tiles.begin(t + 1) <= window.begin) continue;
+    location.key = tiles.begin(t);
+    const int64_t first_seer = window.first_seer(location.key);
+    if (location.columns > kLanes && first_seer >= i + kLanes) {
+      ends.end[0] = location.key;
+      location.query += kLanes, location.columns -= kLanes;
+    }
+    if (first_seer >= location.query + location.columns) {  // and neither do they see later keys
+      ends.end[0] = std::min(ends.end[0], location.key), ends.end[1] = location.key;
+      break;
+    }
+    const bool whole = tiles.begin(t + 1) <= window.limit(location.query) && location.columns % P::kPair == 0;
+    if (window.bias || window.latest > location.key)
+      body(location, tiles.half_rows(t), Masking::kLimited);
+    else
+      body(location, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
+  }
+  return ends;
+}
+
+// Zeros behind the keys of the tiles of a panel, as far as a tile of queries that holds some of the next may reach.
+template <class P>
+HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& ends, float* weights) {
+  for (int h = 0; h < 2; ++h, i += kLanes) {
+    const int64_t last = std::min(window.keys, window.limit(std::min(i + kLanes, window.queries) - 1) + kRows);
+    for (int64_t j = ends.end[h] / P::kPair; j < ceil_div(last, P::kPair); ++j)
+      hn::Store(hn::Zero(d), d, weights + j * P::kAlongKeys + i);
+  }
+}
+
+// The register tile for the last columns of a panel: one vector wide where that is enough.
+template <class P, int kRow, int kColumn, class Finish>
+HWY_INLINE TileFunction<Finish> TileFor(int64_t half_rows, int64_t columns) {
+  return columns > kLanes ? kTiles<P, kRow, kColumn, 2, Finish>[half_rows]
+                          : kTiles<P, kRow, kColumn, 1, Finish>[half_rows];
+}
+
+// out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width]. One row more may be written.
+template <class P>
+HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
+                          int64_t stride, bool accumulate) {
+  const Tiles tiles(window.queries);
+  const int64_t begin = window.begin / P::kPair;
+  for (int64_t k = 0; k < width; k += kWidth, panels += ceil_div(window.keys, P::kPair) * kWidth)
+    for (int64_t t = 0; t < tiles.tiles; ++t) {
+      const int64_t i = tiles.begin(t), last = std::min(tiles.begin(t + 1), window.queries) - 1;
+      TileFor<P, 1, P::kAlongKeys, StoreSums>(tiles.half_rows(t), width - k)(
+          ceil_div(window.limit(last), P::kPair) - begin, weights + begin * P::kAlongKeys + i, 0,
+          panels + begin * kWidth, {out + i * stride + k, stride, accumulate});
+    }
+}
+
+// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over the queries that see a key. One
+// row more may be written.
+template <class P>
+HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
+                             int64_t stride) {
+  const Tiles tiles(window.keys);
+  const int64_t depth = ceil_div(window.queries, P::kPair);
+  for (int64_t k = 0; k < width; k += kWidth, panels += depth * kWidth)
+    for (int64_t t = 0; t < tiles.tiles; ++t) {
+      const int64_t j = tiles.begin(t), first = window.first_seer(j) / P::kPair;
+      if (window.first_seer(j) >= window.queries) break;  // and neither does any see later keys
+      if (tiles.begin(t + 1) <= window.begin) continue;
+      TileFor<P, P::kAlongQueries, 1, StoreSums>(tiles.half_rows(t), width - k)(
+          depth - first, weights + j * P::kAlongQueries + first, 0, panels + first * kWidth,
+          {out + j * stride + k, stride, true});
+    }
+}
+
+// Both again, one product at a time, so that what is not seen takes part in none: 0 * NaN is not 0. For operands with a
+// NaN or infinity behind a mask, which the tiles would spread.
+template <class P>
+HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const float* weights, const float* panels,
+                                   float* out, int64_t stride, bool accumulate) {
+  const int64_t depth = ceil_div(window.keys, P::kPair);
+  for (int64_t i = 0; i < window.queries; ++i)
+    for (int64_t k = 0; k < width; ++k) {
+      float sum = accumulate ? out[i * stride + k] : 0.0f;
+      const float* column = panels + k / kWidth * depth * kWidth + k % kWidth;
+      for (int64_t j = window.start(i); j < window.limit(i); ++j)
+        sum += P::along_keys(weights, j, i) * P::unpack(column[j / P::kPair * kWidth], j % P::kPair);
+      out[i * stride + k] = sum;
+    }
+}
+template <class P>
+HWY_NOINLINE void WeighQueriesExactly(const Window& window, int64_t width, const float* weights, const float* panels,
+                                      float* out, int64_t stride) {
+  const int64_t depth = ceil_div(window.queries, P::kPair);
+  for (int64_t j = 0; j < window.keys; ++j)
+    for (int64_t k = 0; k < width; ++k) {
+      const float* column = panels + k / kWidth * depth * kWidth + k % kWidth;
+      for (int64_t i = window.first_seer(j); i < window.queries; ++i)
+        if (window.start(i) <= j)
+          out[j * stride + k] +=
+              P::along_queries(weights, j, i) * P::unpack(column[i / P::kPair * kWidth], i % P::kPair);
+    }
+}
+
+}  // namespace linnet::HWY_NAMESPACE::attention
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,124 @@
+// Attention with products in bf16 (engine/kernels/precision.h), compiled apart because it needs one instruction set more.
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "engine/kernels/attention/attention.h"
+#include "engine/kernels/attention/attention_blocking.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_bf16_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// As in gemm_bf16_simd.cpp.
+#if HWY_TARGET == HWY_AVX3
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
+#endif
+#include "engine/kernels/attention/attention_backward-inl.h"
+#include "engine/kernels/attention/attention_forward-inl.h"
+#include "engine/kernels/gemm/gemm_bf16-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using attention_blocking::BackwardTask;
+using attention_blocking::ForwardTask;
+
+#if HWY_TARGET == HWY_AVX3
+
+// Two weights of neighbours along the depth of a product make an element: two keys of a query for the products along
+// the keys, two queries of a key for those along the queries.
+struct Bf16Weights : tile::Bf16 {
+  static constexpr int kExpDegree = 4;
+  static constexpr bool kOneForm = false;
+  static constexpr int kKeyRow = 48;  // elements of two values
+  static constexpr int kAlongKeys = attention_blocking::kScoreStride, kAlongQueries = 48;
+
+  template <int kVectors>
+  static HWY_INLINE void StoreAlongKeys(const tile::V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
+    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const auto rounded = reinterpret_cast<__m512i>(Round(x[0][h], x[1][h]).raw);
+      const auto pairs = _mm512_permutexvar_epi16(_mm512_load_si512(kZip), rounded);
+      hn::Store(tile::V{reinterpret_cast<__m512>(pairs)}, tile::d, out + j / 2 * kAlongKeys + i + h * tile::kLanes);
+    }
+  }
+  template <int kVectors>
+  static HWY_INLINE void StoreAlongQueries(const tile::V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
+#pragma GCC unroll 2
+    for (int row = 0; row < 2; ++row) {
+      const tile::V pairs = Round(x[row][0], kVectors > 1 ? x[row][kVectors - 1] : hn::Zero(tile::d));
+      hn::StoreU(pairs, tile::d, out + (j + row) * kAlongQueries + i / 2);  // zeros after a single vector
+    }
+  }
+  static float along_keys(const float* weights, int64_t j, int64_t i) {
+    return unpack(weights[j / 2 * kAlongKeys + i], j % 2);
+  }
+  static float along_queries(const float* weights, int64_t j, int64_t i) {
+    return unpack(weights[j * kAlongQueries + i / 2], i % 2);
+  }
+  static float unpack(float element, int64_t which) {
+    const auto bits = std::bit_cast<uint32_t>(element);
+    return std::bit_cast<float>(which == 0 ? bits << 16 : bits & 0xffff0000u);
+  }
+  template <class T>
+  static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
+    if constexpr (std::is_same_v<T, Bfloat16>)
+      if (factor == 1) return PackRow(source, width, out);
+    const auto load = [&](int64_t k) LINNET_LAMBDA {
+      if (k + tile::kLanes <= width) return hn::Mul(SetAll(factor), LoadFloats(source + k));
+      return k < width ? hn::Mul(SetAll(factor), LoadPart(source + k, width - k)) : hn::Zero(tile::d);
+    };
+    for (int64_t k = 0; k < width; k += 2 * tile::kLanes)  // rows have room for whole vectors
+      hn::Store(Round(load(k), load(k + tile::kLanes)), tile::d, out + k / 2);
+  }
+};
+
+template <bool kDrops>
+void forward(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
+             const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
+  attention::ForwardTask<Bf16Weights, kDrops>(args, layout, x, task, scratch);
+}
+void backward(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
+              const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
+  attention::BackwardTask<Bf16Weights>(args, layout, x, task, scratch);
+}
+bool has_bf16() {
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has;
+}
+ForwardTask forward_task(bool drops) { return !has_bf16() ? nullptr : drops ? forward<true> : forward<false>; }
+BackwardTask backward_task() { return has_bf16() ? backward : nullptr; }
+
+#else
+ForwardTask forward_task(bool) { return nullptr; }
+BackwardTask backward_task() { return nullptr; }
+#endif
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#if HWY_TARGET == HWY_AVX3
+HWY_POP_ATTRIBUTES
+#endif
+
+#if HWY_ONCE
+namespace linnet::attention_blocking {
+
+HWY_EXPORT(forward_task);
+HWY_EXPORT(backward_task);
+
+ForwardTask bf16_forward_task(bool drops) { return HWY_DYNAMIC_DISPATCH(forward_task)(drops); }
+BackwardTask bf16_backward_task() { return HWY_DYNAMIC_DISPATCH(backward_task)(); }
+
+}  // namespace linnet::attention_blocking
+#endif

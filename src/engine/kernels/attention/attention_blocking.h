@@ -1,0 +1,181 @@
+// How attention is cut into blocks, and where the blocks of one thread lie in its scratch memory. By shape alone, so
+// that results do not depend on the machine (engine/kernels/attention/attention.h). Sizes are those of fp32; bf16 needs no
+// more.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "engine/kernels/attention/attention.h"
+
+namespace linnet::attention_blocking {
+
+// Scores are kept transposed, [keys, queries]: exponentials and sums then run down the columns with one query in each
+// lane, and nothing has to be added up across lanes.
+constexpr int64_t kKeyBlock = 256;
+constexpr int64_t kQueryBlock = 64;
+constexpr int kScoreStride = 80;  // between rows of weights: >= kQueryBlock, and no power of two (cache sets)
+// Keys and values are packed in slices of so many columns, with rows kKeyRow floats apart: >= kSlice, and no power of
+// two. It is the same for every head size, so that one register tile, whose rows are at constant distances, serves all.
+constexpr int64_t kSlice = 64;
+constexpr int kKeyRow = 80;
+constexpr int64_t kMaxHeadSize = 256;
+constexpr int64_t kUnit = 32;           // blocks of queries start at multiples of the widest panel
+constexpr int64_t kKeyUnit = 16;        // and blocks of keys of this
+constexpr int64_t kMostRows = 14;       // of a register tile
+constexpr int64_t kChunkQueries = 512;  // queries of a forward task
+constexpr int64_t kBiasLead = 16;       // floats before what is read by distance, a vector at a time
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+inline void check(const AttentionArgs& args) {
+  if (args.kv_heads < 1 || args.query_heads % args.kv_heads != 0)
+    fail_internal("attention: " + std::to_string(args.query_heads) + " query heads do not divide among " +
+                  std::to_string(args.kv_heads) + " key-value heads");
+  if (args.head_size < 1 || args.head_size > kMaxHeadSize)
+    fail_internal("attention: head size " + std::to_string(args.head_size) + " is not in 1.." +
+                  std::to_string(kMaxHeadSize));
+}
+
+// Some keys before a query's own are hidden from it.
+inline bool hides_keys(const AttentionArgs& args) { return args.starts != nullptr || args.window > 0; }
+
+// `count` rows in pieces of at most `most`, as even as whole units allow.
+struct Pieces {
+  Pieces(int64_t count, int64_t most, int64_t unit)
+      : Pieces(Number{ceil_div(ceil_div(count, unit), most / unit)}, count, unit) {}
+  static Pieces of_number(int64_t count, int64_t pieces, int64_t unit) { return Pieces(Number{pieces}, count, unit); }
+  static Pieces of_keys(int64_t count) { return Pieces(count, kKeyBlock, kKeyUnit); }
+  int64_t begin(int64_t piece) const { return std::min(count, piece * units / pieces * unit); }
+  int64_t largest() const { return ceil_div(units, std::max<int64_t>(pieces, 1)) * unit; }
+
+  int64_t count, unit, units, pieces;
+
+ private:
+  struct Number {
+    int64_t pieces;
+  };
+  Pieces(Number number, int64_t count, int64_t unit)
+      : count(count), unit(unit), units(ceil_div(count, unit)), pieces(number.pieces) {}
+};
+
+// A forward task is one key-value head of one sample and a chunk of its queries; few heads give more, smaller chunks.
+inline Pieces query_chunks(const AttentionArgs& args) {
+  const int64_t heads = std::max<int64_t>(1, args.batch * args.kv_heads);
+  return Pieces::of_number(args.query_length,
+                           std::max(ceil_div(args.query_length, kChunkQueries),
+                                    std::min(ceil_div(args.query_length, kQueryBlock), ceil_div(32, heads))),
+                           kUnit);
+}
+
+// Offsets in floats, each a multiple of 16.
+class Layout {
+ public:
+  int64_t size() const { return size_; }
+
+ protected:
+  explicit Layout(const AttentionArgs& args)
+      : queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
+        keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)),
+        width(round_up(args.head_size, 32)),
+        slice((keys + kMostRows) * kKeyRow),
+        packed_rows(ceil_div(args.head_size, kSlice) * slice),
+        mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)),
+        starts(take(kQueryBlock)),
+        bias(take(args.biased ? kBiasLead + kKeyBlock + kQueryBlock + kUnit : 0)) {}
+
+  int64_t take(int64_t floats) {
+    const int64_t offset = size_;
+    size_ += round_up(floats, 16);
+    return offset;
+  }
+
+  int64_t size_ = 0;
+  int64_t queries, keys, width;
+
+ public:
+  int64_t slice;  // floats of a slice of packed keys or values
+
+ protected:
+  int64_t packed_rows;  // floats of all slices
+
+ public:
+  int64_t mask;    // of dropout: up to two bytes for every four queries
+  int64_t starts;  // of a block of queries
+  int64_t bias;    // of a block by distance
+};
+
+struct ForwardLayout : Layout {
+  explicit ForwardLayout(const AttentionArgs& args) : Layout(args), chunks(query_chunks(args)) {
+    const int64_t chunk = chunks.largest();
+    q = take(queries * width);
+    weights = take((keys + kMostRows) * kScoreStride);
+    k = take(packed_rows);
+    v = take(keys * width);
+    o = take((chunk + kMostRows) * width);
+    shift = take(chunk);
+    maximum = take(kUnit);
+    sum = take(chunk);
+    block_sum = take(kUnit);
+  }
+  Pieces chunks;
+  int64_t q, weights, k, v, o, shift, maximum, sum, block_sum;
+};
+
+struct BackwardLayout : Layout {
+  explicit BackwardLayout(const AttentionArgs& args) : Layout(args) {
+    q_transposed = take(queries * width);
+    do_transposed = take(queries * width);
+    q = take(queries * width);
+    d_o = take(queries * width);
+    k_rows = take(packed_rows);
+    v_rows = take(packed_rows);
+    k = take(keys * width);
+    tile = take(kMostRows * kUnit);
+    p = take((keys + kMostRows) * kScoreStride);
+    ds = take((keys + kMostRows) * kScoreStride);
+    ds_by_key = args.precision == Precision::kF32 ? ds : take((keys + kMostRows) * kScoreStride);
+    if (args.biased) ds_exact = take(kBiasLead + (keys + kMostRows) * kScoreStride) + kBiasLead;
+    dq = take((queries + kMostRows) * width);
+    dk = take((keys + kMostRows) * width);
+    dv = take((keys + kMostRows) * width);
+    lse = take(queries);
+    correction = take(queries);
+    // Each block of keys adds to dq, which bf16 would round every time.
+    sums_dq = args.dq_in_bf16 && args.key_length > kKeyBlock;
+    if (sums_dq) dq_sums = take(args.query_heads / args.kv_heads * args.query_length * args.head_size);
+  }
+  int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, tile, p, ds, ds_by_key, dq, dk, dv, lse, correction;
+  int64_t ds_exact = 0;  // of a bias: in fp32 for either precision, after zeros
+  bool sums_dq = false;
+  int64_t dq_sums = 0;  // [heads of the group, query_length, head_size]
+};
+
+// A sample's and head's gradient of the bias, by i - j: the entries in reverse, with room for a vector at the end.
+inline int64_t bias_gradient_row(const AttentionArgs& args) {
+  return round_up(args.query_length + args.key_length - 1, 16) + 16;
+}
+
+struct ForwardOperands {
+  AttentionRows q, k, v;
+  MutableAttentionRows o;
+  float* lse;
+};
+struct BackwardOperands {
+  AttentionRows q, k, v, o, d_o;
+  const float* lse;
+  MutableAttentionRows dq, dk, dv;
+  float* bias_gradients;  // [batch, query_heads, bias_gradient_row()], or null
+};
+
+// One task on one thread's scratch memory.
+using ForwardTask = void (*)(const AttentionArgs&, const ForwardLayout&, const ForwardOperands&, int64_t, float*);
+using BackwardTask = void (*)(const AttentionArgs&, const BackwardLayout&, const BackwardOperands&, int64_t, float*);
+ForwardTask dropout_forward_task();  // with dropout, in fp32
+// Those of bf16: null where the current instruction set has none.
+ForwardTask bf16_forward_task(bool drops);
+BackwardTask bf16_backward_task();
+
+}  // namespace linnet::attention_blocking

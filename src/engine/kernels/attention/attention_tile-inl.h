@@ -1,0 +1,160 @@
+// The register tile of attention's products, which does with its sums what comes next while they are in registers, and
+// how weights (probabilities and their gradients) are kept. Included by *_simd.cpp after "hwy/foreach_target.h".
+#if defined(LINNET_KERNELS_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_ATTENTION_TILE_INL_H_
+#undef LINNET_KERNELS_ATTENTION_TILE_INL_H_
+#else
+#define LINNET_KERNELS_ATTENTION_TILE_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "engine/kernels/attention/attention_blocking.h"
+#include "engine/kernels/gemm/gemm_pack-inl.h"
+#include "engine/kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE::attention {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using attention_blocking::ceil_div;
+using attention_blocking::kScoreStride;
+using attention_blocking::round_up;
+using tile::D;
+using tile::d;
+using tile::kLanes;
+using tile::kRows;
+using tile::kWidth;
+using tile::V;
+
+// Packed elements in a row of a slice.
+template <class P>
+constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
+
+// out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in engine/kernels/gemm/gemm_tile-inl.h,
+// where finish.start(r) sets the sums before the products are added and finish.end(r) takes them. Depths count packed
+// elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end of a slice of
+// its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
+template <class P, int M, int kRow, int kColumn, int kVectors, class Finish>
+HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b,
+                       const Finish& finish) {
+  V r[M][kVectors];
+  finish.start(r);
+  for (; depth > 0; depth -= kSliceDepth<P>, a += skip) {
+    const int64_t steps = std::min(depth, kSliceDepth<P>);
+    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) {
+      V y[kVectors];
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) {
+        const V x = hn::Set(d, a[i * kRow]);
+#pragma GCC unroll 2
+        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+      }
+    }
+  }
+  finish.end(r);
+}
+
+// Tiles have an even number of rows, 2 to kRows: two keys make a packed element in bf16. The table's index is half it.
+template <class Finish>
+using TileFunction = void (*)(int64_t, const float*, int64_t, const float*, const Finish&);
+template <class P, int kRow, int kColumn, int kVectors, class Finish, int... I>
+constexpr std::array<TileFunction<Finish>, kRows / 2 + 1> tile_table(std::integer_sequence<int, I...>) {
+  return {nullptr, Tile<P, 2 * I + 2, kRow, kColumn, kVectors, Finish>...};
+}
+template <class P, int kRow, int kColumn, int kVectors, class Finish>
+constexpr auto kTiles = tile_table<P, kRow, kColumn, kVectors, Finish>(std::make_integer_sequence<int, kRows / 2>());
+
+// Rows dealt evenly to tiles of an even number of rows: the last tile may have one row too many.
+struct Tiles {
+  explicit Tiles(int64_t count)
+      : tiles(ceil_div(count, kRows)),
+        small(ceil_div(count, 2) / std::max<int64_t>(tiles, 1)),
+        larger(ceil_div(count, 2) % std::max<int64_t>(tiles, 1)) {}
+  int64_t begin(int64_t t) const { return 2 * (t * small + std::min(t, larger)); }
+  int64_t half_rows(int64_t t) const { return small + (t < larger); }
+
+  int64_t tiles;
+  int64_t small;   // pairs of rows of a tile
+  int64_t larger;  // so many tiles at the start have one more
+};
+
+// Sums stored, or added to what is there.
+struct StoreSums {
+  float* out;
+  int64_t stride;
+  bool accumulate;
+
+  template <int M, int kVectors>
+  HWY_INLINE void start(V (&r)[M][kVectors]) const {
+    if (accumulate) {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+        for (int h = 0; h < kVectors; ++h) r[i][h] = hn::LoadU(d, out + i * stride + h * kLanes);
+    } else {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+        for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
+    }
+  }
+  template <int M, int kVectors>
+  HWY_INLINE void end(const V (&r)[M][kVectors]) const {
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) hn::StoreU(r[i][h], d, out + i * stride + h * kLanes);
+  }
+};
+
+// What is added to every row of a tile of scores: minus the shift of its query.
+template <int M, int kVectors>
+HWY_INLINE void StartWithRow(const float* row, V (&r)[M][kVectors]) {
+#pragma GCC unroll 2
+  for (int h = 0; h < kVectors; ++h) {
+    const V x = hn::Load(d, row + h * kLanes);
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) r[i][h] = x;
+  }
+}
+
+// fp32: how the weights of two neighbouring keys j (even) and j + 1, for one or two vectors of queries from i, are kept
+// for the products along the keys (element j, i of a transposed left operand) and along the queries (rows of one).
+struct F32Weights : tile::F32Pack {
+  static constexpr int kExpDegree = 5;
+  static constexpr bool kOneForm = true;                       // both forms are the same
+  static constexpr int kKeyRow = attention_blocking::kKeyRow;  // between packed rows of keys and values
+  static constexpr int kAlongKeys = kScoreStride, kAlongQueries = kScoreStride;  // strides
+
+  template <int kVectors>
+  static HWY_INLINE void StoreAlongKeys(const V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
+#pragma GCC unroll 2
+    for (int row = 0; row < 2; ++row)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) hn::Store(x[row][h], d, out + (j + row) * kAlongKeys + i + h * kLanes);
+  }
+  template <int kVectors>
+  static HWY_INLINE void StoreAlongQueries(const V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
+    StoreAlongKeys(x, j, i, out);
+  }
+  static float along_keys(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongKeys + i]; }
+  static float along_queries(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongQueries + i]; }
+  static float unpack(float element, int64_t) { return element; }
+  // A row of a left operand.
+  template <class T>
+  static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
+    ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(SetAll(factor), at.load(source)), out); });
+  }
+};
+
+}  // namespace linnet::HWY_NAMESPACE::attention
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,240 @@
+// Gradients of the pooled convolution. Of the four sums of a pooling window one had the maximum, so each pooled
+// gradient meets nine pixels (of every channel), those under the filter at that location: `which` selects among the
+// four locations.
+#include <algorithm>
+
+#include "engine/kernels/conv/conv_pool.h"
+#include "engine/kernels/conv/dense_head.h"
+#include "engine/kernels/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/conv/conv_pool_backward_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/kernels/conv/conv_pool-inl.h"
+
+#ifndef LINNET_KERNELS_CONV_POOL_GRADIENT_CALL
+#define LINNET_KERNELS_CONV_POOL_GRADIENT_CALL
+namespace linnet {
+namespace {
+
+struct WeightGradientCall {
+  ConvPoolShape shape;
+  ConvPoolImages x;
+  const uint8_t* which;
+  const float* dy;
+  int64_t dy_image;  // the image that dy begins with
+};
+
+struct InputGradientCall {
+  ConvPoolShape shape;
+  const float* weight;
+  const uint8_t* which;
+  const float* dy;
+  float* dx;
+};
+
+}  // namespace
+}  // namespace linnet
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using namespace conv_pool_layout;
+
+// Gradients of a vector of filters at one pooled pixel: zero where ReLU let none through, and past the last filter.
+struct PooledGradient {
+  Floats dy;
+  hn::Vec<Words> location;  // kDeadWindow where dy is zero
+};
+
+HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, int64_t count) {
+  const Words words;
+  hn::Vec<Words> location;
+  Floats gradient;
+  if (count >= kFloatLanes) {
+    location = hn::PromoteTo(words, hn::LoadU(Bytes(), which));
+    gradient = LoadFloats(dy);
+  } else {
+    uint8_t part[kFloatLanes];
+    std::fill(std::copy_n(which, count, part), part + kFloatLanes, kDeadWindow);
+    location = hn::PromoteTo(words, hn::LoadU(Bytes(), part));
+    gradient = LoadPart(dy, count);
+  }
+  const auto dead = hn::Eq(location, hn::Set(words, kDeadWindow));
+  return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), location};
+}
+
+// Every lane takes one of its block's four lanes, which all blocks have in common: the one that the two low bits of
+// `lane` say. A lookup across blocks costs twice as much.
+HWY_INLINE Floats PickInBlock(Floats x, hn::Vec<Words> lane) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return Floats{_mm512_permutevar_ps(x.raw, lane.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return Floats{_mm256_permutevar_ps(x.raw, lane.raw)};
+#else
+  return hn::TableLookupLanes(x, hn::IndicesFromVec(FloatTag(), hn::And(lane, hn::Set(Words(), 3))));
+#endif
+}
+
+// A plane's rows y and y + 1 pixel by pixel, for all y: pairs [plane_rows - 1, pair_row / 2, 2]. The four pixels (y,
+// x), (y + 1, x), (y, x + 1) and (y + 1, x + 1) lie one after the other.
+void PairRows(const ConvPoolShape& s, const float* plane, float* pairs) {
+  const int64_t stride = row_floats(s), rows = plane_rows(s) - 1, columns = 2 * s.pooled_width() + 2;
+  for (int64_t row = 0; row < rows; ++row, plane += stride, pairs += pair_row(s))
+    for (int64_t column = 0; column < columns; column += kFloatLanes)
+      hn::StoreInterleaved2(LoadFloats(plane + column), LoadFloats(plane + stride + column), FloatTag(),
+                            pairs + 2 * column);
+}
+
+// Adds the gradients of one channel's nine taps, and of the bias, over all pooled pixels of an image, for one vector of
+// filters. sums [9, kLanes]; bias [kLanes] or nullptr.
+//
+// For tap (r, s) each filter wants one of the four pixels (r + 0..1, s + 0..1) of a window of 4x4. They are loaded into
+// every block of four lanes, from where `lane` takes the one.
+void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* pairs, float* sums,
+                float* bias) {
+  const FloatTag d;
+  const ConvPoolShape& s = call.shape;
+  const int64_t stride = pair_row(s), count = s.filters - filter;
+  const int64_t pooled = s.pooled_height() * s.pooled_width() * s.filters;
+  const float* dy = call.dy + (image - call.dy_image) * pooled + filter;
+  const uint8_t* which = call.which + image * pooled + filter;
+  alignas(16) static constexpr uint32_t kLaneOf[4] = {0, 2, 1, 3};  // the second location is in the first row
+  const Floats lane_of = hn::BitCast(d, hn::LoadDup128(Words(), kLaneOf)), zero = SetAll(0);
+  Floats g0 = zero, g1 = zero, g2 = zero, g3 = zero, g4 = zero, g5 = zero, g6 = zero, g7 = zero, g8 = zero, gb = zero;
+  for (int64_t row = 0; row < s.pooled_height(); ++row) {
+    const float* p = pairs + 2 * row * stride;
+    for (int64_t column = 0; column < s.pooled_width(); ++column, p += 4, dy += s.filters, which += s.filters) {
+      const PooledGradient gradient = LoadGradient(dy, which, count);
+      const auto lane = hn::BitCast(Words(), PickInBlock(lane_of, gradient.location));
+      const auto add = [&](Floats sum, const float* four) LINNET_LAMBDA {
+        return hn::MulAdd(PickInBlock(hn::LoadDup128(d, four), lane), gradient.dy, sum);
+      };
+      const float *p1 = p + stride, *p2 = p1 + stride;
+      gb = hn::Add(gb, gradient.dy);
+      g0 = add(g0, p), g1 = add(g1, p + 2), g2 = add(g2, p + 4);
+      g3 = add(g3, p1), g4 = add(g4, p1 + 2), g5 = add(g5, p1 + 4);
+      g6 = add(g6, p2), g7 = add(g7, p2 + 2), g8 = add(g8, p2 + 4);
+    }
+  }
+  const auto add_to = [](Floats x, float* to) LINNET_LAMBDA { StoreFloats(hn::Add(LoadFloats(to), x), to); };
+  add_to(g0, sums), add_to(g1, sums + kLanes), add_to(g2, sums + 2 * kLanes);
+  add_to(g3, sums + 3 * kLanes), add_to(g4, sums + 4 * kLanes), add_to(g5, sums + 5 * kLanes);
+  add_to(g6, sums + 6 * kLanes), add_to(g7, sums + 7 * kLanes), add_to(g8, sums + 8 * kLanes);
+  if (bias) add_to(gb, bias);
+}
+
+// Adds up the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes]. scratch: the
+// planes of an image, then the pairs of one.
+void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t end, float* scratch, float* sums) {
+  const ConvPoolShape& s = call.shape;
+  float *bias = sums + padded_filters(s) * s.channels * kTaps, *pairs = scratch + image_floats(s);
+  std::fill_n(scratch, image_floats(s), 0.0f);
+  for (int64_t image = begin; image < end; ++image) {
+    CopyImage(s, call.x, image, scratch);
+    for (int64_t c = 0; c < s.channels; ++c) {
+      PairRows(s, scratch + c * plane_floats(s), pairs);
+      for (int64_t filter = 0; filter < s.filters; filter += kFloatLanes)
+        AddChannel(call, image, filter, pairs,
+                   sums + (filter / kLanes * s.channels + c) * kTaps * kLanes + filter % kLanes,
+                   c == 0 ? bias + filter : nullptr);
+    }
+  }
+}
+
+// One image; padded [height + 2, width + 2, channels] collects what falls outside too.
+void InputGradientImage(const InputGradientCall& call, int64_t image, float* padded) {
+  const ConvPoolShape& s = call.shape;
+  const int64_t row_stride = (s.width + 2) * s.channels;
+  std::fill_n(padded, (s.height + 2) * row_stride, 0.0f);
+  int64_t at = image * s.pooled_height() * s.pooled_width() * s.filters;
+  for (int64_t row = 0; row < s.pooled_height(); ++row)
+    for (int64_t column = 0; column < s.pooled_width(); ++column)
+      for (int64_t o = 0; o < s.filters; ++o, ++at) {
+        const int64_t location = call.which[at];
+        if (location == kDeadWindow) continue;
+        const Floats dy = SetAll(call.dy[at]);
+        float* to = padded + (2 * row + location / 2) * row_stride + (2 * column + location % 2) * s.channels;
+        const float* weight = call.weight + o * kTaps * s.channels;
+        for (int64_t r = 0; r < 3; ++r, to += row_stride, weight += 3 * s.channels)
+          ForRow(3 * s.channels, [=](const auto& lanes) LINNET_LAMBDA {
+            lanes.store(hn::MulAdd(dy, lanes.load(weight), lanes.load(to)), to);
+          });
+      }
+  float* dx = call.dx + image * s.height * s.width * s.channels;
+  for (int64_t row = 0; row < s.height; ++row)
+    std::copy_n(padded + (row + 1) * row_stride + s.channels, s.width * s.channels, dx + row * s.width * s.channels);
+}
+
+void InputGradientImages(const InputGradientCall& call, int64_t begin, int64_t end, float* padded) {
+  for (int64_t image = begin; image < end; ++image) InputGradientImage(call, image, padded);
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+using namespace conv_pool_layout;
+
+HWY_EXPORT(WeightGradientImages);
+HWY_EXPORT(InputGradientImages);
+HWY_EXPORT(AddRows);
+
+}  // namespace
+
+void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, const uint8_t* which,
+                               const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace,
+                               ThreadPool& pool) {
+  const int64_t tasks = groups(s), size = sum_floats(s);
+  float* sums = reinterpret_cast<float*>(workspace);  // [tasks, size]
+  float* scratch = sums + tasks * size;
+  const DenseHeadShape product{s.images, slopes.outputs, s.pooled_height() * s.pooled_width() * s.filters};
+  pool.run(tasks, [&](int64_t task, int worker) {
+    const int64_t begin = task * s.images / tasks, end = (task + 1) * s.images / tasks;
+    float *image = scratch + worker * gradient_scratch_floats(s), *dy = image + image_floats(s) + pair_floats(s);
+    std::fill_n(sums + task * size, size, 0.0f);
+    WeightGradientCall call{s, x, which, slopes.dy, 0};
+    const int64_t parts = slopes.dy ? 1 : (end - begin + kProductImages - 1) / kProductImages;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t from = begin + part * (end - begin) / parts, to = begin + (part + 1) * (end - begin) / parts;
+      if (!slopes.dy) {
+        dense_head_input_gradient_rows(product, slopes.factor, slopes.weight, from, to, dy);
+        call.dy = dy, call.dy_image = from;
+      }
+      HWY_DYNAMIC_DISPATCH(WeightGradientImages)(call, from, to, image, sums + task * size);
+    }
+  });
+  for_ranges(pool, size / kLanes, tasks * kLanes, [&](int64_t begin, int64_t end) {
+    float* first = sums + begin * kLanes;
+    HWY_DYNAMIC_DISPATCH(AddRows)(tasks, size, (end - begin) * kLanes, first, false, first);
+  });
+  for (int64_t o = 0; o < s.filters; ++o) {
+    const float* from = sums + o / kLanes * s.channels * kTaps * kLanes + o % kLanes;
+    for (int64_t tap = 0; tap < kTaps; ++tap)
+      for (int64_t c = 0; c < s.channels; ++c)
+        dweight[(o * kTaps + tap) * s.channels + c] = from[(c * kTaps + tap) * kLanes];
+    dbias[o] = sums[padded_filters(s) * s.channels * kTaps + o];
+  }
+}
+
+void conv_pool_input_gradient(const ConvPoolShape& s, const float* weight, const uint8_t* which, const float* dy,
+                              float* dx, std::byte* workspace, ThreadPool& pool) {
+  float* scratch = reinterpret_cast<float*>(workspace);
+  const InputGradientCall call{s, weight, which, dy, dx};
+  const int64_t tasks = groups(s);
+  pool.run(tasks, [&](int64_t task, int worker) {
+    HWY_DYNAMIC_DISPATCH(InputGradientImages)
+    (call, task * s.images / tasks, (task + 1) * s.images / tasks, scratch + worker * gradient_floats(s));
+  });
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,232 @@
+// What all convolution kernels share: strips and the register tiles.
+// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+#if defined(LINNET_KERNELS_CONVOLUTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_CONVOLUTION_INL_H_
+#undef LINNET_KERNELS_CONVOLUTION_INL_H_
+#else
+#define LINNET_KERNELS_CONVOLUTION_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "engine/kernels/conv/convolution_layout.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
+#include "engine/kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE::convolution {
+
+using tile::d;
+using tile::kLanes;
+using tile::kRows;
+using tile::kWidth;
+using tile::V;
+
+constexpr int64_t kPixelsAhead = 12;  // pixels that are fetched before they are read: the latency of memory
+
+// `channels` channels of rows of pixels of one image, which is `height` x `width` pixels of `image_pitch` floats.
+struct StripSource {
+  const float* image;  // at the first of the channels
+  int64_t height, width, image_pitch, channels;
+};
+
+// Copies rows [row, row + rows) and columns [column, column + columns) of the image, with zeros where there is none.
+HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                          int64_t pitch, float* out) {
+  const int64_t begin = std::clamp<int64_t>(-column, 0, columns);
+  const int64_t end = std::max(begin, std::min(columns, from.width - column));
+  for (int64_t i = row; i < row + rows; ++i, out += columns * pitch) {
+    if (i < 0 || i >= from.height || begin == end) {
+      std::fill_n(out, columns * pitch, 0.0f);
+      continue;
+    }
+    std::fill_n(out, begin * pitch, 0.0f);
+    std::fill_n(out + end * pitch, (columns - end) * pitch, 0.0f);
+    const float* source = from.image + (i * from.width + column + begin) * from.image_pitch;
+    float* to = out + begin * pitch;
+    if (pitch == from.channels && from.channels == from.image_pitch) {
+      std::memcpy(to, source, static_cast<size_t>((end - begin) * pitch) * sizeof(float));
+      continue;
+    }
+    // A part of the channels: the processor does not foresee where the next pixel's part begins.
+    for (int64_t j = begin; j < end; ++j, source += from.image_pitch, to += pitch)
+      ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
+        hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
+        at.store(at.load(source), to);
+      });
+  }
+}
+
+// The order in which a tile reads a pixel's row of the product: runs of floats side by side, several to a row of taps.
+struct Runs {
+  int64_t length = 0;    // floats
+  int64_t per_row = 1;   // runs in a row of taps
+  int64_t next_run = 0;  // from the end of a run to the next one of the row
+  int64_t next_row = 0;  // from the end of a row's last run to the next row
+
+  // Offset of element k, and how far it is into its run and row.
+  HWY_INLINE int64_t offset(int64_t k) const {
+    const int64_t run = k / length, row = run / per_row;
+    return k + (run - row) * next_run + row * next_row;
+  }
+};
+
+// c[M, kVectors * kLanes] (+)= sum over k in [begin, begin + depth) of a[i * stride + runs(k)] * b[k - begin, :].
+// The panel b is packed, kWidth floats a step. Rows of c are ldc apart. The policy P says what is multiplied: floats,
+// or pairs of bf16 in the place of floats (gemm_tile-inl.h).
+template <class P, int M, int kVectors>
+HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const float* HWY_RESTRICT a, int64_t stride,
+                          const float* HWY_RESTRICT b, float* c, int64_t ldc, bool accumulate) {
+  V r[M][kVectors];
+#pragma GCC unroll 14
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
+  // Every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
+  constexpr int kPointers = (M + 2) / 3;
+  const float* rows[kPointers];
+  int64_t left = runs.length, run = 0;
+  if (begin > 0) {  // a division takes as long as a short sum
+    a += runs.offset(begin);
+    left -= begin % runs.length;
+    run = begin / runs.length % runs.per_row;
+  }
+#pragma GCC unroll 5
+  for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
+  for (;;) {
+    const int64_t steps = std::min(left, depth);
+    for (int64_t k = 0; k < steps; ++k, b += kWidth) {
+      V y[kVectors];
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) {
+        const V x = hn::Set(d, rows[i / 3][i % 3 * stride]);
+#pragma GCC unroll 2
+        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+      }
+#pragma GCC unroll 5
+      for (int p = 0; p < kPointers; ++p) ++rows[p];
+    }
+    depth -= steps;
+    if (depth == 0) break;
+    const bool last = ++run == runs.per_row;
+    const int64_t jump = last ? runs.next_row : runs.next_run;
+    if (last) run = 0;
+#pragma GCC unroll 5
+    for (int p = 0; p < kPointers; ++p) rows[p] += jump;
+    left = runs.length;
+  }
+#pragma GCC unroll 14
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      float* to = c + i * ldc + h * kLanes;
+      hn::StoreU(accumulate ? hn::Add(r[i][h], hn::LoadU(d, to)) : r[i][h], d, to);
+    }
+}
+
+// Pixels of strips, row by row: how the tile of the weight gradient walks along the sum. Distances are floats.
+struct Pixels {
+  int64_t rows, columns;              // result pixels
+  int64_t x_step, x_row;              // from pixel to pixel, and from the end of a row to the next
+  int64_t slope_step, slope_row = 0;  // of dy
+  int64_t strips = 1;
+  int64_t x_strip = 0, slope_strip = 0;  // from the end of a strip to the next
+};
+
+// c[M, kVectors * kLanes] (+)= sum over pixels of dy[pixel, i] * x[pixel, :].
+template <class P, int M, int kVectors>
+HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x, float* c,
+                            int64_t ldc, bool accumulate) {
+  V r[M][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
+  const int64_t x_step = pixels.x_step, slope_step = pixels.slope_step;
+  for (int64_t strip = 0; strip < pixels.strips; ++strip, x += pixels.x_strip, dy += pixels.slope_strip)
+    for (int64_t row = 0; row < pixels.rows; ++row, x += pixels.x_row, dy += pixels.slope_row)
+      for (int64_t j = 0; j < pixels.columns; ++j, x += x_step, dy += slope_step) {
+        V y[kVectors];
+#pragma GCC unroll 2
+        for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, x + h * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < M; ++i) {
+          const V slope = hn::Set(d, dy[i]);
+#pragma GCC unroll 2
+          for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(slope, y[h], r[i][h]);
+        }
+      }
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      float* to = c + i * ldc + h * kLanes;
+      hn::StoreU(accumulate ? hn::Add(r[i][h], hn::LoadU(d, to)) : r[i][h], d, to);
+    }
+}
+
+using RunTileFunction = void (*)(const Runs&, int64_t, int64_t, const float*, int64_t, const float*, float*, int64_t,
+                                 bool);
+using PixelTileFunction = void (*)(const Pixels&, const float*, const float*, float*, int64_t, bool);
+
+template <class P, int kVectors, int... I>
+constexpr std::array<RunTileFunction, kRows + 1> run_tiles(std::integer_sequence<int, I...>) {
+  return {nullptr, RunTile<P, I + 1, kVectors>...};
+}
+template <class P, int kVectors, int... I>
+constexpr std::array<PixelTileFunction, kRows + 1> pixel_tiles(std::integer_sequence<int, I...>) {
+  return {nullptr, PixelTile<P, I + 1, kVectors>...};
+}
+// Tables indexed by the number of rows, 1 to kRows.
+template <class P, int kVectors>
+constexpr auto kRunTiles = run_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
+template <class P, int kVectors>
+constexpr auto kPixelTiles = pixel_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
+
+// Calls compute(c, ldc, accumulate) for a tile of `rows` x `columns` results at c, and takes only that many columns of
+// what it writes.
+template <class Compute>
+HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int64_t ldc, bool accumulate,
+                           const Compute& compute) {
+  if (whole) return compute(c, ldc, accumulate);
+  HWY_ALIGN float edge[kRows * kWidth];
+  compute(edge, int64_t{kWidth}, false);
+  for (int i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      c[i * ldc + j] = accumulate ? c[i * ldc + j] + edge[i * kWidth + j] : edge[i * kWidth + j];
+}
+
+// The epilogue of a vector of results of neighboring filters from number `filter` on. residual: where theirs begins.
+template <class At>
+HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, const At& at, int64_t filter,
+                               const float* residual) {
+  if (epilogue.scale) x = hn::Mul(x, at.load(epilogue.scale + filter));
+  if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
+  if (residual) x = hn::Add(x, at.load(residual));
+  // As ops/pointwise has it: NaN is neither above zero nor replaced.
+  if (epilogue.relu) x = hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x);
+  return x;
+}
+
+// Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`
+// elements into the result; ldc: from pixel to pixel.
+HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filter, int64_t width, int64_t pixels,
+                              float* c, int64_t ldc, int64_t first) {
+  const float* residual = epilogue.residual ? epilogue.residual + first : nullptr;
+  for (int64_t i = 0; i < pixels; ++i) {
+    float* row = c + i * ldc;
+    ForRow(width, [&](const auto& at) LINNET_LAMBDA {
+      at.store(WithEpilogue(epilogue, at.load(row), at, filter, residual ? residual + i * ldc : nullptr), row);
+    });
+  }
+}
+
+}  // namespace linnet::HWY_NAMESPACE::convolution
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,174 @@
+#include "engine/kernels/conv/convolution.h"
+
+#include <algorithm>
+
+#include "engine/kernels/conv/convolution_calls.h"
+#include "engine/kernels/gemm/gemm.h"
+
+namespace linnet {
+namespace {
+
+using convolution_layout::TapProblem;
+using convolution_layout::WeightProblem;
+using convolution_layout::WinogradProblem;
+using convolution_layout::WinogradWeightProblem;
+
+bool no_work(const ConvolutionSizes& s) {
+  return s.images * s.height * s.width * s.channels * s.filters * s.taps() * s.out_height * s.out_width == 0;
+}
+
+bool is_winograd(ConvolutionMethod method) {
+  return method == ConvolutionMethod::kWinograd || method == ConvolutionMethod::kWinograd4x4;
+}
+
+int64_t pixels(const ConvolutionSizes& s) { return s.images * s.height * s.width; }
+
+// y [pixels, O], x [pixels, C], weight [O, C].
+GemmArgs product(const ConvolutionSizes& s, ConvolutionPass pass) {
+  GemmArgs g;
+  switch (pass) {
+    case ConvolutionPass::kForward:
+      g.m = pixels(s), g.n = s.filters, g.k = s.channels, g.trans_b = true;
+      break;
+    case ConvolutionPass::kInputGradient:
+      g.m = pixels(s), g.n = s.channels, g.k = s.filters;
+      break;
+    case ConvolutionPass::kWeightGradient:
+      g.m = s.filters, g.n = s.channels, g.k = pixels(s), g.trans_a = true;
+      break;
+  }
+  g.lda = g.trans_a ? g.m : g.k, g.ldb = g.trans_b ? g.k : g.n, g.ldc = g.n;
+  return g;
+}
+
+void run_product(const ConvolutionSizes& s, ConvolutionPass pass, const float* a, const float* b, float* c,
+                 std::byte* workspace, ThreadPool& pool) {
+  GemmArgs g = product(s, pass);
+  g.a = a, g.b = b, g.c = c;
+  gemm(g, workspace, pool);
+}
+
+void run_winograd(const WinogradProblem& problem, const float* source, const float* weight, float* result,
+                  float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
+  float* scratch = workspace;
+  if (!packed) {
+    scratch += problem.shared_floats();
+    pack_winograd(problem, weight, workspace, scratch, pool);
+    packed = workspace;
+  }
+  convolution_by_winograd(problem, source, packed, result, scratch, pool, epilogue);
+}
+
+void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, const float* weight, float* result,
+              std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
+              const float* packed = nullptr) {
+  auto* const floats = reinterpret_cast<float*>(workspace);
+  const ConvolutionMethod method = convolution_method(s);
+  if (is_winograd(method))
+    return run_winograd(WinogradProblem(s, gradient), source, weight, result, floats, pool, epilogue, packed);
+  const TapProblem problem(s, gradient);
+  if (packed) return convolution_by_packed_taps(problem, source, packed, result, floats, pool, epilogue);
+  (method == ConvolutionMethod::kDepthwise ? depthwise_by_taps : convolution_by_taps)(problem, source, weight, result,
+                                                                                      floats, pool, epilogue);
+}
+
+// The product's own epilogue does what it can with the same rounding.
+void run_product_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
+                         ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+  GemmArgs g = product(s, ConvolutionPass::kForward);
+  g.a = x, g.b = weight, g.c = y;
+  const bool plain = !epilogue.scale && !epilogue.residual;
+  if (plain) {
+    g.bias = epilogue.bias;
+    if (epilogue.relu) g.activation = GemmActivation::kRelu;
+  }
+  gemm(g, workspace, pool);
+  if (!plain) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);
+}
+
+}  // namespace
+
+ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
+  if (s.groups == 1 && s.taps() == 1 && s.stride == 1 && s.padding == 0) return ConvolutionMethod::kProduct;
+  if (s.groups > 1 && s.groups == s.channels && s.groups == s.filters) return ConvolutionMethod::kDepthwise;
+  const int64_t tile = convolution_layout::winograd_tile(s);
+  if (tile > 0) return tile == 4 ? ConvolutionMethod::kWinograd4x4 : ConvolutionMethod::kWinograd;
+  return ConvolutionMethod::kImplicit;
+}
+
+int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
+  if (no_work(s) || pass == ConvolutionPass::kWeightGradient) return 0;
+  const bool gradient = pass == ConvolutionPass::kInputGradient;
+  switch (convolution_method(s)) {
+    case ConvolutionMethod::kProduct:
+    case ConvolutionMethod::kDepthwise:
+      return 0;
+    case ConvolutionMethod::kImplicit:
+      return TapProblem(s, gradient).shared_floats();
+    case ConvolutionMethod::kWinograd:
+    case ConvolutionMethod::kWinograd4x4:
+      return WinogradProblem(s, gradient).packed_floats();
+  }
+  return 0;
+}
+
+void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, const float* weight, float* packed,
+                              std::byte* workspace, ThreadPool& pool) {
+  const bool gradient = pass == ConvolutionPass::kInputGradient;
+  if (convolution_method(s) == ConvolutionMethod::kImplicit)
+    return pack_taps(TapProblem(s, gradient), weight, packed, pool);
+  pack_winograd(WinogradProblem(s, gradient), weight, packed, reinterpret_cast<float*>(workspace), pool);
+}
+
+size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed) {
+  if (no_work(s)) return 0;
+  if (convolution_method(s) == ConvolutionMethod::kProduct) {
+    const GemmArgs g = product(s, pass);
+    return gemm_workspace(1, g.m, g.n, g.k, threads);
+  }
+  const auto bytes = [&](const auto& problem) {
+    return static_cast<size_t>((packed ? 0 : problem.shared_floats()) + threads * problem.scratch_floats()) *
+           sizeof(float);
+  };
+  if (pass == ConvolutionPass::kWeightGradient)
+    return convolution_layout::winograd_weight_tile(s) > 0 ? bytes(WinogradWeightProblem(s)) : bytes(WeightProblem(s));
+  const bool gradient = pass == ConvolutionPass::kInputGradient;
+  if (is_winograd(convolution_method(s))) return bytes(WinogradProblem(s, gradient));
+  return bytes(TapProblem(s, gradient));
+}
+
+void convolution_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
+                         ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
+  if (no_work(s)) {
+    const int64_t results = s.images * s.out_height * s.out_width;
+    std::fill_n(y, results * s.filters, 0.0f);
+    if (epilogue.any()) convolution_epilogue(epilogue, results, s.filters, y, pool);
+    return;
+  }
+  if (convolution_method(s) == ConvolutionMethod::kProduct)
+    return run_product_forward(s, x, weight, y, workspace, pool, epilogue);
+  run_taps(s, false, x, weight, y, workspace, pool, epilogue, packed);
+}
+
+void convolution_input_gradient(const ConvolutionSizes& s, const float* dy, const float* weight, float* dx,
+                                std::byte* workspace, ThreadPool& pool, const float* packed) {
+  if (no_work(s)) return std::fill_n(dx, pixels(s) * s.channels, 0.0f), void();
+  if (convolution_method(s) == ConvolutionMethod::kProduct)
+    return run_product(s, ConvolutionPass::kInputGradient, dy, weight, dx, workspace, pool);
+  run_taps(s, true, dy, weight, dx, workspace, pool, {}, packed);
+}
+
+void convolution_weight_gradient(const ConvolutionSizes& s, const float* x, const float* dy, float* dweight,
+                                 std::byte* workspace, ThreadPool& pool) {
+  if (no_work(s)) return std::fill_n(dweight, s.filters * s.taps() * s.group_channels(), 0.0f), void();
+  const ConvolutionMethod method = convolution_method(s);
+  if (method == ConvolutionMethod::kProduct)
+    return run_product(s, ConvolutionPass::kWeightGradient, dy, x, dweight, workspace, pool);
+  if (convolution_layout::winograd_weight_tile(s) > 0)
+    return convolution_weights_by_winograd(WinogradWeightProblem(s), x, dy, dweight,
+                                           reinterpret_cast<float*>(workspace), pool);
+  (method == ConvolutionMethod::kDepthwise ? depthwise_weights_by_pixels : convolution_weights_by_pixels)(
+      WeightProblem(s), x, dy, dweight, reinterpret_cast<float*>(workspace), pool);
+}
+
+}  // namespace linnet

@@ -1,0 +1,395 @@
+// Convolutions with one filter for each channel: elementwise products of vectors of channels, over strips of images as
+// the other convolutions have them.
+#include <algorithm>
+
+#include "base/thread_pool.h"
+#include "engine/kernels/conv/convolution_calls.h"
+#include "engine/kernels/gemm/gemm_tasks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/conv/depthwise_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/kernels/conv/convolution-inl.h"
+#include "engine/kernels/conv/depthwise_rows-inl.h"
+
+#ifndef LINNET_KERNELS_DEPTHWISE_CALL
+#define LINNET_KERNELS_DEPTHWISE_CALL
+namespace linnet {
+namespace {
+
+struct DepthwiseTapCall {
+  const convolution_layout::TapProblem& problem;
+  const float *source, *weight;
+  float *result, *by_tap, *scratch;  // by_tap: the weights as [R * S, C]
+  const ConvolutionEpilogue& epilogue;
+};
+struct DepthwiseWeightCall {
+  const convolution_layout::WeightProblem& problem;
+  const float *x, *dy;
+  float *dweight, *sums, *scratch;  // sums: [partials, R * S, C]
+};
+
+}  // namespace
+}  // namespace linnet
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using namespace convolution;
+using namespace convolution_layout;
+
+constexpr int kPixels = HWY_TARGET == HWY_EMU128 ? 2 : 8;   // results that share the loads of weights
+constexpr int kMaxTaps = HWY_TARGET == HWY_EMU128 ? 2 : 7;  // sums of a filter's row that are kept in registers
+
+// Distances in floats between the operands of neighbouring taps.
+struct TapSteps {
+  int64_t rows, columns;  // numbers of taps
+  int64_t source_row, source_column;
+  int64_t weight_row, weight_column;
+};
+
+// `count` results side by side, for one vector of channels at `at`.
+template <int kCount, class At>
+HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64_t stride, const float* weight,
+                                float* result, int64_t result_step, const At& at) {
+  Floats sums[kCount];
+#pragma GCC unroll 8
+  for (int j = 0; j < kCount; ++j) sums[j] = SetAll(0);
+  for (int64_t a = 0; a < taps.rows; ++a)
+    for (int64_t b = 0; b < taps.columns; ++b) {
+      const Floats w = at.load(weight + a * taps.weight_row + b * taps.weight_column);
+      const float* x = source + a * taps.source_row + b * taps.source_column;
+#pragma GCC unroll 8
+      for (int j = 0; j < kCount; ++j) sums[j] = hn::MulAdd(at.load(x + j * stride), w, sums[j]);
+    }
+#pragma GCC unroll 8
+  for (int j = 0; j < kCount; ++j) at.store(sums[j], result + j * result_step);
+}
+
+// A block of channels, of one strip of an image.
+struct Block {
+  int64_t unit, channel, channels;
+  Block(int64_t task, const ConvolutionSizes& s)
+      : unit(task / channel_blocks(s)),
+        channel(task % channel_blocks(s) * kChannelBlock),
+        channels(std::min(kChannelBlock, s.channels - channel)) {}
+};
+
+HWY_INLINE void CopyBlock(const float* images, int64_t height, int64_t width, int64_t channels, const Strips& strips,
+                          const Block& block, float* out) {
+  const int64_t strip = block.unit % strips.count;
+  const float* image = images + block.unit / strips.count * height * width * channels + block.channel;
+  CopyStrip({image, height, width, channels, block.channels},
+            strips.first_row + strip * strips.height * strips.source_step, strips.source_rows(strips.height_of(strip)),
+            strips.first_column, strips.columns, strips.pitch, out);
+}
+
+// One phase of the results of a block.
+void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t row_phase, int64_t column_phase,
+                    const float* strip_memory) {
+  const TapProblem& p = call.problem;
+  const Strips& strips = p.strips;
+  const int64_t channels = p.s.channels, step = p.phase_step(), strip = block.unit % strips.count;
+  const Taps rows = p.row_taps(row_phase), columns = p.column_taps(column_phase);
+  const int64_t row_pitch = strips.columns * strips.pitch, stride = p.source_step() * strips.pitch;
+  const TapSteps taps{rows.count,
+                      columns.count,
+                      rows.step * row_pitch,
+                      columns.step * strips.pitch,
+                      rows.filter_step * p.s.columns * channels,
+                      columns.filter_step * channels};
+  const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * channels + block.channel;
+  const float* source = strip_memory + (rows.offset - strips.first_row) * row_pitch +
+                        (columns.offset - strips.first_column) * strips.pitch;
+  float* image =
+      call.result + block.unit / strips.count * p.result_height() * p.result_width() * channels + block.channel;
+  const int64_t width = ceil_div(p.result_width() - column_phase, step), result_step = step * channels;
+  const int64_t first = strip * strips.height;
+  for (int64_t t = 0; t < strips.height_of(strip); ++t) {
+    const int64_t row = (first + t) * step + row_phase;
+    if (row >= p.result_height()) return;
+    float* result = image + (row * p.result_width() + column_phase) * channels;
+    const float* from = source + t * p.source_step() * row_pitch;
+    int64_t j = 0;
+    const auto visit = [&]<int kCount>() LINNET_LAMBDA {
+      for (; j + kCount <= width; j += kCount)
+        ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
+          DepthwisePixels<kCount>(taps, from + j * stride, stride, weight, result + j * result_step, result_step, at);
+        });
+    };
+    visit.template operator()<kPixels>();
+    if constexpr (kPixels > 3) visit.template operator()<3>();
+    visit.template operator()<1>();
+    if (call.epilogue.any())
+      ApplyEpilogue(call.epilogue, block.channel, block.channels, width, result, result_step, result - call.result);
+  }
+}
+
+// Whether results are computed two rows at a time from images in place (depthwise_rows-inl.h).
+bool by_rows(const ConvolutionSizes& s) {
+  return s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.padding == 1;
+}
+
+// Whether results are computed in patches, from images in place.
+bool by_patches(const TapProblem& p) {
+  const ConvolutionSizes& s = p.s;
+  const bool has_memory = 2 * s.channels <= p.scratch_floats();  // for zeros, and results that are not asked for
+  return !p.gradient && s.rows == 3 && s.columns == 3 && s.stride == 2 && s.dilation == 1 && s.padding == 1 &&
+         has_memory;
+}
+
+// Whether pixels are a multiple of 2 KB apart, so that a row of them falls into a few sets of the cache. Blocks of
+// their channels are copied.
+bool copies_blocks(const ConvolutionSizes& s) { return s.channels % 512 == 0; }
+
+// The rows of a block's source, and the number of the first of them in the image. scratch: memory for its strip.
+struct BlockRows {
+  ImageRows<const float> rows;
+  int64_t first, channel;
+};
+HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, const Strips& strips, const Block& block,
+                             float* scratch) {
+  const int64_t strip = block.unit % strips.count;
+  if (!copies_blocks(s)) {
+    const float* image = images + block.unit / strips.count * s.height * s.width * s.channels;
+    return {{image, s.height, s.width, s.channels}, 0, block.channel};
+  }
+  CopyBlock(images, s.height, s.width, s.channels, strips, block, scratch);
+  // A row of the strip begins with a pixel of zeros.
+  return {{scratch + strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns, strips.pitch},
+          strip * strips.height - 1,
+          0};
+}
+
+// Results of a block. `pixel`: memory for the channels of a block twice, for zeros and for results that are not asked
+// for.
+void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pixel, float* scratch) {
+  const TapProblem& p = call.problem;
+  const int64_t channels = p.s.channels, width = p.s.width, strip = block.unit % p.strips.count;
+  const int64_t first = strip * p.strips.height, end = first + p.strips.height_of(strip);
+  const BlockRows source = rows_of(call.source, p.s, p.strips, block, scratch);
+  const ImageRows<float> result{call.result + block.unit / p.strips.count * p.s.height * width * channels, end, width,
+                                channels};
+  std::fill_n(pixel, block.channels, 0.0f);
+  // The gradient of the images meets the filter's taps in the opposite order.
+  const float* weight = call.by_tap + (p.gradient ? 8 * channels : 0) + block.channel;
+  for (int64_t i = first; i < end; i += 2) {
+    const auto from = source.rows.rows<4>(i - 1 - source.first, source.channel, pixel);
+    const auto to = result.rows<2>(i, block.channel, pixel + block.channels);
+    ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
+      DepthwiseTwoRows(from, source.rows.width, width, weight, p.gradient ? -channels : channels, to, at);
+    });
+    if (!call.epilogue.any()) continue;
+    for (const auto& row : to)
+      if (row.step > 0)
+        ApplyEpilogue(call.epilogue, block.channel, block.channels, width, row.first, row.step,
+                      row.first - call.result);
+  }
+}
+
+// Rows [first, end) of the results of an image. `pixel`: memory for two pixels, for zeros and for results that are not
+// asked for.
+void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
+  const TapProblem& p = call.problem;
+  const int64_t channels = p.s.channels, width = p.result_width();
+  const ImageRows<const float> source{call.source + image * p.source_height() * p.source_width() * channels,
+                                      p.source_height(), p.source_width(), channels};
+  const ImageRows<float> result{call.result + image * p.result_height() * width * channels, end, width, channels};
+  std::fill_n(pixel, channels, 0.0f);
+  for (int64_t i = first; i < end; i += 2) {
+    const auto from = source.rows<DepthwisePatch::kSide>(i * DepthwisePatch::kStride - 1, 0, pixel);
+    const auto to = result.rows<2>(i, 0, pixel + channels);
+    for (int64_t j = 0; j < width; j += 2) {
+      DepthwisePatch patch;
+      for (int a = 0; a < DepthwisePatch::kSide; ++a)
+        for (int b = 0; b < DepthwisePatch::kSide; ++b) {
+          const int64_t column = j * DepthwisePatch::kStride - 1 + b;
+          patch.source[a][b] = column < 0 || column >= source.width ? pixel : from[a].pixel(column);
+        }
+      for (int r = 0; r < 2; ++r)
+        for (int c = 0; c < 2; ++c) patch.result[r][c] = j + c < width ? to[r].pixel(j + c) : pixel + channels;
+      ForRow(channels, [&](const auto& at) LINNET_LAMBDA { patch.Run(call.by_tap, channels, at); });
+    }
+    if (!call.epilogue.any()) continue;
+    for (const auto& row : to)
+      if (row.step > 0) ApplyEpilogue(call.epilogue, 0, channels, width, row.first, row.step, row.first - call.result);
+  }
+}
+
+void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
+  const TapProblem& p = call.problem;
+  constexpr int64_t kTasksOfThread = 4;
+  const int64_t pairs = ceil_div(p.result_height(), 2);
+  const int64_t bands = std::min(pairs, ceil_div(kTasksOfThread * pool.size(), p.s.images));
+  const Deal pairs_of{pairs, bands};
+  pool.run(p.s.images * bands, [&](int64_t task, int worker) {
+    const int64_t band = task % bands, first = 2 * pairs_of.begin(band),
+                  end = std::min(p.result_height(), 2 * pairs_of.begin(band + 1));
+    float* pixel = call.scratch + worker * p.scratch_floats();
+    DepthwiseByPatches(call, task / bands, first, end, pixel);
+  });
+}
+
+void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
+  const TapProblem& p = call.problem;
+  const int64_t taps = p.s.taps(), channels = p.s.channels;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t tap = 0; tap < taps; ++tap) call.by_tap[tap * channels + c] = call.weight[c * taps + tap];
+  if (by_patches(p)) return depthwise_by_patches(call, pool);
+  pool.run(p.units * channel_blocks(p.s), [&](int64_t task, int worker) {
+    const Block block(task, p.s);
+    float* scratch = call.scratch + worker * p.scratch_floats();
+    if (by_rows(p.s)) return DepthwiseByRows(call, block, scratch + p.strips.floats, scratch);
+    CopyBlock(call.source, p.source_height(), p.source_width(), channels, p.strips, block, scratch);
+    for (int64_t row = 0; row < p.phase_step(); ++row)
+      for (int64_t column = 0; column < std::min(p.phase_step(), p.result_width()); ++column)
+        DepthwiseStrip(call, block, row, column, scratch);
+  });
+}
+
+// Distances in floats, and where the sums go.
+struct DepthwiseSumsCall {
+  Pixels pixels;
+  int64_t x_row, x_column;  // from tap to tap, in x
+  int64_t sums_row, sums_column;
+  bool accumulate;
+};
+
+// sums[tap, channels] (+)= sum over a strip's pixels of dy * x, for kTapRows x kTapColumns taps.
+template <int kTapRows, int kTapColumns, class At>
+HWY_INLINE void DepthwiseSums(const DepthwiseSumsCall& call, const float* dy, const float* x, float* sums,
+                              const At& at) {
+  const Pixels& pixels = call.pixels;
+  Floats r[kTapRows][kTapColumns];
+#pragma GCC unroll 3
+  for (int a = 0; a < kTapRows; ++a)
+#pragma GCC unroll 7
+    for (int b = 0; b < kTapColumns; ++b)
+      r[a][b] = call.accumulate ? at.load(sums + a * call.sums_row + b * call.sums_column) : SetAll(0);
+  for (int64_t row = 0; row < pixels.rows; ++row, x += pixels.x_row)
+    for (int64_t j = 0; j < pixels.columns; ++j, x += pixels.x_step, dy += pixels.slope_step) {
+      hwy::Prefetch(dy + kPixelsAhead * pixels.slope_step + at.first);
+      const Floats slope = at.load(dy);
+#pragma GCC unroll 3
+      for (int a = 0; a < kTapRows; ++a)
+#pragma GCC unroll 7
+        for (int b = 0; b < kTapColumns; ++b)
+          r[a][b] = hn::MulAdd(slope, at.load(x + a * call.x_row + b * call.x_column), r[a][b]);
+    }
+#pragma GCC unroll 3
+  for (int a = 0; a < kTapRows; ++a)
+#pragma GCC unroll 7
+    for (int b = 0; b < kTapColumns; ++b) at.store(r[a][b], sums + a * call.sums_row + b * call.sums_column);
+}
+
+template <int kTapRows, int kTapColumns>
+HWY_INLINE void DepthwiseTaps(const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x,
+                              float* sums) {
+  ForRow(channels, [&](const auto& at) LINNET_LAMBDA { DepthwiseSums<kTapRows, kTapColumns>(call, dy, x, sums, at); });
+}
+
+// Taps [b, columns) of a filter's row, as many at a time as there are registers.
+template <int kTaps>
+HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x,
+                             float* sums, int64_t b, int64_t columns) {
+  for (; b + kTaps <= columns; b += kTaps)
+    DepthwiseTaps<1, kTaps>(call, channels, dy, x + b * call.x_column, sums + b * call.sums_column);
+  if constexpr (kTaps > 1)
+    if (b < columns) DepthwiseRow<kTaps / 2>(call, channels, dy, x, sums, b, columns);
+}
+
+// Adds up the products of a block. zeros: memory for the channels of a block.
+void DepthwiseSumsByRows(const DepthwiseWeightCall& call, const Block& block, bool accumulate, float* sums,
+                         float* zeros) {
+  const WeightProblem& p = call.problem;
+  const int64_t channels = p.s.channels, height = p.s.height, width = p.s.width, strip = block.unit % p.strips.count;
+  const int64_t offset = block.unit / p.strips.count * height * width * channels;
+  const int64_t first = strip * p.strips.height, end = first + p.strips.height_of(strip);
+  const ImageRows<const float> source{call.x + offset, height, width, channels};
+  const ImageRows<const float> slopes{call.dy + offset, end, width, channels};
+  std::fill_n(zeros, block.channels, 0.0f);
+  for (int64_t i = first; i < end; i += 2) {
+    const auto x = source.rows<4>(i - 1, block.channel, zeros);
+    const auto dy = slopes.rows<2>(i, block.channel, zeros);
+    ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
+      DepthwiseTwoRowSums(x, dy, width, sums, channels, accumulate || i > first, at);
+    });
+  }
+}
+
+void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
+  const WeightProblem& p = call.problem;
+  const ConvolutionSizes& s = p.s;
+  const Strips& strips = p.strips;
+  const int64_t channels = s.channels, row_pitch = strips.columns * strips.pitch, blocks = channel_blocks(s);
+  const Deal units{p.units, p.partials};
+  pool.run(p.partials * blocks, [&](int64_t task, int worker) {
+    const int64_t partial = task / blocks;
+    float* scratch = call.scratch + worker * p.scratch_floats();
+    for (int64_t unit = units.begin(partial); unit < units.begin(partial + 1); ++unit) {
+      const Block block(unit * blocks + task % blocks, s);
+      if (by_rows(s) && !copies_blocks(s)) {
+        DepthwiseSumsByRows(call, block, unit > units.begin(partial), call.sums + partial * p.elements + block.channel,
+                            scratch);
+        continue;
+      }
+      CopyBlock(call.x, s.height, s.width, channels, strips, block, scratch);
+      const int64_t image = unit / strips.count, strip = unit % strips.count, step = s.stride * strips.pitch;
+      const float* dy =
+          call.dy + (image * s.out_height + strip * strips.height) * s.out_width * channels + block.channel;
+      float* sums = call.sums + partial * p.elements + block.channel;
+      const DepthwiseSumsCall taps{
+          {strips.height_of(strip), s.out_width, step, s.stride * row_pitch - s.out_width * step, channels},
+          s.dilation * row_pitch,
+          s.dilation * strips.pitch,
+          s.columns * channels,
+          channels,
+          unit > units.begin(partial)};
+      if (kMaxTaps >= 3 && s.rows == 3 && s.columns == 3) {
+        DepthwiseTaps<3, 3>(taps, block.channels, dy, scratch, sums);
+      } else {
+        for (int64_t a = 0; a < s.rows; ++a)
+          DepthwiseRow<kMaxTaps>(taps, block.channels, dy, scratch + a * taps.x_row, sums + a * taps.sums_row, 0,
+                                 s.columns);
+      }
+    }
+  });
+  // [partials, R * S, C] -> [C, R * S]
+  if (p.partials > 1) AddRows(p.partials, p.elements, p.elements, call.sums, false, call.sums);
+  const int64_t taps = s.taps();
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t tap = 0; tap < taps; ++tap) call.dweight[c * taps + tap] = call.sums[tap * channels + c];
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(depthwise_taps);
+HWY_EXPORT(depthwise_weights);
+
+}  // namespace
+
+void depthwise_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
+                       float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+  const DepthwiseTapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats(),
+                              epilogue};
+  HWY_DYNAMIC_DISPATCH(depthwise_taps)(call, pool);
+}
+
+void depthwise_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
+                                 float* dweight, float* workspace, ThreadPool& pool) {
+  const DepthwiseWeightCall call{problem, x, dy, dweight, workspace, workspace + problem.shared_floats()};
+  HWY_DYNAMIC_DISPATCH(depthwise_weights)(call, pool);
+}
+
+}  // namespace linnet
+#endif

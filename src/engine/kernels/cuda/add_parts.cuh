@@ -1,0 +1,33 @@
+// The second stage of a sum whose parts different blocks have made: they are added in a fixed order.
+#pragma once
+#include "engine/kernels/cuda/launch.cuh"
+
+namespace linnet {
+
+constexpr int kPartSlices = 32;  // warps that share the parts of 32 columns
+
+// Column sums of from [parts, width]: those before `split` to `first`, the others to `second`; either may be null.
+static __global__ void __launch_bounds__(kPartSlices* kWarp)
+    add_parts_kernel(int64_t parts, int64_t split, int64_t width, const float* __restrict__ from,
+                     float* __restrict__ first, float* __restrict__ second) {
+  __shared__ float slices[kPartSlices][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, slice = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
+  float sum = 0;
+  if (column < width)
+    for (int64_t part = slice; part < parts; part += kPartSlices) sum += from[part * width + column];
+  slices[slice][lane] = sum;
+  __syncthreads();
+  if (slice != 0 || column >= width) return;
+  for (int i = 1; i < kPartSlices; ++i) sum += slices[i][lane];
+  float* to = column < split ? first : second;
+  if (to) to[column < split ? column : column - split] = sum;
+}
+
+inline void add_parts(Device* device, int64_t parts, int64_t split, int64_t width, const float* from, float* first,
+                      float* second) {
+  launch(device, add_parts_kernel, blocks_for(width, kWarp), kPartSlices * kWarp, 0, parts, split, width, from, first,
+         second);
+}
+
+}  // namespace linnet

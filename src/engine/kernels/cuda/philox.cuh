@@ -1,0 +1,62 @@
+// Dropout's random numbers on the device: the contract of engine/kernels/random/philox.h, word for word.
+#pragma once
+#include "base/hash.h"
+#include "engine/kernels/cuda/launch.cuh"
+#include "engine/kernels/random/philox.h"
+
+namespace linnet {
+
+// Four words of one counter: eight 16-bit values.
+LINNET_DEVICE uint4 philox(uint4 counter, uint64_t key) {
+  unsigned k0 = static_cast<unsigned>(key), k1 = static_cast<unsigned>(key >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    const unsigned high0 = __umulhi(0xD2511F53u, counter.x), low0 = 0xD2511F53u * counter.x;
+    const unsigned high1 = __umulhi(0xCD9E8D57u, counter.z), low1 = 0xCD9E8D57u * counter.z;
+    counter = {high1 ^ counter.y ^ k0, low1, high0 ^ counter.w ^ k1, low0};
+  }
+  return counter;
+}
+
+// Value i of 8.
+LINNET_DEVICE unsigned philox_value(const uint4& words, int i) {
+  const unsigned word = i < 4 ? (i < 2 ? words.x : words.y) : (i < 6 ? words.z : words.w);
+  return word >> (16 * (i % 2)) & 0xffff;
+}
+
+// ops/dropout: dropout_key, from the device's `random` tensor.
+LINNET_DEVICE uint64_t dropout_key_on_device(const int32_t* random, uint64_t site) {
+  const auto mix = [](uint64_t x) {  // splitmix64's finalizer, as mix64 in base/hash.h
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  };
+  const auto word = [&](int i) { return static_cast<uint64_t>(static_cast<uint32_t>(random[i])); };
+  const uint64_t seed = word(0) | word(1) << 32, time = word(2) | word(3) << 32;
+  return mix(mix(seed ^ site) + mix(time + 0x9e3779b97f4a7c15u));
+}
+
+struct DropoutMask {
+  uint64_t key;
+  unsigned threshold;
+  float scale;
+  // What element `index` of the dense row of `sample` is multiplied by: 0 or scale.
+  LINNET_DEVICE float dense(int64_t index, unsigned sample) const {
+    const uint4 words = philox({static_cast<unsigned>(index / 8), kDenseDropout, 0, sample}, key);
+    return philox_value(words, static_cast<int>(index % 8)) >= threshold ? scale : 0;
+  }
+};
+
+// What a kernel gets from the host: the key is made on the device, from the step's counter.
+struct DropoutSite {
+  const int32_t* random = nullptr;  // null: no dropout
+  uint64_t site = 0;
+  unsigned threshold = 0;
+  float scale = 1;
+  LINNET_DEVICE DropoutMask mask() const { return {dropout_key_on_device(random, site), threshold, scale}; }
+};
+inline DropoutSite dropout_site_of(const int32_t* random, uint64_t site, float probability) {
+  return {random, site, dropout_threshold(probability), dropout_scale(probability)};
+}
+
+}  // namespace linnet

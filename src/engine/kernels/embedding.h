@@ -1,0 +1,20 @@
+// Rows of a table by number, and their gradient.
+#pragma once
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "engine/kernels/stored_floats.h"
+
+namespace linnet {
+
+// out[i, :] = table[ids[i], :] for i in [0, count); table [vocabulary, width]. That every id is in range is the
+// caller's duty, here and below.
+void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
+                 ThreadPool& pool);
+
+// dtable[ids[i], :] += dy[i, :], in the order of i: the same sum for any number of threads. Rows i with the id
+// `skipped` add nothing.
+void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
+                      ThreadPool& pool, int32_t skipped = -1);
+
+}  // namespace linnet

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cstring>
+
+#include "engine/kernels/embedding.h"
+#include "engine/kernels/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/embedding_simd.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+// Columns [begin, end) of every row.
+void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, StoredFloats dy, const int32_t* ids,
+                    float* dtable, int32_t skipped) {
+  constexpr int64_t ahead = 8;  // rows of the table come in no order that a prefetcher could guess
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + ahead < count) {
+      const float* next = dtable + ids[i + ahead] * width;
+      for (int64_t j = begin; j < end; j += 16) hwy::Prefetch(next + j);
+    }
+    if (ids[i] == skipped) continue;
+    const StoredFloats from = dy + (i * width + begin);
+    float* to = dtable + ids[i] * width + begin;
+    ForRow(end - begin, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(to), at.load(from)), to); });
+  }
+}
+
+void RoundRow(int64_t width, const float* from, Bfloat16* to) {
+  ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(at.load(from), to); });
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+
+HWY_EXPORT(ScatterColumns);
+HWY_EXPORT(RoundRow);
+
+void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
+                 ThreadPool& pool) {
+  const auto bytes = static_cast<size_t>(width) * sizeof(float);
+  for_ranges(pool, count, width, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* row = table + ids[i] * width;
+      if (out.is_bf16)
+        HWY_DYNAMIC_DISPATCH(RoundRow)(width, row, out.bf16() + i * width);
+      else
+        std::memcpy(out.f32() + i * width, row, bytes);
+    }
+  });
+}
+
+// Tasks own columns, so that no two ever write the same element; 64 floats are whole cache lines of an aligned table.
+void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
+                      ThreadPool& pool, int32_t skipped) {
+  const int64_t strip = width >= 256 ? 64 : 32;
+  for_ranges(pool, (width + strip - 1) / strip, count * strip, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(ScatterColumns)
+    (begin * strip, std::min(width, end * strip), count, width, dy, ids, dtable, skipped);
+  });
+}
+
+}  // namespace linnet
+#endif

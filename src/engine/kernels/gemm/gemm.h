@@ -1,0 +1,75 @@
+// Matrix products: C = op(A) op(B), with bias, activation functions, their derivatives and additions fused. Values are
+// fp32, and products may be computed in bf16; then operands and results may also lie in memory as bf16.
+//
+// The value of an element of C depends on the shape of the product and on the instruction set, never on the number of
+// threads: every element is summed over k in order, in blocks whose length the shape decides. With `independent_rows`
+// it does not depend on the number of rows either. NaN and infinity in A or B reach C as arithmetic says.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/kernels/precision.h"
+#include "engine/kernels/stored_floats.h"
+
+namespace linnet {
+
+class ThreadPool;
+
+// The functions as ops/pointwise computes them, to the bit. NaN stays NaN.
+enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh };
+inline std::span<const char* const> enum_names(GemmActivation) {
+  static constexpr std::array kNames{"none", "relu", "gelu", "gelu_tanh"};
+  return kNames;
+}
+
+//   x = op(A) op(B) [+ C or residual] [+ bias],   C = activation(x) [* derivative'(aux)]
+// Row-major. Any size may be zero: k = 0 gives the bias alone (or 0).
+struct GemmArgs {
+  int64_t batch = 1;  // independent products; *_batch are their distances in elements (0: one operand for all)
+  int64_t m = 0, n = 0, k = 0;
+  StoredFloats a;  // [m, k]; trans_a: stored as [k, m]
+  int64_t lda = 0, a_batch = 0;
+  bool trans_a = false;
+  StoredFloats b;  // [k, n]; trans_b: stored as [n, k] (the weight [out, in] of a linear layer)
+  int64_t ldb = 0, b_batch = 0;
+  bool trans_b = false;
+  MutableStoredFloats c;  // [m, n]; must not overlap a or b
+  int64_t ldc = 0, c_batch = 0;
+  bool accumulate = false;      // C += instead of C = (gradients)
+  const float* bias = nullptr;  // [n], added to every row
+  // These lie as C does (ldc, c_batch); residual may be C's memory, the others must not overlap it.
+  StoredFloats residual;  // [m, n], added; not together with `accumulate`
+  GemmActivation activation = GemmActivation::kNone;
+  MutableStoredFloats pre_activation;  // [m, n]: also takes x, which the activation function is applied to
+  // The result is multiplied by the derivative of this function at aux [m, n] (for kRelu: where aux > 0 by 1, else 0),
+  // which is what flows back through the function. Not together with `activation`.
+  GemmActivation derivative = GemmActivation::kNone;
+  float derivative_scale = 1;  // and by this, before
+  StoredFloats aux;
+  // kBf16 allows operands to be rounded to bf16 (see round_to_bf16) while they are packed; sums stay fp32. Products
+  // with few rows or columns, and processors without gemm_has_bf16(), compute in fp32.
+  Precision precision = Precision::kF32;
+  // Computes any number of rows as a product of few rows is computed. A row then has the same bits whatever the other
+  // rows are and however many there are, which products with many rows pay for in speed. Nothing changes for
+  // trans_a.
+  bool independent_rows = false;
+};
+
+// Does the current instruction set (engine/kernels/isa.h) multiply in bf16?
+bool gemm_has_bf16();
+
+// Whether any of the matrices lies in memory as bf16, in any mixture. That needs gemm_has_bf16(), the precision kBf16
+// and k > 0, and `independent_rows` is ignored. The product has the bits of one whose operands are fp32 numbers of
+// equal value, if that is a product whose operands are packed, and all that is added or applied to a sum is computed in
+// fp32 before the result is rounded, once, as round_to_bf16 does. But GELU of a C in bf16 is that of x rounded so,
+// whether or not `pre_activation` takes it: then it is the same when it is computed again from what is stored.
+bool is_stored_in_bf16(const GemmArgs& args);
+
+// Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set, transposition and
+// precision. `in_bf16`: for is_stored_in_bf16().
+size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool in_bf16 = false);
+
+// `workspace` is 64-byte aligned and at least gemm_workspace(..., pool.size()) long. Allocates nothing.
+void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
+
+}  // namespace linnet

@@ -1,0 +1,87 @@
+// Products in bf16: vdpbf16ps multiplies pairs of neighbours along k and adds both to an fp32 sum.
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/thread_pool.h"
+#include "engine/kernels/gemm/gemm_bf16.h"
+#include "engine/kernels/gemm/gemm_blocking.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/gemm/gemm_bf16_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// Highway's AVX-512 target and one extension more, for the headers too: in GCC target pragmas add up, in clang the
+// outermost counts. What those headers include has been included above, without.
+#if HWY_TARGET == HWY_AVX3
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
+#endif
+#include "engine/kernels/gemm/gemm_bf16-inl.h"
+#include "engine/kernels/gemm/gemm_driver-inl.h"
+#include "engine/kernels/peak-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_AVX3
+bool has_bf16() {
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has;
+}
+bool gemm_bf16(const GemmArgs& args, const float* panels, float* workspace, ThreadPool& pool) {
+  return has_bf16() && tile::packed_product<tile::Bf16>(args, workspace, pool, panels);
+}
+bool pack_bf16_panels(const GemmArgs& args, float* panels, ThreadPool& pool) {
+  if (has_bf16()) tile::Product<tile::Bf16>(args, nullptr, 1).pack_weight(panels, pool);
+  return has_bf16();
+}
+float multiply_adds(int64_t rounds) { return tile::MultiplyAdds<tile::Bf16>(rounds); }
+double round_operations() { return tile::kRoundOperations<tile::Bf16>; }
+#else
+float multiply_adds(int64_t) { return 0; }
+double round_operations() { return 0; }
+bool has_bf16() { return false; }
+bool gemm_bf16(const GemmArgs&, const float*, float*, ThreadPool&) { return false; }
+bool pack_bf16_panels(const GemmArgs&, float*, ThreadPool&) { return false; }
+#endif
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#if HWY_TARGET == HWY_AVX3
+HWY_POP_ATTRIBUTES
+#endif
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+HWY_EXPORT(has_bf16);
+HWY_EXPORT(gemm_bf16);
+HWY_EXPORT(pack_bf16_panels);
+HWY_EXPORT(multiply_adds);
+HWY_EXPORT(round_operations);
+}  // namespace
+
+bool gemm_has_bf16() { return HWY_DYNAMIC_DISPATCH(has_bf16)(); }
+
+bool gemm_bf16(const GemmArgs& args, const float* panels, float* workspace, ThreadPool& pool) {
+  return HWY_DYNAMIC_DISPATCH(gemm_bf16)(args, panels, workspace, pool);
+}
+
+bool pack_bf16_panels(const GemmArgs& args, float* panels, ThreadPool& pool) {
+  return HWY_DYNAMIC_DISPATCH(pack_bf16_panels)(args, panels, pool);
+}
+
+float bf16_multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(multiply_adds)(rounds); }
+double bf16_round_operations() { return HWY_DYNAMIC_DISPATCH(round_operations)(); }
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,121 @@
+// How a product is cut into blocks that fit the caches. The blocks along k follow from the shape alone, so that results
+// do not depend on the machine (engine/kernels/gemm/gemm.h); how C is dealt to the threads changes no bit and may depend on
+// their number. Measured on Zen 5 (48 KB L1, 1 MB L2 per core, 32 MB L3).
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+namespace linnet::gemm_blocking {
+
+// Lengths along k count packed elements: one value in fp32, two in bf16.
+constexpr int64_t kMaxDepth = 768;         // k of one block: a tile of A and a panel of B stay in L1 and L2
+constexpr int64_t kRowStride = 784;        // between packed rows of A: >= kMaxDepth, and no power of two (cache sets)
+constexpr int64_t kMaxPanel = 32;          // the widest panel of B of any instruction set, in floats
+constexpr int64_t kPieceRows = 84;         // rows of A that a thread packs at a time: 300 KB of L2
+constexpr int64_t kBlockFloats = 3 << 20;  // packed block of the operand that the threads share: 12 MB of L3
+constexpr int64_t kColumnsMaxRows = 1024;  // see Order
+constexpr int64_t kFewRows = 8;            // at most so many rows of C: B is read in place
+constexpr int64_t kFewColumns = 16;        // few columns: A is read in place
+constexpr int64_t kFewFloats = 1 << 18;    // of the small operand, which is transposed into scratch if need be
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// Length of the k blocks: K cut evenly, to a multiple of 16.
+constexpr int64_t depth(int64_t k) { return std::min(k, round_up(ceil_div(k, ceil_div(k, kMaxDepth)), 16)); }
+
+// One operand is packed first, for all threads to read; of the other a thread packs a piece at a time. kRows shares B
+// and deals rows; kColumns shares A and deals columns: a low and wide C would have all of B packed for little use.
+enum class Order { kRows, kColumns };
+constexpr Order order(int64_t m, int64_t n) {
+  return m <= kColumnsMaxRows && 2 * n >= 3 * m ? Order::kColumns : Order::kRows;
+}
+
+// Products whose C is not fp32 in memory (`whole_k` below) add up all of k before a tile is rounded and stored: their
+// block along k is all of it, and beside the piece a thread keeps the sums of a panel.
+//
+// Rows of a piece that is packed in all of k: less of them than kPieceRows where k is long, for the same L2.
+constexpr int64_t whole_piece_rows(int64_t k) {
+  return std::clamp<int64_t>(3 * kPieceRows / ceil_div(k, depth(k)), 14, kPieceRows);
+}
+
+// Floats of `rows` packed rows of A: kRowStride each, or in tiles of columns, which are 4/3 of their height at worst.
+constexpr int64_t packed_rows(int64_t rows, int64_t depth) {
+  return round_up(std::max(rows * kRowStride, (rows + 13) * 4 / 3 * depth), 16);
+}
+
+constexpr Order order(int64_t m, int64_t n, int64_t k, bool whole_k) {
+  const bool fits = !whole_k || ceil_div(k, depth(k)) * packed_rows(m, depth(k)) <= kBlockFloats;
+  return fits ? order(m, n) : Order::kRows;
+}
+
+// k of the shared block; the whole of it unless the operand is large.
+constexpr int64_t block_depth(Order order, int64_t m, int64_t n, int64_t k, bool whole_k = false) {
+  if (whole_k) return k;
+  const int64_t d = depth(k);
+  const int64_t floats = order == Order::kRows ? std::min<int64_t>(round_up(n, kMaxPanel), 512) * d : packed_rows(m, d);
+  return std::min(k, kBlockFloats / floats * d);
+}
+// Columns of the shared block of B.
+constexpr int64_t block_columns(int64_t n, int64_t block_depth) {
+  return std::min(round_up(n, kMaxPanel), std::max(kMaxPanel, kBlockFloats / block_depth / kMaxPanel * kMaxPanel));
+}
+
+constexpr int64_t shared_floats(Order order, int64_t m, int64_t n, int64_t k, bool whole_k = false) {
+  const int64_t deep = block_depth(order, m, n, k, whole_k);
+  return order == Order::kRows ? round_up(deep * block_columns(n, deep), 16)
+                               : ceil_div(deep, depth(k)) * packed_rows(m, depth(k));
+}
+// Of one thread's piece of the other operand; with `whole_k` the sums follow, at multiples of 16 floats.
+constexpr int64_t piece_floats(Order order, int64_t m, int64_t k, bool whole_k = false) {
+  if (whole_k && order == Order::kRows) return ceil_div(k, depth(k)) * packed_rows(whole_piece_rows(k), depth(k));
+  return order == Order::kRows ? packed_rows(std::min(m, kPieceRows), depth(k)) : depth(k) * kMaxPanel;
+}
+
+constexpr int64_t sum_floats(Order order, int64_t m, int64_t k, bool whole_k) {
+  if (!whole_k) return 0;
+  return (order == Order::kRows ? whole_piece_rows(k) : m) * kMaxPanel;
+}
+constexpr int64_t thread_floats(Order order, int64_t m, int64_t k, bool whole_k) {
+  return piece_floats(order, m, k, whole_k) + sum_floats(order, m, k, whole_k);
+}
+
+// The ways to compute a product.
+enum class Method {
+  kFewRows,      // dot products or broadcasts, tasks are ranges of columns
+  kFewColumns,   // dot products, tasks are ranges of rows
+  kOneTaskEach,  // many small products: each is a task
+  kShared,       // the threads share a packed block
+};
+
+// Of the ways that pack the operands.
+constexpr Method packed_method(int64_t batch, int64_t m, int64_t n, int64_t k) {
+  if (batch > 1 && n * k <= (1 << 16) && m <= (int64_t{1} << 24) / (n * k)) return Method::kOneTaskEach;
+  return Method::kShared;
+}
+// `independent_rows`: see GemmArgs.
+constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b,
+                        bool independent_rows = false) {
+  if (independent_rows && !trans_a) return Method::kFewRows;
+  if (m <= kFewRows && (!trans_a || m * k <= kFewFloats)) return Method::kFewRows;
+  if (n <= kFewColumns && k >= 64 && !trans_a && (trans_b || n * k <= kFewFloats)) return Method::kFewColumns;
+  return packed_method(batch, m, n, k);
+}
+
+// Floats of workspace.
+constexpr int64_t workspace(Method method, int64_t m, int64_t n, int64_t k, int64_t threads, bool whole_k = false) {
+  const Order o = order(m, n, k, whole_k);
+  switch (method) {
+    case Method::kFewRows:
+      return threads * round_up(std::min(m * k, kFewFloats), 16);
+    case Method::kFewColumns:
+      return threads * round_up(std::min(n * k, kFewFloats), 16);
+    case Method::kOneTaskEach:
+      return threads * (shared_floats(o, m, n, k, whole_k) + thread_floats(o, m, k, whole_k));
+    case Method::kShared:
+      return shared_floats(o, m, n, k, whole_k) + threads * thread_floats(o, m, k, whole_k);
+  }
+  return 0;
+}
+
+}  // namespace linnet::gemm_blocking

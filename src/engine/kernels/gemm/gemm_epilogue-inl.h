@@ -1,0 +1,114 @@
+// What happens to the elements of C beyond sums, bias and ReLU: while a tile is in the L1 cache, GELU and the
+// derivatives of activation functions are computed on it. Included by *_simd.cpp after "hwy/foreach_target.h".
+//
+// The formulas are those of ops/pointwise, operation by operation, so that a fused product gives the bits of an unfused
+// one.
+#if defined(LINNET_KERNELS_GEMM_EPILOGUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_GEMM_EPILOGUE_INL_H_
+#undef LINNET_KERNELS_GEMM_EPILOGUE_INL_H_
+#else
+#define LINNET_KERNELS_GEMM_EPILOGUE_INL_H_
+#endif
+
+#include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE::tile {
+
+// x Phi(x) with Phi(x) = (erf(x / sqrt 2) + 1) / 2
+struct Gelu {
+  static HWY_INLINE Floats Phi(Floats scaled) { return hn::Mul(hn::Add(Erf(scaled), SetAll(1)), SetAll(0.5f)); }
+  static HWY_INLINE Floats Value(Floats x) { return hn::Mul(x, Phi(hn::Mul(x, SetAll(kInverseRoot)))); }
+  // dy (Phi(x) + x phi(x)), phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+  static HWY_INLINE Floats Gradient(Floats x, Floats dy) {
+    const Floats scaled = hn::Mul(x, SetAll(kInverseRoot));
+    const Floats half = hn::Mul(hn::Mul(dy, x), SetAll(0.5f));
+    const Floats slope = hn::Mul(SetAll(1.128379167f), Exp(hn::Neg(hn::Mul(scaled, scaled))));
+    return hn::Add(hn::Mul(dy, Phi(scaled)), hn::Mul(hn::Mul(half, slope), SetAll(kInverseRoot)));
+  }
+  static constexpr float kInverseRoot = 0.7071067812f;
+};
+
+// x (tanh(u) + 1) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3)
+struct GeluTanh {
+  static HWY_INLINE Floats Inner(Floats x) { return hn::Add(hn::Mul(hn::Mul(x, x), SetAll(kCube)), SetAll(1)); }
+  static HWY_INLINE Floats Half(Floats tanh) { return hn::Mul(hn::Add(tanh, SetAll(1)), SetAll(0.5f)); }
+  static HWY_INLINE Floats Value(Floats x) {
+    return hn::Mul(x, Half(Tanh(hn::Mul(hn::Mul(x, Inner(x)), SetAll(kRoot)))));
+  }
+  static HWY_INLINE Floats Gradient(Floats x, Floats dy) {
+    const Floats inner = Inner(x), tanh = Tanh(hn::Mul(hn::Mul(x, inner), SetAll(kRoot)));
+    const Floats half = hn::Mul(hn::Mul(dy, x), SetAll(0.5f));
+    const Floats slope = hn::Mul(hn::Mul(half, hn::Sub(SetAll(1), hn::Mul(tanh, tanh))), SetAll(kRoot));
+    const Floats direct = hn::Add(hn::Mul(dy, Half(tanh)), hn::Mul(slope, inner));
+    return hn::Add(direct, hn::Mul(hn::Mul(hn::Mul(slope, x), SetAll(kCube)), hn::Mul(SetAll(2), x)));
+  }
+  static constexpr float kRoot = 0.7978845608f, kCube = 0.044715f;
+};
+
+struct ReluMask {
+  static HWY_INLINE Floats Gradient(Floats x, Floats dy) {
+    return hn::IfThenElseZero(hn::Gt(x, hn::Zero(FloatTag())), dy);
+  }
+};
+
+template <class F>
+HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+  const int64_t location = c - g.c.f32();
+  for (int64_t i = 0; i < rows; ++i) {
+    float* row = c + i * g.ldc;
+    float* pre_activation = g.pre_activation ? g.pre_activation.f32() + location + i * g.ldc : nullptr;
+    ForRow(columns, [=](const auto& at) LINNET_LAMBDA {
+      const Floats x = at.load(row);
+      if (pre_activation) at.store(x, pre_activation);
+      at.store(F::Value(x), row);
+    });
+  }
+}
+
+template <class F>
+HWY_INLINE void Differentiate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+  const int64_t location = c - g.c.f32();
+  const Floats scale = SetAll(g.derivative_scale);
+  for (int64_t i = 0; i < rows; ++i) {
+    float* row = c + i * g.ldc;
+    const float* aux = g.aux.f32() + location + i * g.ldc;
+    ForRow(columns, [=](const auto& at)
+                        LINNET_LAMBDA { at.store(F::Gradient(at.load(aux), hn::Mul(at.load(row), scale)), row); });
+  }
+}
+
+inline bool has_epilogue(const GemmArgs& g) {
+  return g.activation > GemmActivation::kRelu || g.derivative != GemmActivation::kNone;
+}
+
+// Files compile the epilogue for the instructions that they switch on beside those of the target: `Unit` is what keeps
+// the linker from giving one file another's. A file with bf16 takes its policy.
+struct TargetAlone;
+struct WithVnni;
+
+// For a rectangle of C whose sums, bias and ReLU are done.
+template <class Unit>
+HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+  if (g.activation == GemmActivation::kGelu) Activate<Gelu>(g, c, rows, columns);
+  if (g.activation == GemmActivation::kGeluTanh) Activate<GeluTanh>(g, c, rows, columns);
+  switch (g.derivative) {
+    case GemmActivation::kNone:
+      break;
+    case GemmActivation::kRelu:
+      Differentiate<ReluMask>(g, c, rows, columns);
+      break;
+    case GemmActivation::kGelu:
+      Differentiate<Gelu>(g, c, rows, columns);
+      break;
+    case GemmActivation::kGeluTanh:
+      Differentiate<GeluTanh>(g, c, rows, columns);
+      break;
+  }
+}
+
+}  // namespace linnet::HWY_NAMESPACE::tile
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/gemm/gemm_bf16.h"
+#include "engine/kernels/gemm/gemm_blocking.h"
+#include "engine/kernels/gemm/gemm_few_rows.h"
+#include "engine/kernels/gemm/panels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/gemm/gemm_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/kernels/gemm/gemm_driver-inl.h"
+#include "engine/kernels/gemm/gemm_small-inl.h"
+#include "engine/kernels/gemm/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using namespace gemm_blocking;
+using tile::Finish;
+using tile::kWidth;
+
+// out[column, row] = in[row, column]
+void transpose(const float* in, int64_t stride, int64_t rows, int64_t columns, float* out) {
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column) out[column * rows + row] = in[row * stride + column];
+}
+
+// How many columns (or rows) of a product with few rows (or columns) make a task: some 10 microseconds.
+int64_t few_step(int64_t few, int64_t k) {
+  return std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), k), 32));
+}
+
+bool relu(const GemmArgs& g) { return g.activation == GemmActivation::kRelu; }
+const float* added(const GemmArgs& g) { return g.accumulate ? g.c.f32() : g.residual.f32(); }
+
+void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
+  if (g.trans_a) transpose(g.a.f32(), g.lda, g.k, g.m, scratch);
+  const float* a = g.trans_a ? scratch : g.a.f32();
+  float* c = g.c.f32();
+  const int64_t lda = g.trans_a ? g.k : g.lda;
+  if (g.trans_b) {
+    const tile::DotOutput output{c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)};
+    if (g.b.is_bf16)
+      tile::SmallDots(g.m, g.k, a, lda, g.b.bf16(), g.ldb, begin, end, output);
+    else
+      tile::SmallDots(g.m, g.k, a, lda, g.b.f32(), g.ldb, begin, end, output);
+  } else {
+    const Finish finish{g.accumulate, g.residual.f32(), g.bias, relu(g)};
+    tile::SmallPlain(g.m, g.k, a, lda, g.b.f32(), g.ldb, c, g.ldc, begin, end, finish);
+  }
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::TargetAlone>(g, c + begin, g.m, end - begin);
+}
+
+void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
+  if (!g.trans_b) transpose(g.b.f32(), g.ldb, g.k, g.n, scratch);
+  const float *a = g.a.f32(), *b = g.trans_b ? g.b.f32() : scratch;
+  float* c = g.c.f32();
+  const int64_t ldb = g.trans_b ? g.ldb : g.k;
+  tile::SmallDots(g.n, g.k, b, ldb, a, g.lda, begin, end, {c, 1, g.ldc, g.bias, 1, 0, added(g), relu(g)});
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::TargetAlone>(g, c + begin * g.ldc, end - begin, g.n);
+}
+
+void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& pool) {
+  const bool rows = how == Method::kFewRows;
+  const int64_t length = rows ? g.n : g.m, step = few_step(rows ? g.m : g.n, g.k), tasks = ceil_div(length, step);
+  const int64_t scratch_floats = gemm_blocking::workspace(how, g.m, g.n, g.k, 1);
+  pool.run(g.batch * tasks, [&](int64_t task, int worker) {
+    const int64_t begin = task % tasks * step, end = std::min(length, begin + step);
+    (rows ? few_rows : few_columns)(tile::item(g, task / tasks), begin, end, workspace + worker * scratch_floats);
+  });
+}
+
+void gemm_few_rows(const GemmArgs& g, ThreadPool& pool) { few_product(g, Method::kFewRows, nullptr, pool); }
+
+void gemm_panels(const GemmArgs& g, const float* panels, float* workspace, ThreadPool& pool) {
+  tile::packed_product<tile::F32Pack>(g, workspace, pool, panels);
+}
+void pack_panels(const GemmArgs& g, float* panels, ThreadPool& pool) {
+  tile::Product<tile::F32Pack>(g, nullptr, 1).pack_weight(panels, pool);
+}
+
+void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
+  if (tile::packed_product<tile::F32Pack>(g, workspace, pool)) return;
+  few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows), workspace, pool);
+}
+
+// k = 0: an empty sum.
+void empty_sums(const GemmArgs& all) {
+  for (int64_t i = 0; i < all.batch; ++i) {
+    const GemmArgs g = tile::item(all, i);
+    for (int64_t row = 0; row < g.m; ++row)
+      for (int64_t j = 0; j < g.n; ++j) {
+        const int64_t location = row * g.ldc + j;
+        const float x = (added(g) ? added(g)[location] : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
+        g.c.f32()[location] = relu(g) && x < 0 ? 0.0f : x;
+      }
+    if (tile::has_epilogue(g)) tile::Epilogue<tile::TargetAlone>(g, g.c.f32(), g.m, g.n);
+  }
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(gemm);
+HWY_EXPORT(gemm_few_rows);
+HWY_EXPORT(gemm_panels);
+HWY_EXPORT(pack_panels);
+HWY_EXPORT(empty_sums);
+
+// Products that share B and whose rows follow each other are one product with more rows.
+GemmArgs merge_batch(GemmArgs g) {
+  if (g.batch > 1 && g.b_batch == 0 && !g.trans_a && g.a_batch == g.m * g.lda && g.c_batch == g.m * g.ldc) {
+    g.m *= g.batch;
+    g.batch = 1;
+  }
+  return g;
+}
+
+}  // namespace
+
+bool is_stored_in_bf16(const GemmArgs& g) {
+  return g.a.is_bf16 || g.b.is_bf16 || g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
+}
+
+size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool in_bf16) {
+  using namespace gemm_blocking;
+  if (batch == 0 || m == 0 || n == 0 || k == 0) return 0;
+  int64_t floats = 0;
+  if (in_bf16)
+    for (const bool merged : {false, true})  // see merge_batch
+      for (const bool apart : {false, true}) {
+        const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
+        floats = std::max(floats, workspace(packed_method(items, rows, n, k), rows, n, ceil_div(k, 2), threads, apart));
+      }
+  for (const bool merged : {false, true})  // see merge_batch
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true}) {
+        const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
+        const Method how = method(items, rows, n, k, trans_a, trans_b);
+        for (const int64_t packed : {k, ceil_div(k, 2)})  // fp32, bf16
+          floats = std::max(floats, workspace(how, rows, n, packed, threads));
+      }
+  return static_cast<size_t>(floats) * sizeof(float);
+}
+
+void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
+  if (args.batch == 0 || args.m == 0 || args.n == 0) return;
+  if (args.k == 0 && is_stored_in_bf16(args)) fail_internal("an empty sum was given bf16");
+  if (args.k == 0) return HWY_DYNAMIC_DISPATCH(empty_sums)(args);
+  const GemmArgs merged = merge_batch(args);
+  auto* scratch = reinterpret_cast<float*>(workspace);
+  if (merged.precision == Precision::kBf16 && gemm_bf16(merged, nullptr, scratch, pool)) return;
+  if (is_stored_in_bf16(args)) fail_internal("a product of fp32 was given bf16");
+  HWY_DYNAMIC_DISPATCH(gemm)(merged, scratch, pool);
+}
+
+void gemm_few_rows(const GemmArgs& args, ThreadPool& pool) {
+  if (args.batch != 1 || args.trans_a || !args.trans_b || args.a.is_bf16 || args.c.is_bf16 || args.k == 0)
+    fail_internal("a product that is not one of few rows by a weight");
+  if (args.m > 0 && args.n > 0) HWY_DYNAMIC_DISPATCH(gemm_few_rows)(args, pool);
+}
+
+bool has_panels(int64_t m, int64_t n, int64_t k) {
+  using namespace gemm_blocking;
+  return n > 0 && n % kMaxPanel == 0 && k > 0 && k % 2 == 0 &&
+         method(1, m, n, k, /*trans_a=*/false, /*trans_b=*/true) == Method::kShared &&
+         method(1, m, n, k, /*trans_a=*/false, /*trans_b=*/false) == Method::kShared;
+}
+
+void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool) {
+  const auto& [n, k, trans_b, precision] = weight;
+  std::vector<float> memory(static_cast<size_t>(n * k) + 16);  // from which 64-byte aligned panels are taken
+  float* const panels = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
+  const GemmArgs args{.m = 1, .n = n, .k = k, .b = values, .ldb = trans_b ? k : n, .trans_b = trans_b};
+  const bool in_bf16 = precision == Precision::kBf16 && pack_bf16_panels(args, panels, pool);
+  if (!in_bf16) HWY_DYNAMIC_DISPATCH(pack_panels)(args, panels, pool);
+  std::copy_n(panels, in_bf16 ? n * k / 2 : n * k, values);
+}
+
+void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
+  if (args.batch != 1 || args.trans_a || args.independent_rows || args.b.is_bf16 || !has_panels(args.m, args.n, args.k))
+    fail_internal("a product that cannot read panels");
+  auto* scratch = reinterpret_cast<float*>(workspace);
+  const float* panels = args.b.f32();
+  if (args.precision == Precision::kBf16 && gemm_bf16(args, panels, scratch, pool)) return;
+  if (is_stored_in_bf16(args)) fail_internal("a product of fp32 was given bf16");
+  HWY_DYNAMIC_DISPATCH(gemm_panels)(args, panels, scratch, pool);
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,149 @@
+// The register tile of matrix products: a few rows of C, two vectors wide, kept in registers while k runs.
+// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+#if defined(LINNET_KERNELS_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_GEMM_TILE_INL_H_
+#undef LINNET_KERNELS_GEMM_TILE_INL_H_
+#else
+#define LINNET_KERNELS_GEMM_TILE_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "engine/kernels/gemm/gemm_ahead.h"
+#include "engine/kernels/gemm/gemm_blocking.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE::tile {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr D d;
+constexpr int kLanes = HWY_LANES(float);
+constexpr int kWidth = 2 * kLanes;  // columns of a tile and of a packed panel of B
+// Rows of a tile. With two vectors of B they take 30 of AVX-512's 32 registers, or 14 of 16; the baseline has none, and
+// a large tile would only make it slow to compile.
+constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 4 : 6;
+// A packed A: by rows, kRowStride apart, or (a transposed one) by columns, kColumnStride apart, that are whole vectors.
+constexpr int kRowStride = gemm_blocking::kRowStride;
+constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
+
+// What happens to a finished tile: C = relu(tile [+ C or residual] [+ bias]).
+struct Finish {
+  bool accumulate = false;
+  const float* residual = nullptr;  // of the tile's first element; rows are as far apart as C's
+  const float* bias = nullptr;      // of the tile's first column
+  bool relu = false;
+  int64_t a_stride = 0;  // between rows of A, for tiles that do not know it
+  Ahead ahead = {};      // what the tile fetches on the side
+};
+
+// What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbours along k.
+// Depths of packed operands count packed elements.
+struct F32 {
+  static constexpr int kPair = 1;  // values of k in a packed element
+  static HWY_INLINE V MulAdd(V x, V y, V sum) { return hn::MulAdd(x, y, sum); }
+};
+
+HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
+
+// c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
+// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn]; kRow is 0 for finish.a_stride, then kColumn
+// is 1.
+template <class P, int M, int kRow, int kColumn, int kVectors = 2>
+HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
+                       const Finish& finish) {
+  V r[M][kVectors];
+#pragma GCC unroll 14
+  for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
+    hwy::Prefetch(c + i * ldc);
+    hwy::Prefetch(c + i * ldc + kVectors * kLanes - 1);
+  }
+  constexpr int kL2 = 2;
+  const float* ahead = finish.ahead.next;
+  // Without a constant stride, every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
+  const int64_t stride = finish.a_stride;
+  constexpr int kPointers = kRow == 0 ? (M + 2) / 3 : 1;
+  const float* rows[kPointers];
+#pragma GCC unroll 5
+  for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
+  while (depth > 0) {
+    for (int64_t i = 0; i < finish.ahead.lines; ++i) __builtin_prefetch(ahead + i * finish.ahead.stride, 0, kL2);
+    ahead += finish.ahead.advance;
+    const int64_t steps = depth < Ahead::kStep ? depth : Ahead::kStep;
+    for (int64_t k = 0; k < steps; ++k, b += kWidth) {
+      V y[kVectors];
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) {
+        const V x = hn::Set(d, kRow == 0 ? rows[i / 3][i % 3 * stride] : rows[0][i * kRow]);
+#pragma GCC unroll 2
+        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+      }
+#pragma GCC unroll 5
+      for (int p = 0; p < kPointers; ++p) rows[p] += kColumn;
+    }
+    depth -= steps;
+  }
+  const float* added = finish.accumulate ? c : finish.residual;
+#pragma GCC unroll 2
+  for (int h = 0; h < kVectors; ++h) {
+    float* column = c + h * kLanes;
+    if (added) {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, added + h * kLanes + i * ldc));
+    }
+    if (finish.bias) {
+      const V bias = hn::LoadU(d, finish.bias + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], bias);
+    }
+    if (finish.relu) {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = Relu(r[i][h]);
+    }
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) hn::StoreU(r[i][h], d, column + i * ldc);
+  }
+}
+
+using TileFunction = void (*)(int64_t, const float*, const float*, float*, int64_t, const Finish&);
+
+template <class P, int kRow, int kColumn, int kVectors, int... I>
+constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
+  return {nullptr, Tile<P, I + 1, kRow, kColumn, kVectors>...};
+}
+// Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler then needs one address.
+template <int kRow, int kColumn, int kVectors = 2, class P = F32>
+constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
+// The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
+HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a, const float* b,
+                         float* c, int64_t ldc, const Finish& finish) {
+  HWY_ALIGN float edge[kRows * kWidth];
+  Finish plain;
+  plain.a_stride = finish.a_stride, plain.ahead = finish.ahead;
+  tile(depth, a, b, edge, kWidth, plain);
+  const float* added = finish.accumulate ? c : finish.residual;
+  for (int i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      float x = edge[i * kWidth + j];
+      if (added) x += added[i * ldc + j];
+      if (finish.bias) x += finish.bias[j];
+      c[i * ldc + j] = finish.relu && x < 0 ? 0.0f : x;
+    }
+  }
+}
+
+}  // namespace linnet::HWY_NAMESPACE::tile
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,28 @@
+// Weights in the form that matrix products multiply by: panels of columns of op(B), packed once instead of in every
+// product. They take the place of the weight: the same memory, in another order.
+//
+// The order depends on the instruction set: products must run with the one that packed (engine/kernels/isa.h).
+#pragma once
+#include "engine/kernels/gemm/gemm.h"
+
+namespace linnet {
+
+// Whether a product of [m, k] by a weight of [k, n] can read panels. Not with few rows, where gemm() reads B in place
+// and adds up in another order; and n must be whole panels of every instruction set (a multiple of 32), k even.
+bool has_panels(int64_t m, int64_t n, int64_t k);
+
+struct PanelsOf {
+  int64_t n, k;
+  bool trans_b;         // stored [n, k], otherwise [k, n]
+  Precision precision;  // of the products; for kBf16 numbers are rounded, and panels take the first half of the memory
+};
+
+// Packs a weight in place. Takes memory of the same size meanwhile.
+void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool);
+
+// gemm() with panels, 64-byte aligned, as args.b: the same bits as with the weight they were packed of. The workspace
+// is gemm_workspace()'s. Of one product, without trans_a and independent_rows, in the precision of the panels;
+// args.trans_b and ldb are not read.
+void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
+
+}  // namespace linnet

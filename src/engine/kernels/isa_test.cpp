@@ -1,0 +1,35 @@
+#include "engine/kernels/isa.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+TEST(Isa, EveryAvailableOneCanBeForced) {
+  const auto names = available_isas();
+  ASSERT_FALSE(names.empty());
+  EXPECT_EQ(names.back(), "baseline");
+  EXPECT_EQ(current_isa(), names.front());
+  for (const auto& name : names) {
+    force_isa(name);
+    EXPECT_EQ(current_isa(), name);
+    EXPECT_EQ(available_isas(), names) << "forcing one must not hide the others";
+  }
+  force_isa("auto");
+  EXPECT_EQ(current_isa(), names.front());
+}
+
+TEST(Isa, AnUnknownNameListsTheChoices) {
+  try {
+    force_isa("mmx");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(std::string(error.what()).find("baseline"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace linnet

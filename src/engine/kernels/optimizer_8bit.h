@@ -1,0 +1,41 @@
+// Adam with both moments in 8 bits (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"): blocks of
+// 256 neighbors share a scale, so a parameter takes 2 + 8 / 256 bytes of moments instead of 8.
+//
+// Codes are finer near zero. Of a block, with q a signed and c an unsigned byte:
+//   m       = scale q |q| / 127^2,   scale = largest |m|
+//   sqrt(v) = scale c^2 / 255^2,     scale = largest sqrt(v)
+// The spacing is 1.6% (m) and 0.8% (sqrt(v)) of the largest value there, and the least value is 6e-5 and 1.5e-5 of the
+// largest. A v above 0 never becomes 0: a step divides by its root.
+//
+// Moments are decoded, updated and applied in fp32 and then rounded to the nearest code, so every instruction set and
+// number of threads gives the same bits. Bytes and scales that are all zero are moments that are zero.
+#pragma once
+#include <cstdint>
+
+#include "base/thread_pool.h"
+
+namespace linnet {
+
+constexpr int64_t kMomentBlock = 256;
+constexpr int64_t moment_blocks(int64_t n) { return (n + kMomentBlock - 1) / kMomentBlock; }
+
+// The formulas of AdamArgs (engine/kernels/optimizer.h).
+struct Adam8bitArgs {
+  int64_t n = 0, decay_count = 0;  // weights decay in the first decay_count elements alone
+  float* param = nullptr;
+  const float* grad = nullptr;
+  uint8_t* m_codes = nullptr;  // [n], two's complement
+  float* m_scales = nullptr;   // [moment_blocks(n)]
+  uint8_t* v_codes = nullptr;
+  float* v_scales = nullptr;
+  float* ema = nullptr;  // an average of the parameters, or null
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  bool decoupled = true;
+  int64_t step = 1;      // of this update, from 1
+  float grad_scale = 1;  // the clip factor, and 1 / count
+  double ema_decay = 0;
+};
+
+void adam_8bit_update(const Adam8bitArgs& args, ThreadPool& pool);
+
+}  // namespace linnet

@@ -1,0 +1,364 @@
+// The expression is interpreted block by block: each step runs over a block of elements that stays in the L1 cache, so
+// the cost of interpreting is spread over a thousand elements and memory is read and written once.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/kernels/parallel.h"
+#include "engine/kernels/pointwise/pointwise.h"
+#include "engine/kernels/pointwise/pointwise_program.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/pointwise/pointwise_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/kernels/vector_math-inl.h"
+
+#ifndef LINNET_KERNELS_POINTWISE_TASK
+#define LINNET_KERNELS_POINTWISE_TASK
+namespace linnet {
+namespace {
+
+// One call's fixed data, shared by its tasks.
+struct PointwiseCall {
+  PointwiseProgram program;
+  PointwiseOperand operands[kMaxOperands];
+  int operand_count;
+  int64_t n, block;
+  MutableStoredFloats out;
+};
+
+// Blocks are shorter for programs that need many of them at once; 96 KiB either way.
+constexpr int64_t kBlock = 1024, kShortBlock = 256, kScratch = 24 * kBlock;
+
+}  // namespace
+}  // namespace linnet
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+// Where a step reads: elements in a row, or with step 0 one vector again and again.
+struct Stream {
+  const float* data;
+  int64_t step;
+};
+
+template <class F>
+HWY_INLINE void Map1(Stream a, float* out, int64_t length, const F& f) {
+  for (int64_t i = 0; i < length; i += kFloatLanes) {
+    StoreFloats(f(LoadFloats(a.data)), out + i);
+    a.data += a.step;
+  }
+}
+
+template <class F>
+HWY_INLINE void Map2(Stream a, Stream b, float* out, int64_t length, const F& f) {
+  for (int64_t i = 0; i < length; i += kFloatLanes) {
+    StoreFloats(f(LoadFloats(a.data), LoadFloats(b.data)), out + i);
+    a.data += a.step;
+    b.data += b.step;
+  }
+}
+
+HWY_INLINE void Select(Stream a, Stream b, Stream c, float* out, int64_t length) {
+  for (int64_t i = 0; i < length; i += kFloatLanes) {
+    const auto is_zero = hn::Eq(LoadFloats(a.data), SetAll(0));  // Ne is false for NaN on AVX
+    StoreFloats(hn::IfThenElse(is_zero, LoadFloats(c.data), LoadFloats(b.data)), out + i);
+    a.data += a.step;
+    b.data += b.step;
+    c.data += c.step;
+  }
+}
+
+// libm, lane by lane: rare in models, and exact for arguments of any size.
+template <class F>
+HWY_INLINE Floats PerLane(Floats x, const F& f) {
+  HWY_ALIGN float lanes[kFloatLanes];
+  hn::Store(x, FloatTag(), lanes);
+  for (float& lane : lanes) lane = f(lane);
+  return hn::Load(FloatTag(), lanes);
+}
+
+HWY_INLINE Floats PowPerLane(Floats x, Floats y) {
+  HWY_ALIGN float base[kFloatLanes], exponent[kFloatLanes];
+  hn::Store(x, FloatTag(), base);
+  hn::Store(y, FloatTag(), exponent);
+  for (int64_t i = 0; i < kFloatLanes; ++i) base[i] = std::pow(base[i], exponent[i]);
+  return hn::Load(FloatTag(), base);
+}
+
+#define LINNET_UNARY(expression) return Map1(a, out, length, [](Floats x) LINNET_LAMBDA { return expression; })
+#define LINNET_BINARY(expression) \
+  return Map2(a, b, out, length, [](Floats x, Floats y) LINNET_LAMBDA { return expression; })
+
+void RunUnary(Scalar function, Stream a, float* out, int64_t length) {
+  switch (function) {
+    case Scalar::kNeg:
+      LINNET_UNARY(hn::Neg(x));
+    case Scalar::kExp:
+      LINNET_UNARY(Exp(x));
+    case Scalar::kLog:
+      LINNET_UNARY(Log(x));
+    case Scalar::kSqrt:
+      LINNET_UNARY(hn::Sqrt(x));
+    case Scalar::kRsqrt:
+      LINNET_UNARY(hn::Div(SetAll(1), hn::Sqrt(x)));
+    case Scalar::kReciprocal:
+      LINNET_UNARY(hn::Div(SetAll(1), x));
+    case Scalar::kTanh:
+      LINNET_UNARY(Tanh(x));
+    case Scalar::kSigmoid:
+      LINNET_UNARY(Sigmoid(x));
+    case Scalar::kErf:
+      LINNET_UNARY(Erf(x));
+    case Scalar::kRelu:
+      LINNET_UNARY(hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x));
+    case Scalar::kSquare:
+      LINNET_UNARY(hn::Mul(x, x));
+    case Scalar::kAbs:
+      LINNET_UNARY(hn::Abs(x));
+    case Scalar::kSin:
+      LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::sin(v); }));
+    case Scalar::kCos:
+      LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::cos(v); }));
+    case Scalar::kFloor:
+      LINNET_UNARY(hn::Floor(x));
+    case Scalar::kRound:
+      LINNET_UNARY(hn::Round(x));
+    case Scalar::kAtan:
+      LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::atan(v); }));
+    case Scalar::kToBf16:
+      LINNET_UNARY(Widen(RoundToBf16(x)));
+    default:
+      LINNET_UNARY(x);  // a copy
+  }
+}
+
+void RunBinary(Scalar function, Stream a, Stream b, float* out, int64_t length) {
+  switch (function) {
+    case Scalar::kAdd:
+      LINNET_BINARY(hn::Add(x, y));
+    case Scalar::kSub:
+      LINNET_BINARY(hn::Sub(x, y));
+    case Scalar::kMul:
+      LINNET_BINARY(hn::Mul(x, y));
+    case Scalar::kDiv:
+      LINNET_BINARY(hn::Div(x, y));
+    case Scalar::kMax:
+      LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y));
+    case Scalar::kMin:
+      LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y));
+    case Scalar::kEqual:
+      LINNET_BINARY(hn::IfThenElseZero(hn::Eq(x, y), SetAll(1)));
+    case Scalar::kPow:
+      LINNET_BINARY(PowPerLane(x, y));
+    default:
+      LINNET_BINARY(hn::IfThenElseZero(hn::Gt(x, y), SetAll(1)));  // kGreater
+  }
+}
+
+#undef LINNET_UNARY
+#undef LINNET_BINARY
+
+// The scratch memory of one task: the registers, and operands that cannot be read in place.
+class Task {
+ public:
+  Task(const PointwiseCall& call, int64_t begin, int64_t end) : call_(call), program_(call.program) {
+    free_ = scratch_ + program_.register_count * call.block;
+    for (int i = 0; i < program_.constant_count; ++i)
+      hn::StoreU(SetAll(program_.constants[i]), FloatTag(), constants_[i]);
+    for (int k = 0; k < call.operand_count; ++k) Prepare(k, std::min(call.block, end - begin));
+    if (call.out.is_bf16) result_ = Take(call.block);
+  }
+
+  void Run(int64_t begin, int64_t end) {
+    const int64_t whole_end = end - end % kFloatLanes;  // only the last task's end is ragged
+    for (int64_t i = begin; i < whole_end; i += call_.block) RunBlock(i, std::min(call_.block, whole_end - i));
+    if (whole_end < end) RunEnd(whole_end, end - whole_end);
+  }
+
+ private:
+  float* Take(int64_t count) { return std::exchange(free_, free_ + count); }
+
+  // Once per task: a scalar becomes a vector; a short row vector is repeated so that any block finds a piece in it.
+  void Prepare(int k, int64_t longest) {
+    const PointwiseOperand& operand = call_.operands[k];
+    if (operand.broadcast == Broadcast::kScalar) {
+      hn::StoreU(SetAll(operand.data[0]), FloatTag(), scalars_[k]);
+      streams_[k] = {scalars_[k], 0};
+    } else if (operand.broadcast == Broadcast::kSuffix && operand.size <= call_.block) {
+      buffers_[k] = Take(2 * call_.block);
+      const int64_t length = (longest + kFloatLanes - 1) / kFloatLanes * kFloatLanes + operand.size;
+      Repeat(operand, 0, length, buffers_[k]);
+    } else if (operand.broadcast != Broadcast::kFull || operand.data.is_bf16) {
+      buffers_[k] = Take(call_.block);
+    }
+  }
+
+  // to[j] = operand[(first + j) % size]
+  static void Repeat(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) {
+    for (int64_t j = 0; j < length;) {
+      const int64_t from = (first + j) % operand.size, piece = std::min(operand.size - from, length - j);
+      Widen(operand.data + from, piece, to + j);
+      j += piece;
+    }
+  }
+
+  static void Widen(StoredFloats from, int64_t count, float* to) {
+    if (!from.is_bf16) return void(std::memcpy(to, from.data, static_cast<size_t>(count) * sizeof(float)));
+    ForRow(count, [to, x = from.bf16()](const auto& at) LINNET_LAMBDA { at.store(at.load(x), to); });
+  }
+
+  // to[j] = operand[(first + j) / run]
+  void Spread(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) const {
+    const int64_t run = call_.n / operand.size;
+    for (int64_t j = 0; j < length;) {
+      const int64_t row = (first + j) / run, piece = std::min((row + 1) * run - first - j, length - j);
+      ForRow(piece,
+             [value = SetAll(operand.data[row]), to = to + j](const auto& at) LINNET_LAMBDA { at.store(value, to); });
+      j += piece;
+    }
+  }
+
+  // Where operand k is for elements [first, first + length).
+  Stream Locate(int k, int64_t first, int64_t length) {
+    const PointwiseOperand& operand = call_.operands[k];
+    if (operand.broadcast == Broadcast::kScalar) return streams_[k];
+    if (operand.broadcast == Broadcast::kFull) {
+      if (!operand.data.is_bf16) return {operand.data.f32() + first, kFloatLanes};
+      Widen(operand.data + first, length, buffers_[k]);
+    } else if (operand.broadcast == Broadcast::kPrefix) {
+      Spread(operand, first, length, buffers_[k]);
+    } else {
+      const int64_t from = first % operand.size;
+      if (operand.size <= call_.block) return {buffers_[k] + from, kFloatLanes};
+      if (from + length <= operand.size && !operand.data.is_bf16) return {operand.data.f32() + from, kFloatLanes};
+      Repeat(operand, first, length, buffers_[k]);
+    }
+    return {buffers_[k], kFloatLanes};
+  }
+
+  // `length` is a whole number of vectors.
+  void RunBlock(int64_t first, int64_t length) {
+    for (int k = 0; k < call_.operand_count; ++k) streams_[k] = Locate(k, first, length);
+    if (!call_.out.is_bf16) return RunSteps(length, call_.out.f32() + first);
+    RunSteps(length, result_);
+    Bfloat16* out = call_.out.bf16() + first;
+    ForRow(length, [out, x = result_](const auto& at) LINNET_LAMBDA { at.store(at.load(x), out); });
+  }
+
+  // The last few elements go through padded copies, so that no step needs to know about ragged ends.
+  void RunEnd(int64_t first, int64_t count) {
+    float copies[kMaxOperands][kFloatLanes], result[kFloatLanes];
+    for (int k = 0; k < call_.operand_count; ++k) {
+      streams_[k] = Locate(k, first, count);
+      if (call_.operands[k].broadcast == Broadcast::kScalar) continue;
+      hn::StoreU(LoadPart(streams_[k].data, count), FloatTag(), copies[k]);
+      streams_[k].data = copies[k];
+    }
+    RunSteps(kFloatLanes, result);
+    StoreEnd(result, count, call_.out + first);
+  }
+
+  static void StoreEnd(const float* x, int64_t count, MutableStoredFloats out) {
+    const PartLanes at{0, count};
+    at.store(LoadFloats(x), out);
+  }
+
+  void RunSteps(int64_t length, float* out) {
+    for (int s = 0; s < program_.step_count; ++s) {
+      const PointwiseStep& step = program_.steps[s];
+      float* target = s + 1 == program_.step_count ? out : scratch_ + step.target * call_.block;
+      const Stream a = Argument(step.argument[0]);
+      const int arity = scalar_arity(step.function);
+      if (arity < 2) {
+        RunUnary(step.function, a, target, length);
+      } else if (arity == 2) {
+        RunBinary(step.function, a, Argument(step.argument[1]), target, length);
+      } else {
+        Select(a, Argument(step.argument[1]), Argument(step.argument[2]), target, length);
+      }
+    }
+  }
+
+  Stream Argument(PointwiseSource source) const {
+    switch (source.kind) {
+      case PointwiseSource::kOperand:
+        return streams_[source.index];
+      case PointwiseSource::kConstant:
+        return {constants_[source.index], 0};
+      default:
+        return {scratch_ + source.index * call_.block, kFloatLanes};
+    }
+  }
+
+  const PointwiseCall& call_;
+  const PointwiseProgram& program_;
+  float* free_;
+  float* result_ = nullptr;  // a block of it, where it is rounded on its way to memory
+  Stream streams_[kMaxOperands];
+  float* buffers_[kMaxOperands];
+  alignas(64) float constants_[kMaxInstructions][kFloatLanes];
+  float scalars_[kMaxOperands][kFloatLanes];
+  alignas(64) float scratch_[kScratch];
+};
+
+void RunTask(const PointwiseCall& call, int64_t begin, int64_t end) { Task(call, begin, end).Run(begin, end); }
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(RunTask);
+
+// Checks the sizes and turns broadcasts that are none into kFull or kScalar.
+PointwiseOperand simplify(PointwiseOperand operand, int64_t n) {
+  const bool fits = operand.broadcast == Broadcast::kFull     ? operand.size == n
+                    : operand.broadcast == Broadcast::kScalar ? operand.size == 1
+                                                              : operand.size > 0 && n % operand.size == 0;
+  if (!fits)
+    fail_internal("a pointwise operand of " + std::to_string(operand.size) + " elements cannot be broadcast to " +
+                  std::to_string(n));
+  if (operand.size == 1) operand.broadcast = Broadcast::kScalar;
+  if (operand.size == n && operand.broadcast != Broadcast::kScalar) operand.broadcast = Broadcast::kFull;
+  return operand;
+}
+
+}  // namespace
+
+void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
+               MutableStoredFloats out, ThreadPool& pool) {
+  check_expression(expression, static_cast<int>(operands.size()));
+  if (n <= 0) return;
+  PointwiseCall call;
+  call.program = compile_pointwise(expression);
+  call.operand_count = static_cast<int>(operands.size());
+  int64_t slots = call.program.register_count + (out.is_bf16 ? 1 : 0);
+  for (size_t k = 0; k < operands.size(); ++k) {
+    call.operands[k] = simplify(operands[k], n);
+    if (call.operands[k].broadcast == Broadcast::kSuffix) slots += 2;
+    if (call.operands[k].broadcast == Broadcast::kPrefix) slots += 1;
+    if (call.operands[k].broadcast == Broadcast::kFull && operands[k].data.is_bf16) slots += 1;
+  }
+  call.block = slots * kBlock <= kScratch ? kBlock : kShortBlock;
+  call.n = n;
+  call.out = out;
+  // Tasks begin at multiples of kBlock, so that only the last one has a ragged end.
+  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  for_ranges(pool, blocks, std::min(n, kBlock), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(RunTask)(call, begin * kBlock, std::min(n, end * kBlock));
+  });
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "base/thread_pool.h"
+#include "engine/kernels/quantized/activation_block.h"
+#include "engine/kernels/quantized/gemm_blocks.h"
+#include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/quantized/gemm_strips.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_blocks_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// See gemm_bf16_simd.cpp: Highway's AVX-512 target and one extension more.
+#if HWY_TARGET == HWY_AVX3
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#endif
+#include "engine/kernels/gemm/gemm_epilogue-inl.h"
+#include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/quantized/block_tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using EpilogueUnit = std::conditional_t<HWY_TARGET == HWY_AVX3, tile::WithVnni, tile::TargetAlone>;
+
+constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
+
+// 32 numbers (fewer at the end of a row) to codes of 16 bits. A NaN or an
+// infinity gives the scale NaN.
+template <class Blocks>
+void quantize_block(const float* x, int64_t count, int bits, ActivationBlock& block) {
+  float values[kBlock] = {};
+  std::memcpy(values, x, static_cast<size_t>(count) * sizeof(float));
+  uint32_t top_bits = 0;  // as integers magnitudes have the order of their
+                          // values, NaN above infinity
+  for (const float value : values) top_bits = std::max(top_bits, std::bit_cast<uint32_t>(value) & 0x7fffffffU);
+  const auto top = std::bit_cast<float>(top_bits);
+  constexpr float kSmallest = 1e-30f,
+                  kMagic = 12582912.0f;  // 1.5 * 2^23 rounds what is added to it, ties to even
+  const bool is_finite = top_bits < 0x7f800000U, is_used = is_finite && top >= kSmallest;
+  constexpr float kMost = ActivationBlock::kMostCode;
+  const float inverse = is_used ? kMost / top : 0;
+  int32_t codes[kBlock];
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const float shifted = (is_used ? values[i] * inverse : 0.0f) + kMagic;
+    codes[i] = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kMagic);
+  }
+  block.scale = is_used ? top / kMost : is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  Blocks::store(bits, codes, block);
+}
+
+// sums [rows][columns] -> C.
+template <class Blocks>
+void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column,
+            int64_t columns) {
+  const FloatTag d;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t location = (row + i) * g.ldc + column;
+    const float *from = sums + i * stride, *residual = g.residual ? g.residual.f32() + location : nullptr;
+    float* out = g.c.f32() + location;
+    ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
+      Floats value = at.load(from);
+      if (residual) value = hn::Add(value, at.load(residual));
+      if (g.bias) value = hn::Add(value, at.load(g.bias + column));
+      if (g.activation == GemmActivation::kRelu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);
+      at.store(value, out);
+    });
+  }
+  if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(g, g.c.f32() + row * g.ldc + column, rows, columns);
+}
+
+template <class Blocks>
+void strip(const GemmArgs& g, const PackedWeight& weight, const ActivationBlock* x, int64_t panel, int64_t end) {
+  HWY_ALIGN float sums[std::max(Blocks::kOneRow, Blocks::kMostRows) * kPanel];
+  const auto run = weight.shape.format == WeightFormat::kInt4Blocks ? Blocks::template run<4> : Blocks::template run<8>;
+  const int64_t blocks = weight.shape.blocks();
+  while (panel < end) {
+    const int panels = g.m == 1 && end - panel >= Blocks::kOneRow ? Blocks::kOneRow : 1;
+    const int64_t columns = std::min(panels * kPanel, weight.shape.rows - panel * kPanel);
+    for (int64_t row = 0; row < g.m; row += Blocks::kMostRows) {
+      const int rows = static_cast<int>(std::min<int64_t>(Blocks::kMostRows, g.m - row));
+      run(rows, panels, weight, panel, x + row * blocks, blocks, sums);
+      finish<Blocks>(g, sums, panels * kPanel, row, rows, panel * kPanel, columns);
+    }
+    panel += panels;
+  }
+}
+
+template <class Blocks>
+void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  auto* x = reinterpret_cast<ActivationBlock*>(workspace);
+  const int64_t blocks = weight.shape.blocks(), columns = weight.shape.columns;
+  const int bits = weight.shape.format == WeightFormat::kInt4Blocks ? 4 : 8;
+  const auto quantize = [&](int64_t row, int) {
+    for (int64_t block = 0; block < blocks; ++block)
+      quantize_block<Blocks>(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), bits,
+                             x[row * blocks + block]);
+  };
+  if (g.m == 1)
+    quantize(0, 0);
+  else
+    pool.run(g.m, quantize);
+  // A task reads 100 KB of weights at most, and there are some for each thread, which seldom run alike.
+  constexpr int64_t kTogether = 4, kTasksEach = 4;
+  const int64_t panels = weight.shape.panels();
+  const int64_t most = (int64_t{1} << 17) / std::max<int64_t>(1, weight.shape.panel_bytes());
+  const int64_t step =
+      std::max<int64_t>(1, std::min(most, panels / (kTasksEach * pool.size())) / kTogether) * kTogether;
+  pool.run((panels + step - 1) / step,
+           [&](int64_t task, int) { strip<Blocks>(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
+}
+
+#if HWY_TARGET == HWY_AVX3
+void few_rows(const GemmArgs& g, const PackedWeight& weight, bool vnni, std::byte* workspace, ThreadPool& pool) {
+  (vnni ? run_product<VnniBlocks> : run_product<PairBlocks>)(g, weight, workspace, pool);
+}
+#elif HWY_TARGET == HWY_AVX2
+void few_rows(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
+  run_product<PairBlocks>(g, weight, workspace, pool);
+}
+#else
+void few_rows(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
+  run_product<PlainBlocks>(g, weight, workspace, pool);
+}
+#endif
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#if HWY_TARGET == HWY_AVX3
+HWY_POP_ATTRIBUTES
+#endif
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(few_rows);
+
+// The kernels for few rows compute a W^T and what adds to it or is applied to it.
+bool is_plain(const GemmArgs& args) {
+  return args.trans_b && !args.accumulate && !args.pre_activation && args.derivative == GemmActivation::kNone;
+}
+
+}  // namespace
+
+size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads) {
+  if (shape.rows == 0) return 0;
+  if (!few) return gemm_strips_workspace(shape, m, threads);
+  return static_cast<size_t>(m * shape.blocks()) * sizeof(ActivationBlock);
+}
+
+void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  if (is_plain(args) && (args.m <= kFewRows || args.independent_rows))
+    return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, has_vnni(), workspace, pool);
+  gemm_strips(args, weight, workspace, pool);
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,336 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "base/thread_pool.h"
+#include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/quantized/gemm_blocks.h"
+#include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/kernels/quantized/gemm_strips.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_int8_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// See gemm_bf16_simd.cpp: Highway's AVX-512 target and one extension more.
+#if HWY_TARGET == HWY_AVX3
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#endif
+#include "engine/kernels/gemm/gemm_epilogue-inl.h"
+#include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/quantized/sum_tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using EpilogueUnit = std::conditional_t<HWY_TARGET == HWY_AVX3, tile::WithVnni, tile::TargetAlone>;
+
+constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
+
+int64_t padded(int64_t k) { return (k + kBlock - 1) / kBlock * kBlock; }
+
+// Codes of activations that a block of rows may have, so that it stays in the L2 cache while it is multiplied.
+constexpr int64_t kCodesInCache = 192 << 10;
+// Rows of a block; a multiple of the rows of every tile.
+int64_t written_rows(int64_t depth) { return std::max<int64_t>(12, kCodesInCache / depth / 12 * 12); }
+
+// round() of every vector of a row.
+template <class Round>
+HWY_INLINE void write_codes(const float* x, int64_t k, const Round& round, uint8_t* codes) {
+  const FloatTag d;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  int64_t i = 0;
+  for (; i + kFloatLanes <= k; i += kFloatLanes) hn::StoreU(round(hn::LoadU(d, x + i)), d8, codes + i);
+  if (i < k) {
+    HWY_ALIGN uint8_t rest[kFloatLanes];
+    hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
+    std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
+  }
+}
+
+float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
+  const hn::RebindToSigned<FloatTag> di;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  const auto magnitude = hn::Set(di, 0x7fffffff);
+  auto most = hn::Zero(di);  // as integers, magnitudes have the order of their values, NaN above infinity
+  ForRow(k,
+         [&](const auto& at) LINNET_LAMBDA { most = hn::Max(most, hn::And(hn::BitCast(di, at.load(x)), magnitude)); });
+  const int32_t top_bits = hn::GetLane(hn::MaxOfLanes(di, most));
+  float top = 0;
+  std::memcpy(&top, &top_bits, sizeof top);
+  constexpr int32_t kInfinity = 0x7f800000;
+  constexpr float kSmallest = 1e-30f;  // below it 127 / top may not be finite, and products are as good as zero
+  if (top_bits >= kInfinity || top < kSmallest) {
+    std::fill_n(codes, padded(k), uint8_t{128});
+    return top_bits >= kInfinity ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+  }
+  const Floats inverse = SetAll(127 / top);
+  const auto round = [=](Floats values) LINNET_LAMBDA {
+    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike.
+    const auto bits = hn::BitCast(di, hn::Add(hn::Mul(values, inverse), SetAll(12582912.0f + 128.0f)));
+    return hn::DemoteTo(d8, hn::And(bits, hn::Set(di, 0xff)));
+  };
+  write_codes(x, k, round, codes);
+  std::fill(codes + k, codes + padded(k), uint8_t{128});
+  return top / 127;
+}
+
+// A vector's codes. Multiplying by 1 / scale gives the quotient but for an error of 2e-4, where it is small enough for
+// a code: so the same integer, unless it is that close to a tie, or no number. Only then are the numbers divided, which
+// takes several times as long.
+HWY_INLINE auto codes_by(const StaticRounding& rounding) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  const Floats scale = SetAll(rounding.scale), zero = SetAll(static_cast<float>(rounding.zero)),
+               least = SetAll(static_cast<float>(rounding.least)), most = SetAll(static_cast<float>(rounding.most));
+  const Floats inverse = SetAll(1 / rounding.scale), sure = SetAll(0.4998F);
+  return [=](Floats values) LINNET_LAMBDA {
+    const Floats quotient = hn::Mul(values, inverse);
+    Floats whole = hn::Round(quotient);
+    if (!hn::AllTrue(d, hn::Lt(hn::Abs(hn::Sub(quotient, whole)), sure))) whole = hn::Round(hn::Div(values, scale));
+    const Floats code = hn::Add(whole, zero);
+    const Floats limited = hn::IfThenElse(hn::Gt(code, least), hn::Min(code, most), least);
+    return hn::DemoteTo(d8, hn::ConvertTo(di, limited));
+  };
+}
+
+void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+  write_codes(x, k, codes_by(rounding), codes);
+}
+
+// sums [rows][columns] to those rows and columns of C, whose numbers go to `c`, rows c_stride apart. Multiplications
+// and additions are not fused, as not every instruction set can.
+void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* sums, int64_t sums_stride,
+                 const float* row_scales, int64_t first_row, int64_t rows, int64_t column, int64_t columns, float* c,
+                 int64_t c_stride) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const float* scales = weight.row_scales() + column;
+  for (int64_t i = 0; i < rows; ++i) {
+    float* out = c + i * c_stride;
+    const float* residual = g.residual ? g.residual.f32() + (first_row + i) * g.ldc + column : nullptr;
+    const Floats row_scale = SetAll(row_scales[first_row + i]);
+    const int32_t* row = sums + i * sums_stride;
+    ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
+      const Floats scale = hn::Mul(row_scale, hn::LoadU(d, scales + at.first));  // panels are whole: readable
+      Floats x = hn::Mul(hn::ConvertTo(d, hn::LoadU(di, row + at.first)), scale);
+      if (residual) x = hn::Add(x, at.load(residual));
+      if (g.bias) x = hn::Add(x, at.load(g.bias + column));
+      if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+      at.store(x, out);
+    });
+  }
+}
+
+// Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end. With bytes.c a tile's numbers
+// never reach memory that is not in the L1 cache.
+template <class Sums>
+void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* codes, const float* row_scales,
+              int64_t first, int64_t last, int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
+  const int64_t depth = padded(weight.shape.columns);
+  constexpr int64_t kStride = Sums::kPanels * kPanel;
+  HWY_ALIGN int32_t sums[Sums::kRows * kStride];
+  HWY_ALIGN float numbers[Sums::kRows * kStride];
+  GemmArgs apart = g;  // of a tile's numbers
+  apart.c = numbers, apart.ldc = kStride;
+  for (int64_t column = begin; column < end; column += kStride) {
+    const int64_t columns = std::min(kStride, weight.shape.rows - column);
+    const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
+    for (int64_t row = first; row < last; row += Sums::kRows) {
+      const int rows = static_cast<int>(std::min<int64_t>(Sums::kRows, last - row));
+      Sums::run(rows, panels, depth, codes + row * depth, weight.codes(column / kPanel), weight.shape.panel_bytes(),
+                weight.sums() + column, sums, kStride);
+      float* c = bytes.c ? numbers : g.c.f32() + row * g.ldc + column;
+      finish_tile(g, weight, sums, kStride, row_scales, row, rows, column, columns, c, bytes.c ? kStride : g.ldc);
+      if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(bytes.c ? apart : g, c, rows, columns);
+      for (int64_t i = 0; bytes.c && i < rows; ++i)
+        round_by(numbers + i * kStride, columns, bytes.result_rounding, bytes.c + (row + i) * g.ldc + column);
+    }
+  }
+}
+
+template <class Sums>
+void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
+                 const ByteOperands& bytes, std::byte* workspace, ThreadPool& pool) {
+  const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
+  const bool are_rounded = bytes.a && depth == k;  // and need no padding
+  auto* written = reinterpret_cast<uint8_t*>(workspace);
+  const uint8_t* codes = are_rounded ? bytes.a : written;
+  auto* row_scales = reinterpret_cast<float*>(workspace + (are_rounded ? 0 : (g.m * depth + 63) / 64 * 64));
+  constexpr int64_t kSerial = 1 << 14;
+  // Sums are exact, so how the work is cut never shows.
+  const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
+  const auto round_row = [&](int64_t row) {
+    uint8_t* to = written + row * depth;
+    row_scales[row] = rounding.scale;
+    if (rounding.scale == 0) {
+      row_scales[row] = quantize_activations(g.a.f32() + row * g.lda, k, to);
+      return;
+    }
+    if (bytes.a)
+      std::memcpy(to, bytes.a + row * k, static_cast<size_t>(k));
+    else
+      round_by(g.a.f32() + row * g.lda, k, rounding, to);
+    std::fill(to + k, to + depth, static_cast<uint8_t>(rounding.zero));
+  };
+  if (are_rounded) {
+    std::fill_n(row_scales, g.m, rounding.scale);
+  } else if (g.m * depth <= kSerial) {
+    for (int64_t row = 0; row < g.m; ++row) round_row(row);
+  } else {
+    pool.run((g.m + rows_of_task - 1) / rows_of_task, [&](int64_t task, int) {
+      for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row) round_row(row);
+    });
+  }
+  constexpr int64_t kTileColumns = Sums::kPanels * kPanel;
+  const auto up = [](int64_t x, int64_t step) { return (x + step - 1) / step * step; };
+  const int64_t block_rows =
+      std::min(g.m, std::max<int64_t>(Sums::kRows, kCodesInCache / depth / Sums::kRows * Sums::kRows));
+  // A task takes some tens of microseconds: by its multiplications, or by the weights that it reads.
+  const int64_t most_work = std::max(int64_t{1} << 17, (int64_t{1} << 23) / block_rows);
+  const int64_t strip = std::min(up(n, kTileColumns), up(std::max<int64_t>(1, most_work / depth), kTileColumns));
+  const int64_t strips = (n + strip - 1) / strip, blocks = (g.m + block_rows - 1) / block_rows;
+  pool.run(strips * blocks, [&](int64_t task, int) {
+    const int64_t row = task / strips * block_rows, column = task % strips * strip;
+    multiply<Sums>(g, weight, codes, row_scales, row, std::min(g.m, row + block_rows), column,
+                   std::min(n, column + strip), bytes);
+  });
+}
+
+size_t written_rows_bytes(int64_t k, int threads) {
+  const int64_t depth = padded(k), rows = written_rows(depth);
+  return static_cast<size_t>(rows) * sizeof(float) + static_cast<size_t>(threads * rows * depth);
+}
+
+// A task writes a block of rows and multiplies it, by a part of the columns if there are few blocks. How the work is
+// cut never shows, as sums are exact.
+template <class Sums>
+void run_written_rows(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
+                      RowWriter write_rows, std::byte* workspace, ThreadPool& pool) {
+  const int64_t n = weight.shape.rows, depth = padded(weight.shape.columns), most_rows = written_rows(depth);
+  auto* row_scales = reinterpret_cast<float*>(workspace);
+  std::fill_n(row_scales, most_rows, rounding.scale);
+  auto* memory = reinterpret_cast<uint8_t*>(row_scales + most_rows);
+  constexpr int64_t kTileColumns = Sums::kPanels * kPanel, kTasksOfThread = 4, kFewest = 48;
+  const auto pieces = [](int64_t x, int64_t size) { return (x + size - 1) / size; };
+  const int64_t wanted = pool.size() == 1 ? 1 : kTasksOfThread * pool.size(), tiles = pieces(n, kTileColumns);
+  const int64_t block_rows = std::min(most_rows, std::max(kFewest, pieces(pieces(g.m, wanted), 12) * 12));
+  const int64_t blocks = pieces(g.m, block_rows), parts = std::clamp(wanted / blocks, int64_t{1}, tiles);
+  const int64_t strip = pieces(tiles, parts) * kTileColumns;
+  pool.run(blocks * parts, [&](int64_t task, int worker) {
+    const int64_t first = task / parts * block_rows, rows = std::min(block_rows, g.m - first);
+    const int64_t begin = task % parts * strip;
+    if (begin >= n) return;
+    uint8_t* codes = memory + worker * most_rows * depth;
+    write_rows(first, rows, codes);
+    GemmArgs block = g;
+    block.m = rows, block.c = g.c.f32() + first * g.ldc;
+    multiply<Sums>(block, weight, codes, row_scales, 0, rows, begin, std::min(n, begin + strip));
+  });
+}
+
+#if HWY_TARGET == HWY_AVX3
+bool cpu_has_vnni() {
+  static const bool has = __builtin_cpu_supports("avx512vnni");
+  return has;
+}
+#else
+bool cpu_has_vnni() { return false; }
+#endif
+
+// Calls `body` with a value of the struct that is this processor's way to add up products of bytes (sum_tiles-inl.h).
+template <class Body>
+void with_sums([[maybe_unused]] bool vnni, [[maybe_unused]] bool any_weight, const Body& body) {
+#if HWY_TARGET == HWY_AVX3
+  if (vnni && cpu_has_vnni()) return body(VnniSums{});
+#endif
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if (any_weight) return body(SplitPairSums{});
+  body(PairSums{});
+#else
+  body(PlainSums{});
+#endif
+}
+
+void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, const ByteOperands& bytes,
+             bool vnni, std::byte* workspace, ThreadPool& pool) {
+  with_sums(vnni, rounding.any_weight,
+            [&]<class Sums>(Sums) { run_product<Sums>(g, weight, rounding, bytes, workspace, pool); });
+}
+
+void product_of_written_rows(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
+                             RowWriter write_rows, bool vnni, std::byte* workspace, ThreadPool& pool) {
+  with_sums(vnni, rounding.any_weight,
+            [&]<class Sums>(Sums) { run_written_rows<Sums>(g, weight, rounding, write_rows, workspace, pool); });
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#if HWY_TARGET == HWY_AVX3
+HWY_POP_ATTRIBUTES
+#endif
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(cpu_has_vnni);
+HWY_EXPORT(product);
+HWY_EXPORT(product_of_written_rows);
+HWY_EXPORT(written_rows_bytes);
+HWY_EXPORT(quantize_activations);
+HWY_EXPORT(round_by);
+
+std::atomic<bool> g_vnni_disabled = false;
+
+}  // namespace
+
+bool has_vnni() { return !g_vnni_disabled && HWY_DYNAMIC_DISPATCH(cpu_has_vnni)(); }
+void disable_vnni_for_test(bool disabled) { g_vnni_disabled = disabled; }
+
+float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
+  return HWY_DYNAMIC_DISPATCH(quantize_activations)(x, k, codes);
+}
+
+void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+  round_to_codes(x, k, rounding, codes);
+  std::fill(codes + k, codes + (k + PackedShape::kBlock - 1) / PackedShape::kBlock * PackedShape::kBlock,
+            static_cast<uint8_t>(rounding.zero));
+}
+
+void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+  HWY_DYNAMIC_DISPATCH(round_by)(x, k, rounding, codes);
+}
+
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes) {
+  if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
+  if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, few, threads);
+  const int64_t depth = shape.blocks() * PackedShape::kBlock;
+  const int64_t written = codes && depth == shape.columns ? 0 : (m * depth + 63) / 64 * 64;
+  return static_cast<size_t>(written) + static_cast<size_t>(m) * sizeof(float);
+}
+
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
+                    const StaticRounding& rounding, const ByteOperands& bytes) {
+  if (args.m == 0 || weight.shape.rows == 0) return;
+  if (weight.shape.format == WeightFormat::kBf16) return gemm_strips(args, weight, workspace, pool);
+  if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
+  HWY_DYNAMIC_DISPATCH(product)(args, weight, rounding, bytes, has_vnni(), workspace, pool);
+}
+
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, const StaticRounding& rounding,
+                    RowWriter write_rows, std::byte* workspace, ThreadPool& pool) {
+  if (args.m == 0 || weight.shape.rows == 0) return;
+  HWY_DYNAMIC_DISPATCH(product_of_written_rows)(args, weight, rounding, write_rows, has_vnni(), workspace, pool);
+}
+
+size_t written_rows_workspace(int64_t k, int threads) { return HWY_DYNAMIC_DISPATCH(written_rows_bytes)(k, threads); }
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,109 @@
+#include "engine/kernels/quantized/gemm_strips.h"
+
+#include <algorithm>
+
+#include "base/thread_pool.h"
+#include "engine/kernels/gemm/gemm_blocking.h"
+#include "engine/kernels/gemm/gemm_few_rows.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kStripFloats = int64_t{1} << 20;
+constexpr int64_t kFewStripFloats = int64_t{1} << 15;  // 128 KB, which stay in the second cache of a core
+
+int64_t strip_rows(const PackedShape& shape, int64_t floats = kStripFloats) {
+  const int64_t rows =
+      std::max<int64_t>(PackedShape::kPanel, floats / shape.columns / PackedShape::kPanel * PackedShape::kPanel);
+  return std::min(rows, shape.rows);
+}
+
+size_t strip_bytes(const PackedShape& shape, int64_t floats = kStripFloats) {
+  return (static_cast<size_t>(strip_rows(shape, floats) * shape.columns) * sizeof(float) + 63) / 64 * 64;
+}
+
+// Of one worker of multiply_few().
+size_t few_workspace(const PackedShape& shape, int64_t m) {
+  const size_t product = gemm_workspace(1, m, strip_rows(shape, kFewStripFloats), shape.columns, 1);
+  return strip_bytes(shape, kFewStripFloats) + (product + 63) / 64 * 64;
+}
+
+template <class Pointer>
+void advance(Pointer& pointer, int64_t by) {
+  if (pointer) pointer = pointer + by;
+}
+
+// Columns [begin, begin + part.n) of C.
+void multiply_transposed(GemmArgs part, int64_t begin, std::byte* workspace, ThreadPool& pool) {
+  part.c = part.c + begin;
+  advance(part.bias, begin), advance(part.residual, begin), advance(part.pre_activation, begin);
+  advance(part.aux, begin);
+  gemm(part, workspace, pool);
+}
+
+// What the rows [begin, begin + part.k) of the weight add to C. What follows the product waits for the last of them.
+void multiply_plain(GemmArgs part, int64_t begin, bool is_last, std::byte* workspace, ThreadPool& pool) {
+  part.a = part.a + begin;
+  if (begin > 0) part.accumulate = true, part.residual = nullptr;
+  if (!is_last) {
+    part.bias = nullptr, part.pre_activation = nullptr, part.aux = nullptr;
+    part.activation = part.derivative = GemmActivation::kNone;
+  }
+  gemm(part, workspace, pool);
+}
+
+// Products whose rows are so few that a weight is read once for all. bf16 is read as it is; otherwise each thread turns
+// strips of its own into fp32 and multiplies by them while they are in its cache. The bits are those of large strips,
+// as B's rows do not depend on each other.
+void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  const PackedShape& shape = weight.shape;
+  if (shape.format == WeightFormat::kBf16) {
+    GemmArgs product = args;
+    product.b = reinterpret_cast<const Bfloat16*>(weight.data), product.ldb = shape.columns;
+    product.n = shape.rows, product.k = shape.columns;
+    return gemm_few_rows(product, pool);
+  }
+  static ThreadPool alone(1);  // runs its tasks in the thread that asks
+  const int64_t step = strip_rows(shape, kFewStripFloats);
+  pool.run((shape.rows + step - 1) / step, [&](int64_t task, int worker) {
+    const int64_t begin = task * step, end = std::min(shape.rows, begin + step);
+    std::byte* own = workspace + static_cast<size_t>(worker) * few_workspace(shape, args.m);
+    auto* values = reinterpret_cast<float*>(own);
+    for (int64_t row = begin; row < end; ++row) dequantize_row(weight, row, values + (row - begin) * shape.columns);
+    GemmArgs part = args;
+    part.b = values, part.ldb = shape.columns, part.n = end - begin, part.k = shape.columns;
+    multiply_transposed(part, begin, own + strip_bytes(shape, kFewStripFloats), alone);
+  });
+}
+
+}  // namespace
+
+size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
+  if (shape.rows == 0) return 0;
+  size_t most = 0;  // of a whole strip and of the last
+  for (const int64_t rows : {strip_rows(shape), shape.rows % strip_rows(shape)})
+    most = std::max(
+        {most, gemm_workspace(1, m, rows, shape.columns, threads), gemm_workspace(1, m, shape.columns, rows, threads)});
+  return std::max(strip_bytes(shape) + most, static_cast<size_t>(threads) * few_workspace(shape, m));
+}
+
+void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  const PackedShape& shape = weight.shape;
+  if (args.trans_b && (args.m <= gemm_blocking::kFewRows || args.independent_rows))
+    return multiply_few(args, weight, workspace, pool);
+  auto* values = reinterpret_cast<float*>(workspace);
+  workspace += strip_bytes(shape);
+  for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {
+    const int64_t end = std::min(shape.rows, begin + strip_rows(shape));
+    dequantize_rows(weight, begin, end, values, pool);
+    GemmArgs part = args;
+    part.b = values, part.ldb = shape.columns;
+    part.n = args.trans_b ? end - begin : shape.columns, part.k = args.trans_b ? shape.columns : end - begin;
+    if (args.trans_b)
+      multiply_transposed(part, begin, workspace, pool);
+    else
+      multiply_plain(part, begin, end == shape.rows, workspace, pool);
+  }
+}
+
+}  // namespace linnet

@@ -1,0 +1,19 @@
+// Products with a packed weight W [rows, columns] that is unpacked strip by strip (some rows at a time, 4 MB of fp32;
+// 128 KB by each thread where A has few rows, as in decoding):
+//
+//   args.trans_b:  C [m, rows] = A [m, columns] W^T         otherwise:  C [m, columns] = A [m, rows] W
+//
+// with everything that may follow a product (GemmArgs). The second adds up the products of its strips in C.
+#pragma once
+#include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/quantized/packed_weight.h"
+
+namespace linnet {
+
+// Bytes of workspace for m rows.
+size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads);
+
+// Sizes n and k and the operand b of `args` are not read: they are the weight's. One product: args.batch is 1.
+void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
+
+}  // namespace linnet

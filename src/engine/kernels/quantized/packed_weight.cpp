@@ -1,0 +1,284 @@
+#include "engine/kernels/quantized/packed_weight.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "engine/kernels/precision.h"
+#include "engine/kernels/quantized/round_codes.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
+constexpr int kMostPair = 128;  // see the header
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+// The values of smaller rows and blocks are as good as zero, and 127 / value would not be finite.
+constexpr float kSmallest = 1e-30F;
+
+float largest_magnitude(const float* w, int64_t count) {
+  int32_t most = 0;  // as integers magnitudes have the order of their values, NaN above infinity
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::bit_cast<int32_t>(w[i]) & 0x7fffffff);
+  return std::bit_cast<float>(most);
+}
+
+// The next number of bf16 that is no smaller.
+float bf16_above(float x) { return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0xffffU) & 0xffff0000U); }
+uint16_t bf16_bits(float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); }
+float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+constexpr int64_t kPairs = 32;  // looked at together
+
+// The largest |codes[2i] + codes[2i + 1]| of kPairs pairs. Written so that compilers use vectors of 16-bit lanes.
+int most_of_pairs(const int8_t* codes) {
+  uint16_t pairs[kPairs];
+  std::memcpy(pairs, codes, sizeof pairs);
+  int16_t most = 0;
+  for (const uint16_t pair : pairs) {
+    const auto low = static_cast<int16_t>(static_cast<int16_t>(pair << 8) >> 8);
+    const auto sum = static_cast<int16_t>(low + (static_cast<int16_t>(pair) >> 8));
+    most = std::max(most, std::max(sum, static_cast<int16_t>(-sum)));
+  }
+  return most;
+}
+
+// Two neighbors of one sign beyond the bound give up single steps, where rounding went furthest outward first. Returns
+// by how much the sum of squared errors grew, in squared steps; 0 if all fit.
+float fit_neighbors(const float* w, int64_t count, float scale, int8_t* codes) {
+  const float inverse = 1 / scale;
+  float grown = 0;
+  for (int64_t begin = 0; begin < count; begin += 2 * kPairs) {
+    const int64_t end = std::min(begin + 2 * kPairs, count);
+    if (end - begin == 2 * kPairs && most_of_pairs(codes + begin) <= kMostPair) continue;  // as a rule
+    for (int64_t i = begin; i + 1 < end; i += 2) {
+      if (std::abs(codes[i] + codes[i + 1]) <= kMostPair) continue;  // of different signs, they always fit
+      const int sign = codes[i] < 0 ? -1 : 1;
+      const auto outward = [&](int64_t at) {
+        return (static_cast<float>(codes[at]) - w[at] * inverse) * static_cast<float>(sign);
+      };
+      const auto error = [&] { return outward(i) * outward(i) + outward(i + 1) * outward(i + 1); };
+      const float before = error();
+      while (std::abs(codes[i] + codes[i + 1]) > kMostPair)
+        codes[outward(i) >= outward(i + 1) ? i : i + 1] -= static_cast<int8_t>(sign);
+      grown += error() - before;
+    }
+  }
+  return grown;
+}
+
+// A larger step leaves fewer neighbors beyond the bound, and rounds all others more coarsely: the step with the least
+// error of a few.
+void quantize_channel(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
+  constexpr float kStep = 0.05F;
+  constexpr int kMostSteps = 22;  // up to a factor of 2.1, where neighbors of the largest value fit
+  std::vector<int8_t> tried(static_cast<size_t>(count));
+  float best = std::numeric_limits<float>::infinity();
+  for (int step = 0, worse = 0; step < kMostSteps && worse < 2; ++step) {
+    const float factor = 1 + kStep * static_cast<float>(step), candidate = top / 127 * factor;
+    const float rounded = round_codes(w, count, candidate, -127, 127, tried.data());
+    const float grown = fit_neighbors(w, count, candidate, tried.data());
+    const float error = (rounded + grown) * factor * factor;
+    if (error < best) {
+      best = error, *scale = candidate, worse = 0;
+      std::copy(tried.begin(), tried.end(), codes);
+    } else {
+      ++worse;
+    }
+    if (grown == 0) break;
+  }
+}
+
+void quantize_block8(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
+  *scale = bf16_above(top / 127);
+  round_codes(w, count, *scale, -127, 127, codes);
+}
+
+// Four bits are few: the step with the least error of several, with the wider side (-8) for either sign.
+void quantize_block4(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
+  constexpr float kCandidates[] = {7, 7.5F, 8, 8.5F, 9};
+  int8_t tried[kBlock];
+  float best = std::numeric_limits<float>::infinity();
+  for (const float steps : kCandidates)
+    for (const float sign : {1.0F, -1.0F}) {
+      const float candidate = bf16_above(top / steps) * sign;
+      const float error = round_codes(w, count, candidate, -8, 7, tried) / (steps * steps);
+      if (error >= best) continue;
+      best = error, *scale = candidate;
+      std::copy_n(tried, count, codes);
+    }
+}
+
+// Where the four (or eight) codes of a row and a group of columns lie within a panel.
+int64_t word_offset(const PackedShape& shape, int64_t row, int64_t column) {
+  const int64_t per_word = shape.format == WeightFormat::kInt4Blocks ? 8 : 4;
+  return (column / per_word * kPanel + row % kPanel) * 4;
+}
+
+}  // namespace
+
+size_t PackedShape::bytes() const {
+  if (format == WeightFormat::kBf16) return (static_cast<size_t>(rows * columns) * sizeof(uint16_t) + 63) / 64 * 64;
+  const size_t scales = format == WeightFormat::kInt8
+                            ? static_cast<size_t>(panels() * kPanel) * (sizeof(float) + sizeof(int32_t))
+                            : static_cast<size_t>(panels() * blocks() * kPanel) * sizeof(uint16_t);
+  return (scales_offset() + scales + 63) / 64 * 64;
+}
+
+void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float* scales) {
+  const int64_t length = shape.format == WeightFormat::kInt8 ? shape.columns : kBlock;
+  for (int64_t begin = 0, part = 0; begin < shape.columns; begin += length, ++part) {
+    const int64_t count = std::min(length, shape.columns - begin);
+    const float top = largest_magnitude(w + begin, count);
+    if (!(top >= kSmallest && top <= std::numeric_limits<float>::max())) {
+      scales[part] = top < kSmallest ? 0 : kNan;
+      std::fill_n(codes + begin, count, static_cast<int8_t>(0));
+      continue;
+    }
+    switch (shape.format) {
+      case WeightFormat::kInt8:
+        quantize_channel(w, count, top, codes, scales);
+        break;
+      case WeightFormat::kInt8Blocks:
+        quantize_block8(w + begin, count, top, codes + begin, scales + part);
+        break;
+      case WeightFormat::kInt4Blocks:
+        quantize_block4(w + begin, count, top, codes + begin, scales + part);
+        break;
+      case WeightFormat::kBf16:
+        fail_internal("numbers of bf16 have no codes");
+    }
+  }
+}
+
+void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const float* scales, std::byte* packed) {
+  const int64_t panel = row / kPanel;
+  std::byte* words = packed + panel * shape.panel_bytes();
+  if (shape.format == WeightFormat::kInt4Blocks) {
+    for (int64_t column = 0; column < shape.columns; column += 8) {
+      uint32_t word = 0;
+      for (int64_t j = 0; j < std::min<int64_t>(8, shape.columns - column); ++j)
+        word |= (static_cast<uint32_t>(codes[column + j]) & 15U) << (4 * j);
+      std::memcpy(words + word_offset(shape, row, column), &word, sizeof word);
+    }
+  } else {
+    for (int64_t column = 0; column < shape.columns; column += 4)
+      std::memcpy(words + word_offset(shape, row, column), codes + column,
+                  static_cast<size_t>(std::min<int64_t>(4, shape.columns - column)));
+  }
+  if (shape.format == WeightFormat::kInt8) {
+    int32_t sum = 0;
+    for (int64_t column = 0; column < shape.columns; ++column) sum += codes[column];
+    sum *= 128;
+    std::memcpy(packed + shape.scales_offset() + static_cast<size_t>(row) * sizeof(float), scales, sizeof(float));
+    std::memcpy(packed + shape.sums_offset() + static_cast<size_t>(row) * sizeof sum, &sum, sizeof sum);
+    return;
+  }
+  for (int64_t block = 0; block < shape.blocks(); ++block) {
+    const uint16_t scale = bf16_bits(scales[block]);
+    const int64_t at = (panel * shape.blocks() + block) * kPanel + row % kPanel;
+    std::memcpy(packed + shape.scales_offset() + static_cast<size_t>(at) * sizeof scale, &scale, sizeof scale);
+  }
+}
+
+void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* scales) {
+  const PackedShape& shape = weight.shape;
+  const int64_t panel = row / kPanel;
+  const int8_t* words = weight.codes(panel);
+  if (shape.format == WeightFormat::kInt4Blocks) {
+    for (int64_t column = 0; column < shape.columns; column += 8) {
+      uint32_t word = 0;
+      std::memcpy(&word, words + word_offset(shape, row, column), sizeof word);
+      for (int64_t j = 0; j < std::min<int64_t>(8, shape.columns - column); ++j)
+        codes[column + j] = static_cast<int8_t>(static_cast<int32_t>(word << (28 - 4 * j)) >> 28);
+    }
+  } else {
+    for (int64_t column = 0; column < shape.columns; column += 4)
+      std::memcpy(codes + column, words + word_offset(shape, row, column),
+                  static_cast<size_t>(std::min<int64_t>(4, shape.columns - column)));
+  }
+  if (shape.format == WeightFormat::kInt8) {
+    scales[0] = weight.row_scales()[row];
+    return;
+  }
+  for (int64_t block = 0; block < shape.blocks(); ++block)
+    scales[block] = from_bf16(weight.block_scales(panel)[block * kPanel + row % kPanel]);
+}
+
+void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool) {
+  if (shape.format == WeightFormat::kBf16)
+    return pool.run(shape.rows, [&](int64_t row, int) {
+      auto* out = reinterpret_cast<uint16_t*>(packed) + row * shape.columns;
+      for (int64_t i = 0; i < shape.columns; ++i) out[i] = bf16_bits(round_to_bf16(w[row * shape.columns + i]));
+    });
+  pool.run(shape.panels(), [&](int64_t panel, int) {
+    std::memset(packed + panel * shape.panel_bytes(), 0, static_cast<size_t>(shape.panel_bytes()));
+    std::vector<int8_t> codes(static_cast<size_t>(shape.columns));
+    std::vector<float> scales(static_cast<size_t>(shape.scales_of_row()));
+    for (int64_t row = panel * kPanel; row < (panel + 1) * kPanel; ++row) {
+      if (row < shape.rows) {
+        quantize_row(shape, w + row * shape.columns, codes.data(), scales.data());
+      } else {
+        std::ranges::fill(codes, static_cast<int8_t>(0));
+        std::ranges::fill(scales, 0.0F);
+      }
+      pack_row(shape, row, codes.data(), scales.data(), packed);
+    }
+  });
+}
+
+void dequantize_row(const PackedWeight& weight, int64_t row, float* out) {
+  const PackedShape& shape = weight.shape;
+  if (shape.format == WeightFormat::kBf16) {
+    const uint16_t* from = weight.bf16_row(row);
+    for (int64_t i = 0; i < shape.columns; ++i) out[i] = from_bf16(from[i]);
+    return;
+  }
+  const int64_t panel = row / kPanel;
+  const bool per_row = shape.format == WeightFormat::kInt8, four_bits = shape.format == WeightFormat::kInt4Blocks;
+  for (int64_t block = 0; block < shape.blocks(); ++block) {
+    const float scale =
+        per_row ? weight.row_scales()[row] : from_bf16(weight.block_scales(panel)[block * kPanel + row % kPanel]);
+    const int8_t* words = weight.codes(panel) + block * shape.block_bytes() + row % kPanel * 4;
+    int8_t codes[kBlock];
+    if (four_bits) {
+      for (int64_t group = 0; group < kBlock / 8; ++group) {
+        uint32_t word = 0;
+        std::memcpy(&word, words + group * kPanel * 4, sizeof word);
+        for (int64_t j = 0; j < 8; ++j)
+          codes[group * 8 + j] = static_cast<int8_t>(static_cast<int32_t>(word << (28 - 4 * j)) >> 28);
+      }
+    } else {
+      for (int64_t group = 0; group < kBlock / 4; ++group)
+        std::memcpy(codes + group * 4, words + group * kPanel * 4, 4);
+    }
+    float values[kBlock];
+    for (int64_t i = 0; i < kBlock; ++i) values[i] = static_cast<float>(codes[i]) * scale;
+    std::copy_n(values, std::min(kBlock, shape.columns - block * kBlock), out + block * kBlock);
+  }
+}
+
+void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool) {
+  const int64_t tasks = (end - begin + kPanel - 1) / kPanel;
+  pool.run(tasks, [&](int64_t task, int) {
+    const int64_t first = begin + task * kPanel, last = std::min(end, first + kPanel);
+    for (int64_t row = first; row < last; ++row)
+      dequantize_row(weight, row, out + (row - begin) * weight.shape.columns);
+  });
+}
+
+bool neighbors_fit(std::span<const int8_t> row) {
+  for (size_t i = 0; i < row.size(); i += 2) {
+    const int a = row[i], b = i + 1 < row.size() ? row[i + 1] : 0;
+    if (a == -128 || b == -128 || std::max(a, 0) + std::max(b, 0) > kMostPair ||
+        std::min(a, 0) + std::min(b, 0) < -kMostPair)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace linnet

@@ -1,0 +1,88 @@
+#include <algorithm>
+
+#include "engine/kernels/parallel.h"
+#include "engine/kernels/random/dropout.h"
+#include "engine/kernels/random/philox.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/random/dropout_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/random/philox-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+// Elements [begin, end) of one sample, begin a multiple of 8.
+void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloats y, uint32_t threshold, float scale,
+                  uint32_t sample, uint64_t key) {
+  const hn::RebindToSigned<FloatTag> di;
+  const hn::Rebind<uint16_t, FloatTag> half;
+  const auto limit = hn::Set(di, static_cast<int32_t>(threshold));
+  const Floats factor = SetAll(scale);
+  HWY_ALIGN uint16_t values[kPhiloxValues];
+  for (int64_t first = begin; first < end; first += kPhiloxValues) {
+    PhiloxKeep16(static_cast<uint32_t>(first / 8), kDenseDropout, 0, sample, key, values);
+    const int64_t count = std::min<int64_t>(kPhiloxValues, end - first);
+    const StoredFloats from = x + first;
+    const MutableStoredFloats to = y + first;
+    ForRow(count, [&](const auto& at) LINNET_LAMBDA {
+      const auto value = hn::PromoteTo(di, hn::LoadU(half, values + at.first));
+      const auto dropped = hn::RebindMask(FloatTag(), hn::Lt(value, limit));
+      at.store(hn::IfThenZeroElse(dropped, hn::Mul(at.load(from), factor)), to);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+
+HWY_EXPORT(DropoutRange);
+
+void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
+             ThreadPool& pool, uint32_t first_sample) {
+  const uint32_t threshold = dropout_threshold(p);
+  const float scale = dropout_scale(p);
+  const int64_t size = samples * elements_per_sample;
+  if (size <= 0) return;
+  if (threshold == 0) {
+    if (x.data != y.data) convert_floats(size, x, y, pool);
+    return;
+  }
+  constexpr int64_t piece = 4096;  // a whole number of Philox blocks, in any vector length
+  const int64_t pieces = (elements_per_sample + piece - 1) / piece;
+  for_ranges(pool, samples * pieces, 2 * size / (samples * pieces), [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t sample = task / pieces, first = task % pieces * piece, offset = sample * elements_per_sample;
+      HWY_DYNAMIC_DISPATCH(DropoutRange)
+      (first, std::min(elements_per_sample, first + piece), x + offset, y + offset, threshold, scale,
+       first_sample + static_cast<uint32_t>(sample), key);
+    }
+  });
+}
+
+void dropout_of_columns(int64_t samples, int64_t elements_per_sample, const DropoutColumns& columns, StoredFloats x,
+                        MutableStoredFloats y, float p, uint64_t key, ThreadPool& pool) {
+  const uint32_t threshold = dropout_threshold(p);
+  const float scale = dropout_scale(p);
+  if (elements_per_sample <= 0) return;
+  const int64_t rows = elements_per_sample / columns.count;
+  for_ranges(pool, samples * rows, 2 * columns.count, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      // Where the row begins among the sample's elements, of the whole tensor, and in memory.
+      const int64_t first = task % rows * columns.all + columns.first, shift = task * columns.count - first;
+      HWY_DYNAMIC_DISPATCH(DropoutRange)
+      (first, first + columns.count, x + shift, y + shift, threshold, scale, static_cast<uint32_t>(task / rows), key);
+    }
+  });
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,16 @@
+// The index of the largest element of each row, the first of several: a classifier's prediction. NaN counts as largest.
+//
+// x [..., D] -> i32 [...]. There is no gradient.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+extern const OpDef kArgmax;
+KernelList argmax_kernels();
+void argmax_to_onnx(OnnxLowering& to);
+
+Tensor argmax_last(At x);
+
+}  // namespace linnet

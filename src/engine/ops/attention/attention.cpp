@@ -1,0 +1,236 @@
+#include "engine/ops/attention/attention.h"
+
+#include <cmath>
+
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/graph_of.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/softmax/softmax.h"
+
+namespace linnet {
+namespace {
+
+bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<AttentionAttrs>();
+  expect_inputs(args, attrs.operand_count(kAttentionFixed));
+  const TensorType &q = args.in[0], &k = args.in[1], &v = args.in[2];
+  const std::string all = "got q " + q.text() + ", k " + k.text() + ", v " + v.text();
+  expect(q.shape.rank() == 3 && k.shape.rank() == 3 && k == v && is_float(q.dtype) && q.dtype == k.dtype,
+         all + ", expected [B, T, heads * size], k and v alike");
+  expect(q.shape[0] == k.shape[0], all + ": batches differ");
+  expect(attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads == 0 && q.shape[2] % attrs.heads == 0 &&
+             q.shape[2] / attrs.heads * attrs.kv_heads == k.shape[2],
+         all + " with " + std::to_string(attrs.heads) + " heads and " + std::to_string(attrs.kv_heads) + " key heads");
+  if (attrs.has_lengths)
+    expect(args.in[3] == TensorType{DType::kI32, {q.shape[0]}}, all + ", lengths " + args.in[3].text());
+  if (attrs.has_starts) {
+    const TensorType& starts = args.in[attrs.starts_at(kAttentionFixed)];
+    expect(starts == TensorType{DType::kI32, {q.shape[0], q.shape[1]}}, all + ", starts " + starts.text());
+  }
+  if (attrs.has_bias) {
+    const int64_t entries = q.shape[1] + k.shape[1] - 1;
+    const TensorType &bias = args.in[attrs.bias_at(kAttentionFixed)], one{q.dtype, {attrs.heads, entries}},
+                     each{q.dtype, {q.shape[0], attrs.heads, entries}};
+    expect(bias == one || bias == each,
+           all + ", distance bias " + bias.text() + ", expected " + one.text() + " or " + each.text());
+  }
+  expect(attrs.window >= 0 && (attrs.window == 0 || attrs.causal), "a window of keys needs a causal mask");
+  return {q, {q.dtype, {q.shape[0], attrs.heads, q.shape[1]}}};
+}
+
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<AttentionAttrs>();
+  expect_inputs(args, attrs.operand_count(kAttentionGradFixed));
+  expect(args.in[0] == args.in[3] && args.in[0] == args.in[5],
+         "got q " + args.in[0].text() + ", o " + args.in[3].text());
+  std::vector<TensorType> out{args.in[0], args.in[1], args.in[2]};
+  if (attrs.has_bias) {
+    const TensorType& bias = args.in[attrs.bias_at(kAttentionGradFixed)];
+    expect(bias.shape.rank() == 2, "distance bias " + bias.text() + " of each sample has no gradient");
+    out.push_back(bias);
+  }
+  return out;
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
+  in.insert(in.end(), args.in.begin() + 3, args.in.end());
+  std::vector<Tensor> gradients = args.graph.add(kAttentionGrad, in, args.node.attrs, args.node.where);
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const Tensor of_bias = gradients.back();
+  gradients.resize(3);
+  gradients.resize(args.in.size());  // lengths, starts and random have none
+  if (attrs.has_bias) gradients[attrs.bias_at(kAttentionFixed)] = of_bias;
+  return gradients;
+}
+
+// [B, T, H * D] -> [B, H, T, D]; key heads are repeated for the query heads that share them.
+Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
+  const int64_t batch = x.dim(0), length = x.dim(1), size = x.dim(2) / heads;
+  const Tensor apart = permute(reshape(x, {batch, length, heads, size}), {0, 2, 1, 3});
+  if (repeat == 1) return apart;
+  const Tensor ones = reshape(apart, {batch, heads, 1, length * size});
+  const std::vector<Tensor> rest(static_cast<size_t>(repeat - 1), ones);
+  return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
+}
+
+// [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
+Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
+  const bool of_samples = bias.shape().rank() == 3;
+  std::vector<Tensor> rows;
+  for (int64_t i = 0; i < queries; ++i) {
+    const Tensor row = slice(bias, -1, queries - 1 - i, keys);
+    rows.push_back(reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys}));
+  }
+  return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
+}
+
+// [B, H, Tq, Tk]: scale * q k^T + bias, -inf where a key is not visible.
+Tensor masked_scores(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const Tensor q = by_heads(args.in[0], attrs.heads, 1);
+  const Tensor k = by_heads(args.in[1], attrs.kv_heads, attrs.heads / attrs.kv_heads);
+  const Tensor lengths = attrs.has_lengths ? args.in[3] : Tensor{};
+  const Tensor starts = attrs.has_starts ? args.in[attrs.starts_at(kAttentionFixed)] : Tensor{};
+  Tensor products = matmul(q, k, false, true) * attrs.scale;
+  if (attrs.has_bias) products = products + by_places(args.in[attrs.bias_at(kAttentionFixed)], q.dim(2), k.dim(2));
+  return mask_scores(products, lengths, attrs.causal, starts, attrs.window);
+}
+
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const Tensor scores = masked_scores(args);
+  const Tensor v = by_heads(args.in[2], attrs.kv_heads, attrs.heads / attrs.kv_heads);
+  Tensor p = softmax(scores);
+  if (has_random(attrs)) p = dropout(p, args.in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
+  const Tensor o = reshape(permute(matmul(p, v), {0, 2, 1, 3}), args.in[0].shape());
+  return {o, reshape(log_sum_exp_last(scores), {args.in[0].dim(0), attrs.heads, args.in[0].dim(1)})};
+}
+
+std::vector<TensorType> infer_mask(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<ScoreMaskAttrs>();
+  expect_inputs(args, 1u + attrs.has_lengths + attrs.has_starts);
+  expect(args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
+  return {args.in[0]};
+}
+
+// Scores that are masked are constants. Softmax gives them probability 0, so its gradient there is 0 already.
+std::vector<Tensor> gradient_mask(const GradientArgs& args) {
+  std::vector<Tensor> gradients(args.in.size());
+  gradients[0] = args.out_grad[0];
+  return gradients;
+}
+
+// q k^T and p v; of a causal mask only what it lets see. Backward has five such products for these two, of which one is
+// the recomputed q k^T.
+double forward_flops(const FlopsArgs& args) {
+  const Shape &q = args.in[0].shape, &k = args.in[1].shape;
+  const double pairs = static_cast<double>(q[1]) * static_cast<double>(k[1]);
+  const double visible = args.node.attrs.as<AttentionAttrs>().causal ? 0.5 * pairs : pairs;
+  return 4.0 * static_cast<double>(q[0] * q[2]) * visible;
+}
+
+double backward_flops(const FlopsArgs& args) { return 2 * forward_flops(args); }
+
+}  // namespace
+
+Tensor attention_probabilities(const DecomposeArgs& args) { return softmax(masked_scores(args)); }
+
+namespace {
+
+// Without a causal mask the kernel follows from the number of queries alone, which decoding does not change.
+Attrs with_independent_queries(const Attrs& old) {
+  AttentionAttrs attrs = old.as<AttentionAttrs>();
+  attrs.independent_queries = attrs.causal && attrs.dropout == 0;
+  return attrs;
+}
+
+}  // namespace
+
+const OpDef kAttention{.name = "attention",
+                       .infer = infer,
+                       .gradient = gradient,
+                       .read_attrs = read_attrs<AttentionAttrs>,
+                       .decompose = decompose,
+                       .strided_inputs = 0b111,
+                       .strided_outputs = 0,
+                       .storage = reduced<0b111, 0b1>,
+                       .product = ProductKind::kAttention,
+                       .with_precision = set_precision<AttentionAttrs>,
+                       .with_independent_rows = with_independent_queries,
+                       .to_onnx = attention_to_onnx,
+                       .by_gpu_library = true,
+                       .flops = forward_flops};
+const OpDef kAttentionGrad{.name = "attention_grad",
+                           .infer = infer_grad,
+                           .read_attrs = read_attrs<AttentionAttrs>,
+                           .strided_inputs = 0b111,
+                           .strided_outputs = 0b111,
+                           .storage = reduced<0b101111, 0b111>,
+                           .product = ProductKind::kAttention,
+                           .with_precision = set_precision<AttentionAttrs>,
+                           .by_gpu_library = true,
+                           .flops = backward_flops};
+const OpDef kMaskScores{
+    .name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask, .read_attrs = read_attrs<ScoreMaskAttrs>};
+
+Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
+  AttentionAttrs attrs{
+      .heads = options.heads, .kv_heads = options.kv_heads ? options.kv_heads : options.heads, .scale = options.scale};
+  attrs.causal = options.causal;
+  attrs.has_lengths = options.lengths.defined();
+  attrs.has_starts = options.starts.defined();
+  attrs.has_bias = options.distance_bias.defined();
+  attrs.window = options.window;
+  attrs.dropout = options.dropout;
+  attrs.dropout_site = options.dropout_site;
+  if (attrs.scale == 0)
+    attrs.scale = 1 / std::sqrt(static_cast<double>(q.value.dim(-1)) / static_cast<double>(attrs.heads));
+  std::vector<Tensor> in{q.value, k, v};
+  if (attrs.has_lengths) in.push_back(options.lengths);
+  if (attrs.has_starts) in.push_back(options.starts);
+  if (attrs.has_bias) in.push_back(options.distance_bias);
+  if (has_random(attrs)) in.push_back(options.random);
+  return graph_of(q)->add(kAttention, in, attrs, q.where)[0];
+}
+
+Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_t window) {
+  std::vector<Tensor> in{scores.value};
+  if (lengths.defined()) in.push_back(lengths);
+  if (starts.defined()) in.push_back(starts);
+  const ScoreMaskAttrs attrs{causal, lengths.defined(), starts.defined(), window};
+  return graph_of(scores)->add_one(kMaskScores, in, attrs, scores.where);
+}
+
+namespace {
+
+void run_mask(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<ScoreMaskAttrs>();
+  const Shape& shape = args.in[0].shape();
+  const int64_t heads = shape[1], queries = shape[2], keys = shape[3];
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t row = 0; row < shape[0] * heads * queries; ++row) {
+      const int64_t sample = row / (heads * queries), query = row % queries;
+      int64_t visible = attrs.has_lengths ? std::min<int64_t>(keys, args.in[1].as<int32_t>()[sample]) : keys;
+      if (attrs.causal) visible = std::min(visible, query + keys - queries + 1);
+      int64_t first = attrs.has_starts ? args.in.back().as<int32_t>()[sample * queries + query] : 0;
+      if (attrs.window > 0) first = std::max(first, query + keys - queries - attrs.window + 1);
+      for (int64_t j = 0; j < keys; ++j)
+        args.out[0].as<T>()[row * keys + j] =
+            first <= j && j < visible ? args.in[0].as<T>()[row * keys + j] : -std::numeric_limits<T>::infinity();
+    }
+  });
+}
+
+constexpr Kernel kMaskKernels[] = {{"reference", nullptr, nullptr, run_mask}};
+
+}  // namespace
+
+KernelList mask_scores_kernels() { return kMaskKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,97 @@
+// Scaled dot-product attention with many heads, as one op: forward and backward never hold a Tq x Tk matrix
+// (Dao et al. 2022, "FlashAttention").
+//
+//   s = scale * q k^T + bias;  p = softmax(s, over the visible keys);  o = dropout(p) v;  lse = log sum exp of s
+//
+// q [B, Tq, H * D], k and v [B, Tk, H_kv * D], H a multiple of H_kv -> o [B, Tq, H * D], lse [B, H, Tq].
+// Visible: keys before the sample's length (explicit lengths, i32 [B]); when causal, keys j <= i + Tk - Tq; from the
+// query's start on (i32 [B, Tq]), so that documents packed into one row do not see each other; and with a window, which
+// needs causal, the last `window` of those. Blocks of keys that none of a block of queries sees cost nothing.
+// A query that sees no key gives zeros.
+// distance_bias f32 [H, Tq + Tk - 1] is the same for all samples: entry j - i + Tq - 1 is for query i and key j. It has
+// a gradient, and takes the place of a [H, Tq, Tk] bias where that depends on j - i alone (T5). A bias [B, H, Tq + Tk -
+// 1], which each sample has to itself, serves rows of different lengths in decoding and has no gradient.
+// q, k, v and their gradients may be strided: a slice of a fused projection is
+// read and written in place.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/kernels/precision.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+struct DecomposeArgs;  // engine/ir/op.h
+
+struct AttentionAttrs {
+  int64_t heads = 0, kv_heads = 0;
+  double scale = 0;
+  bool causal = false, has_lengths = false, has_starts = false, has_bias = false;
+  int64_t window = 0;  // 0: none
+  float dropout = 0;
+  uint64_t dropout_site = 0;
+  int64_t first_head = 0;                 // of the whole model's heads, where ranks divide them: dropout counts by it
+  Precision precision = Precision::kF32;  // of the products; what they are summed to and the rest is fp32
+  // Set by the independent_rows pass; see AttentionArgs::independent_queries. The kernels of GPUs do not know it.
+  bool independent_queries = false;
+  void fields(FieldVisitor& visit) {
+    visit("heads", heads), visit("kv_heads", kv_heads), visit("scale", scale), visit("causal", causal);
+    visit("has_lengths", has_lengths), visit("has_starts", has_starts), visit("has_bias", has_bias);
+    visit("window", window), visit("dropout", dropout), visit("dropout_site", dropout_site);
+    visit("precision", precision), visit("independent_queries", independent_queries);
+    visit("first_head", first_head);
+  }
+
+  // Optional operands follow the `fixed` first ones in this order: lengths, starts, bias, random.
+  size_t operand_count(size_t fixed) const { return fixed + has_lengths + has_starts + has_bias + (dropout > 0); }
+  size_t starts_at(size_t fixed) const { return fixed + has_lengths; }
+  size_t bias_at(size_t fixed) const { return fixed + has_lengths + has_starts; }
+};
+
+// Elements between the biases of two samples; 0 where all have one.
+inline int64_t bias_stride(const Shape& bias) { return bias.rank() == 3 ? bias[1] * bias[2] : 0; }
+
+// Of mask_scores.
+struct ScoreMaskAttrs {
+  bool causal = false, has_lengths = false, has_starts = false;
+  int64_t window = 0;
+  void fields(FieldVisitor& visit) {
+    visit("causal", causal), visit("has_lengths", has_lengths), visit("has_starts", has_starts);
+    visit("window", window);
+  }
+};
+
+// q, k, v, ... -> o, lse
+// q, k, v, o, lse, do, ... -> dq, dk, dv, [dbias]
+constexpr size_t kAttentionFixed = 3, kAttentionGradFixed = 6;
+extern const OpDef kAttention, kAttentionGrad, kMaskScores;
+KernelList attention_kernels();
+KernelList attention_grad_kernels();
+KernelList mask_scores_kernels();
+void attention_to_onnx(OnnxLowering& to);
+void attention_reference(const KernelArgs& args);
+void attention_grad_reference(const KernelArgs& args);
+
+struct AttentionOptions {
+  int64_t heads = 1, kv_heads = 0;  // 0: as many as heads
+  double scale = 0;                 // 0: 1 / sqrt(head size)
+  bool causal = false;
+  Tensor lengths = {};        // i32 [B]; undefined: every key counts
+  Tensor starts = {};         // i32 [B, Tq]; undefined: 0
+  Tensor distance_bias = {};  // [H, Tq + Tk - 1] or [B, H, Tq + Tk - 1]; undefined: none
+  int64_t window = 0;         // 0: none
+  float dropout = 0;
+  uint64_t dropout_site = 0;
+  Tensor random = {};  // i32 [4], with dropout only
+};
+
+Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options);
+
+// The probabilities [B, H, Tq, Tk] of a node of kAttention, before dropout, as further nodes of `args.graph`: the part
+// of the node's decomposition that a reader of attention maps wants.
+Tensor attention_probabilities(const DecomposeArgs& args);
+
+// scores [B, H, Tq, Tk] with -inf where a key is not visible. A piece of attention's decomposition. lengths and starts
+// may be undefined.
+Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts = {}, int64_t window = 0);
+
+}  // namespace linnet

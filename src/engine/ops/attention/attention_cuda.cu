@@ -1,0 +1,138 @@
+// Attention of our own, for what cuDNN does not do: strict fp32, and every kind of mask. A block has kTile queries of
+// one head and goes over the tiles of keys that they see (Dao et al. 2022).
+#include "engine/ops/attention/attention_tiles_cuda.cuh"
+#include "engine/ops/cuda_kernels.h"
+
+namespace linnet {
+namespace flash {
+
+Problem problem_of(const KernelArgs& args, size_t fixed) {
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const Shape &q = args.in[0].shape(), &k = args.in[1].shape();
+  Problem p{};
+  p.batch = q[0];
+  p.heads = static_cast<int>(attrs.heads), p.kv_heads = static_cast<int>(attrs.kv_heads);
+  p.queries = static_cast<int>(q[1]), p.keys = static_cast<int>(k[1]), p.size = static_cast<int>(q[2] / attrs.heads);
+  p.scale = static_cast<float>(attrs.scale), p.causal = attrs.causal, p.window = static_cast<int>(attrs.window);
+  if (attrs.has_lengths) p.lengths = args.in[fixed].as<int32_t>();
+  if (attrs.has_starts) p.starts = args.in[attrs.starts_at(fixed)].as<int32_t>();
+  if (attrs.has_bias) {
+    const TensorView& bias = args.in[attrs.bias_at(fixed)];
+    p.bias = bias.as<float>(), p.bias_stride = bias_stride(bias.shape());
+  }
+  if (attrs.dropout > 0) p.dropout = dropout_site_of(args.in.back().as<int32_t>(), attrs.dropout_site, attrs.dropout);
+  return p;
+}
+
+}  // namespace flash
+
+namespace {
+
+using namespace flash;
+
+template <class T, class Tile>
+__global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
+    forward_kernel(Problem p, int tiles, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> o,
+                   float* __restrict__ lse) {
+  constexpr int kEach = Tile::kEach, kTile = Tile::kTile;
+  float* queries = dynamic_shared<float>();
+  float *keys = queries + Tile::kFloats, *weights = keys + Tile::kFloats;  // keys: values too
+  auto* mask = reinterpret_cast<uint8_t*>(weights + Tile::kScoreFloats);
+  // With a causal mask the last queries see most: they begin first.
+  const int tile = tiles - 1 - static_cast<int>(blockIdx.x) % tiles;
+  const int head = static_cast<int>(blockIdx.x) / tiles % p.heads, i0 = tile * kTile;
+  const int64_t b = blockIdx.x / (static_cast<unsigned>(tiles) * static_cast<unsigned>(p.heads));
+  const int64_t head_at = static_cast<int64_t>(head) * p.size, kv_at = static_cast<int64_t>(p.kv_head(head)) * p.size;
+  const T *k_head = k.data + b * k.sample + kv_at, *v_head = v.data + b * v.sample + kv_at;
+  Tile::load(queries, q.data + b * q.sample + head_at, q.row, i0, p.queries, p.size);
+  DropoutMask dropout{};
+  if (p.dropout.random) dropout = p.dropout.mask();
+
+  int first[kEach], end[kEach];
+  float top[kEach], sum[kEach];
+  typename Tile::Result result;
+  Tile::clear(result);
+#pragma unroll
+  for (int r = 0; r < kEach; ++r) {
+    const int i = min(i0 + Tile::row(r), p.queries - 1);
+    end[r] = p.end(b, i), first[r] = p.first(b, i, end[r]);
+    top[r] = -INFINITY, sum[r] = 0;
+  }
+  const int2 range = p.range(b, i0, kTile);
+  for (int j0 = range.x / kTile * kTile; j0 < range.y; j0 += kTile) {
+    __syncthreads();
+    Tile::load(keys, k_head, k.row, j0, range.y, p.size);
+    if (p.dropout.random) Tile::draw_mask(mask, dropout, i0, j0, head, b);
+    __syncthreads();
+    typename Tile::Scores s;
+    Tile::products(queries, keys, s);
+#pragma unroll
+    for (int r = 0; r < kEach; ++r) {
+      const int i = Tile::row(r);
+      float largest = -INFINITY;
+#pragma unroll
+      for (int c = 0; c < kEach; ++c) {
+        const int j = j0 + Tile::score_column(c);
+        s[r][c] *= p.scale;
+        if (first[r] <= j && j < end[r]) {
+          if (p.bias) s[r][c] += p.bias_of(b, head, min(i0 + i, p.queries - 1), j);
+          largest = fmaxf(largest, s[r][c]);
+        }
+      }
+      const float next = fmaxf(top[r], row_max(largest));
+      const float base = next == -INFINITY ? 0 : next, shrink = expf(top[r] - base);
+      top[r] = next;
+      sum[r] *= shrink;
+#pragma unroll
+      for (int c = 0; c < kEach; ++c) {
+        const int j = Tile::score_column(c);
+        const float weight = first[r] <= j0 + j && j0 + j < end[r] ? expf(s[r][c] - base) : 0;
+        sum[r] += weight;
+        float kept = weight;
+        if (p.dropout.random) kept = Tile::keeps(mask, i, j) ? weight * dropout.scale : 0;
+        weights[i * Tile::kScoreStride + j] = kept;
+      }
+#pragma unroll
+      for (int g = 0; g < Tile::kGroups; ++g)
+#pragma unroll
+        for (int e = 0; e < Tile::kVector; ++e) result[r][g][e] *= shrink;
+    }
+    __syncthreads();
+    Tile::load(keys, v_head, v.row, j0, range.y, p.size);  // what lies behind may be anything, and 0 * NaN is NaN
+    __syncthreads();
+    Tile::add_weighted(weights, keys, result);
+  }
+#pragma unroll
+  for (int r = 0; r < kEach; ++r) {
+    const float total = row_sum(sum[r]), inverse = total == 0 ? 0 : 1 / total;
+    const int i = i0 + Tile::row(r);
+    if (i < p.queries && threadIdx.x % kSide == 0)
+      lse[(b * p.heads + head) * p.queries + i] = total == 0 ? -INFINITY : top[r] + logf(total);
+#pragma unroll
+    for (int g = 0; g < Tile::kGroups; ++g)
+#pragma unroll
+      for (int e = 0; e < Tile::kVector; ++e) result[r][g][e] *= inverse;
+  }
+  Tile::store(result, 1.0f, o.data + b * o.sample + head_at, o.row, i0, p.queries, p.size);
+}
+
+void run(const KernelArgs& args) {
+  const Problem p = problem_of(args, kAttentionFixed);
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    for_size(p.size, [&]<class Tile>() {
+      const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
+      const size_t shared = (2 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
+      launch(args.device, forward_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), kThreads, shared,
+             p, tiles, rows_of<const T>(args.in[0]), rows_of<const T>(args.in[1]), rows_of<const T>(args.in[2]),
+             rows_of<T>(args.out[0]), args.out[1].as<float>());
+    });
+  });
+}
+
+constexpr Kernel kKernels[] = {{"flash", supports, nullptr, run}};
+
+}  // namespace
+
+KernelList attention_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

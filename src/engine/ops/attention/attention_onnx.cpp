@@ -1,0 +1,102 @@
+// Attention as the nodes that ONNX Runtime's optimizer looks for:
+//   softmax(where(visible, q k^T / sqrt(size) [+ distance bias], lowest) + key mask) v
+#include <algorithm>
+#include <limits>
+
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/movement/by_heads_onnx.h"
+
+namespace linnet {
+namespace {
+
+// [B, kv_heads, T, D] -> [B, heads, T, D]
+std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand, const AttentionAttrs& attrs) {
+  if (attrs.heads == attrs.kv_heads) return x;
+  const SymbolicShape& rows = to.in_shape(operand);
+  const SymbolicSize size{rows[2].constant / attrs.kv_heads};
+  const SymbolicShape repeated{rows[0], {attrs.kv_heads}, {attrs.heads / attrs.kv_heads}, rows[1], size};
+  const std::string wide = to.builder.add("Expand", {to.builder.unsqueeze(x, {2}), to.builder.shape(repeated)});
+  return to.builder.reshape(wide, repeated, {rows[0], {attrs.heads}, rows[1], size});
+}
+
+// int64 [Tq, 1] and [Tk]: the locations of queries and keys, the last query at the last key.
+struct Locations {
+  std::string queries, keys;
+};
+Locations locations(OnnxLowering& to) {
+  OnnxBuilder& b = to.builder;
+  const std::string query_count = b.size_scalar(to.in_shape(0)[1]), key_count = b.size_scalar(to.in_shape(1)[1]);
+  const std::string zero = b.integer(0), one = b.integer(1);
+  const std::string keys = b.add("Range", {zero, key_count, one});
+  if (to.in_shape(0)[1] == to.in_shape(1)[1]) return {b.unsqueeze(keys, {1}), keys};
+  return {b.unsqueeze(b.add("Range", {b.add("Sub", {key_count, query_count}), key_count, one}), {1}), keys};
+}
+
+// Which key each query sees: bool [Tq, Tk] or [B, 1, Tq, Tk]; "": all.
+std::string visible(OnnxLowering& to, const AttentionAttrs& attrs) {
+  OnnxBuilder& b = to.builder;
+  std::string result;
+  const auto both = [&](const std::string& part) { result = result.empty() ? part : b.add("And", {result, part}); };
+  if (!attrs.causal && !attrs.has_starts) return "";
+  const Locations at = locations(to);
+  if (attrs.causal) both(b.add("LessOrEqual", {at.keys, at.queries}));
+  if (attrs.window > 0) both(b.add("Greater", {at.keys, b.add("Sub", {at.queries, b.integer(attrs.window)})}));
+  if (attrs.has_starts)
+    both(b.add("GreaterOrEqual", {at.keys, b.unsqueeze(to.in(attrs.starts_at(kAttentionFixed)), {1, 3})}));
+  return result;
+}
+
+// The same of causal attention, as part of a constant triangle [1, 1, size, size]. `q` and `k` are [B, H, T, D].
+std::string visible_in_triangle(OnnxLowering& to, const std::string& q, const std::string& k, int64_t size) {
+  OnnxBuilder& b = to.builder;
+  auto triangle = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(size * size));
+  for (int64_t row = 0; row < size; ++row) std::fill_n(triangle->begin() + row * size, row + 1, uint8_t{1});
+  OnnxTensor constant{.name = {}, .element = OnnxElement::kBool, .dims = {1, 1, size, size}};
+  constant.data = std::as_bytes(std::span(*triangle));
+  constant.owner = triangle;
+
+  const std::string zero = b.ints({0}), rows = b.ints({2}), columns = b.ints({3});
+  const auto length = [&](const std::string& of) {
+    return b.add("Squeeze", {b.add("Slice", {b.add("Shape", {of}), rows, columns, zero}), zero});
+  };
+  const std::string keys = length(k), end = b.unsqueeze(keys, {0});
+  const std::string first = b.unsqueeze(b.add("Sub", {keys, length(q)}), {0});
+  return b.add("Slice", {b.add("Slice", {b.tensor(constant), first, end, rows}), zero, end, columns});
+}
+
+// [H, Tq + Tk - 1] -> [H, Tq, Tk]
+std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
+  OnnxBuilder& b = to.builder;
+  const Locations at = locations(to);
+  const SymbolicSize key_count = to.in_shape(1)[1];
+  const std::string entry = b.add("Add", {b.add("Sub", {at.keys, at.queries}), b.size(key_count + SymbolicSize{-1})});
+  return b.add("Gather", {bias, entry}, {int_attribute("axis", 1)});
+}
+
+}  // namespace
+
+void attention_to_onnx(OnnxLowering& to) {
+  const auto& attrs = to.node().attrs.as<AttentionAttrs>();
+  if (attrs.dropout > 0) to.fail("it has dropout");
+  if (to.is_used(1)) to.fail("the logarithms of its sums are read");
+  OnnxBuilder& b = to.builder;
+  const Node& node = to.node();
+  const std::string q = by_heads_in_onnx(to, node.in[0], attrs.heads);
+  const std::string k = repeat_heads(to, by_heads_in_onnx(to, node.in[1], attrs.kv_heads), 1, attrs);
+  const std::string v = repeat_heads(to, by_heads_in_onnx(to, node.in[2], attrs.kv_heads), 2, attrs);
+
+  std::string scores = b.add("MatMul", {q, b.transpose(k, {0, 1, 3, 2})});
+  if (attrs.scale != 1) scores = b.add("Div", {scores, b.number(1 / attrs.scale)});
+  if (attrs.has_bias) scores = b.add("Add", {scores, bias_by_places(to, to.in(attrs.bias_at(kAttentionFixed)))});
+  const bool in_triangle = to.form.causal_mask_size > 0 && attrs.causal && attrs.window == 0 && !attrs.has_starts;
+  const std::string mask = in_triangle ? visible_in_triangle(to, q, k, to.form.causal_mask_size) : visible(to, attrs);
+  if (!mask.empty()) scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
+  if (attrs.has_lengths) scores = b.add("Add", {scores, to.key_mask(3, to.in_shape(1)[1])});
+  const std::string weights = b.add("Softmax", {scores}, {int_attribute("axis", -1)});
+
+  const SymbolicShape& rows = to.in_shape(0);
+  const SymbolicShape apart{rows[0], rows[1], {attrs.heads}, {rows[2].constant / attrs.heads}};
+  to.set(0, b.reshape(b.transpose(b.add("MatMul", {weights, v}), {0, 2, 1, 3}), apart, rows));
+}
+
+}  // namespace linnet

@@ -1,0 +1,56 @@
+// -inf where a key is not visible: a piece of attention's decomposition.
+#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+
+// scores [B, heads, queries, keys]
+struct ScoreMask {
+  int64_t count, heads, queries, keys, window;
+  bool causal;
+  const int32_t *lengths, *starts;  // null: none
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) mask_kernel(ScoreMask mask, const T* __restrict__ x, T* __restrict__ y) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= mask.count) return;
+  const auto [row, key] = divided(i, mask.keys);
+  const auto [head, query] = divided(row, mask.queries);
+  const int64_t sample = divided(head, mask.heads).quotient, last = query + mask.keys - mask.queries;
+  bool visible = !mask.lengths || key < mask.lengths[sample];
+  if (mask.causal) visible = visible && key <= last;
+  if (mask.starts) visible = visible && key >= mask.starts[sample * mask.queries + query];
+  if (mask.window > 0) visible = visible && key > last - mask.window;
+  y[i] = visible ? x[i] : from_float<T>(-INFINITY);
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<ScoreMaskAttrs>();
+  const Shape& shape = args.in[0].shape();
+  const ScoreMask mask{.count = shape.elements(),
+                       .heads = shape[1],
+                       .queries = shape[2],
+                       .keys = shape[3],
+                       .window = attrs.window,
+                       .causal = attrs.causal,
+                       .lengths = attrs.has_lengths ? args.in[1].as<int32_t>() : nullptr,
+                       .starts = attrs.has_starts ? args.in.back().as<int32_t>() : nullptr};
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    launch(args.device, mask_kernel<T>, blocks_for(mask.count, kThreads), kThreads, 0, mask, args.in[0].as<T>(),
+           args.out[0].as<T>());
+  });
+}
+
+constexpr Kernel kKernels[] = {{"elements", nullptr, nullptr, run}};
+
+}  // namespace
+
+KernelList mask_scores_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

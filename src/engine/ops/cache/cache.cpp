@@ -1,0 +1,198 @@
+#include "engine/ops/cache/cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/ops/graph_of.h"
+
+namespace linnet {
+namespace {
+
+void expect_cache(const InferArgs& args) {
+  expect_inputs(args, 3);
+  expect(args.in[0].shape.rank() == 3, "got cache " + args.in[0].text() + ", expected [R, T, D]");
+  const TensorType& position = args.in[2];
+  const int64_t rows = args.in[0].shape[0];
+  expect(position.dtype == DType::kI32 && position.shape.rank() == 1 &&
+             (position.shape[0] == 1 || position.shape[0] == rows),
+         "got position " + position.text() + ", expected i32[1] or i32[" + std::to_string(rows) + "]");
+}
+
+std::vector<TensorType> infer_write(const InferArgs& args) {
+  expect_cache(args);
+  const Shape& cache = args.in[0].shape;
+  expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}},
+         "got cache " + args.in[0].text() + " and rows " + args.in[1].text());
+  return {args.in[0]};
+}
+
+std::vector<TensorType> infer_put(const InferArgs& args) {
+  expect_inputs(args, 4);
+  const TensorType &cache = args.in[0], &rows = args.in[1];
+  expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype && rows.shape[1] == 1 &&
+             cache.shape[2] == rows.shape[2],
+         "got cache " + cache.text() + " and rows " + rows.text());
+  const TensorType indices{DType::kI32, {rows.shape[0]}};
+  expect(args.in[2] == indices && args.in[3] == indices,
+         "got slots " + args.in[2].text() + " and positions " + args.in[3].text() + ", expected " + indices.text());
+  return {cache};
+}
+
+std::vector<TensorType> infer_fill(const InferArgs& args) {
+  expect_inputs(args, 3);
+  const TensorType &cache = args.in[0], &rows = args.in[1], &slots = args.in[2];
+  expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
+             rows.shape[0] <= cache.shape[0] && rows.shape[1] <= cache.shape[1] && cache.shape[2] == rows.shape[2],
+         "got cache " + cache.text() + " and rows " + rows.text());
+  expect(slots == TensorType{DType::kI32, {rows.shape[0]}},
+         "got slots " + slots.text() + ", expected i32[" + std::to_string(rows.shape[0]) + "]");
+  return {cache};
+}
+
+std::vector<TensorType> infer_reorder(const InferArgs& args) {
+  expect_cache(args);
+  const int64_t group = args.attrs.as<CacheGroupAttrs>().group;
+  expect(args.in[1] == TensorType{DType::kI32, {args.in[0].shape[0]}}, "got parents " + args.in[1].text());
+  expect(group > 0 && args.in[0].shape[0] % group == 0, "rows do not divide into groups of " + std::to_string(group));
+  return {args.in[0]};
+}
+
+bool first_operand(const Node&, int, int input) { return input == 0; }
+
+void copy_cache(const KernelArgs& args) {
+  if (args.in[0].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[0].data, args.out[0].type.bytes());
+}
+
+void run_write(const KernelArgs& args) {
+  copy_cache(args);
+  const Shape& shape = args.out[0].shape();
+  const int32_t* positions = args.in[2].as<int32_t>();
+  const bool one = args.in[2].elements() == 1;
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < shape[0]; ++r) {
+      const int64_t position = positions[one ? 0 : r];
+      if (position < 0 || position >= shape[1]) fail_internal("a cache position beyond the cache");
+      std::copy_n(args.in[1].as<T>() + r * args.in[1].strides[0], shape[2],
+                  args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
+    }
+  });
+}
+
+void run_put(const KernelArgs& args) {
+  copy_cache(args);
+  const Shape& cache = args.out[0].shape();
+  const int32_t *slots = args.in[2].as<int32_t>(), *positions = args.in[3].as<int32_t>();
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[1].shape()[0]; ++i) {
+      if (slots[i] < 0) continue;
+      if (slots[i] >= cache[0] || positions[i] < 0 || positions[i] >= cache[1])
+        fail_internal("a slot or a position beyond the cache");
+      std::copy_n(args.in[1].as<T>() + i * args.in[1].strides[0], cache[2],
+                  args.out[0].as<T>() + (slots[i] * cache[1] + positions[i]) * cache[2]);
+    }
+  });
+}
+
+void run_fill(const KernelArgs& args) {
+  copy_cache(args);
+  const Shape &cache = args.out[0].shape(), &rows = args.in[1].shape();
+  const auto& strides = args.in[1].strides;
+  const int32_t* slots = args.in[2].as<int32_t>();
+  for (int64_t b = 0; b < rows[0]; ++b)
+    if (slots[b] >= cache[0]) fail_internal("a slot beyond the cache");
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    args.pool.run(rows[0], [&](int64_t b, int) {
+      if (slots[b] < 0) return;
+      for (int64_t t = 0; t < rows[1]; ++t)
+        std::copy_n(args.in[1].as<T>() + b * strides[0] + t * strides[1], rows[2],
+                    args.out[0].as<T>() + (slots[b] * cache[1] + t) * rows[2]);
+    });
+  });
+}
+
+size_t reorder_workspace(const KernelQuery& query) {
+  const Shape& shape = query.in[0].shape;
+  return static_cast<size_t>(query.threads * query.node.attrs.as<CacheGroupAttrs>().group * shape[1] * shape[2]) *
+         dtype_size(query.in[0].dtype);
+}
+
+// One group of rows in place, `used` elements of each. A search keeps most beams in their rows and moves the others
+// onto rows nobody continues; then rows are copied directly. Any other parents: the group is set aside and dealt out
+// again.
+template <class T>
+void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_t> parents, int64_t start, T* aside) {
+  const auto group = static_cast<int64_t>(parents.size());
+  const auto parent = [&](int64_t r) { return parents[static_cast<size_t>(r)] - start; };
+  bool direct = true;
+  for (int64_t r = 0; r < group; ++r) {
+    if (parent(r) < 0 || parent(r) >= group) fail_internal("a beam's parent is outside its group");
+    direct = direct && parent(parent(r)) == parent(r);
+  }
+  if (!direct)
+    for (int64_t r = 0; r < group; ++r) std::copy_n(rows + r * stride, used, aside + r * used);
+  for (int64_t r = 0; r < group; ++r)
+    if (parent(r) != r)
+      std::copy_n(direct ? rows + parent(r) * stride : aside + parent(r) * used, used, rows + r * stride);
+}
+
+void run_reorder(const KernelArgs& args) {
+  copy_cache(args);
+  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
+  const Shape& shape = args.out[0].shape();
+  const std::span<const int32_t> parents(args.in[1].as<int32_t>(), static_cast<size_t>(shape[0]));
+  const int32_t* positions = args.in[2].as<int32_t>();
+  const bool one = args.in[2].elements() == 1;
+  const int64_t stride = shape[1] * shape[2];
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    args.pool.run(shape[0] / group, [&](int64_t task, int worker) {
+      const int64_t start = task * group;
+      const int64_t position = one ? positions[0] : *std::max_element(positions + start, positions + start + group);
+      const int64_t used = std::clamp<int64_t>(position, 0, shape[1]) * shape[2];
+      reorder_group(args.out[0].as<T>() + start * stride, stride, used,
+                    parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)), start,
+                    reinterpret_cast<T*>(args.workspace) + worker * group * stride);
+    });
+  });
+}
+
+constexpr Kernel kWriteKernels[] = {{"reference", nullptr, nullptr, run_write}};
+constexpr Kernel kPutKernels[] = {{"reference", nullptr, nullptr, run_put}};
+constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
+constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, run_reorder}};
+
+}  // namespace
+
+const OpDef kCacheWrite{
+    .name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
+const OpDef kCachePut{
+    .name = "cache_put", .infer = infer_put, .may_overwrite = first_operand, .strided_inputs = 0b0010};
+const OpDef kCacheFill{
+    .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
+const OpDef kCacheReorder{.name = "cache_reorder",
+                          .infer = infer_reorder,
+                          .read_attrs = read_attrs<CacheGroupAttrs>,
+                          .may_overwrite = first_operand};
+
+KernelList cache_write_kernels() { return kWriteKernels; }
+KernelList cache_put_kernels() { return kPutKernels; }
+KernelList cache_fill_kernels() { return kFillKernels; }
+KernelList cache_reorder_kernels() { return kReorderKernels; }
+
+Tensor cache_write(At cache, Tensor rows, Tensor position) {
+  return graph_of(cache)->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
+}
+
+Tensor cache_put(At cache, Tensor rows, Tensor slots, Tensor positions) {
+  return graph_of(cache)->add_one(kCachePut, std::array{cache.value, rows, slots, positions}, {}, cache.where);
+}
+
+Tensor cache_fill(At cache, Tensor rows, Tensor slots) {
+  return graph_of(cache)->add_one(kCacheFill, std::array{cache.value, rows, slots}, {}, cache.where);
+}
+
+Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
+  return graph_of(cache)->add_one(kCacheReorder, std::array{cache.value, parents, position}, CacheGroupAttrs{group},
+                                  cache.where);
+}
+
+}  // namespace linnet

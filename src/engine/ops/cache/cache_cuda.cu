@@ -1,0 +1,143 @@
+// The cache of step-by-step decoding on the device: positions and parents are read there.
+#include <cstring>
+
+#include "engine/kernels/cuda/copy.cuh"
+#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/cache/cache.h"
+#include "engine/ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+// Rows of a group that a thread holds at once.
+constexpr int kMaxGroup = 16;
+
+int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
+
+void copy_cache(const KernelArgs& args) {
+  if (args.in[0].data != args.out[0].data && args.out[0].type.bytes() > 0)
+    args.device->copy(args.out[0].as<std::byte>(), args.in[0].as<const std::byte>(), args.out[0].type.bytes());
+}
+
+// A position beyond the cache writes nothing.
+template <class Word>
+__global__ void __launch_bounds__(kThreads)
+    write_kernel(int64_t rows, int64_t length, int64_t width, const Word* __restrict__ from, int64_t from_stride,
+                 const int32_t* __restrict__ positions, bool one_position, Word* __restrict__ cache) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= rows * width) return;
+  const auto [row, column] = divided(i, width);
+  const int64_t position = positions[one_position ? 0 : row];
+  if (position >= 0 && position < length)
+    cache[(row * length + position) * width + column] = from[row * from_stride + column];
+}
+
+// rows [count, entries, width] with strides between rows and entries; a slot beyond the cache is not written.
+template <class Word>
+__global__ void __launch_bounds__(kThreads)
+    fill_kernel(int64_t count, int64_t entries, int64_t width, const Word* __restrict__ from, int64_t row_stride,
+                int64_t entry_stride, const int32_t* __restrict__ slots, int64_t cache_rows, int64_t length,
+                Word* __restrict__ cache) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count * entries * width) return;
+  const auto [entry, column] = divided(i, width);
+  const auto [row, t] = divided(entry, entries);
+  const int64_t slot = slots[row];
+  if (slot >= 0 && slot < cache_rows)
+    cache[(slot * length + t) * width + column] = from[row * row_stride + t * entry_stride + column];
+}
+
+// cache [rows, length, width]; a thread for one element of a whole group, so that rows may be taken in place.
+template <class Word>
+__global__ void __launch_bounds__(kThreads)
+    reorder_kernel(int64_t groups, int group, int64_t length, int64_t width, const int32_t* __restrict__ parents,
+                   const int32_t* __restrict__ positions, int64_t position_count, const Word* from, Word* to) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, row_size = length * width;
+  if (i >= groups * row_size) return;
+  const auto [which, location] = divided(i, row_size);
+  const int64_t start = which * group;
+  int64_t used = 0;
+  const bool one_position = position_count == 1;
+  for (int64_t k = 0; k < (one_position ? 1 : group); ++k)
+    used = max(used, static_cast<int64_t>(positions[one_position ? 0 : start + k]));
+  const bool moved = location < used * width;
+  if (!moved && from == to) return;
+  Word words[kMaxGroup];
+#pragma unroll
+  for (int r = 0; r < kMaxGroup; ++r)
+    if (r < group) {
+      const int64_t parent = parents[start + r];
+      // A parent outside its group is not followed.
+      const bool known = moved && parent >= start && parent < start + group;
+      words[r] = from[(known ? parent : start + r) * row_size + location];
+    }
+#pragma unroll
+  for (int r = 0; r < kMaxGroup; ++r)
+    if (r < group) to[(start + r) * row_size + location] = words[r];
+}
+
+// Calls body.operator()<Word>(words per row of `width` elements) with the widest word that rows consist of.
+template <class Body>
+void for_words(const TensorView& cache, int64_t width, uintptr_t locations, Body&& body) {
+  const int64_t bytes = width * element_size(cache);
+  if (bytes % 16 == 0 && locations % 16 == 0) return body.template operator()<Word16>(bytes / 16);
+  if (bytes % 4 == 0 && locations % 4 == 0) return body.template operator()<uint32_t>(bytes / 4);
+  body.template operator()<uint16_t>(bytes / 2);
+}
+
+void run_write(const KernelArgs& args) {
+  copy_cache(args);
+  const TensorView &rows = args.in[1], &cache = args.out[0];
+  const Shape& shape = cache.shape();
+  const int64_t stride_bytes = rows.strides[0] * element_size(rows);
+  const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
+                      static_cast<uintptr_t>(stride_bytes);
+  for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
+    launch(args.device, write_kernel<Word>, blocks_for(shape[0] * width, kThreads), kThreads, 0, shape[0], shape[1],
+           width, rows.as<const Word>(), stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
+           args.in[2].elements() == 1, cache.as<Word>());
+  });
+}
+
+void run_fill(const KernelArgs& args) {
+  copy_cache(args);
+  const TensorView &rows = args.in[1], &cache = args.out[0];
+  const Shape &from = rows.shape(), &shape = cache.shape();
+  const int64_t row_bytes = rows.strides[0] * element_size(rows), entry_bytes = rows.strides[1] * element_size(rows);
+  const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
+                      static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
+  for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
+    const auto word = static_cast<int64_t>(sizeof(Word));
+    launch(args.device, fill_kernel<Word>, blocks_for(from[0] * from[1] * width, kThreads), kThreads, 0, from[0],
+           from[1], width, rows.as<const Word>(), row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(),
+           shape[0], shape[1], cache.as<Word>());
+  });
+}
+
+bool supports_reorder(const KernelQuery& query) { return query.node.attrs.as<CacheGroupAttrs>().group <= kMaxGroup; }
+
+void run_reorder(const KernelArgs& args) {
+  const TensorView& cache = args.out[0];
+  const Shape& shape = cache.shape();
+  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
+  const auto locations = reinterpret_cast<uintptr_t>(args.in[0].data) | reinterpret_cast<uintptr_t>(cache.data);
+  for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
+    launch(args.device, reorder_kernel<Word>, blocks_for(shape[0] / group * shape[1] * width, kThreads), kThreads, 0,
+           shape[0] / group, static_cast<int>(group), shape[1], width, args.in[1].as<int32_t>(),
+           args.in[2].as<int32_t>(), args.in[2].elements(), args.in[0].as<const Word>(), cache.as<Word>());
+  });
+}
+
+constexpr Kernel kWriteKernels[] = {{"rows", nullptr, nullptr, run_write}};
+constexpr Kernel kFillKernels[] = {{"copy", nullptr, nullptr, run_fill}};
+constexpr Kernel kReorderKernels[] = {{"groups", supports_reorder, nullptr, run_reorder}};
+
+}  // namespace
+
+KernelList cache_write_cuda_kernels() { return kWriteKernels; }
+KernelList cache_fill_cuda_kernels() { return kFillKernels; }
+KernelList cache_reorder_cuda_kernels() { return kReorderKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,47 @@
+// Exchanges between the ranks of a tensor group (distributed/comm/tensor_group.h), which all run the same nodes in the same order.
+// Their gradients follow from what values are: a value that is whole has the same gradient on every rank; the gradient
+// of a rank's summand is that of the sum; a value that each rank uses for its part of the layers gets a part of its
+// gradient from each.
+//
+//   all_reduce   the sum of all ranks' x; its gradient is passed through
+//   share        x itself, for nodes that are divided; its gradient is the sum of all ranks'
+//   all_gather   the whole of a value whose axis is divided; its gradient is cut
+//   hold         0, once all operands are computed: keeps their memory until here for what reads them outside of the
+//                graph (training/trainer/sharded_step.h); no gradient
+//
+// On the CPU. A rank alone never has such nodes.
+#pragma once
+#include "engine/ops/kernel.h"
+#include "engine/ops/sharding.h"
+
+namespace linnet {
+
+struct CollectiveAttrs {
+  int ranks = 1;
+  void fields(FieldVisitor& visit) { visit("ranks", ranks); }
+};
+
+struct AllGatherAttrs {
+  int axis = 0;
+  std::vector<int64_t> parts = {};  // as Sharding::parts
+  int rank = 0, ranks = 1;
+  void fields(FieldVisitor& visit) {
+    visit("axis", axis), visit("parts", parts), visit("rank", rank), visit("ranks", ranks);
+  }
+};
+
+extern const OpDef kAllReduce, kShare, kAllGather, kHold;
+KernelList all_reduce_kernels();
+KernelList share_kernels();
+KernelList all_gather_kernels();
+KernelList hold_kernels();
+
+Tensor all_reduce(At x, const TensorRank& rank);
+Tensor share(At x, const TensorRank& rank);
+// `sharding` is how x is cut.
+Tensor all_gather(At x, const Sharding& sharding, const TensorRank& rank);
+Tensor hold(At x, std::span<const Tensor> others);
+// The rank's part of a whole value, without any exchange.
+Tensor cut(At x, const Sharding& sharding, const TensorRank& rank);
+
+}  // namespace linnet

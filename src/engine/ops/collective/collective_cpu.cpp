@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <cstring>
+
+#include "distributed/comm/tensor_group.h"
+#include "engine/ops/collective/collective.h"
+
+namespace linnet {
+namespace {
+
+void copy_unless_there(const TensorView& from, const TensorView& to) {
+  if (from.data != to.data) std::memcpy(to.data, from.data, from.type.bytes());
+}
+
+size_t sum_workspace(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<CollectiveAttrs>();
+  return sum_scratch_size(static_cast<size_t>(query.in[0].shape.elements()), attrs.ranks) * sizeof(float);
+}
+
+void run_sum(const KernelArgs& args) {
+  const int ranks = args.node.attrs.as<CollectiveAttrs>().ranks;
+  copy_unless_there(args.in[0], args.out[0]);
+  const auto count = static_cast<size_t>(args.out[0].elements());
+  sum_over_ranks(tensor_group(ranks), {args.out[0].as<float>(), count},
+                 {reinterpret_cast<float*>(args.workspace), sum_scratch_size(count, ranks)}, args.pool);
+}
+
+void run_share(const KernelArgs& args) { copy_unless_there(args.in[0], args.out[0]); }
+
+int64_t elements_of(const KernelQuery& query, int rank) {
+  const auto& attrs = query.node.attrs.as<AllGatherAttrs>();
+  return local_shape(query.out[0].shape, Sharding::cut(attrs.axis, attrs.parts), {rank, attrs.ranks}).elements();
+}
+
+// What the other ranks have.
+size_t gather_workspace(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<AllGatherAttrs>();
+  int64_t count = 0;
+  for (int rank = 0; rank < attrs.ranks; ++rank)
+    if (rank != attrs.rank) count += elements_of(query, rank);
+  return static_cast<size_t>(count) * sizeof(float);
+}
+
+void run_gather(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
+  Communicator& group = tensor_group(attrs.ranks);
+  const Sharding sharding = Sharding::cut(attrs.axis, attrs.parts);
+  const auto bytes_of = [](float* values, int64_t count) {
+    return std::as_writable_bytes(std::span(values, static_cast<size_t>(count)));
+  };
+  thread_local std::vector<Communicator::Outgoing> outgoing;
+  thread_local std::vector<Communicator::Incoming> incoming;
+  thread_local std::vector<const float*> pieces;
+  outgoing.clear(), incoming.clear(), pieces.clear();
+  auto* location = reinterpret_cast<float*>(args.workspace);
+  for (int rank = 0; rank < attrs.ranks; ++rank) {
+    pieces.push_back(rank == attrs.rank ? args.in[0].as<float>() : location);
+    if (rank == attrs.rank) continue;
+    const int64_t count = local_shape(args.out[0].shape(), sharding, {rank, attrs.ranks}).elements();
+    outgoing.push_back({rank, bytes_of(args.in[0].as<float>(), args.in[0].elements())});
+    incoming.push_back({rank, bytes_of(location, count)});
+    location += count;
+  }
+  group.exchange(outgoing, incoming);
+  for (int rank = 0; rank < attrs.ranks; ++rank)
+    for_runs(args.out[0].shape(), sharding, {rank, attrs.ranks}, [&](int64_t to, int64_t from, int64_t count) {
+      std::copy_n(pieces[static_cast<size_t>(rank)] + from, count, args.out[0].as<float>() + to);
+    });
+}
+
+constexpr Kernel kReduceKernels[] = {{"ranks", all_f32, sum_workspace, run_sum}};
+constexpr Kernel kShareKernels[] = {{"copy", nullptr, nullptr, run_share}};
+constexpr Kernel kHoldKernels[] = {{"reference", nullptr, nullptr, [](const KernelArgs& args) {
+                                      std::memset(args.out[0].data, 0, args.out[0].type.bytes());
+                                    }}};
+constexpr Kernel kGatherKernels[] = {{"ranks", all_f32, gather_workspace, run_gather}};
+
+}  // namespace
+
+KernelList all_reduce_kernels() { return kReduceKernels; }
+KernelList share_kernels() { return kShareKernels; }
+KernelList all_gather_kernels() { return kGatherKernels; }
+KernelList hold_kernels() { return kHoldKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,131 @@
+#include "engine/ops/conv2d/conv2d.h"
+
+#include "base/error.h"
+#include "engine/ops/graph_of.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<Conv2dAttrs>();
+  expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual + attrs.packed));
+  const TensorType &x = args.in[0], &weight = args.in[1];
+  const std::string both = "got " + x.text() + " and weight " + weight.text();
+  expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
+         both + ", expected two of one float type");
+  expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both + ", expected [N, H, W, C] and [O, R, S, C]");
+  expect(attrs.stride >= 1 && attrs.padding >= 0 && attrs.dilation >= 1 && attrs.groups >= 1,
+         "got stride " + std::to_string(attrs.stride) + ", padding " + std::to_string(attrs.padding) + ", dilation " +
+             std::to_string(attrs.dilation) + " and groups " + std::to_string(attrs.groups));
+  const std::string groups = attrs.groups == 1 ? "" : " in " + std::to_string(attrs.groups) + " groups";
+  expect(x.shape[3] == weight.shape[3] * attrs.groups && weight.shape[0] % attrs.groups == 0,
+         both + groups + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) +
+             " differ");
+  TensorType out = x;
+  for (int axis : {1, 2}) {
+    const int64_t window = weight.shape[axis] == 0 ? 0 : (weight.shape[axis] - 1) * attrs.dilation + 1;
+    const int64_t room = x.shape[axis] + 2 * attrs.padding - window;
+    expect(room >= 0, both + ", the window is larger than the padded image");
+    out.shape.set(axis, room / attrs.stride + 1);
+  }
+  out.shape.set(3, weight.shape[0]);
+  const TensorType row{full_type(x.dtype), {weight.shape[0]}};
+  size_t next = 2;
+  for (const bool has_row : {attrs.scale, attrs.bias})
+    if (has_row) expect(args.in[next++] == row, both + ", expected " + row.text() + " for each filter");
+  if (attrs.residual) expect(args.in[next] == out, both + ", expected a residual " + out.text());
+  return {out};
+}
+
+// dy, weight -> dx
+std::vector<TensorType> infer_input_grad(const InferArgs& args) {
+  expect_inputs(args, 2);
+  return {{args.in[0].dtype, args.attrs.as<Conv2dAttrs>().result}};
+}
+
+// x, dy -> dweight
+std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
+  expect_inputs(args, 2);
+  return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
+  Conv2dAttrs for_x = args.node.attrs.as<Conv2dAttrs>(), for_weight = for_x;
+  if (for_x.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");
+  for_x.result = x.shape();
+  for_weight.result = weight.shape();
+  return {args.graph.add_one(kConv2dInputGrad, std::array{dy, weight}, for_x, args.node.where),
+          args.graph.add_one(kConv2dWeightGrad, std::array{x, dy}, for_weight, args.node.where)};
+}
+
+// Of one multiply-add for each tap of each result, those in the padding included.
+double flops_of(const Shape& weight, const Shape& y) {
+  return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(weight.elements(1, 4));
+}
+double flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.out[0].shape); }
+double input_grad_flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.in[0].shape); }
+double weight_grad_flops(const FlopsArgs& args) { return flops_of(args.out[0].shape, args.in[1].shape); }
+
+// Scale and bias are fp32, as normalization folds them; the filters are too where the device reads parameters as such.
+StorageRule storage(const Node& node) {
+  const auto& attrs = node.attrs.as<Conv2dAttrs>();
+  StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}, .out = {Storage::kReduced}};
+  for (const bool has_row : {attrs.scale, attrs.bias})
+    if (has_row) rule.in.push_back(Storage::kF32);
+  if (attrs.residual) rule.in.push_back(Storage::kReduced);
+  return rule;
+}
+
+}  // namespace
+
+const OpDef kConv2d{.name = "conv2d",
+                    .infer = infer,
+                    .gradient = gradient,
+                    .read_attrs = read_attrs<Conv2dAttrs>,
+                    .storage = storage,
+                    .product = ProductKind::kMatrix,
+                    .with_precision = set_precision<Conv2dAttrs>,
+                    .to_onnx = conv2d_to_onnx,
+                    .by_gpu_library = true,
+                    .flops = flops};
+const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
+                             .infer = infer_input_grad,
+                             .read_attrs = read_attrs<Conv2dAttrs>,
+                             .storage = reduced<0b11, 0b1>,
+                             .product = ProductKind::kMatrix,
+                             .with_precision = set_precision<Conv2dAttrs>,
+                             .by_gpu_library = true,
+                             .flops = input_grad_flops};
+const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
+                              .infer = infer_weight_grad,
+                              .read_attrs = read_attrs<Conv2dAttrs>,
+                              .storage = reduced<0b11, 0b0>,
+                              .product = ProductKind::kMatrix,
+                              .with_precision = set_precision<Conv2dAttrs>,
+                              .by_gpu_library = true,
+                              .flops = weight_grad_flops};
+
+ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
+  return {.images = x[0],
+          .height = x[1],
+          .width = x[2],
+          .channels = x[3],
+          .filters = weight[0],
+          .rows = weight[1],
+          .columns = weight[2],
+          .out_height = y[1],
+          .out_width = y[2],
+          .stride = attrs.stride,
+          .padding = attrs.padding,
+          .dilation = attrs.dilation,
+          .groups = attrs.groups};
+}
+
+Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
+  return graph_of(x)->add_one(
+      kConv2d, std::array{x.value, weight},
+      Conv2dAttrs{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .result = {}}, x.where);
+}
+
+}  // namespace linnet

@@ -1,0 +1,54 @@
+// Convolution of images with filters (the cross-correlation every framework means by it), zeros around the image.
+//
+//   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
+//                   g * C / groups + c] * weight[o, r, s, c],   g = o / (O / groups)
+//
+// x [N, H, W, C], weight [O, R, S, C / groups] -> y [N, H', W', O] with
+// H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. With groups = C = O each channel has a
+// filter of its own (a depthwise convolution). Where x is bf16 so is y, weights are f32 (on a GPU also bf16), and
+// their gradient is f32. Channels last in image and weight: PyTorch's channels_last.
+//
+// The pass fuse_convolution makes what follows a convolution a part of it: y = relu(y * scale + bias + residual), where
+// scale and bias [O] are for each filter, as folded batch normalization has them, and residual has y's shape.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/kernels/conv/convolution.h"
+#include "engine/kernels/precision.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+struct Conv2dAttrs {
+  int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+  Shape result;  // of a gradient: the shape of what it is taken for
+  // Set by the lower_precision pass. On the CPU bf16 rounds what is multiplied, where the processor multiplies in bf16;
+  // on a GPU less than fp32 allows TF32, and images in bf16 are multiplied as such.
+  Precision precision = Precision::kF32;
+  // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
+  bool scale = false, bias = false, residual = false, relu = false;
+  // The last operand f32 [packed_filter_floats()] holds the filters packed (engine/passes/pack_filters.h), and the weight is
+  // not read. The CPU's kernels have it.
+  bool packed = false;
+
+  bool is_fused() const { return scale || bias || residual || relu; }
+  void fields(FieldVisitor& visit) {
+    visit("stride", stride), visit("padding", padding), visit("dilation", dilation), visit("groups", groups);
+    visit("result", result), visit("precision", precision);
+    visit("scale", scale), visit("bias", bias), visit("residual", residual), visit("relu", relu);
+    visit("packed", packed);
+  }
+};
+
+extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
+KernelList conv2d_kernels();
+KernelList conv2d_input_grad_kernels();
+KernelList conv2d_weight_grad_kernels();
+void conv2d_to_onnx(OnnxLowering& to);
+
+// The sizes of the forward convolution that a node belongs to.
+ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);
+
+// A bias is added by `+`.
+Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
+
+}  // namespace linnet

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <vector>
+
+#include "engine/kernels/conv/stored_convolution.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/stored_operands.h"
+
+namespace linnet {
+namespace {
+
+using Sizes = ConvolutionSizes;
+
+// What x, the weights and y, or their gradients, are among the operands and results of each of the three ops.
+template <ConvolutionPass pass, class Item>
+struct Roles {
+  const Item &x, &weight, &y;
+};
+template <ConvolutionPass pass, class Item>
+Roles<pass, Item> roles_of(std::span<const Item> in, std::span<const Item> out) {
+  if constexpr (pass == ConvolutionPass::kForward) return {in[0], in[1], out[0]};
+  if constexpr (pass == ConvolutionPass::kInputGradient) return {out[0], in[1], in[0]};
+  if constexpr (pass == ConvolutionPass::kWeightGradient) return {in[0], out[0], in[1]};
+}
+
+template <ConvolutionPass pass>
+Sizes sizes_of(const KernelArgs& args) {
+  const auto r = roles_of<pass>(args.in, args.out);
+  return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.node.attrs.as<Conv2dAttrs>());
+}
+
+const TensorType& type_of(const TensorType& type) { return type; }
+const TensorType& type_of(const TensorView& view) { return view.type; }
+
+// in, out: types, or tensors.
+template <ConvolutionPass pass, class Item>
+StoredConvolution stored_convolution(const Node& node, std::span<const Item> in, std::span<const Item> out) {
+  const auto& attrs = node.attrs.as<Conv2dAttrs>();
+  const auto r = roles_of<pass>(in, out);
+  const auto is_bf16 = [](const Item& item) { return type_of(item).dtype == DType::kBF16; };
+  return {.sizes = conv2d_sizes(type_of(r.x).shape, type_of(r.weight).shape, type_of(r.y).shape, attrs),
+          .x_bf16 = is_bf16(r.x),
+          .y_bf16 = is_bf16(r.y),
+          .residual_bf16 = attrs.residual && is_bf16(in[in.size() - (attrs.packed ? 2 : 1)]),
+          .packed = attrs.packed,
+          .bf16_products = attrs.precision == Precision::kBf16};
+}
+
+template <ConvolutionPass pass>
+size_t workspace(const KernelQuery& query) {
+  return stored_convolution_workspace(stored_convolution<pass>(query.node, query.in, query.out), pass, query.threads);
+}
+
+// Filters are fp32, and so is their gradient.
+template <ConvolutionPass pass>
+bool supports(const KernelQuery& query) {
+  return roles_of<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);
+}
+
+// The operands of what is fused, in their order.
+struct Fused {
+  explicit Fused(const KernelArgs& args) {
+    const auto& attrs = args.node.attrs.as<Conv2dAttrs>();
+    size_t next = 2;
+    if (attrs.scale) scale = &args.in[next++];
+    if (attrs.bias) bias = &args.in[next++];
+    if (attrs.residual) residual = &args.in[next];
+    relu = attrs.relu;
+  }
+  const TensorView *scale = nullptr, *bias = nullptr, *residual = nullptr;
+  bool relu = false;
+};
+
+void run_forward(const KernelArgs& args) {
+  const Fused fused(args);
+  const ConvolutionEpilogue epilogue{.scale = fused.scale ? fused.scale->as<float>() : nullptr,
+                                     .bias = fused.bias ? fused.bias->as<float>() : nullptr,
+                                     .relu = fused.relu};
+  stored_convolution_forward(stored_convolution<ConvolutionPass::kForward>(args.node, args.in, args.out),
+                             stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace,
+                             args.pool, epilogue, fused.residual ? stored(*fused.residual) : nullptr,
+                             args.node.attrs.as<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
+}
+
+void run_input_grad(const KernelArgs& args) {
+  stored_convolution_input_gradient(stored_convolution<ConvolutionPass::kInputGradient>(args.node, args.in, args.out),
+                                    stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]),
+                                    args.workspace, args.pool);
+}
+
+void run_weight_grad(const KernelArgs& args) {
+  stored_convolution_weight_gradient(stored_convolution<ConvolutionPass::kWeightGradient>(args.node, args.in, args.out),
+                                     stored(args.in[0]), stored(args.in[1]), args.out[0].as<float>(), args.workspace,
+                                     args.pool);
+}
+
+// Calls body with the offsets, in x, in the weights and in y, of the first of group_channels() products, for every tap
+// that lies inside the image.
+template <class Body>
+void for_taps(const Sizes& s, int64_t image, const Body& body) {
+  const int64_t depth = s.group_channels();
+  for (int64_t i = 0; i < s.out_height; ++i)
+    for (int64_t j = 0; j < s.out_width; ++j)
+      for (int64_t o = 0; o < s.filters; ++o)
+        for (int64_t r = 0; r < s.rows; ++r)
+          for (int64_t c = 0; c < s.columns; ++c) {
+            const int64_t y = i * s.stride + r * s.dilation - s.padding, x = j * s.stride + c * s.dilation - s.padding;
+            if (y < 0 || y >= s.height || x < 0 || x >= s.width) continue;
+            body(((image * s.height + y) * s.width + x) * s.channels + o / s.group_filters() * depth,
+                 ((o * s.rows + r) * s.columns + c) * depth,
+                 ((image * s.out_height + i) * s.out_width + j) * s.filters + o);
+          }
+}
+
+void run_reference(const KernelArgs& args) {
+  const Sizes s = sizes_of<ConvolutionPass::kForward>(args);
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    const T *x = args.in[0].as<T>(), *weight = args.in[1].as<T>();
+    T* y = args.out[0].as<T>();
+    std::fill_n(y, args.out[0].elements(), T{0});
+    args.pool.run(s.images, [&](int64_t image, int) {
+      for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
+        for (int64_t c = 0; c < s.group_channels(); ++c) y[at_y] += x[at_x + c] * weight[at_weight + c];
+      });
+      const Fused fused(args);
+      const auto floats = [](const TensorView* view) { return view ? view->as<T>() : nullptr; };
+      const T *scale = floats(fused.scale), *bias = floats(fused.bias), *residual = floats(fused.residual);
+      const int64_t results = s.out_height * s.out_width * s.filters;
+      for (int64_t i = image * results; i < (image + 1) * results; ++i) {
+        if (scale) y[i] *= scale[i % s.filters];
+        if (bias) y[i] += bias[i % s.filters];
+        if (residual) y[i] += residual[i];
+        if (fused.relu && y[i] < 0) y[i] = 0;
+      }
+    });
+  });
+}
+
+void run_input_grad_reference(const KernelArgs& args) {
+  const Sizes s = sizes_of<ConvolutionPass::kInputGradient>(args);
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    const T *dy = args.in[0].as<T>(), *weight = args.in[1].as<T>();
+    T* dx = args.out[0].as<T>();
+    std::fill_n(dx, args.out[0].elements(), T{0});
+    args.pool.run(s.images, [&](int64_t image, int) {
+      for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
+        for (int64_t c = 0; c < s.group_channels(); ++c) dx[at_x + c] += dy[at_y] * weight[at_weight + c];
+      });
+    });
+  });
+}
+
+void run_weight_grad_reference(const KernelArgs& args) {
+  const Sizes s = sizes_of<ConvolutionPass::kWeightGradient>(args);
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    const T *x = args.in[0].as<T>(), *dy = args.in[1].as<T>();
+    T* dweight = args.out[0].as<T>();
+    std::fill_n(dweight, args.out[0].elements(), T{0});
+    for (int64_t image = 0; image < s.images; ++image)
+      for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
+        for (int64_t c = 0; c < s.group_channels(); ++c) dweight[at_weight + c] += dy[at_y] * x[at_x + c];
+      });
+  });
+}
+
+template <ConvolutionPass pass>
+constexpr Kernel fast(void (*run)(const KernelArgs&)) {
+  return {"simd", supports<pass>, workspace<pass>, run};
+}
+
+bool plain_filters(const KernelQuery& query) { return !query.node.attrs.as<Conv2dAttrs>().packed; }
+
+constexpr Kernel kKernels[] = {fast<ConvolutionPass::kForward>(run_forward),
+                               {"reference", plain_filters, nullptr, run_reference}};
+constexpr Kernel kInputGradKernels[] = {fast<ConvolutionPass::kInputGradient>(run_input_grad),
+                                        {"reference", nullptr, nullptr, run_input_grad_reference}};
+constexpr Kernel kWeightGradKernels[] = {fast<ConvolutionPass::kWeightGradient>(run_weight_grad),
+                                         {"reference", nullptr, nullptr, run_weight_grad_reference}};
+
+}  // namespace
+
+KernelList conv2d_kernels() { return kKernels; }
+KernelList conv2d_input_grad_kernels() { return kInputGradKernels; }
+KernelList conv2d_weight_grad_kernels() { return kWeightGradKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,110 @@
+// Convolutions by cuDNN, where it has a deterministic kernel in the precision that is asked for. The tiles of
+// conv2d_cuda.cu take what it does not, and operands that do not begin at multiples of 16 bytes.
+#include <algorithm>
+
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/conv2d/conv2d_graph_cuda.h"
+#include "engine/ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+using Kind = ConvolutionProblem::Kind;
+
+struct Prepared {
+  std::shared_ptr<CudnnPlan> plan;  // null: cuDNN has none
+  CudnnValue x = 0, weight = 0, y = 0;
+};
+
+// Where x, the weights and y, or their gradients, are among the operands and results of each of the three ops.
+template <class Item>
+struct Roles {
+  const Item *x, *weight, *y;
+};
+template <Kind kind, class Item>
+Roles<Item> roles_of(std::span<const Item> in, std::span<const Item> out) {
+  if (kind == Kind::kForward) return {&in[0], &in[1], &out[0]};
+  if (kind == Kind::kInputGradient) return {&out[0], &in[1], &in[0]};
+  return {&in[0], &out[0], &in[1]};
+}
+
+ConvolutionProblem problem_of(Kind kind, const Node& node, const TensorType& x, const TensorType& weight,
+                              const TensorType& y) {
+  const auto& attrs = node.attrs.as<Conv2dAttrs>();
+  return {.kind = kind,
+          .x = x.shape,
+          .weight = weight.shape,
+          .y = y.shape,
+          .stride = attrs.stride,
+          .padding = attrs.padding,
+          .dilation = attrs.dilation,
+          .dtype = x.dtype,
+          .tensor_cores = x.dtype == DType::kBF16 || attrs.precision != Precision::kF32};
+}
+
+Prepared& prepared(Device* device, const ConvolutionProblem& problem) {
+  auto& cuda = *static_cast<CudaDevice*>(device);
+  return cuda.prepared<Prepared>("conv2d " + problem.text(), [&] {
+    const ConvolutionGraph made = convolution_graph(problem);
+    return std::make_shared<Prepared>(Prepared{made.graph->plan(CudnnTarget::of(cuda)), made.x, made.weight, made.y});
+  });
+}
+
+template <Kind kind>
+Prepared& prepared(const KernelQuery& query) {
+  const auto r = roles_of<kind>(query.in, query.out);
+  return prepared(query.device, problem_of(kind, query.node, *r.x, *r.weight, *r.y));
+}
+
+template <Kind kind>
+const Kernel& own_kernel() {
+  return (kind == Kind::kForward         ? conv2d_cuda_kernels()
+          : kind == Kind::kInputGradient ? conv2d_input_grad_cuda_kernels()
+                                         : conv2d_weight_grad_cuda_kernels())[0];
+}
+
+template <Kind kind>
+bool supports(const KernelQuery& query) {
+  const auto r = roles_of<kind>(query.in, query.out);
+  if (r.x->shape.elements() == 0 || r.y->shape.elements() == 0) return false;
+  if (kind != Kind::kWeightGradient && r.weight->dtype != r.x->dtype) return false;
+  return own_kernel<kind>().supports(query) && cudnn_version() != 0 && prepared<kind>(query).plan != nullptr;
+}
+
+size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// A copy of the weights, which may begin anywhere in the flat parameters, and cuDNN's own.
+template <Kind kind>
+size_t workspace(const KernelQuery& query) {
+  const auto r = roles_of<kind>(query.in, query.out);
+  const Kernel& own = own_kernel<kind>();
+  return std::max(padded(r.weight->bytes()) + prepared<kind>(query).plan->workspace(),
+                  own.workspace ? own.workspace(query) : 0);
+}
+
+bool aligned(const void* location) { return reinterpret_cast<uintptr_t>(location) % 16 == 0; }
+
+template <Kind kind>
+void run(const KernelArgs& args) {
+  const auto r = roles_of<kind>(args.in, args.out);
+  if (!aligned(r.x->data) || !aligned(r.y->data)) return own_kernel<kind>().run(args);
+  auto& device = *static_cast<CudaDevice*>(args.device);
+  Prepared& p = prepared(args.device, problem_of(kind, args.node, r.x->type, r.weight->type, r.y->type));
+  const size_t bytes = r.weight->type.bytes();
+  auto* weight = static_cast<std::byte*>(r.weight->data);
+  std::byte* const location = aligned(weight) ? weight : args.workspace;
+  if (kind != Kind::kWeightGradient && location != weight) device.copy(location, weight, bytes);
+  p.plan->run(device, {{p.x, r.x->data}, {p.weight, location}, {p.y, r.y->data}}, args.workspace + padded(bytes));
+  if (kind == Kind::kWeightGradient && location != weight) device.copy(weight, location, bytes);
+}
+
+template <Kind kind>
+constexpr Kernel kKernel[] = {{"cudnn", supports<kind>, workspace<kind>, run<kind>}};
+
+}  // namespace
+
+KernelList conv2d_cudnn_kernels() { return kKernel<Kind::kForward>; }
+KernelList conv2d_input_grad_cudnn_kernels() { return kKernel<Kind::kInputGradient>; }
+KernelList conv2d_weight_grad_cudnn_kernels() { return kKernel<Kind::kWeightGradient>; }
+
+}  // namespace linnet

@@ -1,0 +1,224 @@
+// Convolutions of any shape as products of matrices that are never stored: tiles of 64 x 64 results, whose operands are
+// gathered from images and filters. In fp32 throughout. cuDNN's kernels (conv2d_cuda.cpp) go before these where there
+// are any.
+//
+//   forward          y[m, o]  = sum over k of X[m, k] W[o, k]        m = (image, row, column) of y, k = (r, s, c)
+//   input gradient   dx[m, c] = sum over k of DY[m, k] W'[c, k]      m = (image, row, column) of x, k = (r, s, o)
+//   weight gradient  dw[o, k] = sum over m of DY[o, m] X'[k, m]      m and k as forward
+//
+// The last one's sum is long: it is cut into parts, by its length alone, and these are added in order.
+#include <algorithm>
+
+#include "engine/kernels/cuda/add_parts.cuh"
+#include "engine/kernels/cuda/vectors.cuh"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256, kTile = 64, kDepth = 16;
+
+struct ConvolutionSizes {
+  int images, height, width, channels, filters, rows, columns, out_height, out_width, stride, padding, dilation;
+};
+
+// Where an image's pixel or a result lies; below 0: outside.
+struct Location {
+  int image, row, column;
+  LINNET_DEVICE Location(int at, int height, int width)
+      : image(at / (height * width)), row(at / width - image * height), column(at - at / width * width) {}
+};
+// k = (r * columns + s) * depth + inner
+struct Tap {
+  int r, s, inner;
+  LINNET_DEVICE Tap(int k, int columns, int depth)
+      : r(k / depth / columns), s(k / depth - r * columns), inner(k - k / depth * depth) {}
+};
+
+// Every problem: `height` x `width` results, sums of length `depth`; a(row, k) and b(column, k) are its operands.
+// kARows, kBRows: neighbours in memory are neighbouring rows and columns, not neighbouring k.
+template <class T, class W>
+struct Forward {
+  static constexpr bool kARows = false, kBRows = false;
+  ConvolutionSizes s;
+  const T* x;
+  const W* weight;
+  T* y;
+  int height, width, depth;
+  LINNET_DEVICE float a(int m, int k) const {
+    const Location at(m, s.out_height, s.out_width);
+    const Tap tap(k, s.columns, s.channels);
+    const int row = at.row * s.stride + tap.r * s.dilation - s.padding;
+    const int column = at.column * s.stride + tap.s * s.dilation - s.padding;
+    if (row < 0 || row >= s.height || column < 0 || column >= s.width) return 0;
+    return to_float(x[((static_cast<int64_t>(at.image) * s.height + row) * s.width + column) * s.channels + tap.inner]);
+  }
+  LINNET_DEVICE float b(int o, int k) const { return to_float(weight[static_cast<int64_t>(o) * depth + k]); }
+  LINNET_DEVICE void store(int m, int o, int, float sum) const {
+    y[static_cast<int64_t>(m) * width + o] = from_float<T>(sum);
+  }
+};
+
+template <class T, class W>
+struct InputGradient {
+  static constexpr bool kARows = false, kBRows = true;
+  ConvolutionSizes s;
+  const T* dy;
+  const W* weight;
+  T* dx;
+  int height, width, depth;
+  LINNET_DEVICE float a(int m, int k) const {
+    const Location at(m, s.height, s.width);
+    const Tap tap(k, s.columns, s.filters);
+    const int row = at.row + s.padding - tap.r * s.dilation, column = at.column + s.padding - tap.s * s.dilation;
+    if (row < 0 || column < 0 || row % s.stride != 0 || column % s.stride != 0) return 0;
+    const int i = row / s.stride, j = column / s.stride;
+    if (i >= s.out_height || j >= s.out_width) return 0;
+    return to_float(
+        dy[((static_cast<int64_t>(at.image) * s.out_height + i) * s.out_width + j) * s.filters + tap.inner]);
+  }
+  LINNET_DEVICE float b(int c, int k) const {
+    const Tap tap(k, s.columns, s.filters);
+    return to_float(weight[((static_cast<int64_t>(tap.inner) * s.rows + tap.r) * s.columns + tap.s) * s.channels + c]);
+  }
+  LINNET_DEVICE void store(int m, int c, int, float sum) const {
+    dx[static_cast<int64_t>(m) * width + c] = from_float<T>(sum);
+  }
+};
+
+template <class T>
+struct WeightGradient {
+  static constexpr bool kARows = true, kBRows = true;
+  ConvolutionSizes s;
+  const T *dy, *x;
+  float* parts;  // [parts, filters, rows * columns * channels]
+  int height, width, depth;
+  LINNET_DEVICE float a(int o, int m) const { return to_float(dy[static_cast<int64_t>(m) * s.filters + o]); }
+  LINNET_DEVICE float b(int k, int m) const { return Forward<T, float>{s, x, nullptr, nullptr, 0, 0, 0}.a(m, k); }
+  LINNET_DEVICE void store(int o, int k, int part, float sum) const {
+    parts[(static_cast<int64_t>(part) * height + o) * width + k] = sum;
+  }
+};
+
+// Block (tile of rows, tile of columns, part of the sum).
+template <class Problem>
+__global__ void __launch_bounds__(kThreads) conv2d_kernel(Problem problem, int depth_per_part) {
+  constexpr int kRow = kTile + 4;  // 4 more: rows begin in other banks
+  __shared__ float4 tiles[2 * kDepth * kRow / 4];
+  auto* a = reinterpret_cast<float(*)[kRow]>(tiles);
+  auto* b = a + kDepth;
+  const int thread = static_cast<int>(threadIdx.x), first_row = static_cast<int>(blockIdx.x) * kTile,
+            first_column = static_cast<int>(blockIdx.y) * kTile, part = static_cast<int>(blockIdx.z);
+  const int begin = part * depth_per_part, end = min(problem.depth, begin + depth_per_part);
+  const int row = thread / 16 * 4, column = thread % 16 * 4;  // of this thread's 4 x 4 results
+  float sums[4][4] = {};
+  for (int top = begin; top < end; top += kDepth) {
+#pragma unroll
+    for (int i = 0; i < kTile * kDepth / kThreads; ++i) {
+      const int at = i * kThreads + thread;
+      const int ak = Problem::kARows ? at / kTile : at % kDepth, m = Problem::kARows ? at % kTile : at / kDepth;
+      const int bk = Problem::kBRows ? at / kTile : at % kDepth, n = Problem::kBRows ? at % kTile : at / kDepth;
+      a[ak][m] = first_row + m < problem.height && top + ak < end ? problem.a(first_row + m, top + ak) : 0;
+      b[bk][n] = first_column + n < problem.width && top + bk < end ? problem.b(first_column + n, top + bk) : 0;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) {
+      float u[4], v[4];
+      load_vector(&a[k][row], u);
+      load_vector(&b[k][column], v);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums[i][j] += u[i] * v[j];
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (first_row + row + i < problem.height && first_column + column + j < problem.width)
+        problem.store(first_row + row + i, first_column + column + j, part, sums[i][j]);
+}
+
+template <class Problem>
+void run_problem(Device* device, Problem problem, const TensorView& result, int64_t width, int64_t depth,
+                 int64_t parts = 1) {
+  problem.width = static_cast<int>(width), problem.depth = static_cast<int>(depth);
+  problem.height = static_cast<int>(result.elements() / std::max<int64_t>(width, 1));
+  const dim3 grid(blocks_for(problem.height, kTile), blocks_for(width, kTile), static_cast<unsigned>(parts));
+  const int64_t per_part = (depth + parts - 1) / parts;
+  launch(device, conv2d_kernel<Problem>, grid, kThreads, 0, problem, static_cast<int>(std::max<int64_t>(per_part, 1)));
+}
+
+ConvolutionSizes sizes_of(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
+  const auto size = [](int64_t n) { return static_cast<int>(n); };
+  return {size(x[0]),      size(x[1]), size(x[2]), size(x[3]),         size(weight[0]),     size(weight[1]),
+          size(weight[2]), size(y[1]), size(y[2]), size(attrs.stride), size(attrs.padding), size(attrs.dilation)};
+}
+
+void run(const KernelArgs& args) {
+  const TensorView &x = args.in[0], &weight = args.in[1], &y = args.out[0];
+  const ConvolutionSizes sizes = sizes_of(x.shape(), weight.shape(), y.shape(), args.node.attrs.as<Conv2dAttrs>());
+  for_storage(x.type.dtype, [&]<class T>() {
+    for_storage(weight.type.dtype, [&]<class W>() {
+      run_problem(args.device, Forward<T, W>{sizes, x.as<T>(), weight.as<W>(), y.as<T>(), 0, 0, 0}, y, sizes.filters,
+                  weight.shape().elements(1, 4));
+    });
+  });
+}
+
+void run_input_grad(const KernelArgs& args) {
+  const TensorView &dy = args.in[0], &weight = args.in[1], &dx = args.out[0];
+  const ConvolutionSizes sizes = sizes_of(dx.shape(), weight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
+  for_storage(dy.type.dtype, [&]<class T>() {
+    for_storage(weight.type.dtype, [&]<class W>() {
+      run_problem(args.device, InputGradient<T, W>{sizes, dy.as<T>(), weight.as<W>(), dx.as<T>(), 0, 0, 0}, dx,
+                  sizes.channels, int64_t{sizes.rows} * sizes.columns * sizes.filters);
+    });
+  });
+}
+
+// At most 64 parts of at least 512 products.
+int64_t part_count(int64_t depth) { return std::clamp<int64_t>(depth / 512, 1, 64); }
+
+size_t weight_grad_workspace(const KernelQuery& query) {
+  return static_cast<size_t>(part_count(query.in[1].shape.elements(0, 3)) * query.out[0].shape.elements()) *
+         sizeof(float);
+}
+
+void run_weight_grad(const KernelArgs& args) {
+  const TensorView &x = args.in[0], &dy = args.in[1], &dweight = args.out[0];
+  const ConvolutionSizes sizes = sizes_of(x.shape(), dweight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
+  const int64_t depth = dy.shape().elements(0, 3), parts = part_count(depth), elements = dweight.elements();
+  auto* sums = reinterpret_cast<float*>(args.workspace);
+  for_storage(x.type.dtype, [&]<class T>() {
+    run_problem(args.device, WeightGradient<T>{sizes, dy.as<T>(), x.as<T>(), sums, 0, 0, 0}, dweight,
+                elements / std::max(sizes.filters, 1), depth, parts);
+  });
+  add_parts(args.device, parts, elements, elements, sums, dweight.as<float>(), nullptr);
+}
+
+// Rows, columns and sums are counted in 32 bits. Groups have kernels of their own (conv2d_groups_cuda.cu).
+bool supports(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<Conv2dAttrs>();
+  if (attrs.groups != 1 || attrs.is_fused()) return false;
+  for (const auto& types : {query.in, query.out})
+    for (const TensorType& type : types)
+      if (type.shape.elements() >= int64_t{1} << 31) return false;
+  return true;
+}
+
+constexpr Kernel kKernels[] = {{"tiles", supports, nullptr, run}};
+constexpr Kernel kInputGradKernels[] = {{"tiles", supports, nullptr, run_input_grad}};
+constexpr Kernel kWeightGradKernels[] = {{"tiles", supports, weight_grad_workspace, run_weight_grad}};
+
+}  // namespace
+
+KernelList conv2d_cuda_kernels() { return kKernels; }
+KernelList conv2d_input_grad_cuda_kernels() { return kInputGradKernels; }
+KernelList conv2d_weight_grad_cuda_kernels() { return kWeightGradKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,139 @@
+// Convolutions in groups, depthwise ones above all: each result is a short sum, which one thread computes. An element
+// of the weight gradient is a sum over all pixels, which a block computes. In fp32 throughout.
+#include "engine/kernels/cuda/block_reduce.cuh"
+#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Offset of a pixel's first channel, below 0 outside the image.
+LINNET_DEVICE int64_t pixel(int64_t image, int64_t row, int64_t column, int64_t height, int64_t width, int64_t depth) {
+  if (row < 0 || row >= height || column < 0 || column >= width) return -1;
+  return ((image * height + row) * width + column) * depth;
+}
+
+// Of [N, H, W, C].
+struct Index {
+  int64_t image, row, column, channel;
+  LINNET_DEVICE Index(int64_t at, int64_t height, int64_t width, int64_t channels) {
+    const Divided by_channel = divided(at, channels), by_column = divided(by_channel.quotient, width),
+                  by_row = divided(by_column.quotient, height);
+    image = by_row.quotient, row = by_row.remainder, column = by_column.remainder, channel = by_channel.remainder;
+  }
+};
+
+template <class T, class W>
+__global__ void __launch_bounds__(kThreads)
+    grouped_forward(ConvolutionSizes s, int64_t count, const T* x, const W* weight, T* y) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= count) return;
+  const Index to(at, s.out_height, s.out_width, s.filters);
+  const int64_t depth = s.channels / s.groups, first = to.channel / (s.filters / s.groups) * depth;
+  float sum = 0;
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t c = 0; c < s.columns; ++c) {
+      const int64_t from = pixel(to.image, to.row * s.stride + r * s.dilation - s.padding,
+                                 to.column * s.stride + c * s.dilation - s.padding, s.height, s.width, s.channels);
+      if (from < 0) continue;
+      const W* w = weight + ((to.channel * s.rows + r) * s.columns + c) * depth;
+      for (int64_t i = 0; i < depth; ++i) sum += to_float(x[from + first + i]) * to_float(w[i]);
+    }
+  y[at] = from_float<T>(sum);
+}
+
+template <class T, class W>
+__global__ void __launch_bounds__(kThreads)
+    grouped_input_gradient(ConvolutionSizes s, int64_t count, const T* dy, const W* weight, T* dx) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= count) return;
+  const Index to(at, s.height, s.width, s.channels);
+  const int64_t depth = s.channels / s.groups, filters = s.filters / s.groups, group = to.channel / depth;
+  float sum = 0;
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t c = 0; c < s.columns; ++c) {
+      const int64_t row = to.row + s.padding - r * s.dilation, column = to.column + s.padding - c * s.dilation;
+      if (row < 0 || column < 0 || row % s.stride != 0 || column % s.stride != 0) continue;
+      const int64_t from = pixel(to.image, row / s.stride, column / s.stride, s.out_height, s.out_width, s.filters);
+      if (from < 0) continue;
+      for (int64_t o = group * filters; o < (group + 1) * filters; ++o)
+        sum += to_float(dy[from + o]) *
+               to_float(weight[((o * s.rows + r) * s.columns + c) * depth + to.channel - group * depth]);
+    }
+  dx[at] = from_float<T>(sum);
+}
+
+// Block: an element of the weights [O, R, S, C / groups].
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, const T* x, const T* dy, float* dweight) {
+  const int64_t depth = s.channels / s.groups;
+  const Index at(blockIdx.x, s.rows, s.columns, depth);
+  const int64_t channel = at.image / (s.filters / s.groups) * depth + at.channel;
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < pixels; i += kThreads) {
+    const Index from(i, s.out_height, s.out_width, 1);
+    const int64_t location =
+        pixel(from.image, from.row * s.stride + at.row * s.dilation - s.padding,
+              from.column * s.stride + at.column * s.dilation - s.padding, s.height, s.width, s.channels);
+    if (location >= 0) sum += to_float(dy[i * s.filters + at.image]) * to_float(x[location + channel]);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) dweight[blockIdx.x] = sum;
+}
+
+void run(const KernelArgs& args) {
+  const TensorView &x = args.in[0], &weight = args.in[1], &y = args.out[0];
+  const ConvolutionSizes s = conv2d_sizes(x.shape(), weight.shape(), y.shape(), args.node.attrs.as<Conv2dAttrs>());
+  for_storage(x.type.dtype, [&]<class T>() {
+    for_storage(weight.type.dtype, [&]<class W>() {
+      launch(args.device, grouped_forward<T, W>, blocks_for(y.elements(), kThreads), kThreads, 0, s, y.elements(),
+             x.as<T>(), weight.as<W>(), y.as<T>());
+    });
+  });
+}
+
+void run_input_grad(const KernelArgs& args) {
+  const TensorView &dy = args.in[0], &weight = args.in[1], &dx = args.out[0];
+  const ConvolutionSizes s = conv2d_sizes(dx.shape(), weight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
+  for_storage(dy.type.dtype, [&]<class T>() {
+    for_storage(weight.type.dtype, [&]<class W>() {
+      launch(args.device, grouped_input_gradient<T, W>, blocks_for(dx.elements(), kThreads), kThreads, 0, s,
+             dx.elements(), dy.as<T>(), weight.as<W>(), dx.as<T>());
+    });
+  });
+}
+
+void run_weight_grad(const KernelArgs& args) {
+  const TensorView &x = args.in[0], &dy = args.in[1], &dweight = args.out[0];
+  const ConvolutionSizes s = conv2d_sizes(x.shape(), dweight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
+  for_storage(x.type.dtype, [&]<class T>() {
+    launch(args.device, grouped_weight_gradient<T>, blocks_for(dweight.elements(), 1), kThreads, 0, s,
+           dy.shape().elements(0, 3), x.as<T>(), dy.as<T>(), dweight.as<float>());
+  });
+}
+
+// A grid has at most 2^31 blocks.
+bool supports(const KernelQuery& query) {
+  if (query.node.attrs.as<Conv2dAttrs>().is_fused()) return false;
+  for (const auto& types : {query.in, query.out})
+    for (const TensorType& type : types)
+      if (type.shape.elements() >= int64_t{1} << 31) return false;
+  return true;
+}
+
+constexpr Kernel kKernels[] = {{"groups", supports, nullptr, run}};
+constexpr Kernel kInputGradKernels[] = {{"groups", supports, nullptr, run_input_grad}};
+constexpr Kernel kWeightGradKernels[] = {{"groups", supports, nullptr, run_weight_grad}};
+
+}  // namespace
+
+KernelList conv2d_groups_cuda_kernels() { return kKernels; }
+KernelList conv2d_groups_input_grad_cuda_kernels() { return kInputGradKernels; }
+KernelList conv2d_groups_weight_grad_cuda_kernels() { return kWeightGradKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,34 @@
+// Convolution, bias, ReLU and pooling of images in one pass over memory; the convolution's result is never stored.
+//
+//   y = max_pool_2x2(relu(conv2d(x, weight, stride 1, padding 1) + bias))
+//
+// x [N, H, W, C], float or u8 with a PixelScaling (zeros around the image are added after scaling), weight [O, 3, 3,
+// C], bias [O] -> y [N, H / 2, W / 2, O] and u8 of the same shape, for the gradient: which of the four (2 * row +
+// column) was the first largest, kDeadWindow where ReLU made them all zero. An odd last row or column of the
+// convolution is dropped. NaN counts as largest.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+#include "engine/ops/pixels/pixels.h"
+
+namespace linnet {
+
+struct ConvReluPoolAttrs {
+  PixelScaling scaling;  // of u8 images; empty for floats
+  Shape input;           // of the gradient towards x
+  void fields(FieldVisitor& visit) { visit("scaling", scaling), visit("input", input); }
+};
+
+// The gradient of weight and bias reads x, which, dy; or, where the pass fuse_pool_gradient made it so, x, which, d [N,
+// K] and w [K, H / 2 * W / 2 * O], whose product dy is.
+//
+// The two gradients are nodes of their own: that of the first layer's x is dead code.
+extern const OpDef kConvReluPool, kConvReluPoolWeightGrad, kConvReluPoolInputGrad;
+KernelList conv_relu_pool_kernels();
+KernelList conv_relu_pool_weight_grad_kernels();
+KernelList conv_relu_pool_input_grad_kernels();
+void conv_relu_pool_to_onnx(OnnxLowering& to);
+
+Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling = {});
+
+}  // namespace linnet

@@ -1,0 +1,185 @@
+// The loss of a row by one pass over its logits, then the sum over rows in a fixed order. Its last additions are in
+// float64, as on the CPU: a few for each thread of one block.
+//
+// A target at or beyond the classes, which the CPU's kernels refuse, makes the loss NaN: a run ends on it.
+#include "engine/kernels/cuda/rows.cuh"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kTotalThreads = 1024;
+constexpr int64_t kFewClasses = 32;  // a thread has a row
+constexpr int64_t kFewRows = 4 * kTotalThreads;
+
+// Running maximum and sum of exponentials relative to it; a NaN among the values stays.
+struct LogSum {
+  float top = -INFINITY, sum = 0, total = 0;  // total: of the values, for label smoothing
+
+  LINNET_DEVICE void add(float x) {
+    total += x;
+    if (x > top) {
+      sum = sum * expf(top - x) + 1;
+      top = x;
+    } else if (x != top || x != -INFINITY) {
+      sum += expf(x - top);
+    }
+  }
+  // NaN in sum comes out; a row of only -inf gives -inf.
+  LINNET_DEVICE float log_sum() const { return top + logf(sum); }
+};
+
+struct CrossEntropyCall {
+  int64_t rows, classes;
+  const int32_t* targets;
+  float smoothing;
+  float *losses, *lse;
+};
+
+template <class T>
+LINNET_DEVICE float finish_row(const CrossEntropyCall& call, int64_t row, const LogSum& sum, const T* x) {
+  const int32_t target = call.targets[row];
+  const float lse = sum.log_sum();
+  call.lse[row] = lse;
+  float loss = 0;
+  if (target >= call.classes)
+    loss = NAN;
+  else if (target >= 0)
+    loss = lse - (1 - call.smoothing) * to_float(x[target]) -
+           (call.smoothing > 0 ? call.smoothing * (sum.total / static_cast<float>(call.classes)) : 0);
+  return loss;
+}
+
+template <class T>
+LINNET_DEVICE float thread_row(const CrossEntropyCall& call, int64_t row, const T* logits) {
+  const T* x = logits + row * call.classes;
+  LogSum sum;
+  for (int j = 0; j < call.classes; ++j) sum.add(to_float(x[j]));
+  return finish_row(call, row, sum, x);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kRowBlock) few_classes_kernel(CrossEntropyCall call, const T* __restrict__ logits) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRowBlock + threadIdx.x;
+  if (row < call.rows) call.losses[row] = thread_row(call, row, logits);
+}
+
+// All of it in one block: the loss of a small network is bound by how many kernels are started.
+template <class T>
+__global__ void __launch_bounds__(kTotalThreads)
+    few_rows_kernel(CrossEntropyCall call, const T* __restrict__ logits, float* __restrict__ total) {
+  double sum = 0;
+  for (int64_t row = threadIdx.x; row < call.rows; row += kTotalThreads)
+    sum += static_cast<double>(thread_row(call, row, logits));
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *total = static_cast<float>(sum);
+}
+
+// A block for each row; kVector logits in one access.
+template <class T, int kVector>
+__global__ void __launch_bounds__(kRowBlock) many_classes_kernel(CrossEntropyCall call, const T* __restrict__ logits) {
+  const T* x = logits + static_cast<int64_t>(blockIdx.x) * call.classes;
+  LogSum sum;
+  for (int64_t j = static_cast<int64_t>(threadIdx.x) * kVector; j < call.classes; j += kRowBlock * kVector) {
+    float v[kVector];
+    load_vector(x + j, v);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) sum.add(v[i]);
+  }
+  // Each thread's sum is brought to the row's maximum once.
+  const float top = block_max(sum.top);
+  LogSum row;
+  row.top = top;
+  row.sum = block_sum(sum.top == -INFINITY ? sum.sum : sum.sum * expf(sum.top - top));
+  row.total = block_sum(sum.total);
+  if (threadIdx.x == 0) call.losses[blockIdx.x] = finish_row(call, blockIdx.x, row, x);
+}
+
+__global__ void __launch_bounds__(kTotalThreads)
+    total_kernel(int64_t rows, const float* __restrict__ losses, float* __restrict__ total) {
+  double sum = 0;
+  for (int64_t row = threadIdx.x; row < rows; row += kTotalThreads) sum += static_cast<double>(losses[row]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *total = static_cast<float>(sum);
+}
+
+// dlogits = dloss * (softmax - (1 - s) * onehot(target) - s / V); `dx` may be `logits`.
+template <class T, int kVector>
+__global__ void __launch_bounds__(kRowBlock)
+    cross_entropy_grad_kernel(int64_t vectors, unsigned vectors_per_row, int64_t classes, const T* logits,
+                              const int32_t* __restrict__ targets, const float* __restrict__ lse,
+                              const float* __restrict__ dloss, float smoothing, T* dx) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * kRowBlock + threadIdx.x;
+  if (at >= vectors) return;
+  const int64_t row = vectors < (int64_t{1} << 32) ? static_cast<unsigned>(at) / vectors_per_row : at / vectors_per_row;
+  const int64_t first = (at - row * vectors_per_row) * kVector;
+  const int32_t target = targets[row];
+  const float scale = *dloss, log_sum = lse[row], spread = smoothing / static_cast<float>(classes);
+  float v[kVector];
+  load_vector(logits + row * classes + first, v);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const float goal = (first + i == target ? 1 - smoothing : 0) + spread;
+    v[i] = target < 0 ? 0 : scale * (expf(v[i] - log_sum) - goal);
+  }
+  store_vector(dx + row * classes + first, v);
+}
+
+size_t workspace(const KernelQuery& query) {
+  return static_cast<size_t>(query.out[1].shape.elements()) * sizeof(float);
+}
+
+bool is_small(int64_t classes, int64_t rows) { return classes <= kFewClasses && rows <= kFewRows; }
+
+void run(const KernelArgs& args) {
+  const int64_t rows = args.out[1].elements();
+  const CrossEntropyCall call{rows,
+                              args.in[0].shape()[-1],
+                              args.in[1].as<int32_t>(),
+                              static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing),
+                              reinterpret_cast<float*>(args.workspace),
+                              args.out[1].as<float>()};
+  auto* total = args.out[0].as<float>();
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    const T* x = args.in[0].as<T>();
+    if (is_small(call.classes, rows))
+      launch(args.device, few_rows_kernel<T>, 1, kTotalThreads, 0, call, x, total);
+    else if (call.classes <= kFewClasses)
+      launch(args.device, few_classes_kernel<T>, blocks_for(rows, kRowBlock), kRowBlock, 0, call, x);
+    else if (aligned16(x) && call.classes % kWide<T> == 0)
+      launch(args.device, many_classes_kernel<T, kWide<T>>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
+    else
+      launch(args.device, many_classes_kernel<T, 1>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
+  });
+  if (!is_small(call.classes, rows)) launch(args.device, total_kernel, 1, kTotalThreads, 0, rows, call.losses, total);
+}
+
+void run_grad(const KernelArgs& args) {
+  const int64_t classes = args.in[0].shape()[-1], elements = args.in[0].elements();
+  const auto smoothing = static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing);
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    const T* x = args.in[0].as<T>();
+    T* dx = args.out[0].as<T>();
+    const auto run_with = [&]<int kVector>() {
+      const int64_t vectors = elements / kVector;
+      launch(args.device, cross_entropy_grad_kernel<T, kVector>, blocks_for(vectors, kRowBlock), kRowBlock, 0, vectors,
+             static_cast<unsigned>(classes / kVector), classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(),
+             args.in[3].as<float>(), smoothing, dx);
+    };
+    if (aligned16(x, dx) && classes % kWide<T> == 0)
+      run_with.template operator()<kWide<T>>();
+    else
+      run_with.template operator()<1>();
+  });
+}
+
+constexpr Kernel kKernels[] = {{"rows", nullptr, workspace, run}};
+constexpr Kernel kGradKernels[] = {{"elements", nullptr, nullptr, run_grad}};
+
+}  // namespace
+
+KernelList cross_entropy_cuda_kernels() { return kKernels; }
+KernelList cross_entropy_grad_cuda_kernels() { return kGradKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,74 @@
+// T5's buckets of distances. A bucket begins where the host's float32 logarithm says, so that a device's own rounding
+// of logarithms decides nothing.
+#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/launch.cuh"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/distance_buckets/distance_buckets.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256, kMaxBuckets = 256;
+
+// The smallest distance of each bucket of one direction, ascending.
+struct BucketStarts {
+  int32_t count;
+  int32_t at[kMaxBuckets];
+};
+
+__global__ void __launch_bounds__(kThreads)
+    buckets_kernel(int64_t count, int64_t entries, int64_t queries, bool bidirectional, BucketStarts starts,
+                   const int32_t* __restrict__ positions, int32_t* __restrict__ to) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const auto [row, entry] = divided(i, entries);
+  int64_t distance = static_cast<int64_t>(entry) - (queries - 1) - (positions ? positions[row] : 0);
+  int32_t first = 0;
+  if (bidirectional) {
+    if (distance > 0) first = starts.count;
+    distance = distance < 0 ? -distance : distance;
+  } else {
+    distance = distance < 0 ? -distance : 0;
+  }
+  int32_t bucket = 0;
+  while (bucket + 1 < starts.count && starts.at[bucket + 1] <= distance) ++bucket;
+  to[i] = first + bucket;
+}
+
+int64_t one_direction(const DistanceBucketsAttrs& attrs) {
+  return attrs.bidirectional ? attrs.buckets / 2 : attrs.buckets;
+}
+
+// Buckets do not fall with the distance: each start is found by halving.
+BucketStarts bucket_starts(const DistanceBucketsAttrs& attrs) {
+  BucketStarts starts{.count = static_cast<int32_t>(one_direction(attrs)), .at = {}};
+  const auto bucket_of = [&](int64_t distance) {
+    return distance_bucket(-distance, attrs.buckets, attrs.max_distance, attrs.bidirectional);
+  };
+  for (int32_t bucket = 1; bucket < starts.count; ++bucket) {
+    int64_t below = starts.at[bucket - 1], from = INT32_MAX;
+    while (from - below > 1) (bucket_of((below + from) / 2) >= bucket ? from : below) = (below + from) / 2;
+    starts.at[bucket] = static_cast<int32_t>(bucket_of(below) >= bucket ? below : from);
+  }
+  return starts;
+}
+
+bool supports(const KernelQuery& query) {
+  return one_direction(query.node.attrs.as<DistanceBucketsAttrs>()) <= kMaxBuckets;
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<DistanceBucketsAttrs>();
+  const int64_t count = args.out[0].elements();
+  launch(args.device, buckets_kernel, blocks_for(count, kThreads), kThreads, 0, count, attrs.queries + attrs.keys - 1,
+         attrs.queries, attrs.bidirectional, bucket_starts(attrs),
+         attrs.has_position ? args.in[0].as<int32_t>() : nullptr, args.out[0].as<int32_t>());
+}
+
+constexpr Kernel kKernels[] = {{"starts", supports, nullptr, run}};
+
+}  // namespace
+
+KernelList distance_buckets_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,40 @@
+// Dropout with a mask that is computed, never stored: a function of (seed, step, micro-step, site, sample, element)
+// alone (engine/kernels/random/philox.h), so the backward pass, a recomputation and any device draw the same one.
+#pragma once
+#include <string_view>
+
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+// How elements are counted: a dense tensor by its position within the sample (the first axis); attention probabilities
+// [B, H, Tq, Tk] by (head, query, key), which padding does not move.
+enum class DropoutLayout { kDense, kAttention };
+std::span<const char* const> enum_names(DropoutLayout);
+
+struct DropoutAttrs {
+  float probability = 0;
+  uint64_t site = 0;  // a hash of the module path and a name: stable, whatever order the model is traced in
+  DropoutLayout layout = DropoutLayout::kDense;
+  // Of a dense tensor whose last axis is divided between ranks: the number of columns that all have, and the first that
+  // x has, both multiples of 8. 0: x is whole.
+  int64_t all_columns = 0, first_column = 0;
+  bool is_whole() const { return all_columns == 0; }
+  void fields(FieldVisitor& visit) {
+    visit("probability", probability), visit("site", site), visit("layout", layout);
+    visit("all_columns", all_columns), visit("first_column", first_column);
+  }
+};
+
+extern const OpDef kDropout;
+KernelList dropout_kernels();
+
+// x [...], random i32 [4] = {seed low, seed high, step, micro-step}
+Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout = DropoutLayout::kDense);
+
+uint64_t dropout_site(std::string_view module_path, std::string_view name);
+// The Philox key of a site at the step that `random` (four int32) describes.
+uint64_t dropout_key(const int32_t* random, uint64_t site);
+
+}  // namespace linnet

@@ -1,0 +1,56 @@
+#include "engine/kernels/random/dropout.h"
+#include "engine/kernels/random/philox.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/stored_operands.h"
+
+namespace linnet {
+namespace {
+
+// Also serves the attention layout, which only the decomposition of attention uses.
+void run_reference(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<DropoutAttrs>();
+  const uint64_t key = dropout_key(args.in[1].as<int32_t>(), attrs.site);
+  const Shape& shape = args.in[0].shape();
+  const bool attention = attrs.layout == DropoutLayout::kAttention;
+  const int64_t samples = shape[0], size = samples ? shape.elements() / samples : 0, keys = shape[-1];
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    const T scale = dropout_scale(attrs.probability);
+    for (int64_t b = 0; b < samples; ++b)
+      for (int64_t i = 0; i < size; ++i) {
+        const auto sample = static_cast<uint32_t>(b);
+        bool keep;
+        if (attention) {
+          const int64_t query = i / keys % shape[2], head = i / keys / shape[2];
+          keep = dropout_keeps(key, i % keys, static_cast<uint32_t>(query), static_cast<uint32_t>(head), sample,
+                               attrs.probability);
+        } else {
+          const int64_t whole = attrs.is_whole() ? i : i / keys * attrs.all_columns + attrs.first_column + i % keys;
+          keep = dropout_keeps(key, whole, kDenseDropout, 0, sample, attrs.probability);
+        }
+        args.out[0].as<T>()[b * size + i] = keep ? args.in[0].as<T>()[b * size + i] * scale : T(0);
+      }
+  });
+}
+
+bool supports(const KernelQuery& query) {
+  return all_f32_or_bf16(query) && query.node.attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense;
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<DropoutAttrs>();
+  const int64_t samples = args.in[0].shape()[0], size = samples ? args.in[0].elements() / samples : 0;
+  const uint64_t key = dropout_key(args.in[1].as<int32_t>(), attrs.site);
+  if (attrs.is_whole())
+    return dropout(samples, size, stored(args.in[0]), mutable_stored(args.out[0]), attrs.probability, key, args.pool);
+  const DropoutColumns columns{attrs.all_columns, attrs.first_column, args.in[0].shape()[-1]};
+  dropout_of_columns(samples, size, columns, stored(args.in[0]), mutable_stored(args.out[0]), attrs.probability, key,
+                     args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"simd", supports, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
+
+}  // namespace
+
+KernelList dropout_kernels() { return kKernels; }
+
+}  // namespace linnet

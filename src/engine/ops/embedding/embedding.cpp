@@ -1,0 +1,65 @@
+#include "engine/ops/embedding/embedding.h"
+
+#include "engine/ops/graph_of.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect_inputs(args, 2);
+  expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype),
+         "got table " + args.in[0].text() + ", expected [vocab, width]");
+  expect(args.in[1].dtype == DType::kI32, "got ids " + args.in[1].text() + ", expected i32");
+  TensorType out{args.in[0].dtype, args.in[1].shape};
+  out.shape.push_back(args.in[0].shape[1]);
+  return {out};
+}
+
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<EmbeddingGradAttrs>();
+  expect_inputs(args, 2 + attrs.accumulate);
+  const TensorType out{args.in[0].dtype, {attrs.vocab_size, args.in[0].shape[-1]}};
+  if (attrs.accumulate) expect(args.in[2] == out, "accumulator of type " + args.in[2].text());
+  return {out};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const auto& forward = args.node.attrs.as<EmbeddingAttrs>();
+  const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0),
+                                 .padding = forward.padding,
+                                 .all_rows = forward.all_rows,
+                                 .first_row = forward.first_row};
+  return {args.graph.add_stored(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where,
+                                std::array{args.in[0].type()})[0],  // the table's type, in whatever dy is stored
+          Tensor{}};
+}
+
+Attrs with_accumulator(const Attrs& old) {
+  EmbeddingGradAttrs attrs = old.as<EmbeddingGradAttrs>();
+  attrs.accumulate = true;
+  return attrs;
+}
+
+}  // namespace
+
+const OpDef kEmbedding{.name = "embedding",
+                       .infer = infer,
+                       .gradient = gradient,
+                       .read_attrs = read_attrs<EmbeddingAttrs>,
+                       .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; },
+                       .to_onnx = embedding_to_onnx};
+
+const OpDef kEmbeddingGrad{
+    .name = "embedding_grad",
+    .infer = infer_grad,
+    .read_attrs = read_attrs<EmbeddingGradAttrs>,
+    .may_overwrite = [](const Node&, int, int input) { return input == 2; },
+    .can_accumulate = [](const Node& node) { return !node.attrs.as<EmbeddingGradAttrs>().accumulate; },
+    .with_accumulator = with_accumulator,
+    .storage = [](const Node&) { return StorageRule{.in = {Storage::kAny}}; }};
+
+Tensor embedding(At table, Tensor ids, int64_t padding) {
+  return graph_of(table)->add_one(kEmbedding, std::array{table.value, ids}, EmbeddingAttrs{padding}, table.where);
+}
+
+}  // namespace linnet

@@ -1,0 +1,323 @@
+// Rows of a table, and their gradient without float atomics: every id's positions are put in order first, then the rows
+// of each id are added in pieces of kPiece rows from its first position on, and the pieces in order. Where an id's
+// positions lie in memory is left to the order of arrival; nothing that is added depends on it.
+#include <algorithm>
+
+#include "engine/kernels/cuda/block_reduce.cuh"
+#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/embedding/embedding.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int32_t kPiece = 32;
+// So many positions are sorted by one block, while others clear the table: one launch instead of four.
+constexpr int kSortThreads = 1024;
+constexpr int64_t kFewPositions = 8 * kSortThreads;
+
+// A thread for kStep neighbours of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
+template <int kStep, class From, class To>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(int64_t count, int64_t vocab, int64_t width, const From* __restrict__ table,
+                  const int32_t* __restrict__ ids, To* __restrict__ y) {
+  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kStep;
+  if (begin >= count) return;
+  const auto [row, column] = divided(begin, width);
+  const int64_t id = ids[row];
+  const bool inside = id >= 0 && id < vocab;
+  if constexpr (kStep == 4) {
+    float values[4] = {NAN, NAN, NAN, NAN};
+    if (inside) load4(table + id * width + column, values);
+    store4(y + begin, values);
+  } else {
+    y[begin] = from_float<To>(inside ? to_float(table[id * width + column]) : NAN);
+  }
+}
+
+template <class T>
+bool is_aligned(const TensorView& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<T>) == 0;
+}
+
+void run(const KernelArgs& args) {
+  const int64_t vocab = args.in[0].shape()[0], width = args.in[0].shape()[1], count = args.out[0].elements();
+  if (count == 0) return;
+  for_storage(args.in[0].type.dtype, [&]<class From>() {
+    for_storage(args.out[0].type.dtype, [&]<class To>() {
+      const From* table = args.in[0].as<From>();
+      const int32_t* ids = args.in[1].as<int32_t>();
+      To* y = args.out[0].as<To>();
+      if (width % 4 == 0 && is_aligned<From>(args.in[0]) && is_aligned<To>(args.out[0]))
+        launch(args.device, gather_kernel<4, From, To>, blocks_for(count, 4 * kThreads), kThreads, 0, count, vocab,
+               width, table, ids, y);
+      else
+        launch(args.device, gather_kernel<1, From, To>, blocks_for(count, kThreads), kThreads, 0, count, vocab, width,
+               table, ids, y);
+    });
+  });
+}
+
+// A piece of the rows of one id.
+struct Piece {
+  int32_t id, part;  // part 0 is the first
+  int32_t begin, rows;
+  int32_t parts;       // of this id
+  int32_t first_slot;  // of the partial sums, when there are several
+};
+
+// What the workspace holds. All but `partial` is ints.
+struct Sorting {
+  int32_t* totals;   // [4]: positions placed, pieces, partial sums
+  int32_t* counts;   // [vocab]: positions of each id
+  int32_t* starts;   // [vocab]: where its positions begin; of ids that occur
+  int32_t* arrival;  // [positions]: the how many'th of its id, in the order of arrival; -1: not counted
+  int32_t* arrived;  // [positions]: positions by id, in the order of arrival
+  int32_t* sorted;   // [positions]: positions by id, ascending
+  Piece* pieces;
+  float* partial;  // [partial sums, width]
+};
+
+struct GradSizes {
+  int64_t positions, vocab, width;
+  // An id of c > kPiece positions has at most 2 c / kPiece pieces.
+  int64_t most_partial() const { return 2 * positions / kPiece + 1; }
+  int64_t most_pieces() const { return positions / kPiece + std::min(positions, vocab); }
+};
+
+GradSizes sizes_of(const TensorType& ids, const TensorType& table) {
+  return {ids.shape.elements(), table.shape[0], table.shape[1]};
+}
+
+// Lays the parts out; the last `used` is the size of all.
+Sorting lay_out(std::byte* memory, const GradSizes& sizes, size_t& used) {
+  used = 0;
+  const auto take = [&]<class T>(T*& location, int64_t count) {
+    location = reinterpret_cast<T*>(memory + used);
+    used = (used + static_cast<size_t>(count) * sizeof(T) + 255) / 256 * 256;
+  };
+  Sorting sorting{};
+  take(sorting.totals, 4);
+  take(sorting.counts, sizes.vocab);
+  take(sorting.starts, sizes.vocab);
+  take(sorting.arrival, sizes.positions);
+  take(sorting.arrived, sizes.positions);
+  take(sorting.sorted, sizes.positions);
+  take(sorting.pieces, sizes.most_pieces());
+  take(sorting.partial, sizes.most_partial() * sizes.width);
+  return sorting;
+}
+
+struct Positions {
+  int64_t count, vocab;
+  int32_t padding;
+  const int32_t* ids;
+};
+
+// Four zeros of the table, of `count` elements.
+LINNET_DEVICE void clear_four(int64_t i, int64_t count, bool aligned, float* table) {
+  const int64_t begin = 4 * i;
+  if (aligned && begin + 4 <= count)
+    *reinterpret_cast<Four<float>*>(table + begin) = {{0, 0, 0, 0}};
+  else
+    for (int64_t k = begin; k < min(begin + 4, count); ++k) table[k] = 0;
+}
+
+LINNET_DEVICE void clear_count(int64_t i, int64_t vocab, const Sorting& sorting) {
+  if (i < vocab) sorting.counts[i] = 0;
+  if (i < 4) sorting.totals[i] = 0;
+}
+
+LINNET_DEVICE void count_position(int64_t i, const Positions& positions, const Sorting& sorting) {
+  if (i >= positions.count) return;
+  const int32_t id = positions.ids[i];
+  const bool counted = id >= 0 && id < positions.vocab && id != positions.padding;
+  sorting.arrival[i] = counted ? atomicAdd(&sorting.counts[id], 1) : -1;
+}
+
+// The first to arrive makes room for all of its id.
+LINNET_DEVICE void make_room(int64_t i, const Positions& positions, const Sorting& sorting) {
+  if (i >= positions.count || sorting.arrival[i] != 0) return;
+  const int32_t id = positions.ids[i], count = sorting.counts[id], parts = (count + kPiece - 1) / kPiece;
+  const int32_t start = atomicAdd(&sorting.totals[0], count), location = atomicAdd(&sorting.totals[1], parts);
+  const int32_t slot = parts > 1 ? atomicAdd(&sorting.totals[2], parts) : 0;
+  sorting.starts[id] = start;
+  for (int32_t part = 0; part < parts; ++part)
+    sorting.pieces[location + part] = {id,    part, start + part * kPiece, min(kPiece, count - part * kPiece),
+                                       parts, slot};
+}
+
+LINNET_DEVICE void place(int64_t i, const Positions& positions, const Sorting& sorting) {
+  if (i >= positions.count || sorting.arrival[i] < 0) return;
+  sorting.arrived[sorting.starts[positions.ids[i]] + sorting.arrival[i]] = static_cast<int32_t>(i);
+}
+
+// `cleared` elements of the table: none where it accumulates.
+__global__ void __launch_bounds__(kThreads)
+    clear_kernel(int64_t cleared, bool aligned, float* __restrict__ table, int64_t vocab, Sorting sorting) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  clear_four(i, cleared, aligned, table);
+  clear_count(i, vocab, sorting);
+}
+
+__global__ void __launch_bounds__(kThreads) count_kernel(Positions positions, Sorting sorting) {
+  count_position(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
+}
+
+__global__ void __launch_bounds__(kThreads) make_room_kernel(Positions positions, Sorting sorting) {
+  make_room(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
+}
+
+__global__ void __launch_bounds__(kThreads) place_kernel(Positions positions, Sorting sorting) {
+  place(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
+}
+
+// All of these for few positions, by the first block; the others clear the table.
+__global__ void __launch_bounds__(kSortThreads)
+    sort_few_kernel(int64_t cleared, bool aligned, float* __restrict__ table, Positions positions, Sorting sorting) {
+  if (blockIdx.x > 0)
+    return clear_four(static_cast<int64_t>(blockIdx.x - 1) * kSortThreads + threadIdx.x, cleared, aligned, table);
+  const int64_t most = max(positions.vocab, int64_t{4});
+  for (int64_t i = threadIdx.x; i < most; i += kSortThreads) clear_count(i, positions.vocab, sorting);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) count_position(i, positions, sorting);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) make_room(i, positions, sorting);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) place(i, positions, sorting);
+}
+
+// The location of a position among those of its id: how many of them come before it.
+__global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restrict__ ids, Sorting sorting) {
+  const int64_t slot = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (slot >= sorting.totals[0]) return;
+  const int32_t own = sorting.arrived[slot], id = ids[own];
+  const int32_t start = sorting.starts[id], count = sorting.counts[id];
+  int32_t before = 0;
+#pragma unroll 8
+  for (int32_t k = 0; k < count; ++k) before += sorting.arrived[start + k] < own;
+  sorting.sorted[start + before] = own;
+}
+
+// to = scale * sum of `count` rows (+ to); row k is row_of(k). blockDim.x threads along the columns, kStep each.
+template <int kStep, class T, class RowOf>
+LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ from, const RowOf& row_of, float scale,
+                            bool accumulate, float* __restrict__ to) {
+  for (int64_t j = threadIdx.x * kStep; j < width; j += blockDim.x * kStep) {
+    float sum[kStep];
+#pragma unroll
+    for (int c = 0; c < kStep; ++c) sum[c] = 0;
+#pragma unroll 8
+    for (int32_t k = 0; k < count; ++k) {
+      float values[kStep];
+      const T* location = from + row_of(k) * width + j;
+      if constexpr (kStep == 4)
+        load4(location, values);
+      else
+        values[0] = to_float(*location);
+#pragma unroll
+      for (int c = 0; c < kStep; ++c) sum[c] += values[c];
+    }
+    if constexpr (kStep == 4) {
+      float old[4] = {0, 0, 0, 0};
+      if (accumulate) load4(to + j, old);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) sum[c] = scale * sum[c] + old[c];
+      store4(to + j, sum);
+    } else {
+      to[j] = scale * sum[0] + (accumulate ? to[j] : 0);
+    }
+  }
+}
+
+template <int kStep, class T>
+__global__ void __launch_bounds__(kThreads) piece_kernel(int64_t width, const T* __restrict__ dy, Sorting sorting,
+                                                         float scale, bool accumulate, float* __restrict__ table) {
+  if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
+  const Piece piece = sorting.pieces[blockIdx.x];
+  const int32_t* positions = sorting.sorted + piece.begin;
+  float* to = piece.parts == 1 ? table + piece.id * width : sorting.partial + (piece.first_slot + piece.part) * width;
+  add_rows<kStep>(
+      width, piece.rows, dy, [&](int32_t k) { return static_cast<int64_t>(positions[k]); },
+      piece.parts == 1 ? scale : 1.0f, accumulate && piece.parts == 1, to);
+}
+
+template <int kStep>
+__global__ void __launch_bounds__(kThreads)
+    join_kernel(int64_t width, Sorting sorting, float scale, bool accumulate, float* __restrict__ table) {
+  if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
+  const Piece piece = sorting.pieces[blockIdx.x];
+  if (piece.parts == 1 || piece.part > 0) return;
+  add_rows<kStep>(
+      width, piece.parts, sorting.partial + piece.first_slot * width, [](int32_t k) { return static_cast<int64_t>(k); },
+      scale, accumulate, table + piece.id * width);
+}
+
+size_t grad_workspace(const KernelQuery& query) {
+  size_t bytes = 0;
+  lay_out(nullptr, sizes_of(query.in[1], query.out[0]), bytes);
+  return bytes;
+}
+
+// Threads for the columns of a row.
+unsigned row_threads(int64_t width, int step) {
+  return static_cast<unsigned>(
+      std::clamp<int64_t>((width + step * kWarp - 1) / (step * kWarp) * kWarp, kWarp, kThreads));
+}
+
+template <int kStep, class T>
+void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& sorting) {
+  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const auto scale = static_cast<float>(attrs.scale);
+  const auto pieces = static_cast<unsigned>(sizes.most_pieces());
+  const unsigned threads = row_threads(sizes.width, kStep);
+  launch(args.device, piece_kernel<kStep, T>, pieces, threads, 0, sizes.width, args.in[0].as<T>(), sorting, scale,
+         attrs.accumulate, args.out[0].as<float>());
+  if (sizes.positions > kPiece)
+    launch(args.device, join_kernel<kStep>, pieces, threads, 0, sizes.width, sorting, scale, attrs.accumulate,
+           args.out[0].as<float>());
+}
+
+void run_grad(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const TensorView &dy = args.in[0], &table = args.out[0];
+  const GradSizes sizes = sizes_of(args.in[1].type, table.type);
+  const int32_t* ids = args.in[1].as<int32_t>();
+  size_t used;
+  const Sorting sorting = lay_out(args.workspace, sizes, used);
+  if (attrs.accumulate && args.in[2].data != table.data)
+    args.device->copy(table.as<std::byte>(), args.in[2].as<const std::byte>(), table.type.bytes());
+  const int64_t cleared = attrs.accumulate ? 0 : table.elements();
+  const Positions positions{sizes.positions, sizes.vocab, static_cast<int32_t>(attrs.padding), ids};
+  const unsigned blocks = blocks_for(sizes.positions, kThreads);
+  if (sizes.positions <= kFewPositions) {
+    launch(args.device, sort_few_kernel, 1 + blocks_for((cleared + 3) / 4, kSortThreads), kSortThreads, 0, cleared,
+           is_aligned<float>(table), table.as<float>(), positions, sorting);
+  } else {
+    launch(args.device, clear_kernel, blocks_for(std::max({(cleared + 3) / 4, sizes.vocab, int64_t{4}}), kThreads),
+           kThreads, 0, cleared, is_aligned<float>(table), table.as<float>(), sizes.vocab, sorting);
+    launch(args.device, count_kernel, blocks, kThreads, 0, positions, sorting);
+    launch(args.device, make_room_kernel, blocks, kThreads, 0, positions, sorting);
+    launch(args.device, place_kernel, blocks, kThreads, 0, positions, sorting);
+  }
+  if (sizes.positions == 0 || table.elements() == 0) return;
+  launch(args.device, order_kernel, blocks, kThreads, 0, ids, sorting);
+  for_storage(dy.type.dtype, [&]<class T>() {
+    if (sizes.width % 4 == 0 && is_aligned<T>(dy) && is_aligned<float>(table))
+      add_pieces<4, T>(args, sizes, sorting);
+    else
+      add_pieces<1, T>(args, sizes, sorting);
+  });
+}
+
+constexpr Kernel kKernels[] = {{"gather", nullptr, nullptr, run}};
+constexpr Kernel kGradKernels[] = {{"sorted", nullptr, grad_workspace, run_grad}};
+
+}  // namespace
+
+KernelList embedding_cuda_kernels() { return kKernels; }
+KernelList embedding_grad_cuda_kernels() { return kGradKernels; }
+
+}  // namespace linnet

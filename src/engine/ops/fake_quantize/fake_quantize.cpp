@@ -1,0 +1,71 @@
+#include "engine/ops/fake_quantize/fake_quantize.h"
+
+#include <array>
+
+#include "engine/kernels/quantized/packed_weight.h"
+#include "engine/ops/graph_of.h"
+
+namespace linnet {
+namespace {
+
+void expect_operands(const TensorType& x, const TensorType& step) {
+  expect(is_float(x.dtype) && x.shape.rank() >= 1, "got " + x.text());
+  const TensorType wanted{x.dtype, {1}};
+  expect(step == wanted, "got a step " + step.text() + ", expected " + wanted.text());
+}
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect_inputs(args, 2);
+  expect_operands(args.in[0], args.in[1]);
+  return {args.in[0]};
+}
+
+// x, step, dy: dx, ds.
+std::vector<TensorType> infer_gradient(const InferArgs& args) {
+  expect_inputs(args, 3);
+  expect_operands(args.in[0], args.in[1]);
+  expect(args.in[2] == args.in[0], "got a gradient " + args.in[2].text() + ", expected " + args.in[0].text());
+  return {args.in[0], args.in[1]};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const std::array operands{args.in[0], args.in[1], args.out_grad[0]};
+  return args.graph.add(kFakeQuantizeGrad, operands, {}, args.node.where);
+}
+
+std::vector<TensorType> infer_weight(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const TensorType& w = args.in[0];
+  expect(is_float(w.dtype) && w.shape.rank() == 2, "got " + w.text() + ", expected a matrix");
+  expect(w.shape[1] <= PackedShape::kMostColumns, "got " + w.text());
+  return {w};
+}
+
+std::vector<Tensor> pass_through(const GradientArgs& args) { return {args.out_grad[0]}; }
+
+}  // namespace
+
+// Of the results only dx lies like an operand, element by element.
+const OpDef kFakeQuantize{.name = "fake_quantize",
+                          .infer = infer,
+                          .gradient = gradient,
+                          .may_overwrite = [](const Node&, int, int input) { return input == 0; },
+                          .cheap = true};
+
+const OpDef kFakeQuantizeGrad{
+    .name = "fake_quantize_grad", .infer = infer_gradient, .may_overwrite = [](const Node&, int output, int input) {
+      return output == 0 && input != 1;
+    }};
+
+const OpDef kRoundWeight{.name = "round_weight",
+                         .infer = infer_weight,
+                         .gradient = pass_through,
+                         .may_overwrite = [](const Node&, int, int) { return true; }};
+
+Tensor fake_quantize(At x, Tensor step) {
+  return graph_of(x)->add_one(kFakeQuantize, std::array{x.value, step}, {}, x.where);
+}
+
+Tensor round_weight(At w) { return graph_of(w)->add_one(kRoundWeight, std::array{w.value}, {}, w.where); }
+
+}  // namespace linnet

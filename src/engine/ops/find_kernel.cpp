@@ -1,0 +1,91 @@
+#include <cstring>
+#include <vector>
+
+#include "engine/ops/kernel.h"
+#include "engine/ops/own/own.h"
+
+namespace linnet {
+namespace {
+
+// The first of the list that supports the node.
+const Kernel* choose(KernelList kernels, const KernelQuery& query) {
+  for (const Kernel& kernel : kernels)
+    if (!kernel.supports || kernel.supports(query)) return &kernel;
+  return nullptr;
+}
+
+// Ops of programs have kernels for the CPU alone, whose backend has references.
+KernelList kernels_of_own_op(const Backend& backend) {
+  return backend.has_references ? own_op_kernels() : KernelList{};
+}
+
+KernelList kernels_of(const Backend& backend, const char* op) {
+  for (const BackendOp& entry : backend.ops)
+    if (std::strcmp(entry.op, op) == 0) return entry.kernels;
+  return {};
+}
+
+// A backend may list an op twice: its own kernels, then those of a library.
+const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend) {
+  if (is_own_op(*query.node.op)) {
+    const KernelList kernels = kernels_of_own_op(backend);
+    return kernels.empty() ? nullptr : choose(kernels.first(kernels.size() - 1), query);
+  }
+  for (const BackendOp& entry : backend.ops) {
+    if (std::strcmp(entry.op, query.node.op->name) != 0) continue;
+    const size_t count = entry.kernels.size() - (backend.has_references ? 1 : 0);
+    if (const Kernel* kernel = choose(entry.kernels.first(count), query)) return kernel;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void fail_no_kernel(const KernelQuery& query, const Backend& backend) {
+  std::string types;
+  for (const TensorType& type : query.in) types += (types.empty() ? "" : ", ") + type.text();
+  fail_user(backend.device->info().name + " has no kernel for " + query.node.op->name + "(" + types + ") {" +
+            query.node.attrs.text() + "}");
+}
+
+}  // namespace
+
+const Backend& cpu_backend() {
+  static const std::vector<BackendOp> ops = [] {
+    std::vector<BackendOp> list;
+    for (const OpEntry& entry : all_ops()) list.push_back({entry.op->name, entry.kernels});
+    return list;
+  }();
+  static const Backend backend{&cpu_device(), ops, /*has_references=*/true};
+  return backend;
+}
+
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend) {
+  if (set == KernelSet::kFast)
+    if (const Kernel* kernel = find_fast_kernel(query, backend)) return *kernel;
+  const OpDef& op = *query.node.op;
+  const KernelList kernels = is_own_op(op) ? kernels_of_own_op(backend) : kernels_of(backend, op.name);
+  if (!backend.has_references || kernels.empty()) fail_no_kernel(query, backend);
+  return kernels.back();
+}
+
+const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name, const Backend& backend) {
+  if (is_own_op(*query.node.op))
+    for (const Kernel& kernel : kernels_of_own_op(backend))
+      if (name == kernel.name && (!kernel.supports || kernel.supports(query))) return &kernel;
+  for (const BackendOp& entry : backend.ops)
+    if (std::strcmp(entry.op, query.node.op->name) == 0)
+      for (const Kernel& kernel : entry.kernels)
+        if (name == kernel.name && (!kernel.supports || kernel.supports(query))) return &kernel;
+  return nullptr;
+}
+
+bool has_fast_kernel(const KernelQuery& query, const Backend& backend) {
+  return find_fast_kernel(query, backend) != nullptr;
+}
+
+const OpDef* find_op(std::string_view name) {
+  for (const OpEntry& entry : all_ops())
+    if (name == entry.op->name) return entry.op;
+  return find_own_op(name);
+}
+
+}  // namespace linnet

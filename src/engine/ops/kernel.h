@@ -1,0 +1,122 @@
+// How an op runs: an explicit list of kernels, best first. On the CPU it ends in a plain reference kernel which also
+// runs in float64. There is no registration at start-up; engine/ops/all_ops.cpp names every list. Other devices bring lists of
+// their own (Backend).
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "engine/device/cpu_device.h"
+#include "engine/ir/op.h"
+
+namespace linnet {
+
+// Memory as a kernel sees it. Dense unless the op declares strided operands (OpDef::strided_inputs).
+struct TensorView {
+  void* data = nullptr;
+  TensorType type;
+  Shape strides;  // elements
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  const Shape& shape() const { return type.shape; }
+  int64_t elements() const { return type.shape.elements(); }
+};
+
+struct KernelArgs {
+  const Node& node;
+  std::span<const TensorView> in, out;
+  std::byte* workspace;  // 64-byte aligned, as many bytes as Kernel::workspace asked for
+  ThreadPool& pool;
+  Device* device = &cpu_device();  // the memory above is the device's; on a GPU the kernel only queues its work
+};
+
+// What is known of a node before it runs.
+struct KernelQuery {
+  const Node& node;
+  std::span<const TensorType> in, out;
+  int threads;
+  Device* device = &cpu_device();
+};
+
+struct Kernel {
+  const char* name;
+  bool (*supports)(const KernelQuery&);     // nullptr: every type the op infers
+  size_t (*workspace)(const KernelQuery&);  // bytes; nullptr: none
+  void (*run)(const KernelArgs&);
+};
+
+using KernelList = std::span<const Kernel>;
+
+struct OpEntry {
+  const OpDef* op;
+  KernelList kernels;
+};
+
+// Every op with its CPU kernels.
+std::span<const OpEntry> all_ops();
+
+// A device and its kernels. Ops are matched by name: a loaded module has addresses of its own for what OpDefs are.
+struct BackendOp {
+  const char* op;
+  KernelList kernels;
+};
+struct Backend {
+  Device* device;
+  std::span<const BackendOp> ops;
+  bool has_references = false;  // each list ends in a reference kernel
+};
+const Backend& cpu_backend();
+
+enum class KernelSet { kFast, kReference };
+// The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) naming the op
+// when none supports the node.
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend = cpu_backend());
+
+// The kernel of that name for the node's op, when it supports the node; nullptr otherwise.
+const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name,
+                                const Backend& backend = cpu_backend());
+
+// Whether a kernel other than a reference is there for the node: what a pass asks before it makes one.
+bool has_fast_kernel(const KernelQuery& query, const Backend& backend = cpu_backend());
+
+// The op of that name, nullptr when there is none.
+const OpDef* find_op(std::string_view name);
+
+// No floats but float32.
+inline bool all_f32(const KernelQuery& query) {
+  for (const auto& types : {query.in, query.out})
+    for (const TensorType& type : types)
+      if (is_float(type.dtype) && type.dtype != DType::kF32) return false;
+  return true;
+}
+
+// No floats but float32 and bf16.
+inline bool all_f32_or_bf16(const KernelQuery& query) {
+  for (const auto& types : {query.in, query.out})
+    for (const TensorType& type : types)
+      if (type.dtype == DType::kF64) return false;
+  return true;
+}
+
+// Calls body.operator()<float>() or <double>(): how a reference kernel is written once for both.
+template <class Body>
+void for_float(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::kF32:
+      return body.template operator()<float>();
+    case DType::kF64:
+      return body.template operator()<double>();
+    case DType::kI32:
+    case DType::kU8:
+    case DType::kBF16:
+      break;
+  }
+  fail_internal(std::string("a floating-point kernel was given ") + dtype_name(dtype));
+}
+
+}  // namespace linnet

@@ -1,0 +1,55 @@
+// The loss of a classifier over many classes without its logits in memory: a linear layer and the cross-entropy of its
+// result (ops/cross_entropy), computed chunk by chunk of rows (engine/kernels/loss/linear_cross_entropy.h).
+//
+//   x = hidden weight^T [+ bias],  loss of a row = lse(x) - (1 - s) * x[target] - s * mean(x)
+//
+// hidden [..., D], weight [V, D], targets i32 [...], bias [V] -> sum of losses []. A row whose target is negative is
+// left out: it costs nothing, and its hidden state gets no gradient.
+//
+// The gradient computes the logits of a chunk again. In a training graph that is the only time: the pass fuse_loss lets
+// the gradient give the loss as well, in place of the forward node.
+#pragma once
+#include <optional>
+
+#include "engine/ir/graph.h"
+#include "engine/kernels/precision.h"
+#include "engine/ops/kernel.h"
+#include "engine/ops/quantized/quantized.h"
+
+namespace linnet {
+
+struct LinearCrossEntropyAttrs {
+  double label_smoothing = 0;
+  bool bias = false;
+  Precision precision = Precision::kF32;
+  // Of the gradient, set by passes: its last result is the loss; its last operand is added to dweight.
+  bool loss = false, accumulate = false;
+  bool weight_gradient = true;  // of the gradient: false where the weight is frozen, which has no dweight
+  // Set by fuse_quantized: the weight is packed.
+  bool packed = false;
+  QuantizedAttrs weight = {};
+  // Where ranks divide the classes (distributed/comm/tensor_group.h): weight and bias are this rank's, the targets count through
+  // all classes, the loss is that of all, and dhidden is this rank's summand. 0 for all_classes: they are whole.
+  int64_t all_classes = 0, first_class = 0;
+  int ranks = 1;
+  void fields(FieldVisitor& visit) {
+    visit("label_smoothing", label_smoothing), visit("bias", bias), visit("precision", precision);
+    visit("loss", loss), visit("accumulate", accumulate), visit("weight_gradient", weight_gradient);
+    visit("packed", packed), visit("weight", weight);
+    visit("all_classes", all_classes), visit("first_class", first_class), visit("ranks", ranks);
+  }
+  // [V, D] of the operand `weight`.
+  const Shape& weight_shape(const TensorType& operand) const { return packed ? weight.weight.shape : operand.shape; }
+};
+
+// hidden, weight, targets, [bias] -> loss
+extern const OpDef kLinearCrossEntropy;
+// hidden, weight, targets, [bias], dloss, [accumulator [V, D]] -> dhidden, [dweight], [dbias], [loss]
+extern const OpDef kLinearCrossEntropyGrad;
+KernelList linear_cross_entropy_kernels();
+KernelList linear_cross_entropy_grad_kernels();
+
+Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
+                                double label_smoothing = 0);
+
+}  // namespace linnet

@@ -1,0 +1,169 @@
+// linear_cross_entropy in chunks of rows: the logits of a chunk by cuBLASLt, the loss and the gradient of the logits in
+// their place, then the products with it. dweight is added up in fp32, chunk after chunk.
+#include <algorithm>
+
+#include "engine/device/cuda/cublaslt.h"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
+#include "engine/ops/matmul/lt_precision_cuda.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kLogitsBudget = size_t{256} << 20;
+constexpr int64_t kRowStep = 128;  // rows of a chunk are a multiple of it: the tiles of matrix products
+
+size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// The logits are of the storage type: with bf16 activations they are rounded to bf16 before the softmax.
+struct Sizes {
+  int64_t rows, width, classes, stride, chunk;
+  DType type;
+
+  Sizes(const TensorType& hidden, const TensorType& weight, int64_t all_rows)
+      : rows(all_rows), width(weight.shape[1]), classes(weight.shape[0]), type(hidden.dtype) {
+    stride = (classes + 7) / 8 * 8;
+    const int64_t fitting = static_cast<int64_t>(kLogitsBudget / row_bytes()) / kRowStep * kRowStep;
+    const int64_t most = std::max(fitting, kRowStep), chunks = std::max<int64_t>((rows + most - 1) / most, 1);
+    const int64_t even = (rows + chunks - 1) / chunks;  // chunks of about one size
+    chunk = std::min(rows, (even + kRowStep - 1) / kRowStep * kRowStep);
+  }
+  size_t row_bytes() const { return static_cast<size_t>(stride) * dtype_size(type); }
+  size_t logits_bytes() const { return rounded(static_cast<size_t>(chunk) * row_bytes()); }
+  size_t losses_bytes() const { return rounded(static_cast<size_t>(rows) * sizeof(float)); }
+  size_t parts_bytes() const { return static_cast<size_t>(column_parts(chunk) * classes) * sizeof(float); }
+  size_t bytes(bool parts) const {
+    return kLtWorkspace + logits_bytes() + losses_bytes() + (parts ? parts_bytes() : 0);
+  }
+};
+
+// The operands of both ops, and where the pieces of the workspace lie.
+struct Call {
+  CudaDevice& device;
+  const LinearCrossEntropyAttrs& attrs;
+  Sizes sizes;
+  const std::byte *hidden, *weight;
+  const int32_t* targets;
+  std::byte *lt, *logits;
+  float *losses, *parts;
+  SoftmaxLoss loss;
+
+  explicit Call(const KernelArgs& args)
+      : device(static_cast<CudaDevice&>(*args.device)),
+        attrs(args.node.attrs.as<LinearCrossEntropyAttrs>()),
+        sizes(args.in[0].type, args.in[1].type, args.in[2].elements()),
+        hidden(args.in[0].as<std::byte>()),
+        weight(args.in[1].as<std::byte>()),
+        targets(args.in[2].as<int32_t>()),
+        lt(args.workspace),
+        logits(lt + kLtWorkspace),
+        losses(reinterpret_cast<float*>(logits + sizes.logits_bytes())),
+        parts(reinterpret_cast<float*>(logits + sizes.logits_bytes() + sizes.losses_bytes())) {
+    loss.width = sizes.classes, loss.stride = sizes.stride, loss.type = sizes.type, loss.logits = logits;
+    loss.bias = attrs.bias ? args.in[3].as<float>() : nullptr;
+    loss.smoothing = static_cast<float>(attrs.label_smoothing);
+  }
+
+  const void* hidden_at(int64_t row) const {
+    return hidden + static_cast<size_t>(row * sizes.width) * dtype_size(sizes.type);
+  }
+  LtProduct product(int64_t m, int64_t n, int64_t k) const {
+    LtProduct p;
+    p.m = m, p.n = n, p.k = k;
+    p.operand = p.result = sizes.type, p.precision = lt_precision(attrs.precision);
+    return p;
+  }
+
+  // logits = hidden weight^T of rows [from, from + count), then their losses and, with dloss, gradients.
+  void rows(int64_t from, int64_t count, bool keep_losses) {
+    LtProduct p = product(count, sizes.classes, sizes.width);
+    p.trans_b = true;
+    p.lda = p.ldb = sizes.width, p.ldc = sizes.stride;
+    lt_run(device, p, {.a = hidden_at(from), .b = weight, .d = logits, .workspace = lt});
+    loss.rows = count, loss.targets = targets + from, loss.losses = keep_losses ? losses + from : nullptr;
+    softmax_loss(&device, loss);
+  }
+
+  // dweight += gradient^T hidden; start: what the first chunk adds to, null for 0. dbias, which may be null, is the sum
+  // of the gradient's rows, which sum_bias() queues alone.
+  void weight_gradient(int64_t from, int64_t count, const void* start, void* dweight, DType type, float* dbias,
+                       FunctionRef<void()> sum_bias) const {
+    LtProduct p = product(sizes.classes, sizes.width, count);
+    p.trans_a = true, p.result = type;
+    p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
+    p.beta = from > 0 || start ? 1.0f : 0.0f;
+    const LtOperands o{.a = logits,
+                       .b = hidden_at(from),
+                       .c = from > 0 ? dweight : start,
+                       .d = dweight,
+                       .row_sums = dbias,
+                       .workspace = lt};
+    dbias ? lt_run_with_sums(device, p, o, sum_bias) : lt_run(device, p, o);
+  }
+
+  // dhidden = gradient weight, perhaps over the hidden states
+  void hidden_gradient(int64_t from, int64_t count, std::byte* dhidden) const {
+    LtProduct p = product(count, sizes.width, sizes.classes);
+    p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
+    lt_run(device, p,
+           {.a = logits,
+            .b = weight,
+            .d = dhidden + static_cast<size_t>(from * sizes.width) * dtype_size(sizes.type),
+            .workspace = lt});
+  }
+};
+
+size_t workspace(const KernelQuery& query) {
+  return Sizes(query.in[0], query.in[1], query.in[2].shape.elements()).bytes(false);
+}
+size_t grad_workspace(const KernelQuery& query) {
+  return Sizes(query.in[0], query.in[1], query.in[2].shape.elements())
+      .bytes(query.node.attrs.as<LinearCrossEntropyAttrs>().bias);
+}
+
+bool supports(const KernelQuery& query) {
+  return (query.in[0].dtype == DType::kF32 || query.in[0].dtype == DType::kBF16) &&
+         query.in[0].dtype == query.in[1].dtype && query.in[2].shape.elements() > 0;
+}
+
+void run(const KernelArgs& args) {
+  Call call(args);
+  for (int64_t from = 0; from < call.sizes.rows; from += call.sizes.chunk)
+    call.rows(from, std::min(call.sizes.chunk, call.sizes.rows - from), true);
+  sum_numbers(&call.device, call.sizes.rows, call.losses, args.out[0].as<float>());
+}
+
+void run_grad(const KernelArgs& args) {
+  Call call(args);
+  const auto& attrs = call.attrs;
+  const Sizes& s = call.sizes;
+  call.loss.dloss = args.in[3 + attrs.bias].as<float>();
+  const void* start = attrs.accumulate ? args.in.back().data : nullptr;
+  for (int64_t from = 0; from < s.rows; from += s.chunk) {
+    const int64_t count = std::min(s.chunk, s.rows - from);
+    call.rows(from, count, attrs.loss);
+    float* const dbias = attrs.bias ? args.out[1 + attrs.weight_gradient].as<float>() : nullptr;
+    const auto sum_bias = [&] {
+      sum_columns(&call.device, s.type, count, s.classes, s.stride, call.logits, call.parts, dbias, from > 0);
+    };
+    // Beside a product there is no adding to the sums of earlier chunks.
+    const bool together = attrs.weight_gradient && s.chunk == s.rows;
+    if (dbias && !together) sum_bias();
+    if (attrs.weight_gradient)
+      call.weight_gradient(from, count, start, args.out[1].data, args.out[1].type.dtype, together ? dbias : nullptr,
+                           sum_bias);
+    call.hidden_gradient(from, count, args.out[0].as<std::byte>());  // last: it may write over the hidden states
+  }
+  if (attrs.loss) sum_numbers(&call.device, s.rows, call.losses, args.out.back().as<float>());
+}
+
+constexpr Kernel kKernels[] = {{"chunked", supports, workspace, run}};
+constexpr Kernel kGradKernels[] = {{"chunked", supports, grad_workspace, run_grad}};
+
+}  // namespace
+
+KernelList linear_cross_entropy_cuda_kernels() { return kKernels; }
+KernelList linear_cross_entropy_grad_cuda_kernels() { return kGradKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,172 @@
+#include "engine/kernels/cuda/block_reduce.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256, kMostThreads = 1024;
+constexpr int64_t kRowsPerPart = 64;
+
+struct alignas(16) Sixteen {
+  unsigned words[4];
+};
+
+// As many neighbours as 16 bytes hold.
+template <class T>
+constexpr int kEach = 16 / static_cast<int>(sizeof(T));
+
+template <class T>
+LINNET_DEVICE void load16(const T* location, float (&to)[kEach<T>]) {
+  union {
+    Sixteen all;
+    T at[kEach<T>];
+  } bytes;
+  bytes.all = *reinterpret_cast<const Sixteen*>(location);
+#pragma unroll
+  for (int i = 0; i < kEach<T>; ++i) to[i] = to_float(bytes.at[i]);
+}
+template <class T>
+LINNET_DEVICE void store16(T* location, const float (&from)[kEach<T>]) {
+  union {
+    Sixteen all;
+    T at[kEach<T>];
+  } bytes;
+#pragma unroll
+  for (int i = 0; i < kEach<T>; ++i) bytes.at[i] = from_float<T>(from[i]);
+  *reinterpret_cast<Sixteen*>(location) = bytes.all;
+}
+
+struct Target {
+  int64_t width;
+  const float* bias;
+  const int32_t* targets;
+  float smoothing;
+  const float* dloss;
+  float* losses;
+};
+
+// A block for a row. A row is read twice; the second time it comes from the cache. What lies between `width` and the
+// row's stride is read and written, and means nothing.
+template <class T>
+__global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stride, Target t, T* __restrict__ logits) {
+  constexpr int kN = kEach<T>;
+  const int64_t row = blockIdx.x, step = static_cast<int64_t>(blockDim.x) * kN;
+  const int64_t begin = static_cast<int64_t>(threadIdx.x) * kN;
+  T* x = logits + row * stride;
+  const int target = t.targets[row];
+  const bool counts = target >= 0;
+  if (!counts) {  // the whole block
+    const float zeros[kN] = {};
+    if (t.dloss)
+      for (int64_t j = begin; j < t.width; j += step) store16(x + j, zeros);
+    if (threadIdx.x == 0 && t.losses) t.losses[row] = 0;
+    return;
+  }
+  const auto load = [&](int64_t j, float(&to)[kN]) {
+    load16(x + j, to);
+    if (t.bias)
+#pragma unroll
+      for (int e = 0; e < kN; ++e) to[e] += j + e < t.width ? t.bias[j + e] : 0;
+  };
+  float top = -INFINITY, sum = 0, total = 0;
+  for (int64_t j = begin; j < t.width; j += step) {
+    float four[kN], largest = top;
+    load(j, four);
+#pragma unroll
+    for (int e = 0; e < kN; ++e)
+      if (j + e < t.width) largest = fmaxf(largest, four[e]);
+    const float base = largest == -INFINITY ? 0 : largest;
+    sum *= expf(top - base);
+    top = largest;
+#pragma unroll
+    for (int e = 0; e < kN; ++e)
+      if (j + e < t.width) sum += expf(four[e] - base), total += four[e];
+  }
+  // fmaxf leaves NaN out, but exp(NaN) has made the sum NaN.
+  const float all_top = block_max(top), base = all_top == -INFINITY ? 0 : all_top;
+  const float all_sum = block_sum(sum * expf(top - base));
+  const float lse = base + logf(all_sum);
+  const float goal = 1 - t.smoothing, share = t.smoothing / static_cast<float>(t.width);
+  if (t.losses) {
+    const float mean = t.smoothing > 0 ? block_sum(total) / static_cast<float>(t.width) : 0;
+    if (threadIdx.x == 0) {
+      float loss = NAN;
+      if (target < t.width) {
+        const float hit = to_float(x[target]) + (t.bias ? t.bias[target] : 0);
+        loss = lse - goal * hit - (t.smoothing > 0 ? t.smoothing * mean : 0);
+      }
+      t.losses[row] = loss;
+    }
+  }
+  if (!t.dloss) return;
+  __syncthreads();  // the target's logit has been read
+  const float scale = target < t.width ? *t.dloss : NAN;
+  for (int64_t j = begin; j < t.width; j += step) {
+    float four[kN];
+    load(j, four);
+#pragma unroll
+    for (int e = 0; e < kN; ++e) {
+      const float wish = (j + e == target ? goal : 0) + share;
+      four[e] = j + e < t.width ? scale * (expf(four[e] - lse) - wish) : 0;
+    }
+    store16(x + j, four);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) column_parts_kernel(int64_t rows, int64_t width, int64_t stride,
+                                                                const T* __restrict__ x, float* __restrict__ parts) {
+  const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, part = blockIdx.y;
+  if (j >= width) return;
+  float sum = 0;
+  for (int64_t row = part * kRowsPerPart; row < min(rows, (part + 1) * kRowsPerPart); ++row)
+    sum += to_float(x[row * stride + j]);
+  parts[part * width + j] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    add_parts_kernel(int64_t parts, int64_t width, bool add, const float* __restrict__ from, float* __restrict__ to) {
+  const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (j >= width) return;
+  float sum = add ? to[j] : 0;
+  for (int64_t part = 0; part < parts; ++part) sum += from[part * width + j];
+  to[j] = sum;
+}
+
+__global__ void __launch_bounds__(kMostThreads) sum_kernel(int64_t n, const float* __restrict__ from, float* to) {
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += from[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *to = sum;
+}
+
+}  // namespace
+
+void softmax_loss(Device* device, const SoftmaxLoss& l) {
+  const Target target{l.width, l.bias, l.targets, l.smoothing, l.dloss, l.losses};
+  for_storage(l.type, [&]<class T>() {
+    const unsigned threads = l.width >= 8192 ? kMostThreads : l.width > 512 ? kThreads : kWarp * 2;
+    launch(device, softmax_loss_kernel<T>, static_cast<unsigned>(l.rows), threads, 0, l.stride, target,
+           static_cast<T*>(l.logits));
+  });
+}
+
+int64_t column_parts(int64_t rows) { return (rows + kRowsPerPart - 1) / kRowsPerPart; }
+
+void sum_columns(Device* device, DType type, int64_t rows, int64_t width, int64_t stride, const void* x, float* parts,
+                 float* to, bool add) {
+  const unsigned columns = blocks_for(width, kThreads), count = static_cast<unsigned>(column_parts(rows));
+  for_storage(type, [&]<class T>() {
+    launch(device, column_parts_kernel<T>, {columns, count}, kThreads, 0, rows, width, stride, static_cast<const T*>(x),
+           parts);
+  });
+  launch(device, add_parts_kernel, columns, kThreads, 0, count, width, add, parts, to);
+}
+
+void sum_numbers(Device* device, int64_t n, const float* from, float* to) {
+  launch(device, sum_kernel, 1, kMostThreads, 0, n, from, to);
+}
+
+}  // namespace linnet

@@ -1,0 +1,39 @@
+#include "engine/ops/literal/literal.h"
+
+#include <cstring>
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect_inputs(args, 0);
+  const auto& attrs = args.attrs.as<LiteralAttrs>();
+  expect(attrs.words.size() == (attrs.type.bytes() + 7) / 8,
+         std::to_string(attrs.words.size()) + " words of data for " + attrs.type.text());
+  return {attrs.type};
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<LiteralAttrs>();
+  if (attrs.type.bytes() > 0) std::memcpy(args.out[0].data, attrs.words.data(), attrs.type.bytes());
+}
+
+constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
+
+}  // namespace
+
+const OpDef kLiteral{.name = "literal",
+                     .infer = infer,
+                     .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
+                     .read_attrs = read_attrs<LiteralAttrs>,
+                     .to_onnx = literal_to_onnx};
+KernelList literal_kernels() { return kKernels; }
+
+Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where) {
+  LiteralAttrs attrs{.type = type};
+  attrs.words.resize((type.bytes() + 7) / 8);
+  if (type.bytes() > 0) std::memcpy(attrs.words.data(), elements, type.bytes());
+  return graph.add_one(kLiteral, {}, std::move(attrs), where);
+}
+
+}  // namespace linnet

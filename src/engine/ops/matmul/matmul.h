@@ -1,0 +1,49 @@
+// Matrix product, plain or batched, with an optional epilogue.
+//
+//   x = op(a) op(b) [+ bias] [+ accumulator],   out = activation(x)   or   out = scale * x * derivative'(aux)
+//
+// a [..., M, K], b [K, N]: the leading axes of a are rows too. Linear weights are [N, K], used with trans_b.
+// a [..., M, K], b [..., K, N] with equal leading axes: independent products.
+// trans_a: a is stored [..., K, M]; trans_b: b is stored [..., N, K].
+// Operands in order: a, b, then those there are of bias [N], aux and accumulator, which have the shape of out.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/kernels/gemm/gemm.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+struct MatmulAttrs {
+  bool trans_a = false, trans_b = false;
+  // Set by the fuse passes, never by model code: gradients are taken of the plain product.
+  bool bias = false;
+  GemmActivation activation = GemmActivation::kNone;
+  bool pre_activation = false;  // a second output: x
+  GemmActivation derivative = GemmActivation::kNone;
+  float derivative_scale = 1;
+  bool accumulate = false;
+  // A second output [M], fp32: op(a) summed over K. Where a is the gradient of a linear layer's result and the product
+  // that of its weight, these sums are the gradient of its bias. Needs trans_a.
+  bool row_sums = false;
+  // Set by the lower_precision pass. In float64 (the reference) it means nothing.
+  Precision precision = Precision::kF32;
+  // Set by the independent_rows pass; see GemmArgs. The kernels of GPUs do not know it.
+  bool independent_rows = false;
+  bool has_aux() const { return derivative != GemmActivation::kNone; }
+  // Nothing follows x: it can be added to.
+  bool is_sum() const { return activation == GemmActivation::kNone && !has_aux(); }
+  void fields(FieldVisitor& visit) {
+    visit("trans_a", trans_a), visit("trans_b", trans_b), visit("bias", bias), visit("activation", activation);
+    visit("pre_activation", pre_activation), visit("derivative", derivative);
+    visit("derivative_scale", derivative_scale), visit("accumulate", accumulate), visit("row_sums", row_sums);
+    visit("precision", precision), visit("independent_rows", independent_rows);
+  }
+};
+
+extern const OpDef kMatmul;
+KernelList matmul_kernels();
+void matmul_to_onnx(OnnxLowering& to);
+
+Tensor matmul(At a, Tensor b, bool trans_a = false, bool trans_b = false);
+
+}  // namespace linnet

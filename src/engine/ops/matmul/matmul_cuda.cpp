@@ -1,0 +1,164 @@
+// Matrix products by cuBLASLt, with what follows them in the same kernel where it can be, else in one pass after it.
+#include <algorithm>
+
+#include "engine/device/cuda/cublaslt.h"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/matmul/lt_precision_cuda.h"
+#include "engine/ops/matmul/matmul_epilogue_cuda.h"
+#include "engine/ops/matmul/matmul_sizes.h"
+#include "engine/ops/reduce/column_sums_cuda.h"
+
+namespace linnet {
+namespace {
+
+LtProduct plain_product(const MatmulAttrs& attrs, const TensorType& a, const TensorType& b, const TensorType& out) {
+  LtProduct p;
+  const MatmulSizes sizes = matmul_sizes(attrs, a.shape, b.shape);
+  p.batch = sizes.batch, p.m = sizes.m, p.n = sizes.n, p.k = sizes.k;
+  p.trans_a = attrs.trans_a, p.trans_b = attrs.trans_b;
+  p.lda = attrs.trans_a ? p.m : p.k, p.ldb = attrs.trans_b ? p.k : p.n, p.ldc = p.n;
+  p.a_batch = p.m * p.k, p.b_batch = p.k * p.n, p.c_batch = p.m * p.n;
+  p.operand = a.dtype, p.result = out.dtype, p.precision = lt_precision(attrs.precision);
+  return p;
+}
+
+// How a node is computed: the product with what cuBLASLt does after it, and whether a pass of our own does the rest.
+struct Form {
+  LtProduct product;
+  bool round_bias = false;  // to bf16, which is what cuBLASLt takes beside a bf16 result
+  bool own_pass = false;    // activation, derivative
+  bool own_bias = false;    // and the bias
+};
+
+// cuBLASLt's GELU is the one by tanh, which it approximates: not for strict fp32. It keeps what GELU was taken of only
+// in rows of a multiple of 8. (Its ReLU may make 0 of NaN; the optimizer's finite flag keeps NaN out of the weights.)
+bool fuses(const MatmulAttrs& attrs, const LtProduct& p) {
+  const bool strict = p.operand == DType::kF32 && p.precision == LtPrecision::kF32;
+  const auto is_gelu = [&](GemmActivation f) { return f == GemmActivation::kGeluTanh && !strict; };
+  if (attrs.has_aux()) return is_gelu(attrs.derivative) && !attrs.bias && p.n % 8 == 0;
+  if (attrs.pre_activation) return is_gelu(attrs.activation) && p.n % 8 == 0;
+  return attrs.activation == GemmActivation::kNone || attrs.activation == GemmActivation::kRelu ||
+         is_gelu(attrs.activation);
+}
+
+Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
+  using After = LtProduct::After;
+  Form form{.product = p};
+  LtProduct& f = form.product;
+  f.bias = attrs.bias;
+  f.beta = attrs.accumulate ? 1.0f : 0.0f;
+  form.own_pass = !fuses(attrs, p);
+  if (form.own_pass) return form;
+  if (attrs.has_aux()) {
+    f.after = After::kGeluTanhSlope, f.aux = true, f.alpha = attrs.derivative_scale;
+  } else if (attrs.activation != GemmActivation::kNone) {
+    f.after = attrs.activation == GemmActivation::kRelu ? After::kRelu : After::kGeluTanh;
+    f.aux = attrs.pre_activation;
+  }
+  return form;
+}
+
+// The first of these that cuBLASLt has an algorithm for: all fused, with a rounded bias, the bare product.
+Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain) {
+  Form form = fused_form(attrs, plain);
+  if (lt_supports(device, form.product)) return form;
+  if (attrs.bias && plain.result == DType::kBF16) {
+    form.round_bias = true;
+    form.product.bias_type = DType::kBF16;
+    if (lt_supports(device, form.product)) return form;
+  }
+  LtProduct bare = plain;
+  bare.beta = attrs.accumulate ? 1.0f : 0.0f;
+  return {.product = bare, .own_pass = true, .own_bias = attrs.bias};
+}
+
+const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain) {
+  return device.prepared<Form>("matmul " + attrs.bytes() + " " + plain.text(),
+                               [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain)); });
+}
+
+// Behind cuBLASLt's own, room for a copy of the bias, or for the parts of row sums.
+size_t workspace(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const auto width = static_cast<size_t>(query.out[0].shape[-1]);
+  if (attrs.bias) return kLtWorkspace + width * dtype_size(DType::kF32);
+  if (!attrs.row_sums) return kLtWorkspace;
+  const MatmulSizes sizes = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
+  return kLtWorkspace + column_sums_workspace(sizes.k, sizes.m);
+}
+
+bool supports(const KernelQuery& query) {
+  if (query.node.attrs.as<MatmulAttrs>().row_sums && query.out[1].dtype != DType::kF32) return false;
+  for (const auto& types : {query.in.first(2), query.out.first(1)})
+    for (const TensorType& type : types)
+      if (type.dtype != DType::kF32 && type.dtype != DType::kBF16) return false;
+  return query.in[0].dtype == query.in[1].dtype && query.in[0].shape.elements() > 0;
+}
+
+// The bias as cuBLASLt takes it: rounded where the form says so, and at a multiple of 16 bytes, since an algorithm may
+// read four floats at once. A parameter begins anywhere.
+const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args) {
+  std::byte* const copy = args.workspace + kLtWorkspace;
+  const TensorView& bias = args.in[2];
+  if (form.round_bias) {
+    round_to_bf16_on_device(&device, bias.elements(), bias.as<float>(), copy);
+    return copy;
+  }
+  if (!form.product.bias || lt_alignment({bias.data}) == 16) return bias.data;
+  device.copy(copy, bias.as<std::byte>(), bias.type.bytes());
+  return copy;
+}
+
+// Nothing else follows such a product.
+void run_with_sums(const KernelArgs& args) {
+  auto& device = static_cast<CudaDevice&>(*args.device);
+  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  LtProduct p = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
+  p.beta = attrs.accumulate ? 1.0f : 0.0f;
+  float* const sums = args.out[1].as<float>();
+  const LtOperands o{.a = args.in[0].data,
+                     .b = args.in[1].data,
+                     .c = attrs.accumulate ? args.in.back().data : nullptr,
+                     .d = args.out[0].data,
+                     .row_sums = sums,
+                     .workspace = args.workspace};
+  lt_run_with_sums(device, p, o,
+                   [&] { column_sums(&device, p.k, p.m, args.in[0], sums, args.workspace + kLtWorkspace); });
+}
+
+void run(const KernelArgs& args) {
+  if (args.node.attrs.as<MatmulAttrs>().row_sums) return run_with_sums(args);
+  auto& device = static_cast<CudaDevice&>(*args.device);
+  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  void* aux = attrs.has_aux() ? args.in[attrs.bias ? 3 : 2].data : nullptr;
+  void* pre_activation = attrs.pre_activation ? args.out[1].data : nullptr;
+  LtProduct plain = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
+  plain.a_alignment = lt_alignment({args.in[0].data});
+  plain.b_alignment = lt_alignment({args.in[1].data});
+  plain.c_alignment =
+      lt_alignment({args.out[0].data, aux, pre_activation, attrs.accumulate ? args.in.back().data : nullptr});
+  const Form& form = form_of(device, args.node.attrs, plain);
+
+  LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
+  o.d = form.own_pass && pre_activation ? pre_activation : args.out[0].data;
+  if (form.product.beta != 0) o.c = args.in.back().data;
+  if (attrs.bias) o.bias = bias_of(device, form, args);
+  if (form.product.aux) o.aux = attrs.has_aux() ? aux : pre_activation;
+  lt_run(device, form.product, o);
+  if (!form.own_pass) return;
+
+  const LtProduct& p = form.product;
+  MatmulEpilogue after{.rows = p.batch * p.m, .width = p.n, .type = args.out[0].type.dtype};
+  after.x = o.d, after.out = args.out[0].data, after.aux = aux;
+  if (form.own_bias) after.bias = args.in[2].as<float>(), after.pre_activation = pre_activation;
+  after.activation = attrs.activation, after.derivative = attrs.derivative, after.scale = attrs.derivative_scale;
+  matmul_epilogue(&device, after);
+}
+
+constexpr Kernel kKernels[] = {{"cublaslt", supports, workspace, run}};
+
+}  // namespace
+
+KernelList matmul_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

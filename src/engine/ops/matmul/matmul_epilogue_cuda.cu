@@ -1,0 +1,105 @@
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/matmul/matmul_epilogue_cuda.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr float kGeluRoot = 0.7978845608028654f, kGeluCube = 0.044715f, kRootHalf = 0.70710678118654752f;
+
+LINNET_DEVICE float function(GemmActivation f, float x) {
+  if (f == GemmActivation::kRelu) return x < 0 ? 0 : x;  // NaN stays
+  if (f == GemmActivation::kGelu) return 0.5f * x * (1 + erff(x * kRootHalf));
+  if (f == GemmActivation::kGeluTanh) return 0.5f * x * (1 + tanhf(kGeluRoot * (x + kGeluCube * x * x * x)));
+  return x;
+}
+
+LINNET_DEVICE float slope(GemmActivation f, float x) {
+  constexpr float kRootOfTwoPi = 0.3989422804014327f;  // 1 / sqrt(2 pi)
+  if (f == GemmActivation::kGelu) return 0.5f * (1 + erff(x * kRootHalf)) + x * expf(-0.5f * x * x) * kRootOfTwoPi;
+  if (f == GemmActivation::kGeluTanh) {
+    const float t = tanhf(kGeluRoot * (x + kGeluCube * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kGeluRoot * (1 + 3 * kGeluCube * x * x);
+  }
+  return 1;
+}
+
+struct Epilogue {
+  int64_t width;
+  const float* bias;
+  GemmActivation activation, derivative;
+  float scale;
+
+  // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
+  LINNET_DEVICE float after(float y, float aux) const {
+    if (derivative == GemmActivation::kNone) return function(activation, y);
+    if (derivative == GemmActivation::kRelu) return aux > 0 ? scale * y : 0;
+    return scale * y * slope(derivative, aux);
+  }
+};
+
+// kVector: four neighbours of one row at a time.
+template <class T, bool kVector>
+__global__ void __launch_bounds__(kThreads)
+    epilogue_kernel(int64_t count, Epilogue e, const T* x, const T* __restrict__ aux, T* pre_activation, T* out) {
+  constexpr int kEach = kVector ? 4 : 1;
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kEach;
+  if (i >= count) return;
+  float y[4], a[4] = {};
+  const auto load = [&](const T* from, float(&to)[4]) {
+    if constexpr (kVector)
+      load4(from + i, to);
+    else
+      to[0] = to_float(from[i]);
+  };
+  const auto store = [&](T* to, const float(&from)[4]) {
+    if constexpr (kVector)
+      store4(to + i, from);
+    else
+      to[i] = from_float<T>(from[0]);
+  };
+  load(x, y);
+  if (aux) load(aux, a);
+  const int64_t column = e.bias ? i % e.width : 0;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j)
+    if (e.bias) y[j] += e.bias[column + j];
+  if (pre_activation) store(pre_activation, y);
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) y[j] = e.after(y[j], a[j]);
+  store(out, y);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    round_kernel(int64_t n, const float* __restrict__ from, bf16* __restrict__ to) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < n) to[i] = from_float<bf16>(from[i]);
+}
+
+}  // namespace
+
+void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
+  const Epilogue what{e.width, e.bias, e.activation, e.derivative, e.scale};
+  const int64_t count = e.rows * e.width;
+  for_storage(e.type, [&]<class T>() {
+    uintptr_t bits = static_cast<uintptr_t>(e.width) * sizeof(T);
+    for (const void* p : {e.x, e.aux, const_cast<const void*>(e.pre_activation), const_cast<const void*>(e.out)})
+      bits |= reinterpret_cast<uintptr_t>(p);
+    const auto start = [&](auto kernel, int each) {
+      launch(device, kernel, blocks_for(count, static_cast<int64_t>(kThreads) * each), kThreads, 0, count, what,
+             static_cast<const T*>(e.x), static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation),
+             static_cast<T*>(e.out));
+    };
+    if (bits % (4 * sizeof(T)) == 0)
+      start(epilogue_kernel<T, true>, 4);
+    else
+      start(epilogue_kernel<T, false>, 1);
+  });
+}
+
+void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to) {
+  launch(device, round_kernel, blocks_for(n, kThreads), kThreads, 0, n, from, static_cast<bf16*>(to));
+}
+
+}  // namespace linnet

@@ -1,0 +1,25 @@
+// What follows a matrix product where cuBLASLt cannot do it in the same kernel.
+#pragma once
+#include "engine/kernels/gemm/gemm.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+// y = x [+ bias]; pre_activation = y; out = activation(y), or scale * y * derivative'(aux).
+// x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias f32 [width].
+struct MatmulEpilogue {
+  int64_t rows, width;
+  DType type = DType::kF32;
+  const void* x = nullptr;
+  const float* bias = nullptr;
+  const void* aux = nullptr;
+  void *pre_activation = nullptr, *out = nullptr;
+  GemmActivation activation = GemmActivation::kNone, derivative = GemmActivation::kNone;
+  float scale = 1;
+};
+void matmul_epilogue(Device* device, const MatmulEpilogue& epilogue);
+
+// f32 to bf16, n elements.
+void round_to_bf16_on_device(Device* device, int64_t n, const float* from, void* to);
+
+}  // namespace linnet

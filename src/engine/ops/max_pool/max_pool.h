@@ -1,0 +1,25 @@
+// The largest element of each window of an image, channel by channel. Windows do not overlap by default; a last row or
+// column that does not fill a window is dropped (PyTorch's MaxPool2d without padding).
+//
+// x [N, H, W, C] -> y [N, (H - size) / stride + 1, (W - size) / stride + 1, C] and, for the gradient, u8 of the same
+// shape: the place of the first largest element in its window, row * size + column. NaN counts as largest.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+struct MaxPoolAttrs {
+  int64_t size = 2, stride = 2;  // size at most 15: places fit a byte
+  Shape input = {};              // of the gradient's result
+  void fields(FieldVisitor& visit) { visit("size", size), visit("stride", stride), visit("input", input); }
+};
+
+extern const OpDef kMaxPool, kMaxPoolGrad;
+KernelList max_pool_kernels();
+KernelList max_pool_grad_kernels();
+void max_pool_to_onnx(OnnxLowering& to);
+
+Tensor max_pool(At x, int64_t size = 2, int64_t stride = 0);  // stride 0: the size
+
+}  // namespace linnet

@@ -1,0 +1,256 @@
+#include "engine/ops/movement/movement.h"
+
+#include <numeric>
+
+#include "engine/ops/broadcast.h"
+#include "engine/ops/graph_of.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+template <class T>
+std::string list_text(const std::vector<T>& list) {
+  std::string text;
+  for (const T& item : list) text += (text.empty() ? "[" : ", ") + std::to_string(item);
+  return text + "]";
+}
+
+std::vector<TensorType> infer_reshape(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const Shape& shape = args.attrs.as<ReshapeAttrs>().shape;
+  expect(shape.elements() == args.in[0].shape.elements(),
+         "got " + args.in[0].shape.text() + ", cannot become " + shape.text());
+  return {{args.in[0].dtype, shape}};
+}
+
+std::vector<TensorType> infer_split(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const auto& attrs = args.attrs.as<SplitAttrs>();
+  const Shape& shape = args.in[0].shape;
+  expect(attrs.axis >= 0 && attrs.axis < shape.rank(),
+         "got " + shape.text() + ", no axis " + std::to_string(attrs.axis));
+  std::vector<TensorType> out;
+  int64_t total = 0;
+  for (int64_t size : attrs.sizes) {
+    out.push_back(args.in[0]);
+    out.back().shape.set(attrs.axis, size);
+    total += size;
+    expect(size >= 0, "got a negative size");
+  }
+  expect(total == shape[attrs.axis], "got " + shape.text() + ", expected sizes " + list_text(attrs.sizes) +
+                                         " to add up to axis " + std::to_string(attrs.axis));
+  return out;
+}
+
+std::vector<TensorType> infer_concat(const InferArgs& args) {
+  const int axis = args.attrs.as<ConcatAttrs>().axis;
+  expect(!args.in.empty(), "nothing to concatenate");
+  TensorType out = args.in[0];
+  expect(axis >= 0 && axis < out.shape.rank(), "got " + out.shape.text() + ", no axis " + std::to_string(axis));
+  int64_t total = 0;
+  for (const TensorType& in : args.in) {
+    Shape other = in.shape;
+    expect(other.rank() == out.shape.rank() && in.dtype == out.dtype, "got " + in.text() + " beside " + out.text());
+    total += other[axis];
+    other.set(axis, out.shape[axis]);
+    expect(other == out.shape, "got " + in.text() + " beside " + out.text() + " along axis " + std::to_string(axis));
+  }
+  out.shape.set(axis, total);
+  return {out};
+}
+
+std::vector<TensorType> infer_permute(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const auto& order = args.attrs.as<PermuteAttrs>().order;
+  const Shape& shape = args.in[0].shape;
+  std::vector<bool> seen(static_cast<size_t>(shape.rank()));
+  Shape out;
+  for (int axis : order) {
+    expect(axis >= 0 && axis < shape.rank() && !seen[static_cast<size_t>(axis)],
+           "got " + shape.text() + ", " + list_text(order) + " is no order of its axes");
+    seen[static_cast<size_t>(axis)] = true;
+    out.push_back(shape[axis]);
+  }
+  expect(out.rank() == shape.rank(), "got " + shape.text() + ", " + list_text(order) + " is no order of its axes");
+  return {{args.in[0].dtype, out}};
+}
+
+std::vector<TensorType> infer_broadcast(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const Shape& shape = args.attrs.as<BroadcastAttrs>().shape;
+  expect(find_broadcast(args.in[0].shape, shape).has_value(),
+         "cannot broadcast " + args.in[0].shape.text() + " to " + shape.text());
+  return {{args.in[0].dtype, shape}};
+}
+
+std::vector<TensorType> infer_fill(const InferArgs& args) {
+  expect_inputs(args, 0);
+  return {args.attrs.as<FillAttrs>().type};
+}
+
+std::vector<TensorType> infer_cast(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const DType from = args.in[0].dtype, dtype = args.attrs.as<CastAttrs>().dtype;
+  const auto fits = [](DType one, DType other) { return one != DType::kBF16 || other == DType::kF32; };
+  expect(from == dtype || (fits(from, dtype) && fits(dtype, from)),
+         "got " + args.in[0].text() + ", cannot become " + dtype_name(dtype));
+  return {{dtype, args.in[0].shape}};
+}
+
+std::vector<Tensor> gradient_split(const GradientArgs& args) {
+  std::vector<Tensor> parts;
+  for (size_t i = 0; i < args.out.size(); ++i)
+    parts.push_back(args.out_grad[i].defined() ? args.out_grad[i] : fill(args.graph, args.out[i].type(), 0));
+  return {concat(parts[0], std::span(parts).subspan(1), args.node.attrs.as<SplitAttrs>().axis)};
+}
+
+std::vector<Tensor> gradient_concat(const GradientArgs& args) {
+  const int axis = args.node.attrs.as<ConcatAttrs>().axis;
+  std::vector<int64_t> sizes;
+  for (const Tensor& in : args.in) sizes.push_back(in.dim(axis));
+  return split(args.out_grad[0], axis, sizes);
+}
+
+std::vector<Tensor> gradient_permute(const GradientArgs& args) {
+  const auto& order = args.node.attrs.as<PermuteAttrs>().order;
+  std::vector<int> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  return {permute(args.out_grad[0], inverse)};
+}
+
+}  // namespace
+
+const OpDef kReshape{.name = "reshape",
+                     .infer = infer_reshape,
+                     .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                       return {reshape(args.out_grad[0], args.in[0].shape())};
+                     },
+                     .read_attrs = read_attrs<ReshapeAttrs>,
+                     .algebra = always<Algebra::kReshape>,
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                     .to_onnx = reshape_to_onnx};
+// Without a gradient for its operand, the backward pass ends here.
+const OpDef kStopGradient{.name = "stop_gradient",
+                          .infer = [](const InferArgs& args) -> std::vector<TensorType> {
+                            expect_inputs(args, 1);
+                            return {args.in[0]};
+                          },
+                          .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {Tensor{}}; },
+                          .algebra = always<Algebra::kReshape>,
+                          .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                          .to_onnx = identity_to_onnx};
+// split and concat read and write any strides: they are what the views pass could not do away with.
+const OpDef kSplit{.name = "split",
+                   .infer = infer_split,
+                   .gradient = gradient_split,
+                   .read_attrs = read_attrs<SplitAttrs>,
+                   .strided_inputs = ~0u,
+                   .strided_outputs = ~0u,
+                   .algebra = always<Algebra::kSplit>,
+                   .axis = [](const Node& node) { return node.attrs.as<SplitAttrs>().axis; },
+                   .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                   .to_onnx = split_to_onnx};
+const OpDef kConcat{.name = "concat",
+                    .infer = infer_concat,
+                    .gradient = gradient_concat,
+                    .read_attrs = read_attrs<ConcatAttrs>,
+                    .strided_inputs = ~0u,
+                    .strided_outputs = ~0u,
+                    .algebra = always<Algebra::kConcat>,
+                    .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
+                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                    .to_onnx = concat_to_onnx};
+const OpDef kPermute{.name = "permute",
+                     .infer = infer_permute,
+                     .gradient = gradient_permute,
+                     .read_attrs = read_attrs<PermuteAttrs>,
+                     .strided_inputs = 1,
+                     .algebra = always<Algebra::kMove>,
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                     .to_onnx = permute_to_onnx};
+const OpDef kBroadcast{.name = "broadcast",
+                       .infer = infer_broadcast,
+                       .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                         return {sum_to(args.out_grad[0], args.in[0].shape())};
+                       },
+                       .read_attrs = read_attrs<BroadcastAttrs>,
+                       .algebra = always<Algebra::kMove>,
+                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                       .to_onnx = broadcast_to_onnx};
+const OpDef kFill{.name = "fill",
+                  .infer = infer_fill,
+                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
+                  .read_attrs = read_attrs<FillAttrs>,
+                  .to_onnx = fill_to_onnx};
+const OpDef kCast{.name = "cast",
+                  .infer = infer_cast,
+                  .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                    const DType from = args.in[0].type().dtype;
+                    if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
+                    return {cast(args.out_grad[0], from)};
+                  },
+                  .read_attrs = read_attrs<CastAttrs>,
+                  .to_onnx = cast_to_onnx};
+
+namespace {
+int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape().rank() : axis; }
+}  // namespace
+
+Tensor reshape(At x, Shape shape) {
+  for (const int64_t size : shape.sizes())
+    if (size < 0)
+      throw Error(ErrorKind::kShape, x.where.text() + ": reshape: the size of an axis is negative in " + shape.text());
+  if (x.value.shape() == shape) return x.value;
+  return graph_of(x)->add_one(kReshape, std::array{x.value}, ReshapeAttrs{shape}, x.where);
+}
+
+Tensor stop_gradient(At x) { return graph_of(x)->add_one(kStopGradient, std::array{x.value}, {}, x.where); }
+
+std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes) {
+  return graph_of(x)->add(kSplit, std::array{x.value}, SplitAttrs{from_start(x, axis), std::move(sizes)}, x.where);
+}
+
+std::vector<Tensor> split_evenly(At x, int axis, int parts) {
+  if (parts < 1 || x.value.dim(axis) % parts != 0)
+    throw Error(ErrorKind::kShape, x.where.text() + ": split_evenly: axis " + std::to_string(axis) + " of " +
+                                       x.value.shape().text() + " cannot be split into " + std::to_string(parts) +
+                                       " equal parts");
+  return split(x, axis, std::vector<int64_t>(static_cast<size_t>(parts), x.value.dim(axis) / parts));
+}
+
+Tensor slice(At x, int axis, int64_t start, int64_t size) {
+  const int64_t whole = x.value.dim(axis);
+  if (start < 0 || size < 0 || start > whole - size)
+    throw Error(ErrorKind::kShape, x.where.text() + ": slice: elements " + std::to_string(start) + " to " +
+                                       std::to_string(start + size) + " of axis " + std::to_string(axis) + " of " +
+                                       x.value.shape().text() + ", which has " + std::to_string(whole));
+  if (start == 0 && size == whole) return x.value;
+  return split(x, axis, {start, size, whole - start - size})[1];
+}
+
+Tensor concat(At first, std::span<const Tensor> rest, int axis) {
+  std::vector<Tensor> all{first.value};
+  all.insert(all.end(), rest.begin(), rest.end());
+  return graph_of(first)->add_one(kConcat, all, ConcatAttrs{from_start(first, axis)}, first.where);
+}
+
+Tensor permute(At x, std::vector<int> order) {
+  return graph_of(x)->add_one(kPermute, std::array{x.value}, PermuteAttrs{std::move(order)}, x.where);
+}
+
+Tensor broadcast_to(At x, Shape shape) {
+  if (x.value.shape() == shape) return x.value;
+  return graph_of(x)->add_one(kBroadcast, std::array{x.value}, BroadcastAttrs{shape}, x.where);
+}
+
+Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
+  return graph.add_one(kFill, {}, FillAttrs{type, value}, where);
+}
+
+Tensor cast(At x, DType dtype) {
+  if (x.value.type().dtype == dtype) return x.value;
+  return graph_of(x)->add_one(kCast, std::array{x.value}, CastAttrs{dtype}, x.where);
+}
+
+}  // namespace linnet

@@ -1,0 +1,74 @@
+// Ops that only move or rename elements: reshape, stop_gradient, split, slice, concat, permute, broadcast, fill, cast.
+// The views pass gives their results the memory of their operands where it can; then the kernel finds both at the same
+// place and does nothing.
+#pragma once
+#include <vector>
+
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+struct ReshapeAttrs {
+  Shape shape;
+  void fields(FieldVisitor& visit) { visit("shape", shape); }
+};
+struct SplitAttrs {
+  int axis = 0;
+  std::vector<int64_t> sizes = {};  // along axis; they add up to its size
+  void fields(FieldVisitor& visit) { visit("axis", axis), visit("sizes", sizes); }
+};
+struct ConcatAttrs {
+  int axis = 0;
+  void fields(FieldVisitor& visit) { visit("axis", axis); }
+};
+struct PermuteAttrs {
+  std::vector<int> order = {};  // output axis i is input axis order[i]
+  void fields(FieldVisitor& visit) { visit("order", order); }
+};
+struct BroadcastAttrs {
+  Shape shape;
+  void fields(FieldVisitor& visit) { visit("shape", shape); }
+};
+struct FillAttrs {
+  TensorType type = {};
+  double value = 0;
+  void fields(FieldVisitor& visit) { visit("type", type), visit("value", value); }
+};
+struct CastAttrs {
+  DType dtype = DType::kF32;
+  void fields(FieldVisitor& visit) { visit("dtype", dtype); }
+};
+
+extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kCast;
+KernelList reshape_kernels();
+KernelList split_kernels();
+KernelList concat_kernels();
+KernelList permute_kernels();
+KernelList broadcast_kernels();
+KernelList fill_kernels();
+KernelList cast_kernels();
+void reshape_to_onnx(OnnxLowering& to);
+void identity_to_onnx(OnnxLowering& to);
+void split_to_onnx(OnnxLowering& to);
+void concat_to_onnx(OnnxLowering& to);
+void permute_to_onnx(OnnxLowering& to);
+void broadcast_to_onnx(OnnxLowering& to);
+void fill_to_onnx(OnnxLowering& to);
+void cast_to_onnx(OnnxLowering& to);
+
+// Axes may be negative, counted from the end.
+Tensor reshape(At x, Shape shape);  // as many elements as x
+Tensor stop_gradient(At x);         // x; nothing flows back through it
+std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes);
+std::vector<Tensor> split_evenly(At x, int axis, int parts);
+Tensor slice(At x, int axis, int64_t start, int64_t size);
+Tensor concat(At first, std::span<const Tensor> rest, int axis);
+Tensor permute(At x, std::vector<int> order);
+Tensor broadcast_to(At x, Shape shape);  // from a scalar, a suffix or a prefix of `shape` (engine/ops/broadcast.h)
+Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
+// Between f32 and bf16, rounded to the nearest, ties to even. The gradient is cast back.
+// Between f32 and bf16, and between all other types. Floats become whole numbers towards zero, the nearest that fit.
+Tensor cast(At x, DType dtype);
+
+}  // namespace linnet

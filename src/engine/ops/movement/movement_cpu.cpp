@@ -1,0 +1,201 @@
+// Movement kernels: one copy routine over strides serves split, concat and permute on every element type.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "engine/ops/broadcast.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/stored_operands.h"
+
+namespace linnet {
+namespace {
+
+// Copies a block of `shape` between two strided places. The last axis is copied as a run when dense on both sides.
+template <class Word>
+void copy_strided(const Shape& shape, const Word* from, const Shape& from_strides, Word* to, const Shape& to_strides,
+                  int axis = 0) {
+  if (shape.elements() == 0) return;
+  const int last = shape.rank() - 1;
+  if (last < 0) {
+    *to = *from;
+  } else if (axis < last) {
+    for (int64_t i = 0; i < shape[axis]; ++i)
+      copy_strided(shape, from + i * from_strides[axis], from_strides, to + i * to_strides[axis], to_strides, axis + 1);
+  } else if (from_strides[last] == 1 && to_strides[last] == 1) {
+    std::copy_n(from, shape[last], to);
+  } else {
+    for (int64_t i = 0; i < shape[last]; ++i) to[i * to_strides[last]] = from[i * from_strides[last]];
+  }
+}
+
+// Splits the copy into tasks along the first axis.
+void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
+               const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
+  const auto copy = [&]<class Word>(const Word* source, Word* target) {
+    source += from_offset, target += to_offset;
+    if (source == target && from_strides == to_strides) return;  // the views pass made them one
+    if (shape.rank() < 2 || shape.elements() < 32768)
+      return copy_strided(shape, source, from_strides, target, to_strides);
+    Shape rest(shape.sizes().subspan(1));
+    const Shape from_rest(from_strides.sizes().subspan(1)), to_rest(to_strides.sizes().subspan(1));
+    pool.run(shape[0], [&](int64_t i, int) {
+      copy_strided(rest, source + i * from_strides[0], from_rest, target + i * to_strides[0], to_rest);
+    });
+  };
+  switch (dtype_size(from.type.dtype)) {
+    case 8:
+      return copy(from.as<const uint64_t>(), to.as<uint64_t>());
+    case 4:
+      return copy(from.as<const uint32_t>(), to.as<uint32_t>());
+    case 2:
+      return copy(from.as<const uint16_t>(), to.as<uint16_t>());
+    default:
+      return copy(from.as<const uint8_t>(), to.as<uint8_t>());
+  }
+}
+
+void run_reshape(const KernelArgs& args) {
+  if (args.in[0].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[0].data, args.out[0].type.bytes());
+}
+
+void run_split(const KernelArgs& args) {
+  const int axis = args.node.attrs.as<SplitAttrs>().axis;
+  const TensorView& in = args.in[0];
+  int64_t start = 0;
+  for (const TensorView& out : args.out) {
+    copy_view(out.shape(), in, start * in.strides[axis], in.strides, out, 0, out.strides, args.pool);
+    start += out.shape()[axis];
+  }
+}
+
+void run_concat(const KernelArgs& args) {
+  const int axis = args.node.attrs.as<ConcatAttrs>().axis;
+  const TensorView& out = args.out[0];
+  int64_t start = 0;
+  for (const TensorView& in : args.in) {
+    copy_view(in.shape(), in, 0, in.strides, out, start * out.strides[axis], out.strides, args.pool);
+    start += in.shape()[axis];
+  }
+}
+
+void run_permute(const KernelArgs& args) {
+  const auto& order = args.node.attrs.as<PermuteAttrs>().order;
+  Shape strides;
+  for (int axis : order) strides.push_back(args.in[0].strides[axis]);
+  copy_view(args.out[0].shape(), args.in[0], 0, strides, args.out[0], 0, args.out[0].strides, args.pool);
+}
+
+void run_broadcast(const KernelArgs& args) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  const int64_t n = out.elements(), size = in.elements();
+  const Broadcast kind = *find_broadcast(in.shape(), out.shape());
+  const auto spread = [&]<class T>() {
+    const T* x = in.as<T>();
+    T* y = out.as<T>();
+    for (int64_t i = 0; i < n; ++i) y[i] = x[kind == Broadcast::kPrefix ? i / (n / size) : i % size];
+  };
+  in.type.dtype == DType::kBF16 ? spread.operator()<Bfloat16>() : for_float(in.type.dtype, spread);
+}
+
+void run_fill(const KernelArgs& args) {
+  const double value = args.node.attrs.as<FillAttrs>().value;
+  const TensorView& out = args.out[0];
+  if (out.type.dtype == DType::kI32)
+    return void(std::fill_n(out.as<int32_t>(), out.elements(), static_cast<int32_t>(value)));
+  if (out.type.dtype == DType::kU8)
+    return void(std::fill_n(out.as<uint8_t>(), out.elements(), static_cast<uint8_t>(value)));
+  if (out.type.dtype == DType::kBF16)
+    return void(std::fill_n(out.as<Bfloat16>(), out.elements(), Bfloat16(static_cast<float>(value))));
+  for_float(out.type.dtype, [&]<class T>() { std::fill_n(out.as<T>(), out.elements(), static_cast<T>(value)); });
+}
+
+// As a GPU rounds: unlike round_to_bf16 of the products, denormals stay.
+uint16_t bf16_bits(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+template <class Body>
+void with_type(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::kF32:
+      return body.template operator()<float>();
+    case DType::kF64:
+      return body.template operator()<double>();
+    case DType::kI32:
+      return body.template operator()<int32_t>();
+    case DType::kU8:
+      return body.template operator()<uint8_t>();
+    case DType::kBF16:
+      break;
+  }
+  fail_internal("a cast of bf16 to or from another type than f32");
+}
+
+// Towards zero, the nearest that fits; NaN becomes 0.
+template <class To, class From>
+To converted(From x) {
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    if (x != x) return 0;
+    const auto limited = std::clamp(static_cast<double>(x), static_cast<double>(std::numeric_limits<To>::lowest()),
+                                    static_cast<double>(std::numeric_limits<To>::max()));
+    return static_cast<To>(limited);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+void cast_numbers(const TensorView& in, const TensorView& out) {
+  with_type(in.type.dtype, [&]<class From>() {
+    with_type(out.type.dtype, [&]<class To>() {
+      for (int64_t i = 0; i < out.elements(); ++i) out.as<To>()[i] = converted<To>(in.as<const From>()[i]);
+    });
+  });
+}
+
+void run_cast(const KernelArgs& args) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  if (in.type.dtype != DType::kBF16 && out.type.dtype != DType::kBF16) return cast_numbers(in, out);
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    const float x = in.type.dtype == DType::kBF16
+                        ? std::bit_cast<float>(static_cast<uint32_t>(in.as<uint16_t>()[i]) << 16)
+                        : in.as<float>()[i];
+    if (out.type.dtype == DType::kBF16)
+      out.as<uint16_t>()[i] = bf16_bits(x);
+    else
+      out.as<float>()[i] = x;
+  }
+}
+
+bool casts_storage(const KernelQuery& query) {
+  const DType from = query.in[0].dtype, to = query.out[0].dtype;
+  return (from == DType::kBF16 && to == DType::kF32) || (from == DType::kF32 && to == DType::kBF16);
+}
+
+void run_storage_cast(const KernelArgs& args) {
+  convert_floats(args.out[0].elements(), stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
+}
+
+constexpr Kernel kReshapeKernels[] = {{"reference", nullptr, nullptr, run_reshape}};
+constexpr Kernel kSplitKernels[] = {{"reference", nullptr, nullptr, run_split}};
+constexpr Kernel kConcatKernels[] = {{"reference", nullptr, nullptr, run_concat}};
+constexpr Kernel kPermuteKernels[] = {{"reference", nullptr, nullptr, run_permute}};
+constexpr Kernel kBroadcastKernels[] = {{"reference", nullptr, nullptr, run_broadcast}};
+constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
+constexpr Kernel kCastKernels[] = {{"convert", casts_storage, nullptr, run_storage_cast},
+                                   {"reference", nullptr, nullptr, run_cast}};
+
+}  // namespace
+
+KernelList reshape_kernels() { return kReshapeKernels; }
+KernelList split_kernels() { return kSplitKernels; }
+KernelList concat_kernels() { return kConcatKernels; }
+KernelList permute_kernels() { return kPermuteKernels; }
+KernelList broadcast_kernels() { return kBroadcastKernels; }
+KernelList fill_kernels() { return kFillKernels; }
+KernelList cast_kernels() { return kCastKernels; }
+
+}  // namespace linnet

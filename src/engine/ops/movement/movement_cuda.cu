@@ -1,0 +1,201 @@
+// Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, and rounding between fp32 and
+// bf16.
+#include "engine/kernels/cuda/copy.cuh"
+#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/broadcast.h"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+
+int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
+
+// Dense memory begins at a multiple of four elements, unless it is a location in another tensor.
+template <class Word>
+bool is_aligned(const TensorView& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<Word>) == 0;
+}
+
+const std::byte* at(const TensorView& view, int64_t element) {
+  return view.as<const std::byte>() + element * element_size(view);
+}
+
+void run_reshape(const KernelArgs& args) {
+  if (args.in[0].data != args.out[0].data && args.out[0].type.bytes() > 0)
+    args.device->copy(args.out[0].as<std::byte>(), args.in[0].as<const std::byte>(), args.out[0].type.bytes());
+}
+
+void run_split(const KernelArgs& args) {
+  const int axis = args.node.attrs.as<SplitAttrs>().axis;
+  const TensorView& in = args.in[0];
+  int64_t start = 0;
+  for (const TensorView& out : args.out) {
+    copy_strided(args.device, out.shape(), element_size(in), at(in, start * in.strides[axis]), in.strides, out.data,
+                 out.strides);
+    start += out.shape()[axis];
+  }
+}
+
+void run_concat(const KernelArgs& args) {
+  const int axis = args.node.attrs.as<ConcatAttrs>().axis;
+  const TensorView& out = args.out[0];
+  int64_t start = 0;
+  for (const TensorView& in : args.in) {
+    copy_strided(args.device, in.shape(), element_size(in), in.data, in.strides,
+                 const_cast<std::byte*>(at(out, start * out.strides[axis])), out.strides);
+    start += in.shape()[axis];
+  }
+}
+
+void run_permute(const KernelArgs& args) {
+  Shape strides;
+  for (int axis : args.node.attrs.as<PermuteAttrs>().order) strides.push_back(args.in[0].strides[axis]);
+  copy_strided(args.device, args.out[0].shape(), element_size(args.in[0]), args.in[0].data, strides, args.out[0].data,
+               args.out[0].strides);
+}
+
+// Element i of the result is element i / repeat % size of the operand: `repeat` neighbours of a column, all of a
+// scalar.
+template <class Word>
+__global__ void __launch_bounds__(kThreads) broadcast_kernel(int64_t count, int64_t size, int64_t repeat, bool aligned,
+                                                             const Word* __restrict__ from, Word* __restrict__ to) {
+  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
+  if (begin >= count) return;
+  const auto [run, in_run] = divided(begin, repeat);
+  int64_t location = divided(run, size).remainder, left = repeat - in_run;
+  Four<Word> four;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    four.at[i] = from[location];
+    if (--left == 0) left = repeat, location = location + 1 == size ? 0 : location + 1;
+  }
+  if (aligned && begin + 4 <= count) {
+    *reinterpret_cast<Four<Word>*>(to + begin) = four;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (begin + i < count) to[begin + i] = four.at[i];
+}
+
+template <class Word>
+void broadcast_words(const KernelArgs& args) {
+  const int64_t count = args.out[0].elements(), size = args.in[0].elements();
+  const Broadcast kind = *find_broadcast(args.in[0].shape(), args.out[0].shape());
+  launch(args.device, broadcast_kernel<Word>, blocks_for(count, 4 * kThreads), kThreads, 0, count, size,
+         kind == Broadcast::kPrefix ? count / size : 1, is_aligned<Word>(args.out[0]), args.in[0].as<Word>(),
+         args.out[0].as<Word>());
+}
+
+void run_broadcast(const KernelArgs& args) {
+  if (args.out[0].elements() == 0) return;
+  switch (element_size(args.in[0])) {
+    case 4:
+      return broadcast_words<uint32_t>(args);
+    case 2:
+      return broadcast_words<uint16_t>(args);
+    default:
+      return broadcast_words<uint8_t>(args);
+  }
+}
+
+template <class Word>
+__global__ void __launch_bounds__(kThreads) fill_kernel(int64_t count, Word value, bool aligned, Word* to) {
+  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
+  if (aligned && begin + 4 <= count)
+    *reinterpret_cast<Four<Word>*>(to + begin) = {{value, value, value, value}};
+  else
+    for (int64_t i = begin; i < min(begin + 4, count); ++i) to[i] = value;
+}
+
+template <class Word>
+void fill_words(const KernelArgs& args, Word value) {
+  const TensorView& out = args.out[0];
+  launch(args.device, fill_kernel<Word>, blocks_for(out.elements(), 4 * kThreads), kThreads, 0, out.elements(), value,
+         is_aligned<Word>(out), out.as<Word>());
+}
+
+uint16_t bf16_bits(double value) {
+  const auto x = static_cast<float>(value);
+  if (x != x) return 0x7fc0;
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+void run_fill(const KernelArgs& args) {
+  const double value = args.node.attrs.as<FillAttrs>().value;
+  switch (args.out[0].type.dtype) {
+    case DType::kI32:
+      return fill_words(args, static_cast<int32_t>(value));
+    case DType::kU8:
+      return fill_words(args, static_cast<uint8_t>(value));
+    case DType::kBF16:
+      return fill_words(args, bf16_bits(value));
+    default:
+      return fill_words(args, static_cast<float>(value));
+  }
+}
+
+// Eight elements are 16 bytes of bf16.
+constexpr int kCastStep = 8;
+
+template <class T>
+struct alignas(16) Eight {
+  T at[kCastStep];
+};
+
+template <class From, class To>
+__global__ void __launch_bounds__(kThreads)
+    cast_kernel(int64_t count, bool aligned, const From* __restrict__ from, To* __restrict__ to) {
+  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCastStep;
+  if (aligned && begin + kCastStep <= count) {
+    const Eight<From> values = *reinterpret_cast<const Eight<From>*>(from + begin);
+    Eight<To> rounded;
+#pragma unroll
+    for (int i = 0; i < kCastStep; ++i) rounded.at[i] = from_float<To>(to_float(values.at[i]));
+    *reinterpret_cast<Eight<To>*>(to + begin) = rounded;
+  } else {
+    for (int64_t i = begin; i < min(begin + kCastStep, count); ++i) to[i] = from_float<To>(to_float(from[i]));
+  }
+}
+
+void run_cast(const KernelArgs& args) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  for_storage(in.type.dtype, [&]<class From>() {
+    for_storage(out.type.dtype, [&]<class To>() {
+      const bool aligned =
+          reinterpret_cast<uintptr_t>(in.data) % 16 == 0 && reinterpret_cast<uintptr_t>(out.data) % 16 == 0;
+      launch(args.device, cast_kernel<From, To>, blocks_for(out.elements(), kCastStep * kThreads), kThreads, 0,
+             out.elements(), aligned, in.as<From>(), out.as<To>());
+    });
+  });
+}
+
+constexpr Kernel kReshapeKernels[] = {{"copy", nullptr, nullptr, run_reshape}};
+constexpr Kernel kSplitKernels[] = {{"copy", nullptr, nullptr, run_split}};
+constexpr Kernel kConcatKernels[] = {{"copy", nullptr, nullptr, run_concat}};
+constexpr Kernel kPermuteKernels[] = {{"copy", nullptr, nullptr, run_permute}};
+constexpr Kernel kBroadcastKernels[] = {{"repeat", nullptr, nullptr, run_broadcast}};
+constexpr Kernel kFillKernels[] = {{"fill", nullptr, nullptr, run_fill}};
+bool casts_storage(const KernelQuery& query) {
+  const auto stored = [](const TensorType& type) { return type.dtype == DType::kF32 || type.dtype == DType::kBF16; };
+  return stored(query.in[0]) && stored(query.out[0]);
+}
+constexpr Kernel kCastKernels[] = {{"cast", casts_storage, nullptr, run_cast}};
+
+}  // namespace
+
+KernelList reshape_cuda_kernels() { return kReshapeKernels; }
+KernelList split_cuda_kernels() { return kSplitKernels; }
+KernelList concat_cuda_kernels() { return kConcatKernels; }
+KernelList permute_cuda_kernels() { return kPermuteKernels; }
+KernelList broadcast_cuda_kernels() { return kBroadcastKernels; }
+KernelList fill_cuda_kernels() { return kFillKernels; }
+KernelList cast_cuda_kernels() { return kCastKernels; }
+
+}  // namespace linnet

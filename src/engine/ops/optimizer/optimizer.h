@@ -1,0 +1,70 @@
+// Optimizer steps over the flat buffers: every parameter of the model in one pass, with clipping folded in.
+//
+// `gradient` holds the gradient of a SUM of losses; the step divides by `count` (tokens), which gradient accumulation
+// has added up over micro-steps, and clips by the global norm. `control` f32/f64 [2] = {learning rate, step number from
+// 1}. When the norm is not finite nothing changes: the old state is kept, and the trainer finds out why.
+#pragma once
+#include <algorithm>
+#include <optional>
+
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+struct OptimizerAttrs {
+  // This op computes the first three; engine/ops/optimizer/adam_8bit.h has kAdam8bit, training/trainer/range_update.h the others.
+  enum class Kind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor } kind = Kind::kAdam;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015; Lion has no epsilon (Chen et al. 2023)
+  double momentum = 0;                                // SGD, Muon
+  double weight_decay = 0;
+  bool decoupled =
+      false;  // AdamW (Loshchilov & Hutter 2019): decay the weight itself, not the gradient. Lion always does
+  int64_t decay_count = 0;   // weight decay touches the first this many elements only
+  double clip_norm = 0;      // 0: no clipping
+  double rate_factor = 1;    // of the learning rate
+  double ema_decay = 0;      // 0: no moving average of the weights; see average_decay()
+  double decay_power = 0.8;  // Adafactor: the decay of its second moment in step t is 1 - t^-decay_power
+  void fields(FieldVisitor& visit) {
+    visit("kind", kind), visit("beta1", beta1), visit("beta2", beta2), visit("epsilon", epsilon);
+    visit("momentum", momentum), visit("weight_decay", weight_decay), visit("decoupled", decoupled);
+    visit("decay_count", decay_count), visit("clip_norm", clip_norm), visit("rate_factor", rate_factor);
+    visit("ema_decay", ema_decay), visit("decay_power", decay_power);
+  }
+};
+
+std::span<const char* const> enum_names(OptimizerAttrs::Kind);
+
+// The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant decay
+// of 0.999 would still hold 67% of the initial weights after 400 steps; this one averages about the last ninth of the
+// steps until ema_decay is reached.
+inline double average_decay(double ema_decay, int64_t step) {
+  return std::min(ema_decay, (1 + static_cast<double>(step)) / (10 + static_cast<double>(step)));
+}
+
+// The numbers of a step that all elements share, for updates that are composed of other ops (Muon, Adafactor).
+struct UpdateFactors {
+  Tensor scale;     // [] of the gradient: 1 / count, and the clip factor
+  Tensor finite;    // [] 1, or 0 when the norm is not finite: then nothing may change
+  Tensor ema_rest;  // [] 1 - average_decay()
+};
+
+extern const OpDef kOptimizerStep, kSumOfSquares, kUpdateFactors;
+KernelList optimizer_step_kernels();
+KernelList sum_of_squares_kernels();
+KernelList update_factors_kernels();
+
+struct OptimizerState {
+  Tensor parameters, moment1, moment2, ema;  // [P]; moment2 for Adam only, ema when ema_decay > 0
+};
+
+// Returns the new state.
+OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor sum_of_squares, Tensor count,
+                              Tensor control, const OptimizerAttrs& attrs);
+
+Tensor sum_of_squares(At x);  // [] ; accumulated in float64
+
+// Once this op has run, a step is not abandoned any more (base/signals.h): it comes before all that changes a state.
+UpdateFactors update_factors(At squares, Tensor count, Tensor control, const OptimizerAttrs& attrs);
+
+}  // namespace linnet

@@ -1,0 +1,134 @@
+#include "engine/ops/own/own.h"
+
+#include <array>
+#include <charconv>
+#include <deque>
+#include <mutex>
+
+namespace linnet {
+namespace {
+
+struct Entry {
+  OwnOpFunctions functions;
+  OpDef def;
+};
+
+// Entries are added and never removed, and a deque does not move them.
+struct Registry {
+  std::mutex mutex;
+  std::deque<Entry> entries;
+
+  const Entry& entry(const Attrs& attrs) {
+    const std::lock_guard lock(mutex);
+    return entries.at(static_cast<size_t>(attrs.as<OwnOpAttrs>().op));
+  }
+};
+
+// Never destroyed: a program's static objects may use it until the end.
+Registry& registry() {
+  static auto* registry = new Registry;
+  return *registry;
+}
+
+const OwnOpFunctions& functions_of(const Attrs& attrs) { return registry().entry(attrs).functions; }
+
+std::span<const double> numbers_of(const Attrs& attrs) { return attrs.as<OwnOpAttrs>().numbers; }
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  try {
+    return functions_of(args.attrs).infer(args.in, numbers_of(args.attrs));
+  } catch (const Error& error) {  // the graph adds the line and the module
+    throw ShapeProblem(error.what());
+  }
+}
+
+void check_count(const Node& node, const char* what, size_t given, size_t expected) {
+  if (given != expected)
+    fail_user("the " + std::string(what) + " of the op " + node.op->name + " gives " + std::to_string(given) +
+              " tensors, expected " + std::to_string(expected));
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  std::vector<Tensor> result = functions_of(args.node.attrs).gradient(args, numbers_of(args.node.attrs));
+  check_count(args.node, "gradient", result.size(), args.in.size());
+  for (size_t i = 0; i < result.size(); ++i)
+    if (result[i].defined() && result[i].type() != args.in[i].type())
+      fail_user("the gradient of the op " + std::string(args.node.op->name) + " gives operand " + std::to_string(i) +
+                " of type " + args.in[i].type().text() + " a gradient of type " + result[i].type().text());
+  return result;
+}
+
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  std::vector<Tensor> result = functions_of(args.node.attrs).decompose(args.in, numbers_of(args.node.attrs));
+  check_count(args.node, "decomposition", result.size(), args.node.out.size());
+  return result;
+}
+
+void run(const KernelArgs& args) { functions_of(args.node.attrs).run(args, numbers_of(args.node.attrs)); }
+
+void run_reference(const KernelArgs& args) { functions_of(args.node.attrs).run_reference(args); }
+
+constexpr Kernel kKernels[] = {{"own", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
+
+// A number as engine/ir/fields.h wants a struct.
+struct NumberField {
+  double value = 0;
+  void fields(FieldVisitor& visit) { visit("value", value); }
+};
+
+}  // namespace
+
+void OwnOpAttrs::fields(FieldVisitor& visit) {
+  std::vector<NumberField> list;
+  for (const double number : numbers) list.push_back({number});
+  visit("op", op), visit("numbers", list);
+  numbers.clear();
+  for (const NumberField& field : list) numbers.push_back(field.value);
+}
+
+std::string OwnOpAttrs::text() const {
+  std::string text;
+  for (const double number : numbers) {
+    std::array<char, 32> digits;
+    char* end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    text.append(text.empty() ? "" : " ").append(digits.data(), end);
+  }
+  return text;
+}
+
+const OpDef& register_own_op(OwnOpFunctions functions) {
+  if (find_op(functions.name)) fail_user("there is an op \"" + functions.name + "\" already");
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const Entry& entry : all.entries)
+    if (entry.functions.name == functions.name) fail_user("there is an op \"" + functions.name + "\" already");
+  const bool has_gradient = functions.gradient != nullptr;
+  Entry& entry = all.entries.emplace_back(Entry{std::move(functions), OpDef{.name = "", .infer = infer}});
+  entry.def.name = entry.functions.name.c_str();
+  entry.def.gradient = has_gradient ? gradient : nullptr;
+  entry.def.read_attrs = read_attrs<OwnOpAttrs>;
+  entry.def.decompose = decompose;
+  return entry.def;
+}
+
+OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (size_t i = 0; i < all.entries.size(); ++i)
+    if (&all.entries[i].def == &op) return {static_cast<int64_t>(i), {numbers.begin(), numbers.end()}};
+  fail_internal(std::string(op.name) + " is no op of a program");
+}
+
+bool is_own_op(const OpDef& op) { return op.infer == infer; }
+
+const OpDef* find_own_op(std::string_view name) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const Entry& entry : all.entries)
+    if (entry.functions.name == name) return &entry.def;
+  return nullptr;
+}
+
+KernelList own_op_kernels() { return kKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,41 @@
+// Ops that programs define (include/linnet/own_op.h). Each has an OpDef of its own, whose functions call those of the
+// program; all of them share one list of kernels.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+// What a program gives. All are called by several threads at once.
+struct OwnOpFunctions {
+  std::string name;
+  std::function<std::vector<TensorType>(std::span<const TensorType> in, std::span<const double> numbers)> infer;
+  // Empty: the op cannot be differentiated.
+  std::function<std::vector<Tensor>(const GradientArgs& args, std::span<const double> numbers)> gradient;
+  std::function<std::vector<Tensor>(std::span<const Tensor> in, std::span<const double> numbers)> decompose;
+  std::function<void(const KernelArgs& args, std::span<const double> numbers)> run;  // float32
+  std::function<void(const KernelArgs& args)> run_reference;
+};
+
+struct OwnOpAttrs {
+  int64_t op = -1;  // the number of the op in the process
+  std::vector<double> numbers;
+  void fields(FieldVisitor& visit);
+  std::string text() const;
+};
+
+// Makes an op; it exists until the process ends. Throws Error(kUser) when there is an op of that name.
+const OpDef& register_own_op(OwnOpFunctions functions);
+// The attributes of a node of such an op.
+OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers);
+
+bool is_own_op(const OpDef& op);
+const OpDef* find_own_op(std::string_view name);
+KernelList own_op_kernels();
+
+}  // namespace linnet

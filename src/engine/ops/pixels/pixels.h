@@ -1,0 +1,36 @@
+// Bytes of images as numbers: y = x * scale[c] + shift[c], where c is the last axis.
+//
+// x u8 [..., C] -> [..., C] of a float type.
+#pragma once
+#include <vector>
+
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+// One factor and one summand for each channel.
+struct PixelScaling {
+  std::vector<float> scale, shift;
+  bool operator==(const PixelScaling&) const = default;
+  void fields(FieldVisitor& visit) { visit("scale", scale), visit("shift", shift); }
+};
+
+// (x / 255 - mean[c]) / deviation[c]; empty lists are a mean of 0 and a deviation of 1 in each of `channels`. User
+// error when a list has another length or a deviation is not positive.
+PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean = {},
+                           const std::vector<double>& deviation = {});
+
+struct ScalePixelsAttrs {
+  PixelScaling scaling = {};
+  DType dtype = DType::kF32;
+  void fields(FieldVisitor& visit) { visit("scaling", scaling), visit("dtype", dtype); }
+};
+
+extern const OpDef kScalePixels;
+KernelList scale_pixels_kernels();
+void scale_pixels_to_onnx(OnnxLowering& to);
+
+Tensor scale_pixels(At x, PixelScaling scaling, DType dtype = DType::kF32);
+
+}  // namespace linnet

@@ -1,0 +1,28 @@
+// Builds expressions instruction by instruction, sharing equal ones and folding the trivial (x*1, x+0, 0*x).
+#pragma once
+#include <vector>
+
+#include "engine/kernels/pointwise/expression.h"
+
+namespace linnet {
+
+class ExpressionBuilder {
+ public:
+  using Ref = int;  // index of an instruction
+  Ref input(int operand);
+  Ref constant(double value);
+  Ref apply(Scalar function, Ref a, Ref b = -1, Ref c = -1);
+  // Copies `expression` in, its operand k being `operands[k]`; returns its result.
+  Ref inline_expression(const Expression& expression, const std::vector<Ref>& operands);
+  // As above, with every instruction's place.
+  std::vector<Ref> inline_all(const Expression& expression, const std::vector<Ref>& operands);
+  // Only what `result` needs, `result` last.
+  Expression finish(Ref result) const;
+  bool is_constant(Ref ref, double value) const;
+
+ private:
+  Ref append(const Instruction& instruction);
+  std::vector<Instruction> code_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,219 @@
+#include "engine/ops/pointwise/pointwise.h"
+
+#include <array>
+#include <charconv>
+#include <numbers>
+
+#include "engine/ops/broadcast.h"
+#include "engine/ops/graph_of.h"
+#include "engine/ops/pointwise/expression_builder.h"
+#include "engine/ops/pointwise/gelu_expressions.h"
+#include "engine/ops/pointwise/scalar_functions.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect(!args.in.empty(), "no operands");
+  const TensorType* full = &args.in[0];
+  for (const TensorType& in : args.in)
+    if (in.shape.elements() > full->shape.elements() ||
+        (in.shape.elements() == full->shape.elements() && in.shape.rank() > full->shape.rank()))
+      full = &in;
+  for (const TensorType& in : args.in) {
+    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got " + args.in[0].text() + " beside " + in.text());
+    if (!find_broadcast(in.shape, full->shape))
+      throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
+                         (&in == &args.in[0] ? full->shape : in.shape).text());
+  }
+  return {*full};
+}
+
+// Keeps only the operands an expression reads.
+Tensor pruned(Expression expression, const std::vector<Tensor>& operands, SourceLine where) {
+  std::vector<int> location(operands.size(), -1);
+  std::vector<Tensor> kept;
+  for (Instruction& instruction : expression.code) {
+    if (instruction.function != Scalar::kInput) continue;
+    int& index = location[static_cast<size_t>(instruction.a)];
+    if (index < 0) {
+      index = static_cast<int>(kept.size());
+      kept.push_back(operands[static_cast<size_t>(instruction.a)]);
+    }
+    instruction.a = static_cast<int16_t>(index);
+  }
+  return pointwise(std::move(expression), kept, where);
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const auto& expression = args.node.attrs.as<PointwiseAttrs>().expression;
+  const int count = static_cast<int>(args.in.size());
+  std::vector<Tensor> operands(args.in.begin(), args.in.end());
+  operands.push_back(args.out[0]);
+  operands.push_back(args.out_grad[0]);
+  std::vector<Tensor> gradients;
+  for (int k = 0; k < count; ++k) {
+    const Expression d = derivative(expression, k, count);
+    const Instruction& result = d.code.back();
+    if (result.function == Scalar::kConstant && result.constant == 0) {
+      gradients.emplace_back();
+      continue;
+    }
+    // An expression that is the incoming gradient itself needs no node.
+    const bool is_dy = d.code.size() == 1 && result.function == Scalar::kInput && result.a == count + 1;
+    const Tensor full = is_dy ? args.out_grad[0] : pruned(d, operands, args.node.where);
+    gradients.push_back(sum_to(full, args.in[static_cast<size_t>(k)].shape()));
+  }
+  return gradients;
+}
+
+bool may_overwrite(const Node& node, int, int input) { return input < static_cast<int>(node.in.size()); }
+
+Algebra algebra(const Node& node) {
+  const Expression& expression = node.attrs.as<PointwiseAttrs>().expression;
+  const size_t count = expression.code.size() - (is_rounded_to_bf16(expression) ? 1 : 0);
+  const bool is_add = count == 3 && expression.code[2].function == Scalar::kAdd && node.in.size() == 2;
+  return is_add ? Algebra::kAdd : Algebra::kElementwise;
+}
+
+// Its functions: "mul+add+tanh"; without any it copies an operand.
+std::string label(const Node& node) {
+  std::string text;
+  for (const Instruction& instruction : node.attrs.as<PointwiseAttrs>().expression.code)
+    if (instruction.function != Scalar::kInput && instruction.function != Scalar::kConstant)
+      text += (text.empty() ? "" : "+") + std::string(scalar_name(instruction.function));
+  return text.empty() ? "copy" : text;
+}
+
+}  // namespace
+
+const OpDef kPointwise{.name = "pointwise",
+                       .infer = infer,
+                       .gradient = gradient,
+                       .read_attrs = read_attrs<PointwiseAttrs>,
+                       .may_overwrite = may_overwrite,
+                       .algebra = algebra,
+                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
+                       .to_onnx = pointwise_to_onnx,
+                       .cheap = true,
+                       .by_gpu_library = true,
+                       .label = label};
+
+namespace {
+
+// An instruction as engine/ir/fields.h wants a struct.
+struct InstructionFields {
+  Instruction instruction = {};
+  void fields(FieldVisitor& visit) {
+    visit("function", instruction.function), visit("a", instruction.a), visit("b", instruction.b);
+    visit("c", instruction.c), visit("constant", instruction.constant);
+  }
+};
+
+std::string number_text(double value) {
+  std::array<char, 32> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+}  // namespace
+
+void PointwiseAttrs::fields(FieldVisitor& visit) {
+  std::vector<InstructionFields> code;
+  for (const Instruction& instruction : expression.code) code.push_back({instruction});
+  visit("code", code);
+  expression.code.clear();
+  for (const InstructionFields& fields : code) expression.code.push_back(fields.instruction);
+}
+
+std::string PointwiseAttrs::text() const {
+  std::string text;
+  for (size_t i = 0; i < expression.code.size(); ++i) {
+    const Instruction& instruction = expression.code[i];
+    text += (i ? "; t" : "t") + std::to_string(i) + "=" + scalar_name(instruction.function);
+    if (instruction.function == Scalar::kInput)
+      text += std::to_string(instruction.a);
+    else if (instruction.function == Scalar::kConstant)
+      text += " " + number_text(instruction.constant);
+    else
+      for (int16_t operand : {instruction.a, instruction.b, instruction.c})
+        if (operand >= 0) text += " t" + std::to_string(operand);
+  }
+  return text;
+}
+
+Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where) {
+  return graph_of(At(operands[0], where))->add_one(kPointwise, operands, PointwiseAttrs{std::move(expression)}, where);
+}
+
+Expression join(const Expression& a, int a_operands, const Expression& b, int hole) {
+  ExpressionBuilder e;
+  std::vector<ExpressionBuilder::Ref> first, second;
+  for (int k = 0; k < a_operands; ++k) first.push_back(e.input(k));
+  const auto result = e.inline_expression(a, first);
+  int b_operands = 0;
+  for (const Instruction& instruction : b.code)
+    if (instruction.function == Scalar::kInput) b_operands = std::max(b_operands, instruction.a + 1);
+  for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));
+  return e.finish(e.inline_expression(b, second));
+}
+
+Expression rounded_to_bf16(Expression expression) {
+  const auto result = static_cast<int16_t>(expression.code.size() - 1);
+  expression.code.push_back({.function = Scalar::kToBf16, .a = result});
+  return expression;
+}
+
+bool is_rounded_to_bf16(const Expression& expression) {
+  const Instruction& result = expression.code.back();
+  return result.function == Scalar::kToBf16 && static_cast<size_t>(result.a) + 2 == expression.code.size();
+}
+
+Expression without_rounding(Expression expression) {
+  if (is_rounded_to_bf16(expression)) expression.code.pop_back();
+  return expression;
+}
+
+Tensor operator+(At a, Tensor b) { return apply_scalar(Scalar::kAdd, a, b); }
+Tensor operator-(At a, Tensor b) { return apply_scalar(Scalar::kSub, a, b); }
+Tensor operator*(At a, Tensor b) { return apply_scalar(Scalar::kMul, a, b); }
+Tensor operator/(At a, Tensor b) { return apply_scalar(Scalar::kDiv, a, b); }
+Tensor operator*(At a, double b) { return apply_scalar(Scalar::kMul, a, b); }
+Tensor operator+(At a, double b) { return apply_scalar(Scalar::kAdd, a, b); }
+Tensor exp(At x) { return apply_scalar(Scalar::kExp, x); }
+Tensor rsqrt(At x) { return apply_scalar(Scalar::kRsqrt, x); }
+Tensor square(At x) { return apply_scalar(Scalar::kSquare, x); }
+Tensor relu(At x) { return apply_scalar(Scalar::kRelu, x); }
+Tensor tanh(At x) { return apply_scalar(Scalar::kTanh, x); }
+
+// silu(x) = x / (1 + exp(-x))
+Tensor silu(At x) {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
+}
+
+Expression gelu_expression() {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  const auto erf = e.apply(Scalar::kErf, e.apply(Scalar::kMul, v, e.constant(1 / std::numbers::sqrt2)));
+  const auto phi = e.apply(Scalar::kMul, e.apply(Scalar::kAdd, erf, e.constant(1)), e.constant(0.5));
+  return e.finish(e.apply(Scalar::kMul, v, phi));
+}
+
+Expression gelu_tanh_expression() {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  const auto cubic =
+      e.apply(Scalar::kAdd, e.apply(Scalar::kMul, e.apply(Scalar::kSquare, v), e.constant(0.044715)), e.constant(1));
+  const auto inner = e.apply(Scalar::kMul, e.apply(Scalar::kMul, v, cubic),
+                             e.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
+  const auto phi =
+      e.apply(Scalar::kMul, e.apply(Scalar::kAdd, e.apply(Scalar::kTanh, inner), e.constant(1)), e.constant(0.5));
+  return e.finish(e.apply(Scalar::kMul, v, phi));
+}
+
+Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.where); }
+Tensor gelu_tanh(At x) { return pointwise(gelu_tanh_expression(), std::array{x.value}, x.where); }
+
+}  // namespace linnet

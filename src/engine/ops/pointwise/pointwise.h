@@ -1,0 +1,51 @@
+// Every elementwise computation is one op over a small expression (engine/kernels/pointwise/expression.h). Chains fuse by
+// joining their expressions; derivatives come from one table.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/kernels/pointwise/expression.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+struct PointwiseAttrs {
+  Expression expression;  // instruction kInput k reads operand k
+  void fields(FieldVisitor& visit);
+  std::string text() const;
+};
+
+extern const OpDef kPointwise;
+KernelList pointwise_kernels();
+void pointwise_to_onnx(OnnxLowering& to);
+
+// The result has the shape of the largest operand; each other one must be a scalar, suffix or prefix of it.
+Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where);
+
+Tensor operator+(At a, Tensor b);
+Tensor operator-(At a, Tensor b);
+Tensor operator*(At a, Tensor b);
+Tensor operator/(At a, Tensor b);
+Tensor operator*(At a, double b);
+Tensor operator+(At a, double b);
+Tensor exp(At x);
+Tensor rsqrt(At x);
+Tensor square(At x);
+Tensor relu(At x);
+Tensor tanh(At x);
+Tensor silu(At x);       // x * sigmoid(x), also called swish (Hendrycks & Gimpel 2016; Ramachandran et al. 2017)
+Tensor gelu(At x);       // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
+Tensor gelu_tanh(At x);  // its approximation by a tanh, which GPT-2 uses
+
+// d(expression)/d(operand k) times the incoming gradient, as an expression over the operands, then (operand n) the
+// node's own result and (operand n+1) the incoming gradient.
+Expression derivative(const Expression& expression, int operand, int operand_count);
+
+// Appends `b` to `a`, where operand `hole` of b is a's result; a's operands come first. (The fuse pass.)
+Expression join(const Expression& a, int a_operands, const Expression& b, int hole);
+
+// The expression whose result is rounded to bf16 (Scalar::kToBf16), whether one is, and what it is without. A node that
+// stores such a result in bf16 computes the same without.
+Expression rounded_to_bf16(Expression expression);
+bool is_rounded_to_bf16(const Expression& expression);
+Expression without_rounding(Expression expression);
+
+}  // namespace linnet

@@ -1,0 +1,72 @@
+// Elementwise expressions on a GPU: a kernel is generated for each expression and compiled when it is first met.
+#include <array>
+#include <cstring>
+
+#include "engine/device/cuda/compile.h"
+#include "engine/ops/broadcast.h"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/pointwise_arguments.h"
+#include "engine/ops/pointwise/pointwise_source.h"
+
+namespace linnet {
+namespace {
+
+// Elements of a thread: as many as make 16 bytes of the narrowest type, where there are enough of them to fill a GPU.
+constexpr int64_t kManyElements = int64_t{1} << 20;
+
+bool is_aligned(const TensorView& view, int step) {
+  const size_t bytes = std::min<size_t>(16, static_cast<size_t>(step) * dtype_size(view.type.dtype));
+  return reinterpret_cast<uintptr_t>(view.data) % bytes == 0;
+}
+
+bool fits(const KernelArgs& args, const PointwiseArguments& arguments, const PointwiseSource& source, int step) {
+  bool fit = arguments.count % step == 0 && is_aligned(args.out[0], step);
+  for (size_t k = 0; k < args.in.size(); ++k) {
+    const Broadcast kind = source.operands[k].kind;
+    if (kind == Broadcast::kScalar) continue;
+    if (kind != Broadcast::kFull) fit = fit && arguments.size[k] % step == 0;
+    if (kind != Broadcast::kPrefix) fit = fit && is_aligned(args.in[k], step);
+  }
+  return fit;
+}
+
+int step_of(const KernelArgs& args, const PointwiseArguments& arguments, const PointwiseSource& source) {
+  bool any_bf16 = source.result == DType::kBF16;
+  for (const auto& operand : source.operands) any_bf16 = any_bf16 || operand.dtype == DType::kBF16;
+  // More operands would need more registers than are free.
+  if (any_bf16 && args.in.size() <= 6 && arguments.count >= kManyElements && fits(args, arguments, source, 8)) return 8;
+  return fits(args, arguments, source, 4) ? 4 : 1;
+}
+
+void run(const KernelArgs& args) {
+  const TensorView& out = args.out[0];
+  PointwiseSource source{.expression = args.node.attrs.as<PointwiseAttrs>().expression, .result = out.type.dtype};
+  PointwiseArguments arguments{};
+  arguments.count = out.elements();
+  arguments.out = out.data;
+  if (arguments.count == 0) return;
+  for (size_t k = 0; k < args.in.size(); ++k) {
+    const TensorView& in = args.in[k];
+    const Broadcast kind = *find_broadcast(in.shape(), out.shape());
+    source.operands.push_back({in.type.dtype, kind});
+    arguments.in[k] = in.data;
+    arguments.size[k] = kind == Broadcast::kPrefix ? arguments.count / in.elements() : in.elements();
+  }
+  source.step = step_of(args, arguments, source);
+  source.wide_indices = arguments.count >= int64_t{1} << 31;
+  const std::string text = pointwise_prelude() + pointwise_arguments_text() + pointwise_kernel(source, "pointwise");
+  const int64_t per_block = int64_t{kPointwiseThreads} * source.step;
+  void* parameters[] = {&arguments};
+  launch_compiled(*static_cast<CudaDevice*>(args.device), text, "pointwise",
+                  dim3(static_cast<unsigned>((arguments.count + per_block - 1) / per_block)), dim3(kPointwiseThreads),
+                  parameters);
+}
+
+constexpr Kernel kKernels[] = {{"generated", nullptr, nullptr, run}};
+
+}  // namespace
+
+KernelList pointwise_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

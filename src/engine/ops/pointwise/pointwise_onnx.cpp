@@ -1,0 +1,122 @@
+// Elementwise expressions as ONNX nodes, one for each instruction. ONNX broadcasts as numpy does, which covers ours.
+#include <numbers>
+
+#include "formats/onnx/lowering.h"
+#include "engine/ir/op.h"
+#include "engine/ops/matmul/matmul_onnx.h"
+#include "engine/ops/pointwise/gelu_expressions.h"
+#include "engine/ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+// The operator of a function that is one node; null for the others.
+const char* operator_of(Scalar function) {
+  switch (function) {
+    case Scalar::kAdd:
+      return "Add";
+    case Scalar::kSub:
+      return "Sub";
+    case Scalar::kMul:
+      return "Mul";
+    case Scalar::kDiv:
+      return "Div";
+    case Scalar::kMax:
+      return "Max";
+    case Scalar::kMin:
+      return "Min";
+    case Scalar::kNeg:
+      return "Neg";
+    case Scalar::kExp:
+      return "Exp";
+    case Scalar::kLog:
+      return "Log";
+    case Scalar::kSqrt:
+      return "Sqrt";
+    case Scalar::kReciprocal:
+      return "Reciprocal";
+    case Scalar::kTanh:
+      return "Tanh";
+    case Scalar::kSigmoid:
+      return "Sigmoid";
+    case Scalar::kErf:
+      return "Erf";
+    case Scalar::kRelu:
+      return "Relu";
+    case Scalar::kAbs:
+      return "Abs";
+    case Scalar::kSin:
+      return "Sin";
+    case Scalar::kCos:
+      return "Cos";
+    case Scalar::kFloor:
+      return "Floor";
+    case Scalar::kRound:
+      return "Round";
+    case Scalar::kPow:
+      return "Pow";
+    case Scalar::kAtan:
+      return "Atan";
+    default:
+      return nullptr;
+  }
+}
+
+std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::string>& in) {
+  if (const char* op = operator_of(function)) return builder.add(op, in);
+  if (function == Scalar::kSquare) return builder.add("Mul", {in[0], in[0]});
+  if (function == Scalar::kRsqrt) return builder.add("Reciprocal", {builder.add("Sqrt", in)});
+  if (function == Scalar::kGreater) return builder.cast(builder.add("Greater", in), OnnxElement::kFloat);
+  if (function == Scalar::kEqual) return builder.cast(builder.add("Equal", in), OnnxElement::kFloat);
+  if (function == Scalar::kSelect) return builder.add("Where", {builder.cast(in[0], OnnxElement::kBool), in[1], in[2]});
+  fail_internal(std::string("ONNX: no operator for ") + scalar_name(function));
+}
+
+// x * (1 + erf(x / sqrt(2))) / 2 with the nodes that runtimes know as Gelu.
+std::string gelu_in_onnx(OnnxBuilder& b, const std::string& x) {
+  const std::string erf = b.add("Erf", {b.add("Div", {x, b.number(std::numbers::sqrt2)})});
+  return b.add("Mul", {b.add("Mul", {x, b.add("Add", {erf, b.number(1)})}), b.number(0.5)});
+}
+
+// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the same.
+std::string gelu_tanh_in_onnx(OnnxBuilder& b, const std::string& x) {
+  const std::string cube = b.add("Mul", {b.add("Pow", {x, b.number(3)}), b.number(0.044715)});
+  const std::string inner =
+      b.add("Mul", {b.add("Add", {x, cube}), b.number(std::numbers::sqrt2 * std::numbers::inv_sqrtpi)});
+  return b.add("Mul", {b.add("Mul", {x, b.number(0.5)}), b.add("Add", {b.add("Tanh", {inner}), b.number(1)})});
+}
+
+// The node adds a bias to the projection that follows attention.
+bool ends_attention(OnnxLowering& to) {
+  const Node& node = to.node();
+  if (node.op->algebra(node) != Algebra::kAdd || to.in_type(1).shape.rank() != 1) return false;
+  const Node* product = linear_product(to, node.in[0]);
+  const Node* before = product ? to.producer(product->in[0]) : nullptr;
+  return before && before->op->product == ProductKind::kAttention;
+}
+
+}  // namespace
+
+void pointwise_to_onnx(OnnxLowering& to) {
+  const Expression& expression = to.node().attrs.as<PointwiseAttrs>().expression;
+  if (expression == gelu_expression()) return to.set(0, gelu_in_onnx(to.builder, to.in(0)));
+  if (expression == gelu_tanh_expression()) return to.set(0, gelu_tanh_in_onnx(to.builder, to.in(0)));
+  if (to.form.causal_mask_size > 0 && ends_attention(to))
+    return to.set(0, linear_as_gemm(to, *to.producer(to.node().in[0]), to.node().in[1], to.out_shape(0)));
+  std::vector<std::string> values;
+  for (const Instruction& in : expression.code) {
+    if (in.function == Scalar::kInput) {
+      values.push_back(to.in(static_cast<size_t>(in.a)));
+    } else if (in.function == Scalar::kConstant) {
+      values.push_back(to.builder.number(in.constant));
+    } else {
+      std::vector<std::string> operands;
+      for (const int16_t operand : {in.a, in.b, in.c})
+        if (operand >= 0) operands.push_back(values[static_cast<size_t>(operand)]);
+      values.push_back(lower(to.builder, in.function, operands));
+    }
+  }
+  to.set(0, values.back());
+}
+
+}  // namespace linnet

@@ -1,0 +1,167 @@
+#include "engine/ops/pointwise/pointwise_source.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+// In the order of Scalar, over a, b, c. Special cases are those of apply_scalar: NaN is larger and smaller than
+// anything, relu and select let it through, and it is greater than nothing.
+constexpr const char* kFormulas[] = {
+    "",                          // input
+    "",                          // constant
+    "a + b",                     // add
+    "a - b",                     // sub
+    "a * b",                     // mul
+    "a / b",                     // div
+    "a > b || a != a ? a : b",   // max
+    "a < b || a != a ? a : b",   // min
+    "-a",                        // neg
+    "expf(a)",                   // exp
+    "logf(a)",                   // log
+    "sqrtf(a)",                  // sqrt
+    "rsqrtf(a)",                 // rsqrt
+    "1.0f / a",                  // reciprocal
+    "tanhf(a)",                  // tanh
+    "1.0f / (1.0f + expf(-a))",  // sigmoid
+    "erff(a)",                   // erf
+    "a < 0.0f ? 0.0f : a",       // relu
+    "a * a",                     // square
+    "fabsf(a)",                  // abs
+    "sinf(a)",                   // sin
+    "cosf(a)",                   // cos
+    "a > b ? 1.0f : 0.0f",       // greater
+    "a != 0.0f ? b : c",         // select
+    "a == b ? 1.0f : 0.0f",      // equal
+    "floorf(a)",                 // floor
+    "rintf(a)",                  // round
+    "powf(a, b)",                // pow
+    "atanf(a)",                  // atan
+    "stored_as_bf16(a)",         // to_bf16
+};
+static_assert(std::size(kFormulas) == static_cast<size_t>(kLastScalar) + 1);
+
+const char* type_name(DType dtype) {
+  if (dtype == DType::kF32) return "float";
+  if (dtype == DType::kBF16) return "unsigned short";
+  fail_internal(std::string("a generated kernel of ") + dtype_name(dtype));
+}
+
+// The formula with t<i> for its letters.
+std::string applied(const Instruction& instruction) {
+  std::string text;
+  const std::string formula = kFormulas[static_cast<size_t>(instruction.function)];
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.'; };
+  for (size_t i = 0; i < formula.size(); ++i) {
+    const bool alone =
+        (i == 0 || !is_letter(formula[i - 1])) && (i + 1 == formula.size() || !is_letter(formula[i + 1]));
+    const int operand = formula[i] == 'a' ? instruction.a : formula[i] == 'b' ? instruction.b : instruction.c;
+    if (alone && formula[i] >= 'a' && formula[i] <= 'c')
+      text += "t" + std::to_string(operand);
+    else
+      text += formula[i];
+  }
+  return text;
+}
+
+// All bits of a constant: infinities and NaN too.
+std::string constant_text(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "__uint_as_float(0x%08xu)", std::bit_cast<uint32_t>(static_cast<float>(value)));
+  return text;
+}
+
+// The operand's elements for this thread: x<k>, or their one value, v<k>.
+std::string load_text(const PointwiseSource::Operand& operand, size_t k, int step) {
+  const std::string number = std::to_string(k), type = type_name(operand.dtype);
+  const std::string memory = "static_cast<const " + type + "*>(arguments.in[" + number + "])";
+  const std::string size = "static_cast<Index>(arguments.size[" + number + "])";
+  const std::string several = "Several<" + type + ", " + std::to_string(step) + ">";
+  switch (operand.kind) {
+    case Broadcast::kFull:
+      return "  const " + several + " x" + number + " = *reinterpret_cast<const " + several + "*>(" + memory +
+             " + begin);\n";
+    case Broadcast::kSuffix:
+      return "  const " + several + " x" + number + " = *reinterpret_cast<const " + several + "*>(" + memory +
+             " + begin % " + size + ");\n";
+    case Broadcast::kPrefix:
+      return "  const float v" + number + " = widened(" + memory + "[begin / " + size + "]);\n";
+    case Broadcast::kScalar:
+      return "  const float v" + number + " = widened(" + memory + "[0]);\n";
+  }
+  return "";
+}
+
+bool has_several(Broadcast kind) { return kind == Broadcast::kFull || kind == Broadcast::kSuffix; }
+
+}  // namespace
+
+std::string pointwise_prelude() {
+  return R"(
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Several {
+  T at[kCount];
+};
+__device__ __forceinline__ float widened(float x) { return x; }
+__device__ __forceinline__ float widened(unsigned short x) { return __uint_as_float(static_cast<unsigned>(x) << 16); }
+__device__ __forceinline__ void store(float x, float& to) { to = x; }
+// The nearest bf16, ties to even.
+__device__ __forceinline__ void store(float x, unsigned short& to) {
+  const unsigned bits = __float_as_uint(x);
+  to = x != x ? 0x7fff : static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+__device__ __forceinline__ float stored_as_bf16(float x) {
+  unsigned short bits;
+  store(x, bits);
+  return widened(bits);
+}
+)";
+}
+
+std::string pointwise_arguments_text() {
+  return R"(
+struct PointwiseArguments {
+  long long count;
+  const void* in[16];
+  long long size[16];
+  void* out;
+};
+)";
+}
+
+std::string pointwise_kernel(const PointwiseSource& source, const std::string& name) {
+  check_expression(source.expression, static_cast<int>(source.operands.size()));
+  const std::string step = std::to_string(source.step), type = type_name(source.result);
+  const std::string several = "Several<" + type + ", " + step + ">";
+  std::string text = "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(kPointwiseThreads) + ") " +
+                     name + "(PointwiseArguments arguments) {\n";
+  text += std::string("  using Index = ") + (source.wide_indices ? "long long" : "unsigned") + ";\n";
+  text += "  const Index begin = (static_cast<Index>(blockIdx.x) * " + std::to_string(kPointwiseThreads) +
+          " + threadIdx.x) * " + step + ";\n";
+  text += "  if (begin >= static_cast<Index>(arguments.count)) return;\n";
+  for (size_t k = 0; k < source.operands.size(); ++k) text += load_text(source.operands[k], k, source.step);
+  text += "  " + several + " y;\n#pragma unroll\n  for (int i = 0; i < " + step + "; ++i) {\n";
+  for (size_t t = 0; t < source.expression.code.size(); ++t) {
+    const Instruction& instruction = source.expression.code[t];
+    text += "    const float t" + std::to_string(t) + " = ";
+    if (instruction.function == Scalar::kInput) {
+      const std::string k = std::to_string(instruction.a);
+      const bool each = has_several(source.operands[static_cast<size_t>(instruction.a)].kind);
+      text += each ? "widened(x" + k + ".at[i])" : "v" + k;
+    } else if (instruction.function == Scalar::kConstant) {
+      text += constant_text(instruction.constant);
+    } else {
+      text += applied(instruction);
+    }
+    text += ";\n";
+  }
+  text += "    store(t" + std::to_string(source.expression.code.size() - 1) + ", y.at[i]);\n  }\n";
+  text += "  *reinterpret_cast<" + several + "*>(static_cast<" + type + "*>(arguments.out) + begin) = y;\n}\n";
+  return text;
+}
+
+}  // namespace linnet

@@ -1,0 +1,37 @@
+// CUDA source of an elementwise expression: one kernel, a thread for `step` neighbours of the result. It computes in
+// fp32 with the definitions of engine/kernels/pointwise/expression.h and needs no header, so that NVRTC compiles it anywhere;
+// tests also compile such sources for the CPU.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/ir/tensor_type.h"
+#include "engine/kernels/pointwise/expression.h"
+
+namespace linnet {
+
+struct PointwiseSource {
+  struct Operand {
+    DType dtype;  // f32 or bf16
+    Broadcast kind;
+  };
+  const Expression& expression;
+  std::vector<Operand> operands;
+  DType result;
+  // Divides the result's elements, those of a suffix and the repetitions of a prefix; operands and result are aligned
+  // to min(step elements, 16 bytes). 1: no conditions.
+  int step = 1;
+  bool wide_indices = false;  // 2^31 elements or more
+};
+
+constexpr int kPointwiseThreads = 256;
+
+// Declarations that all such kernels share.
+std::string pointwise_prelude();
+// struct PointwiseArguments as text.
+std::string pointwise_arguments_text();
+// extern "C" __global__ void name(PointwiseArguments)
+std::string pointwise_kernel(const PointwiseSource& source, const std::string& name);
+
+}  // namespace linnet

@@ -1,0 +1,146 @@
+#include "engine/ops/quantized/quantized.h"
+
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/pointwise/pointwise.h"
+
+namespace linnet {
+
+void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs) {
+  expect(attrs.weight.shape.rank() == 2 && attrs.weight.shape[1] <= PackedShape::kMostColumns,
+         "a weight of " + attrs.weight.text());
+  const TensorType wanted{DType::kU8, {static_cast<int64_t>(attrs.packed().bytes())}};
+  expect(packed == wanted, "got " + packed.text() + ", expected " + wanted.text());
+}
+
+namespace {
+
+std::vector<TensorType> infer_dequantize(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const auto& attrs = args.attrs.as<QuantizedAttrs>();
+  expect_packed(args.in[0], attrs);
+  expect(is_float(attrs.weight.dtype), "a weight of " + attrs.weight.text());
+  return {attrs.weight};
+}
+
+std::vector<TensorType> infer_embedding(const InferArgs& args) {
+  expect_inputs(args, 2);
+  const auto& attrs = args.attrs.as<QuantizedAttrs>();
+  expect_packed(args.in[0], attrs);
+  expect(args.in[1].dtype == DType::kI32, "got ids " + args.in[1].text() + ", expected i32");
+  TensorType out{attrs.weight.dtype, args.in[1].shape};
+  out.shape.push_back(attrs.weight.shape[1]);
+  return {out};
+}
+
+// As a matmul with the weight for its second operand.
+std::vector<TensorType> infer_matmul(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<QuantizedMatmulAttrs>();
+  expect(args.in.size() >= 2, "got " + std::to_string(args.in.size()) + " operands");
+  expect_packed(args.in[1], attrs.weight);
+  expect(has_quantized_product(attrs.weight.format, attrs.product), "a product that the weight's format does not have");
+  std::vector<TensorType> in(args.in.begin(), args.in.end());
+  const bool reads_codes = in[0].dtype == DType::kU8, writes_codes = attrs.result_rounding.scale > 0;
+  const bool has_codes = attrs.weight.format == WeightFormat::kInt8;
+  expect(has_codes || (!reads_codes && !writes_codes), "codes of activations for a weight that is not of 8 bits a row");
+  expect(!reads_codes || attrs.rounding.scale > 0, "got codes of activations without a scale");
+  if (reads_codes) in[0].dtype = attrs.weight.weight.dtype;
+  in[1] = {in[0].dtype, attrs.weight.weight.shape};
+  std::vector<TensorType> out = kMatmul.infer({Attrs(attrs.product), in});
+  if (writes_codes) out[0].dtype = DType::kU8;
+  return out;
+}
+
+std::vector<TensorType> infer_rounding(const InferArgs& args) {
+  expect_inputs(args, 1);
+  expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
+  expect(args.attrs.as<RoundingAttrs>().scale > 0, "a scale that is not positive");
+  return {args.in[0]};
+}
+
+std::vector<Tensor> decompose_embedding(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<QuantizedAttrs>();
+  return {embedding(dequantize(args.in[0], attrs.packed(), attrs.weight.dtype), args.in[1])};
+}
+
+// What the product is, without its weight.
+Node product_of(const Node& node) {
+  Node product = node;
+  product.op = &kMatmul, product.attrs = node.attrs.as<QuantizedMatmulAttrs>().product;
+  return product;
+}
+
+bool matmul_may_overwrite(const Node& node, int output, int input) {
+  const bool writes_codes = node.attrs.as<QuantizedMatmulAttrs>().result_rounding.scale > 0;
+  return !writes_codes && kMatmul.may_overwrite(product_of(node), output, input);
+}
+
+Attrs with_independent_rows(const Attrs& old) {
+  auto attrs = old.as<QuantizedMatmulAttrs>();
+  attrs.product.independent_rows = true;
+  return attrs;
+}
+
+std::string matmul_label(const Node& node) {
+  const auto& attrs = node.attrs.as<QuantizedMatmulAttrs>();
+  const std::string format = enum_names(attrs.weight.format)[static_cast<size_t>(attrs.weight.format)];
+  return kMatmul.label(product_of(node)) + "+" + format + (attrs.result_rounding.scale > 0 ? "+codes" : "");
+}
+
+double matmul_flops(const FlopsArgs& args) {
+  return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(args.in[0].shape[-1]);
+}
+
+}  // namespace
+
+const OpDef kDequantize{.name = "dequantize", .infer = infer_dequantize, .read_attrs = read_attrs<QuantizedAttrs>};
+
+const OpDef kQuantizedEmbedding{.name = "quantized_embedding",
+                                .infer = infer_embedding,
+                                .read_attrs = read_attrs<QuantizedAttrs>,
+                                .decompose = decompose_embedding};
+
+const OpDef kQuantizedMatmul{.name = "quantized_matmul",
+                             .infer = infer_matmul,
+                             .read_attrs = read_attrs<QuantizedMatmulAttrs>,
+                             .may_overwrite = matmul_may_overwrite,
+                             .with_independent_rows = with_independent_rows,
+                             .label = matmul_label,
+                             .flops = matmul_flops};
+
+const OpDef kRoundActivations{.name = "round_activations",
+                              .infer = infer_rounding,
+                              .read_attrs = read_attrs<RoundingAttrs>,
+                              .may_overwrite = [](const Node&, int, int) { return true; },
+                              .algebra = always<Algebra::kElementwise>,
+                              .cheap = true};
+
+bool is_plain_product(const MatmulAttrs& product) {
+  return product.trans_b && !product.trans_a && !product.pre_activation && !product.has_aux();
+}
+
+bool has_quantized_product(WeightFormat format, const MatmulAttrs& product) {
+  return is_plain_product(product) || (format != WeightFormat::kInt8 && !product.trans_a);
+}
+
+Tensor dequantize(At packed, const PackedShape& shape, DType dtype, float input_scale) {
+  const QuantizedAttrs attrs{
+      .format = shape.format, .weight = {dtype, {shape.rows, shape.columns}}, .input_scale = input_scale};
+  return packed.value.graph->add_one(kDequantize, std::array{packed.value}, attrs, packed.where);
+}
+
+RoundingAttrs rounding_attrs(const StaticRounding& rounding) {
+  const auto& [scale, zero, least, most, any_weight] = rounding;
+  return {scale, zero, least, most, any_weight};
+}
+
+Tensor round_activations(At a, const StaticRounding& rounding) {
+  return a.value.graph->add_one(kRoundActivations, std::array{a.value}, rounding_attrs(rounding), a.where);
+}
+
+Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape) {
+  const QuantizedMatmulAttrs attrs{
+      .weight = {.format = shape.format, .weight = {a.value.type().dtype, {shape.rows, shape.columns}}}};
+  return a.value.graph->add_one(kQuantizedMatmul, std::array{a.value, packed}, attrs, a.where);
+}
+
+}  // namespace linnet

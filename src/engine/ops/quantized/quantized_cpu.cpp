@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/kernels/quantized/gemm_int8.h"
+#include "engine/ops/quantized/quantized.h"
+
+namespace linnet {
+namespace {
+
+PackedWeight packed(const TensorView& data, const QuantizedAttrs& attrs) {
+  return {attrs.packed(), data.as<const std::byte>()};
+}
+
+void run_dequantize(const KernelArgs& args) {
+  const PackedWeight weight = packed(args.in[0], args.node.attrs.as<QuantizedAttrs>());
+  dequantize_rows(weight, 0, weight.shape.rows, args.out[0].as<float>(), args.pool);
+}
+
+void run_dequantize_reference(const KernelArgs& args) {
+  const PackedWeight weight = packed(args.in[0], args.node.attrs.as<QuantizedAttrs>());
+  std::vector<float> row(static_cast<size_t>(weight.shape.columns));
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < weight.shape.rows; ++i) {
+      dequantize_row(weight, i, row.data());
+      std::ranges::copy(row, args.out[0].as<T>() + i * weight.shape.columns);
+    }
+  });
+}
+
+void run_embedding(const KernelArgs& args) {
+  const PackedWeight weight = packed(args.in[0], args.node.attrs.as<QuantizedAttrs>());
+  const int32_t* ids = args.in[1].as<const int32_t>();
+  const int64_t width = weight.shape.columns;
+  std::vector<float> row(args.out[0].type.dtype == DType::kF32 ? 0 : static_cast<size_t>(width));
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[1].elements(); ++i) {
+      if (ids[i] < 0 || ids[i] >= weight.shape.rows)
+        fail_user("token id " + std::to_string(ids[i]) + " is outside the vocabulary of " +
+                  std::to_string(weight.shape.rows));
+      T* out = args.out[0].as<T>() + i * width;
+      if constexpr (std::is_same_v<T, float>) {
+        dequantize_row(weight, ids[i], out);
+      } else {
+        dequantize_row(weight, ids[i], row.data());
+        std::ranges::copy(row, out);
+      }
+    }
+  });
+}
+
+int64_t rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
+
+size_t matmul_workspace(const KernelQuery& query) {
+  const auto& [weight, product, rounding, result_rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const int64_t rows = rows_of(query.in[0].shape);
+  const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
+  return quantized_gemm_workspace(weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8);
+}
+
+void run_matmul(const KernelArgs& args) {
+  const auto& [weight, product, rounding, result_rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
+  GemmArgs gemm_args{.m = rows_of(args.in[0].shape())};
+  gemm_args.lda = args.in[0].shape()[-1], gemm_args.ldc = args.out[0].shape()[-1];
+  ByteOperands bytes{.result_rounding = result_rounding.rounding()};
+  if (args.in[0].type.dtype == DType::kU8)
+    bytes.a = args.in[0].as<const uint8_t>();
+  else
+    gemm_args.a = args.in[0].as<float>();
+  if (args.out[0].type.dtype == DType::kU8)
+    bytes.c = args.out[0].as<uint8_t>();
+  else
+    gemm_args.c = args.out[0].as<float>();
+  gemm_args.trans_b = product.trans_b;
+  if (product.bias) gemm_args.bias = args.in[2].as<float>();
+  if (product.accumulate) gemm_args.residual = args.in.back().as<float>();
+  if (product.pre_activation) gemm_args.pre_activation = args.out[1].as<float>();
+  if (product.has_aux()) gemm_args.aux = args.in[product.bias ? 3 : 2].as<float>();
+  gemm_args.activation = product.activation, gemm_args.derivative = product.derivative;
+  gemm_args.derivative_scale = product.derivative_scale;
+  gemm_args.precision = product.precision, gemm_args.independent_rows = product.independent_rows;
+  quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool, rounding.rounding(), bytes);
+}
+
+void run_round_activations(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<RoundingAttrs>();
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    std::transform(args.in[0].as<T>(), args.in[0].as<T>() + args.in[0].elements(), args.out[0].as<T>(),
+                   [&](T x) { return attrs.rounded(x); });
+  });
+}
+
+// What the product multiplies by the weight: the numbers that codes stand for, or kInt8's other operand rounded as the
+// fast kernels round it.
+template <class T>
+std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& attrs) {
+  const RoundingAttrs& rounding = attrs.rounding;
+  std::vector<T> numbers(static_cast<size_t>(a.elements()));
+  if (a.type.dtype == DType::kU8) {
+    std::transform(a.as<const uint8_t>(), a.as<const uint8_t>() + a.elements(), numbers.begin(), [&](uint8_t code) {
+      return static_cast<T>(static_cast<float>(code - rounding.zero) * rounding.scale);
+    });
+    return numbers;
+  }
+  std::copy_n(a.as<T>(), a.elements(), numbers.begin());
+  if (rounding.scale > 0) {
+    for (T& x : numbers) x = rounding.rounded(x);
+  } else if (attrs.weight.format == WeightFormat::kInt8) {
+    const PackedShape shape = attrs.weight.packed();
+    std::vector<float> row(static_cast<size_t>(shape.columns));
+    std::vector<uint8_t> codes(static_cast<size_t>(shape.blocks() * PackedShape::kBlock));
+    for (auto at = numbers.begin(); at != numbers.end(); at += shape.columns) {
+      std::transform(at, at + shape.columns, row.begin(), [](T x) { return static_cast<float>(x); });
+      const double scale = quantize_activations(row.data(), shape.columns, codes.data());
+      std::transform(codes.begin(), codes.begin() + shape.columns, at,
+                     [&](uint8_t code) { return static_cast<T>(scale * (code - 128)); });
+    }
+  }
+  return numbers;
+}
+
+DType number_type(const KernelArgs& args) {
+  const DType result = args.out[0].type.dtype;
+  return is_float(result) ? result : args.node.attrs.as<QuantizedMatmulAttrs>().weight.weight.dtype;
+}
+
+// The definition: the weight's numbers, and the reference product of the two.
+template <class T>
+void reference_product(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const PackedWeight weight = packed(args.in[1], attrs.weight);
+  const int64_t k = weight.shape.columns, n = weight.shape.rows;
+  std::vector<T> w(static_cast<size_t>(n * k)), a = rounded_operand<T>(args.in[0], attrs);
+  std::vector<float> row(static_cast<size_t>(k));
+  for (int64_t j = 0; j < n; ++j) {
+    dequantize_row(weight, j, row.data());
+    std::ranges::copy(row, w.begin() + j * k);
+  }
+  Node node = args.node;
+  node.op = &kMatmul, node.attrs = attrs.product;
+  const DType dtype = number_type(args);
+  std::vector<TensorView> in(args.in.begin(), args.in.end()), out(args.out.begin(), args.out.end());
+  in[0] = {.data = a.data(), .type = {dtype, args.in[0].shape()}};
+  in[1] = {.data = w.data(), .type = {dtype, attrs.weight.weight.shape}};
+  const RoundingAttrs& rounding = attrs.result_rounding;
+  std::vector<T> result(rounding.scale > 0 ? static_cast<size_t>(args.out[0].elements()) : 0);
+  if (rounding.scale > 0) out[0] = {.data = result.data(), .type = {dtype, args.out[0].shape()}};
+  matmul_kernels().back().run({node, in, out, args.workspace, args.pool, args.device});
+  std::ranges::transform(result, args.out[0].as<uint8_t>(), [&](T x) { return rounding.code(x); });
+}
+
+void run_matmul_reference(const KernelArgs& args) {
+  for_float(number_type(args), [&]<class T>() { reference_product<T>(args); });
+}
+
+constexpr Kernel kDequantizeKernels[] = {{"rows", all_f32, nullptr, run_dequantize},
+                                         {"reference", nullptr, nullptr, run_dequantize_reference}};
+constexpr Kernel kEmbeddingKernels[] = {{"reference", nullptr, nullptr, run_embedding}};
+constexpr Kernel kMatmulKernels[] = {{"quantized_gemm", all_f32, matmul_workspace, run_matmul},
+                                     {"reference", nullptr, nullptr, run_matmul_reference}};
+
+constexpr Kernel kRoundingKernels[] = {{"reference", nullptr, nullptr, run_round_activations}};
+
+}  // namespace
+
+KernelList round_activations_kernels() { return kRoundingKernels; }
+KernelList dequantize_kernels() { return kDequantizeKernels; }
+KernelList quantized_embedding_kernels() { return kEmbeddingKernels; }
+KernelList quantized_matmul_kernels() { return kMatmulKernels; }
+
+}  // namespace linnet

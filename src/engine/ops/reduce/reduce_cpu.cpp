@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/kernels/reduce/reduce.h"
+#include "engine/kernels/reduce/softmax.h"
+#include "engine/ops/broadcast.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/stored_operands.h"
+
+namespace linnet {
+namespace {
+
+// Reduces `count` elements, `stride` apart.
+template <class T>
+T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
+  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+  if (kind != Reduction::kSum)
+    for (int64_t i = 0; i < count; ++i)
+      top = std::isnan(x[i * stride]) ? x[i * stride] : std::max<double>(top, x[i * stride]);
+  if (kind == Reduction::kMax) return static_cast<T>(top);
+  if (kind == Reduction::kLogSumExp && std::isinf(top)) return static_cast<T>(top);
+  for (int64_t i = 0; i < count; ++i) sum += kind == Reduction::kSum ? x[i * stride] : std::exp(x[i * stride] - top);
+  return static_cast<T>(kind == Reduction::kSum ? sum : top + std::log(sum));
+}
+
+void run_reference(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<ReduceAttrs>();
+  const int64_t n = args.in[0].elements(), size = args.out[0].elements(), count = size ? n / size : 0;
+  const bool leading = *find_broadcast(attrs.shape, args.in[0].shape()) == Broadcast::kSuffix;
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    const T* x = args.in[0].as<T>();
+    for (int64_t i = 0; i < size; ++i)
+      args.out[0].as<T>()[i] =
+          leading ? reduce_line(attrs.kind, x + i, count, size) : reduce_line(attrs.kind, x + i * count, count, 1);
+  });
+}
+
+bool is_row_sum(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<ReduceAttrs>();
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && attrs.kind == Reduction::kSum &&
+         find_broadcast(attrs.shape, query.in[0].shape) == Broadcast::kSuffix;
+}
+
+size_t row_sum_workspace(const KernelQuery& query) {
+  const int64_t width = query.out[0].shape.elements();
+  return sum_rows_workspace(width ? query.in[0].shape.elements() / width : 0, width);
+}
+
+void run_row_sum(const KernelArgs& args) {
+  const int64_t width = args.out[0].elements();
+  sum_rows(width ? args.in[0].elements() / width : 0, width, stored(args.in[0]), args.out[0].as<float>(), false,
+           args.workspace, args.pool);
+}
+
+bool is_log_sum_exp_of_rows(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<ReduceAttrs>();
+  if (!all_f32(query) || attrs.kind != Reduction::kLogSumExp) return false;
+  const auto kind = find_broadcast(attrs.shape, query.in[0].shape);
+  return kind == Broadcast::kPrefix || kind == Broadcast::kScalar;
+}
+
+void run_log_sum_exp(const KernelArgs& args) {
+  const int64_t rows = args.out[0].elements();
+  log_sum_exp_rows(rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(),
+                   args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
+                               {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
+                               {"reference", nullptr, nullptr, run_reference}};
+
+}  // namespace
+
+KernelList reduce_kernels() { return kKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,286 @@
+// Reductions of rows and of columns. Both cut their work by shape alone and add the pieces in order, in a second launch
+// where one piece does not fill a GPU. A piece of any reduction is a Part.
+#include <algorithm>
+
+#include "engine/kernels/cuda/block_reduce.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/broadcast.h"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/reduce/column_sums_cuda.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+// Blocks of one launch that fill any GPU; more pieces would only have to be added again.
+constexpr int64_t kEnoughBlocks = 512;
+// A longer row is cut into pieces of this many elements, when there are few rows.
+constexpr int64_t kRowPiece = 8192;
+
+// Elements reduced so far: their sum, their maximum, or their maximum and the sum of exp(x - maximum).
+struct Part {
+  float top, sum;
+};
+
+template <Reduction kKind>
+LINNET_DEVICE Part empty_part() {
+  return {-INFINITY, 0};
+}
+
+template <Reduction kKind>
+LINNET_DEVICE void add(Part& part, float x) {
+  if (kKind == Reduction::kSum) {
+    part.sum += x;
+  } else if (kKind == Reduction::kMax) {
+    part.top = Larger()(part.top, x);
+  } else if (x > part.top || x != x) {
+    part.sum = part.sum * expf(part.top - x) + 1;
+    part.top = x;
+  } else if (x > -INFINITY || part.top != part.top) {  // exp(-inf - -inf) would be NaN
+    part.sum += expf(x - part.top);
+  }
+}
+
+template <Reduction kKind>
+LINNET_DEVICE Part merged(const Part& a, const Part& b) {
+  if (kKind == Reduction::kSum) return {0, a.sum + b.sum};
+  const float top = Larger()(a.top, b.top);
+  if (kKind == Reduction::kMax) return {top, 0};
+  const auto scaled = [&](const Part& part) { return part.top == top ? part.sum : part.sum * expf(part.top - top); };
+  return {top, scaled(a) + scaled(b)};
+}
+
+template <Reduction kKind>
+LINNET_DEVICE float finished(const Part& part) {
+  if (kKind == Reduction::kSum) return part.sum;
+  if (kKind == Reduction::kMax || part.top == INFINITY || part.top == -INFINITY) return part.top;
+  return part.top + logf(part.sum);
+}
+
+template <Reduction kKind>
+LINNET_DEVICE Part warp_merged(Part part) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    const Part other{__shfl_xor_sync(kAllLanes, part.top, step), __shfl_xor_sync(kAllLanes, part.sum, step)};
+    part = merged<kKind>(part, other);
+  }
+  return part;
+}
+
+// What a kernel writes: the result, or a Part for the second launch.
+template <Reduction kKind, class To>
+LINNET_DEVICE void put(To* to, const Part& part) {
+  *to = from_float<To>(finished<kKind>(part));
+}
+template <Reduction kKind>
+LINNET_DEVICE void put(Part* to, const Part& part) {
+  *to = part;
+}
+template <Reduction kKind, class From>
+LINNET_DEVICE void take(Part& part, From x) {
+  add<kKind>(part, to_float(x));
+}
+template <Reduction kKind>
+LINNET_DEVICE void take(Part& part, const Part& other) {
+  part = merged<kKind>(part, other);
+}
+
+// A warp for each row of up to some hundred elements.
+template <Reduction kKind, class From, class To>
+__global__ void __launch_bounds__(kThreads)
+    short_rows_kernel(int64_t rows, int64_t count, const From* __restrict__ x, To* __restrict__ y) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (row >= rows) return;
+  Part part = empty_part<kKind>();
+  for (int64_t i = lane; i < count; i += kWarp) take<kKind>(part, x[row * count + i]);
+  part = warp_merged<kKind>(part);
+  if (lane == 0) put<kKind>(y + row, part);
+}
+
+// A block for each piece of a row: y [rows, pieces].
+template <Reduction kKind, class From, class To>
+__global__ void __launch_bounds__(kThreads)
+    long_rows_kernel(int64_t count, int64_t piece, int64_t pieces, const From* __restrict__ x, To* __restrict__ y) {
+  __shared__ Part parts[kThreads / kWarp];
+  const int64_t row = blockIdx.x / pieces, begin = blockIdx.x % pieces * piece, end = min(begin + piece, count);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  x += row * count;
+  // Four sums at once: one would wait for each element in turn.
+  Part four[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) four[k] = empty_part<kKind>();
+  int64_t i = begin + threadIdx.x;
+  for (; i + 3 * kThreads < end; i += 4 * kThreads)
+#pragma unroll
+    for (int k = 0; k < 4; ++k) take<kKind>(four[k], x[i + k * kThreads]);
+  for (; i < end; i += kThreads) take<kKind>(four[0], x[i]);
+  Part part = merged<kKind>(merged<kKind>(four[0], four[1]), merged<kKind>(four[2], four[3]));
+  part = warp_merged<kKind>(part);
+  if (lane == 0) parts[warp] = part;
+  __syncthreads();
+  if (warp > 0) return;
+  part = warp_merged<kKind>(lane < kThreads / kWarp ? parts[lane] : empty_part<kKind>());
+  if (lane == 0) put<kKind>(y + blockIdx.x, part);
+}
+
+constexpr int kColumns = 4;  // of a thread
+
+// x [rows, width] -> y [pieces, width]: a block for `piece` rows and as many columns as fit blockDim.x threads.
+template <Reduction kKind, bool kAligned, class From, class To>
+__global__ void __launch_bounds__(kThreads)
+    columns_kernel(int64_t rows, int64_t width, int64_t piece, const From* __restrict__ x, To* __restrict__ y) {
+  __shared__ Part parts[kThreads * kColumns];
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kColumns;
+  const int64_t begin = blockIdx.y * piece, end = min(begin + piece, rows);
+  const int columns = static_cast<int>(max(int64_t{0}, min(static_cast<int64_t>(kColumns), width - column)));
+  Part own[kColumns];
+#pragma unroll
+  for (int k = 0; k < kColumns; ++k) own[k] = empty_part<kKind>();
+  if constexpr (kAligned) {
+    if (columns > 0)
+#pragma unroll 4
+      for (int64_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
+        float values[kColumns];
+        load4(x + row * width + column, values);
+#pragma unroll
+        for (int k = 0; k < kColumns; ++k) add<kKind>(own[k], values[k]);
+      }
+  } else {
+    for (int64_t row = begin + threadIdx.y; row < end; row += blockDim.y)
+#pragma unroll
+      for (int k = 0; k < kColumns; ++k)
+        if (k < columns) take<kKind>(own[k], x[row * width + column + k]);
+  }
+  // Halves of the block's rows of threads are added until one is left.
+  const int location = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+  for (int half = static_cast<int>(blockDim.y) / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int k = 0; k < kColumns; ++k) parts[k * kThreads + location] = own[k];
+    __syncthreads();
+    if (static_cast<int>(threadIdx.y) < half)
+#pragma unroll
+      for (int k = 0; k < kColumns; ++k)
+        own[k] = merged<kKind>(own[k], parts[k * kThreads + location + half * static_cast<int>(blockDim.x)]);
+    __syncthreads();
+  }
+  if (threadIdx.y > 0) return;
+#pragma unroll
+  for (int k = 0; k < kColumns; ++k)
+    if (k < columns) put<kKind>(y + blockIdx.y * width + column + k, own[k]);
+}
+
+int64_t pieces_of(int64_t count, int64_t piece) { return (count + piece - 1) / piece; }
+
+// How a reduction of [rows, count] along its rows, or of [count, rows] along its columns, is cut.
+struct Cut {
+  bool columns;
+  int64_t rows, count;    // results, and elements of each
+  int64_t piece, pieces;  // of `count`
+  unsigned lanes = 1;     // of columns: threads along x
+};
+
+Cut cut_of(bool columns, int64_t rows, int64_t count) {
+  Cut cut{.columns = columns, .rows = rows, .count = count};
+  cut.piece = std::max<int64_t>(cut.count, 1);
+  if (cut.columns) {
+    while (cut.lanes < kWarp && cut.lanes * kColumns < cut.rows) cut.lanes *= 2;
+    const int64_t across = pieces_of(cut.rows, cut.lanes * kColumns);
+    // At least eight rows for each thread.
+    const int64_t most = pieces_of(cut.count, 8 * (kThreads / cut.lanes));
+    const int64_t pieces =
+        std::clamp<int64_t>(kEnoughBlocks / std::max<int64_t>(across, 1), 1, std::max<int64_t>(most, 1));
+    cut.piece = std::max<int64_t>(pieces_of(cut.count, pieces), 1);
+  } else if (cut.count > kRowPiece && cut.rows < kEnoughBlocks) {
+    cut.piece = std::max(kRowPiece, pieces_of(cut.count, 4 * kEnoughBlocks));
+  }
+  cut.pieces = std::max<int64_t>(pieces_of(cut.count, cut.piece), 1);
+  return cut;
+}
+
+Cut cut_of(const TensorType& in, const Shape& out) {
+  const int64_t rows = out.elements();
+  return cut_of(*find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0);
+}
+
+size_t workspace_of(const Cut& cut) {
+  return cut.pieces > 1 ? static_cast<size_t>(cut.pieces * cut.rows) * sizeof(Part) : 0;
+}
+
+size_t workspace(const KernelQuery& query) { return workspace_of(cut_of(query.in[0], query.out[0].shape)); }
+
+template <Reduction kKind, class From, class To>
+void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
+  const dim3 block(cut.lanes, kThreads / cut.lanes);
+  const dim3 grid(blocks_for(cut.rows, cut.lanes * kColumns),
+                  static_cast<unsigned>(std::max<int64_t>(pieces_of(count, piece), 1)));
+  if constexpr (!std::is_same_v<From, Part>)
+    if (cut.rows % kColumns == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(Four<From>) == 0)
+      return launch(device, columns_kernel<kKind, true, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
+  launch(device, columns_kernel<kKind, false, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
+}
+
+template <Reduction kKind, class From, class To>
+void reduce_rows(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
+  const int64_t pieces = std::max<int64_t>(pieces_of(count, piece), 1);
+  if (count <= 1024 && pieces == 1)
+    launch(device, short_rows_kernel<kKind, From, To>, blocks_for(cut.rows, kThreads / kWarp), kThreads, 0, cut.rows,
+           count, x, y);
+  else
+    launch(device, long_rows_kernel<kKind, From, To>, static_cast<unsigned>(cut.rows * pieces), kThreads, 0, count,
+           piece, pieces, x, y);
+}
+
+template <Reduction kKind, class From, class To>
+void reduce_whole(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
+  if (cut.columns)
+    reduce_columns<kKind>(device, cut, count, piece, x, y);
+  else
+    reduce_rows<kKind>(device, cut, count, piece, x, y);
+}
+
+template <Reduction kKind, class From, class To>
+void reduce_all(Device* device, const Cut& cut, const From* x, To* y, std::byte* workspace) {
+  if (cut.pieces == 1) return reduce_whole<kKind>(device, cut, cut.count, cut.piece, x, y);
+  auto* parts = reinterpret_cast<Part*>(workspace);
+  reduce_whole<kKind>(device, cut, cut.count, cut.piece, x, parts);
+  reduce_whole<kKind>(device, cut, cut.pieces, cut.pieces, static_cast<const Part*>(parts), y);
+}
+
+template <Reduction kKind>
+void run_kind(const KernelArgs& args) {
+  const Cut cut = cut_of(args.in[0].type, args.out[0].shape());
+  for_storage(args.in[0].type.dtype, [&]<class From>() {
+    for_storage(args.out[0].type.dtype, [&]<class To>() {
+      reduce_all<kKind>(args.device, cut, args.in[0].as<From>(), args.out[0].as<To>(), args.workspace);
+    });
+  });
+}
+
+void run(const KernelArgs& args) {
+  switch (args.node.attrs.as<ReduceAttrs>().kind) {
+    case Reduction::kSum:
+      return run_kind<Reduction::kSum>(args);
+    case Reduction::kMax:
+      return run_kind<Reduction::kMax>(args);
+    case Reduction::kLogSumExp:
+      return run_kind<Reduction::kLogSumExp>(args);
+  }
+}
+
+constexpr Kernel kKernels[] = {{"pieces", nullptr, workspace, run}};
+
+}  // namespace
+
+size_t column_sums_workspace(int64_t rows, int64_t width) { return workspace_of(cut_of(true, width, rows)); }
+
+void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace) {
+  for_storage(x.type.dtype, [&]<class T>() {
+    reduce_all<Reduction::kSum>(device, cut_of(true, width, rows), x.as<T>(), sums, workspace);
+  });
+}
+
+KernelList reduce_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,78 @@
+#include "engine/ops/reduce/reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "op_harness.h"
+#include "engine/ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+using testing::check_op;
+
+Tensor reduced(Tensor x, Reduction kind, Shape shape) {
+  return x.graph->add_one(kReduce, std::array{x}, ReduceAttrs{kind, shape}, SourceLine::current());
+}
+
+// Few and many, short and long, narrow and wide: how a GPU's kernels cut them differs.
+TEST(Reduce, ColumnsAndRowsOfManySizes) {
+  for (const auto& [rows, width] : {std::pair{1, 300}, {7, 1}, {301, 3}, {300, 36}, {67, 260}, {2100, 8}, {3, 1030}})
+    check_op({.inputs = {{{rows, width}}},
+              .build =
+                  [rows = rows, width = width](Graph&, const auto& x) {
+                    return std::vector{sum_to(x[0], {width}), sum_to(x[0], {rows, 1}), log_sum_exp_last(x[0])};
+                  },
+              .bf16_tolerance = 1e-2});
+}
+
+TEST(Reduce, ToOneNumber) {
+  for (int64_t count : {1, 1000, 40000})
+    check_op({.inputs = {{.shape = {count}, .center = 0.5}},
+              .build = [](Graph&, const auto& x) { return std::vector{sum_to(x[0], {})}; }});
+}
+
+TEST(Reduce, SumsOfBf16InFp32) {
+  if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
+  check_op({.inputs = {{{600, 40}}},
+            .build =
+                [](Graph& graph, const auto& x) {
+                  if (x[0].type().dtype == DType::kF64) return std::vector{sum_to(x[0], {40})};
+                  return graph.add_stored(kReduce, std::array{cast(x[0], DType::kBF16)},
+                                          ReduceAttrs{Reduction::kSum, {40}}, SourceLine::current(),
+                                          std::array{TensorType{DType::kF32, {40}}});
+                },
+            .tolerance = 1e-2,
+            .differentiate = false});
+}
+
+TEST(Reduce, MaximaAndLogSumsOfInfinitiesAndNan) {
+  const float inf = INFINITY;
+  for (int64_t count : {4, 2000, 20000}) {
+    Graph graph;
+    const Tensor x = graph.input("x", {DType::kF32, {4, count}});
+    for (const auto& [name, kind] : {std::pair{"max", Reduction::kMax}, {"lse", Reduction::kLogSumExp}}) {
+      graph.output(std::string(name) + " of rows", reduced(x, kind, {4, 1}));
+      graph.output(std::string(name) + " of columns", reduced(permute(x, {1, 0}), kind, {4}));
+    }
+    NamedTensors inputs;
+    inputs["x"] = HostTensor({DType::kF32, {4, count}});
+    float* at = inputs["x"].as<float>().data();
+    for (int64_t i = 0; i < 4 * count; ++i) at[i] = -inf;
+    at[count + count / 2] = 3;
+    at[2 * count + 1] = inf, at[2 * count + count - 1] = 5;
+    at[3 * count] = 1, at[3 * count + count / 2] = NAN;
+    const std::vector<NamedTensors> results = testing::run_everywhere(graph, inputs);
+    for (const NamedTensors& outputs : results)
+      for (const auto& [name, y] : outputs) {
+        EXPECT_EQ(y[0], -inf) << name;
+        EXPECT_EQ(y[1], 3) << name;
+        EXPECT_EQ(y[2], inf) << name;
+        EXPECT_TRUE(std::isnan(y[3])) << name << " of " << count << ", kernels " << &outputs - results.data();
+      }
+  }
+}
+
+}  // namespace
+}  // namespace linnet

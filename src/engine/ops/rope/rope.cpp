@@ -1,0 +1,80 @@
+#include "engine/ops/rope/rope.h"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "engine/ops/graph_of.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<RopeAttrs>();
+  expect_inputs(args, 1u + attrs.has_positions);
+  const TensorType& x = args.in[0];
+  expect(x.shape.rank() == 3 && is_float(x.dtype), "got " + x.text() + ", expected [B, T, heads * size]");
+  expect(attrs.head_size > 0 && attrs.head_size % 2 == 0,
+         "a head of " + std::to_string(attrs.head_size) + " elements has no two halves");
+  expect(attrs.heads >= 0 && attrs.heads * attrs.head_size <= x.shape[2],
+         "got " + x.text() + " for " + std::to_string(attrs.heads) + " heads of " + std::to_string(attrs.head_size));
+  if (attrs.has_positions)
+    expect(args.in[1] == TensorType{DType::kI32, {x.shape[0], x.shape[1]}} ||
+               args.in[1] == TensorType{DType::kI32, {1, x.shape[1]}},
+           "got " + x.text() + " with positions " + args.in[1].text());
+  return {x};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  RopeAttrs attrs = args.node.attrs.as<RopeAttrs>();
+  attrs.inverse = !attrs.inverse;
+  std::vector<Tensor> in{args.out_grad[0]};
+  in.insert(in.end(), args.in.begin() + 1, args.in.end());
+  std::vector<Tensor> gradients = args.graph.add(kRope, in, attrs, args.node.where);
+  gradients.resize(args.in.size());  // positions have none
+  return gradients;
+}
+
+double scaled(double frequency, const RopeScaling& scaling) {
+  if (scaling.kind == RopeScaling::Kind::kNone) return frequency;
+  if (scaling.kind == RopeScaling::Kind::kLinear) return frequency / scaling.factor;
+  const double turns = scaling.original_length * frequency / (2 * std::numbers::pi);
+  if (turns < scaling.low_factor) return frequency / scaling.factor;
+  if (turns > scaling.high_factor) return frequency;
+  const double blend = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor);
+  return (1 - blend) * frequency / scaling.factor + blend * frequency;
+}
+
+}  // namespace
+
+// A point's two halves have been read when they are written.
+const OpDef kRope{.name = "rope",
+                  .infer = infer,
+                  .gradient = gradient,
+                  .read_attrs = read_attrs<RopeAttrs>,
+                  .may_overwrite = [](const Node&, int, int input) { return input == 0; },
+                  .strided_inputs = 0b1,
+                  .strided_outputs = 0b1,
+                  .storage = reduced<0b1, 0b1>,
+                  .to_onnx = rope_to_onnx};
+
+double rope_frequency(const RopeAttrs& attrs, int64_t i) {
+  const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(attrs.head_size);
+  return scaled(std::pow(attrs.theta, exponent), attrs.scaling);
+}
+
+std::span<const char* const> enum_names(RopeScaling::Kind) {
+  static constexpr std::array kNames{"none", "linear", "llama3"};
+  return kNames;
+}
+
+Tensor rope(At x, const RopeOptions& options) {
+  RopeAttrs attrs{.heads = options.heads, .head_size = options.head_size, .theta = options.theta};
+  attrs.scaling = options.scaling;
+  attrs.has_positions = options.positions.defined();
+  std::vector<Tensor> in{x.value};
+  if (attrs.has_positions) in.push_back(options.positions);
+  return graph_of(x)->add_one(kRope, in, attrs, x.where);
+}
+
+}  // namespace linnet

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <cmath>
+
+#include "engine/kernels/rope.h"
+#include "engine/ops/rope/rope.h"
+#include "engine/ops/stored_operands.h"
+
+namespace linnet {
+namespace {
+
+void run_reference(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<RopeAttrs>();
+  const TensorView &in = args.in[0], &out = args.out[0];
+  const int64_t length = in.shape()[1], width = in.shape()[2], half = attrs.head_size / 2;
+  const int32_t* positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
+  for_float(in.type.dtype, [&]<class T>() {
+    for (int64_t row = 0; row < in.shape()[0] * length; ++row) {
+      const int64_t b = row / length, t = row % length;
+      const double position = positions ? positions[row % args.in[1].elements()] : static_cast<double>(t);
+      const T* x = in.as<T>() + b * in.strides[0] + t * in.strides[1];
+      T* y = out.as<T>() + b * out.strides[0] + t * out.strides[1];
+      for (int64_t i = 0; i < attrs.heads * half; ++i) {
+        const double angle = position * rope_frequency(attrs, i % half);
+        const double c = std::cos(angle), s = attrs.inverse ? -std::sin(angle) : std::sin(angle);
+        const int64_t at = i / half * attrs.head_size + i % half;
+        const double first = x[at], second = x[at + half];
+        y[at] = static_cast<T>(first * c - second * s);
+        y[at + half] = static_cast<T>(second * c + first * s);
+      }
+      if (x != y) std::copy(x + attrs.heads * attrs.head_size, x + width, y + attrs.heads * attrs.head_size);
+    }
+  });
+}
+
+bool supports(const KernelQuery& query) {
+  return all_f32_or_bf16(query) && query.in[0].dtype == query.out[0].dtype &&
+         query.node.attrs.as<RopeAttrs>().head_size <= kRopeMaxHeadSize;
+}
+
+size_t workspace(const KernelQuery& query) {
+  return static_cast<size_t>(query.node.attrs.as<RopeAttrs>().head_size / 2) * sizeof(double);
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<RopeAttrs>();
+  const TensorView &in = args.in[0], &out = args.out[0];
+  auto* frequencies = reinterpret_cast<double*>(args.workspace);
+  for (int64_t i = 0; i < attrs.head_size / 2; ++i) frequencies[i] = rope_frequency(attrs, i);
+  RopeArgs call;
+  call.batch = in.shape()[0], call.length = in.shape()[1], call.width = in.shape()[2];
+  call.heads = attrs.heads, call.head_size = attrs.head_size, call.inverse = attrs.inverse;
+  call.positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
+  call.position_stride = attrs.has_positions && args.in[1].shape()[0] > 1 ? call.length : 0;
+  call.frequencies = frequencies;
+  call.x = stored(in), call.x_batch_stride = in.strides[0], call.x_row_stride = in.strides[1];
+  call.y = mutable_stored(out), call.y_batch_stride = out.strides[0], call.y_row_stride = out.strides[1];
+  rope_rows(call, args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"simd", supports, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
+
+}  // namespace
+
+KernelList rope_kernels() { return kKernels; }
+
+}  // namespace linnet

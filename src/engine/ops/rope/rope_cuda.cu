@@ -1,0 +1,115 @@
+// Rotary positions: a block for each row, which computes its angles once for all heads.
+#include <cmath>
+#include <numbers>
+
+#include "engine/kernels/cuda/index.cuh"
+#include "engine/kernels/cuda/storage.cuh"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/rope/rope.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int64_t kMaxHalf = 128;  // pairs of a head
+
+// Turns per position, in units of 2^-64: whole turns leave a product with a position by themselves, so that an angle is
+// as exact at position 100 000 as at 1, without float64.
+struct RopeTurns {
+  uint64_t at[kMaxHalf];
+};
+
+struct RopeRows {
+  int64_t length, width, heads, half;
+  const int32_t* positions;                // null: the row within its sample
+  int64_t position_rows;                   // rows after which positions repeat
+  int64_t x_batch, x_row, y_batch, y_row;  // strides
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    rope_kernel(RopeRows rows, RopeTurns turns, bool inverse, bool aligned, const T* x, T* y) {
+  __shared__ float cosines[kMaxHalf], sines[kMaxHalf];
+  const int64_t row = blockIdx.x;
+  const auto [b, t] = divided(row, rows.length);
+  const int half = static_cast<int>(rows.half);
+  const int64_t position = rows.positions ? rows.positions[divided(row, rows.position_rows).remainder] : t;
+  for (int i = static_cast<int>(threadIdx.x); i < half; i += kThreads) {
+    const uint64_t turn = turns.at[i] * static_cast<uint64_t>(position);
+    // In half turns, -1 to 1.
+    const float angle = static_cast<float>(static_cast<int32_t>(turn >> 32)) * 0x1p-31f;
+    float s, c;
+    sincospif(angle, &s, &c);
+    cosines[i] = c, sines[i] = inverse ? -s : s;
+  }
+  __syncthreads();
+  x += b * rows.x_batch + t * rows.x_row, y += b * rows.y_batch + t * rows.y_row;
+  const int pairs = static_cast<int>(rows.heads) * half, turned = 2 * pairs;
+  if (aligned) {
+    for (int i = static_cast<int>(threadIdx.x) * 4; i < pairs; i += kThreads * 4) {
+      const int in_head = i % half, at = i / half * 2 * half + in_head;
+      float first[4], second[4], low[4], high[4];
+      load4(x + at, first);
+      load4(x + at + half, second);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float c = cosines[in_head + k], s = sines[in_head + k];
+        low[k] = first[k] * c - second[k] * s;
+        high[k] = second[k] * c + first[k] * s;
+      }
+      store4(y + at, low);
+      store4(y + at + half, high);
+    }
+  } else {
+    for (int i = static_cast<int>(threadIdx.x); i < pairs; i += kThreads) {
+      const int in_head = i % half, at = i / half * 2 * half + in_head;
+      const float c = cosines[in_head], s = sines[in_head];
+      const float first = to_float(x[at]), second = to_float(x[at + half]);
+      y[at] = from_float<T>(first * c - second * s);
+      y[at + half] = from_float<T>(second * c + first * s);
+    }
+  }
+  if (x != y)
+    for (int64_t i = turned + threadIdx.x; i < rows.width; i += kThreads) y[i] = x[i];
+}
+
+bool supports(const KernelQuery& query) { return query.node.attrs.as<RopeAttrs>().head_size <= 2 * kMaxHalf; }
+
+template <class T>
+bool is_aligned(const TensorView& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<T>) == 0 && view.strides[0] % 4 == 0 &&
+         view.strides[1] % 4 == 0;
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<RopeAttrs>();
+  const TensorView &in = args.in[0], &out = args.out[0];
+  RopeTurns turns{};
+  for (int64_t i = 0; i < attrs.head_size / 2; ++i) {
+    const double per_position = rope_frequency(attrs, i) / (2 * std::numbers::pi);
+    turns.at[i] = static_cast<uint64_t>(std::ldexp(per_position - std::floor(per_position), 64));
+  }
+  const RopeRows rows{.length = in.shape()[1],
+                      .width = in.shape()[2],
+                      .heads = attrs.heads,
+                      .half = attrs.head_size / 2,
+                      .positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr,
+                      .position_rows = attrs.has_positions ? args.in[1].elements() : 1,
+                      .x_batch = in.strides[0],
+                      .x_row = in.strides[1],
+                      .y_batch = out.strides[0],
+                      .y_row = out.strides[1]};
+  for_storage(in.type.dtype, [&]<class T>() {
+    const bool aligned = rows.half % 4 == 0 && is_aligned<T>(in) && is_aligned<T>(out);
+    launch(args.device, rope_kernel<T>, static_cast<unsigned>(in.shape()[0] * rows.length), kThreads, 0, rows, turns,
+           attrs.inverse, aligned, in.as<T>(), out.as<T>());
+  });
+}
+
+constexpr Kernel kKernels[] = {{"rows", supports, nullptr, run}};
+
+}  // namespace
+
+KernelList rope_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,44 @@
+#include "formats/onnx/lowering.h"
+#include "engine/ops/rope/rope.h"
+
+namespace linnet {
+namespace {
+
+// The angles of all positions: float [B or 1, T, 1, D / 2].
+std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
+  OnnxBuilder& b = to.builder;
+  std::string positions;
+  if (attrs.has_positions)
+    positions = b.unsqueeze(to.in(1), {2, 3});
+  else
+    positions = b.unsqueeze(b.add("Range", {b.integer(0), b.size_scalar(to.in_shape(0)[1]), b.integer(1)}), {0, 2, 3});
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < attrs.head_size / 2; ++i)
+    frequencies.push_back(static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)));
+  return b.add("Mul",
+               {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.head_size / 2}, frequencies))});
+}
+
+}  // namespace
+
+void rope_to_onnx(OnnxLowering& to) {
+  const auto& attrs = to.node().attrs.as<RopeAttrs>();
+  OnnxBuilder& b = to.builder;
+  const SymbolicShape& rows = to.in_shape(0);
+  const int64_t turned = attrs.heads * attrs.head_size, rest = rows[2].constant - turned;
+  const OnnxAttribute last = int_attribute("axis", -1);
+  std::vector<std::string> parts{to.in(0)};
+  if (rest > 0) parts = b.add_many("Split", {to.in(0), b.ints({turned, rest})}, 2, {last});
+
+  const SymbolicShape flat{rows[0], rows[1], {turned}}, apart{rows[0], rows[1], {attrs.heads}, {attrs.head_size}};
+  const int64_t half = attrs.head_size / 2;
+  const std::vector<std::string> x =
+      b.add_many("Split", {b.reshape(parts[0], flat, apart), b.ints({half, half})}, 2, {last});
+  const std::string angle = angles(to, attrs), cos = b.add("Cos", {angle}), sin = b.add("Sin", {angle});
+  const std::string first = b.add("Sub", {b.add("Mul", {x[0], cos}), b.add("Mul", {x[1], sin})});
+  const std::string second = b.add("Add", {b.add("Mul", {x[1], cos}), b.add("Mul", {x[0], sin})});
+  const std::string y = b.reshape(b.add("Concat", {first, second}, {last}), apart, flat);
+  to.set(0, rest > 0 ? b.add("Concat", {y, parts[1]}, {last}) : y);
+}
+
+}  // namespace linnet

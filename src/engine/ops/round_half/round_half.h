@@ -1,0 +1,14 @@
+// Each element rounded to what fp16 can hold, and beyond 65504 to infinity: y has the type of x. The pass
+// lower_precision puts it before the operands of products.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+extern const OpDef kRoundHalf;
+KernelList round_half_kernels();
+
+Tensor round_half(At x);
+
+}  // namespace linnet

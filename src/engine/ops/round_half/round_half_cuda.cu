@@ -1,0 +1,38 @@
+#include "engine/kernels/cuda/launch.cuh"
+#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/round_half/round_half.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads) round_half_kernel(int64_t n, const float* from, float* to) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n) return;
+  constexpr float kLeastNormal = 0x1p-14f, kMost = 65504;
+  const float x = from[i], magnitude = fabsf(x);
+  float rounded = magnitude;
+  if (magnitude < kLeastNormal) {
+    rounded = __fadd_rn(__fadd_rn(magnitude, 0.5f), -0.5f);  // of a float in [0.5, 1) the last bit is 2^-24
+  } else if (magnitude < INFINITY) {
+    const unsigned bits = __float_as_uint(magnitude);
+    rounded = __uint_as_float((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
+    if (rounded > kMost) rounded = INFINITY;
+  }
+  to[i] = copysignf(rounded, x);
+}
+
+void run(const KernelArgs& args) {
+  const int64_t n = args.in[0].elements();
+  launch(args.device, round_half_kernel, blocks_for(n, kThreads), kThreads, 0, n, args.in[0].as<float>(),
+         args.out[0].as<float>());
+}
+
+constexpr Kernel kKernels[] = {{"elements", nullptr, nullptr, run}};
+
+}  // namespace
+
+KernelList round_half_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,15 @@
+// Softmax over the last axis: y = exp(x - max) / sum(exp(x - max)). A row of only -inf gives zeros.
+#pragma once
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+extern const OpDef kSoftmax, kSoftmaxGrad;
+KernelList softmax_kernels();
+KernelList softmax_grad_kernels();
+void softmax_to_onnx(OnnxLowering& to);
+
+Tensor softmax(At x);
+
+}  // namespace linnet

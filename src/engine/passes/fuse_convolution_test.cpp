@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "engine/exec/interpreter.h"
+#include "models/nn/layers.h"
+#include "models/nn/parameter_layout.h"
+#include "models/nn/trace.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/passes/passes.h"
+
+namespace linnet {
+namespace {
+
+const TensorType kImages{DType::kF32, {2, 6, 5, 3}}, kFilters{DType::kF32, {4, 3, 3, 3}}, kRow{DType::kF32, {4}},
+    kResult{DType::kF32, {2, 6, 5, 4}};
+
+struct Inputs {
+  explicit Inputs(Graph& graph)
+      : x(graph.input("x", kImages)),
+        weight(graph.input("weight", kFilters)),
+        scale(graph.input("scale", kRow)),
+        bias(graph.input("bias", kRow)),
+        residual(graph.input("residual", kResult)) {}
+  Tensor x, weight, scale, bias, residual;
+  Tensor product() const { return conv2d(x, weight, 1, 1); }
+};
+
+// What the optimized graph computes, by its labels in order.
+std::string fused(const std::function<void(Graph&, const Inputs&)>& build) {
+  Graph graph;
+  build(graph, Inputs(graph));
+  std::string text;
+  const Graph optimized = optimize(std::move(graph));
+  for (const Node& node : optimized.nodes()) text += (text.empty() ? "" : ", ") + label_of(node);
+  return text;
+}
+
+TEST(FuseConvolution, TakesInWhatFollows) {
+  EXPECT_EQ(fused([](Graph& graph, const Inputs& in) {
+              graph.output("y", relu(in.product() * in.scale + in.bias + in.residual));
+            }),
+            "conv2d+scale+bias+residual+relu");
+  EXPECT_EQ(fused([](Graph& graph, const Inputs& in) { graph.output("y", in.residual + (in.product() + in.bias)); }),
+            "conv2d+bias+residual");
+  // The shortcut's convolution is computed before the one that takes it in.
+  EXPECT_EQ(fused([](Graph& graph, const Inputs& in) {
+              const Tensor shortcut = in.product() * in.scale;
+              graph.output("y", relu(in.product() + in.bias + shortcut));
+            }),
+            "conv2d+scale, conv2d+bias+residual+relu");
+}
+
+TEST(FuseConvolution, LeavesWhatItsOrderDoesNotAllow) {
+  const auto convolution = [](const std::string& text) { return text.substr(0, text.find(',')); };
+  // A bias after the residual, a factor after the bias, a sum after the ReLU.
+  EXPECT_EQ(convolution(
+                fused([](Graph& graph, const Inputs& in) { graph.output("y", in.product() + in.residual + in.bias); })),
+            "conv2d+residual");
+  EXPECT_EQ(convolution(
+                fused([](Graph& graph, const Inputs& in) { graph.output("y", (in.product() + in.bias) * in.scale); })),
+            "conv2d+bias");
+  EXPECT_EQ(
+      convolution(fused([](Graph& graph, const Inputs& in) { graph.output("y", relu(in.product()) + in.residual); })),
+      "conv2d+relu");
+  // What others read too.
+  EXPECT_EQ(convolution(fused([](Graph& graph, const Inputs& in) {
+              const Tensor y = in.product();
+              graph.output("y", y), graph.output("z", relu(y));
+            })),
+            "conv2d");
+}
+
+// Batch normalization as it evaluates: against (x - mean) / sqrt(variance + epsilon) * weight + bias in float64.
+TEST(FuseConvolution, FoldsBatchNormalization) {
+  struct Net : Module {
+    Net() : norm{this, "norm", 4}, filters{this, "filters", kFilters.shape, normal_init(1)} {}
+    BatchNorm norm;
+    Parameter filters;
+  } net;
+  const ParameterLayout layout(net);
+  const auto traced = [&](DType dtype, bool by_hand) {
+    Trace trace({.dtype = dtype, .layout = &layout});
+    const Tensor x = trace.input("x", {dtype, kImages.shape});
+    const Tensor product = conv2d(x, net.filters, 1, 1);
+    const BatchNorm& n = net.norm;
+    const Tensor y =
+        by_hand ? (product - n.running_mean.tensor()) * rsqrt(n.running_var.tensor() + n.epsilon) * n.weight.tensor() +
+                      n.bias.tensor()
+                : net.norm(product);
+    trace.graph().output("y", relu(y));
+    return trace.finish();
+  };
+  const Graph folded = optimize(traced(DType::kF32, false)), exact = traced(DType::kF64, true);
+  EXPECT_EQ(std::ranges::count_if(folded.nodes(),
+                                  [](const Node& node) { return label_of(node) == "conv2d+scale+bias+relu"; }),
+            1);
+  NamedTensors floats, doubles;
+  uint64_t state = 7;
+  for (const GraphInput& input : exact.inputs()) {
+    HostTensor values(exact.value(input.value).type), short_values({DType::kF32, values.type().shape});
+    for (size_t i = 0; i < values.as<double>().size(); ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      const auto value = static_cast<float>(0.5 + static_cast<double>(state >> 40) / (1 << 24));  // variances too
+      values.as<double>()[i] = short_values.as<float>()[i] = value;
+    }
+    doubles[input.name] = std::move(values), floats[input.name] = std::move(short_values);
+  }
+  const std::vector<double> found = interpret(folded, floats, {.kernels = KernelSet::kFast}).outputs.at("y").values();
+  const std::vector<double> expected = interpret(exact, doubles).outputs.at("y").values();
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * (1 + std::abs(expected[i])));
+}
+
+}  // namespace
+}  // namespace linnet

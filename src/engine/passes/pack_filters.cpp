@@ -1,0 +1,89 @@
+#include "engine/passes/pack_filters.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/passes/matcher.h"
+#include "engine/passes/parameter_part.h"
+#include "engine/passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+std::optional<PackedFilters> packable(const Graph& graph, const Node& node) {
+  const std::optional<ParameterPart> part = is(node, kConv2d) ? parameter_part(graph, node.in[1]) : std::nullopt;
+  if (!part || graph.value(node.in[0]).type.dtype != DType::kF32) return std::nullopt;
+  const auto shape = [&](ValueId value) { return graph.value(value).type.shape; };
+  const ConvolutionSizes sizes =
+      conv2d_sizes(shape(node.in[0]), shape(node.in[1]), shape(node.out[0]), node.attrs.as<Conv2dAttrs>());
+  const int64_t floats = packed_filter_floats(sizes);
+  if (floats == 0) return std::nullopt;
+  return PackedFilters{part->flat, part->offset, sizes, floats};
+}
+
+// What is packed for one serves the other.
+bool is_like(const PackedFilters& a, const PackedFilters& b) {
+  return a.flat == b.flat && a.offset == b.offset && convolution_method(a.sizes) == convolution_method(b.sizes);
+}
+
+bool has_like(std::span<const PackedFilters> list, const PackedFilters& filters) {
+  return std::ranges::any_of(list, [&](const PackedFilters& other) { return is_like(other, filters); });
+}
+
+std::vector<PackedFilters> packable_in(const Graph& graph) {
+  std::vector<PackedFilters> found;
+  for (const Node& node : graph.nodes())
+    if (std::optional<PackedFilters> filters = packable(graph, node); filters && !has_like(found, *filters))
+      found.push_back(std::move(*filters));
+  // Filters that two convolutions want packed in two ways are packed in every run.
+  std::map<std::string, int> ways;
+  for (const PackedFilters& filters : found) ++ways[filters.input()];
+  std::erase_if(found, [&](const PackedFilters& filters) { return ways[filters.input()] > 1; });
+  return found;
+}
+
+}  // namespace
+
+std::vector<PackedFilters> packable_filters(std::span<const Graph> graphs, const Backend& backend) {
+  if (graphs.empty() || !backend.device->is_host()) return {};
+  std::vector<PackedFilters> found = packable_in(graphs[0]);
+  for (const Graph& graph : graphs.subspan(1)) {
+    const std::vector<PackedFilters> other = packable_in(graph);
+    std::erase_if(found, [&](const PackedFilters& filters) { return !has_like(other, filters); });
+  }
+  return found;
+}
+
+Graph pack_filters(const Graph& graph, std::span<const PackedFilters> filters) {
+  Rewriter rewriter(graph);
+  std::map<std::string, Tensor> inputs;
+  for (const Node& node : graph.nodes()) {
+    const std::optional<PackedFilters> own = packable(graph, node);
+    if (!own || !has_like(filters, *own)) {
+      rewriter.copy(node);
+      continue;
+    }
+    Tensor& packed = inputs[own->input()];
+    if (!packed.defined()) packed = rewriter.graph().input(own->input(), {DType::kF32, {own->floats}});
+    auto attrs = node.attrs.as<Conv2dAttrs>();
+    attrs.packed = true;
+    std::vector<Tensor> in = rewriter.inputs_of(node);
+    in.push_back(packed);
+    rewriter.map(node.out[0], rewriter.add(node, kConv2d, in, attrs)[0]);
+  }
+  return rewriter.finish();
+}
+
+void pack(const PackedFilters& filters, const float* flat, float* packed, ThreadPool& pool) {
+  const size_t bytes = convolution_workspace(filters.sizes, ConvolutionPass::kForward, pool.size(), /*packed=*/true);
+  std::vector<std::byte> workspace(bytes + 64);  // aligned to 64
+  std::byte* const aligned = workspace.data() + (64 - reinterpret_cast<uintptr_t>(workspace.data()) % 64) % 64;
+  pack_convolution_filters(filters.sizes, ConvolutionPass::kForward, flat + filters.offset, packed, aligned, pool);
+}
+
+}  // namespace linnet

@@ -1,0 +1,70 @@
+#include "engine/passes/pack_filters.h"
+
+#include <gtest/gtest.h>
+
+#include <span>
+#include <vector>
+
+#include "models/nn/forward.h"
+#include "models/nn/module.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+// Convolutions by taps and by Winograd's filtering, of one pixel with a stride, and with filters that fill no panel.
+struct Network : Module {
+  Parameter first{this, "first", {64, 7, 7, 3}, normal_init(0.1)};
+  Parameter second{this, "second", {64, 3, 3, 64}, normal_init(0.1)};
+  Parameter shortcut{this, "shortcut", {96, 1, 1, 64}, normal_init(0.1)};
+  Parameter last{this, "last", {5, 3, 3, 96}, normal_init(0.1)};
+
+  Tensor operator()(Tensor images) {
+    const Tensor x = relu(conv2d(images, first, 2, 3));
+    return conv2d(conv2d(relu(conv2d(x, second, 1, 1) + x), shortcut, 2), last, 1, 1);
+  }
+};
+
+const TensorType kImages{DType::kF32, {1, 30, 27, 3}}, kLarger{DType::kF32, {2, 40, 41, 3}};
+
+std::vector<float> computed(bool pack_weights, int threads, size_t function, int loads = 1) {
+  Network network;
+  std::vector<Forward::Function> functions;
+  for (const TensorType& type : {kImages, kLarger})
+    functions.emplace_back(
+        [&network, type](Trace& trace) { trace.graph().output("y", network(trace.input("images", type))); });
+  Forward forward(network, functions, {.threads = threads, .pack_weights = pack_weights});
+  ThreadPool pool(1);
+  for (int i = 0; i < loads; ++i)
+    forward.load([&](const ParameterTarget& to) { forward.layout().initialize_parameters(5, to.flat, pool); });
+  std::vector<float> images(static_cast<size_t>(kLarger.shape.elements()));
+  for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
+  forward.set("images", images);
+  const auto y = forward.run(function).output("y");
+  return {y.begin(), y.end()};
+}
+
+TEST(PackFilters, BitsAreThoseOfFiltersPackedInEveryRun) {
+  for (const size_t function : {0, 1}) {
+    const std::vector<float> expected = computed(false, 1, function);
+    EXPECT_EQ(computed(true, 1, function), expected);
+    EXPECT_EQ(computed(true, 3, function), expected);
+    EXPECT_EQ(computed(true, 2, function, /*loads=*/2), expected);
+  }
+}
+
+size_t packable(const TensorType& images, const TensorType& others) {
+  Network network;
+  const ParameterLayout layout(network);
+  Trace trace({.layout = &layout});
+  trace.graph().output("y", network(trace.input("images", images)));
+  trace.graph().output("z", network(trace.input("others", others)));
+  const Graph graph = trace.finish();
+  return packable_filters(std::span(&graph, 1), cpu_backend()).size();
+}
+
+TEST(PackFilters, OnceForEachUse) { EXPECT_EQ(packable(kImages, kLarger), 4U); }
+
+}  // namespace
+}  // namespace linnet

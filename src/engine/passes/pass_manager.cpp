@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "base/error.h"
+#include "engine/passes/fuse_batch_norm.h"
+#include "engine/passes/fuse_int8_convolution.h"
+#include "engine/passes/passes.h"
+
+namespace linnet {
+namespace {
+
+struct Pass {
+  const char* name;
+  Graph (*run)(const Graph&, const PassOptions&);
+  bool (*wanted)(const PassOptions&) = [](const PassOptions&) { return true; };
+};
+
+template <Graph (*rewrite)(const Graph&)>
+Graph plain(const Graph& graph, const PassOptions&) {
+  return rewrite(graph);
+}
+
+// What is rounded is said before anything is computed again. Blocks are computed again next: all other passes then
+// treat both computations alike, so both are fused. A loss before anything could come between it and its gradient.
+// Norms take their sums before products add to them. Epilogues before sums: a bias belongs to its product before the
+// product joins a sum. Quantized weights after both, so that those fusions know plain products alone. Views last: they
+// fix layouts.
+constexpr std::array kPasses{
+    Pass{"round_shared", plain<round_shared>, [](const PassOptions& o) { return o.storage_type == DType::kBF16; }},
+    Pass{"recompute_blocks", [](const Graph& g, const PassOptions& o) { return recompute_blocks(g, o.blocks); },
+         [](const PassOptions& o) { return !o.blocks.empty(); }},
+    Pass{"lower_precision",
+         [](const Graph& g, const PassOptions& o) {
+           return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision));
+         },
+         [](const PassOptions& o) {
+           return o.precision != Precision::kF32 || o.attention_precision.value_or(o.precision) != Precision::kF32;
+         }},
+    Pass{"independent_rows", plain<independent_rows>, [](const PassOptions& o) { return o.independent_rows; }},
+    Pass{"fuse_loss", plain<fuse_loss>},
+    Pass{"recompute", [](const Graph& g, const PassOptions& o) { return recompute(g, *o.backend); },
+         [](const PassOptions& o) { return o.recompute; }},
+    Pass{"fuse_residual_norm", plain<fuse_residual_norm>},
+    Pass{"fuse_batch_norm", [](const Graph& g, const PassOptions& o) { return fuse_batch_norm(g, *o.backend); }},
+    Pass{"fuse_pool_gradient", [](const Graph& g, const PassOptions& o) { return fuse_pool_gradient(g, *o.backend); }},
+    Pass{"fuse_epilogue", plain<fuse_epilogue>},
+    Pass{"fuse_convolution", [](const Graph& g, const PassOptions& o) { return fuse_convolution(g, *o.backend); }},
+    Pass{"pack_filters", [](const Graph& g, const PassOptions& o) { return pack_filters(g, o.filters); },
+         [](const PassOptions& o) { return !o.filters.empty(); }},
+    Pass{"fuse_embedding_scale",
+         [](const Graph& g, const PassOptions& o) { return fuse_embedding_scale(g, *o.backend); }},
+    Pass{"fuse_accumulate", plain<fuse_accumulate>},
+    Pass{"fuse_bias_gradient", [](const Graph& g, const PassOptions& o) { return fuse_bias_gradient(g, *o.backend); }},
+    Pass{"fuse_quantized", plain<fuse_quantized>},
+    Pass{"fuse_int8_convolution", plain<fuse_int8_convolution>},
+    Pass{"fuse_pointwise", plain<fuse_pointwise>},
+    Pass{"cast_to_storage_type",
+         [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },
+         [](const PassOptions& o) { return o.storage_type.has_value(); }},
+    Pass{"make_views", plain<make_views>}};
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  return names;
+}
+
+Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>* report) {
+  const auto names = pass_names();
+  for (const std::string& name : options.off)
+    if (std::find(names.begin(), names.end(), name) == names.end()) fail_user("there is no pass " + name);
+  graph = remove_dead_code(graph);
+  for (const Pass& pass : kPasses) {
+    const auto start = std::chrono::steady_clock::now();
+    const int before = graph.node_count();
+    const bool run = pass.wanted(options) && !options.off.contains(pass.name);
+    std::vector<std::string> fused;
+    if (run) {
+      Graph next = pass.run(graph, options);
+      if (report) fused = new_nodes(graph, next);
+      graph = std::move(next);
+      if (options.verify) verify(graph);
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (report) report->push_back({pass.name, run, before, graph.node_count(), seconds, fused});
+  }
+  return graph;
+}
+
+}  // namespace linnet

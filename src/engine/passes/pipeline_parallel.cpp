@@ -1,0 +1,264 @@
+#include "engine/passes/pipeline_parallel.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+#include "engine/ir/op.h"
+#include "engine/passes/block_path.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kStageInput = "pipeline.in.";
+
+size_t at(int32_t id) { return static_cast<size_t>(id); }
+
+// A graph as the cut sees it: nodes in the order of the forward pass, and where blocks begin and end.
+class Model {
+ public:
+  Model(const Graph& graph, std::span<const ValueId> results, const std::set<std::string>& trained)
+      : graph_(graph), depends_(at(graph.value_count())), last_reader_(depends_.size(), kNone) {
+    for (const GraphInput& input : graph.inputs())
+      if (trained.contains(input.name)) depends_[at(input.value)] = true;
+    for (NodeId id = 0; id < graph.node_count(); ++id) {
+      const Node& node = graph.node(id);
+      const bool depends = std::ranges::any_of(node.in, [&](ValueId in) { return depends_[at(in)]; });
+      for (const ValueId out : node.out) depends_[at(out)] = depends;
+      if (depends)
+        for (const ValueId in : node.in) last_reader_[at(in)] = id;
+    }
+    for (const ValueId id : results) last_reader_[at(id)] = graph.node_count();
+    for (const GraphOutput& output : graph.outputs()) last_reader_[at(output.value)] = graph.node_count();
+    find_runs();
+  }
+
+  const Graph& graph() const { return graph_; }
+  int gap_count() const { return static_cast<int>(runs_.size()) + 1; }
+  // A value that a stage gets from an earlier one, or computes from such values; the others each stage computes itself.
+  bool is_passed(ValueId id) const { return depends_[at(id)] && graph_.value(id).producer != kNone; }
+  bool is_own(const Node& node) const {
+    return std::ranges::any_of(node.out, [&](ValueId v) { return is_passed(v); });
+  }
+  NodeId last_reader(ValueId id) const { return last_reader_[at(id)]; }
+
+  // The node before which a graph that is cut at a gap is cut. It depends on no sizes, so that the graphs of all batch
+  // shapes are cut alike. Between two blocks: where the fewest values cross, or the first of such nodes. Before the
+  // first block of a stack it is the last of them, as the embeddings stay together, and an encoder's norm with the
+  // encoder; behind the last block, where all that follows is the head's.
+  NodeId place(int gap) const {
+    const bool begins_stack = gap == 0 || (gap < static_cast<int>(runs_.size()) && stack_of(gap - 1) != stack_of(gap));
+    const NodeId begin = gap == 0 ? 0 : runs_[static_cast<size_t>(gap) - 1].last + 1;
+    if (gap == static_cast<int>(runs_.size())) return begin;
+    NodeId best = runs_[static_cast<size_t>(gap)].first;
+    size_t least = crossing(best).size();
+    for (NodeId id = best - 1; id >= begin; --id) {
+      const size_t count = crossing(id).size();
+      if (count > 0 && (count < least || (count == least && !begins_stack))) best = id, least = count;
+    }
+    return best;
+  }
+
+  // The gap before the first block whose path begins with "decoder", behind one that begins with "encoder".
+  int gap_before_decoder() const {
+    const auto is_of = [&](size_t run, std::string_view stack) {
+      return stack_of(static_cast<int>(run)).find(stack) != std::string_view::npos;
+    };
+    for (size_t run = 1; run < runs_.size(); ++run)
+      if (is_of(run - 1, "encoder") && is_of(run, "decoder")) return static_cast<int>(run);
+    fail_user("pipeline=encoder-decoder is for models with an encoder and a decoder: write pipeline=2 for this one");
+  }
+
+  // The values that are computed before a node and read from it on.
+  std::vector<ValueId> crossing(NodeId node) const {
+    std::vector<ValueId> values;
+    for (ValueId id = 0; id < graph_.value_count(); ++id)
+      if (is_passed(id) && graph_.value(id).producer < node && last_reader(id) >= node) values.push_back(id);
+    return values;
+  }
+
+  // Of the nodes [first, last): products, and bytes but for those of parameters, as an embedding reads few of its rows.
+  double work(NodeId first, NodeId last) const {
+    constexpr double kOperationsPerByte = 8;
+    double work = 0;
+    for (NodeId id = first; id < last; ++id) {
+      const Node& node = graph_.node(id);
+      const Algebra algebra = algebra_of(node);
+      if (!is_own(node) || algebra == Algebra::kReshape || algebra == Algebra::kSplit || algebra == Algebra::kConcat)
+        continue;
+      work += node_flops(graph_, node);
+      for (const auto* values : {&node.in, &node.out})
+        for (const ValueId value : *values)
+          if (graph_.value(value).producer != kNone)
+            work += kOperationsPerByte * static_cast<double>(graph_.value(value).type.bytes());
+    }
+    return work;
+  }
+
+ private:
+  struct Run {
+    std::string_view path;
+    NodeId first, last;
+  };
+
+  // "decoder.layers" of the block "decoder.layers.3".
+  std::string_view stack_of(int run) const {
+    const std::string_view path = runs_[static_cast<size_t>(run)].path;
+    return path.substr(0, path.rfind('.'));
+  }
+
+  void find_runs() {
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      const Node& node = graph_.node(id);
+      if (!is_own(node)) continue;
+      const std::string_view path = block_path(graph_.scope_path(node.scope));
+      if (path.empty()) continue;
+      if (runs_.empty() || runs_.back().path != path) runs_.push_back({path, id, id});
+      runs_.back().last = id;
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<bool> depends_;        // by value: on a trained parameter
+  std::vector<NodeId> last_reader_;  // by value, of the nodes that depend; node_count(): it is a result
+  std::vector<Run> runs_;
+};
+
+// The first node of each stage, and the end.
+std::vector<NodeId> stage_bounds(const Model& model, std::span<const int> gaps) {
+  std::vector<NodeId> bounds{0};
+  for (const int gap : gaps) {
+    if (gap >= model.gap_count()) fail_internal("a graph has fewer blocks than the model that was cut");
+    bounds.push_back(model.place(gap));
+  }
+  bounds.push_back(model.graph().node_count());
+  return bounds;
+}
+
+// The nodes of a stage: its own, and those that every stage computes itself, as far as they are read.
+std::vector<bool> nodes_of_stage(const Model& model, std::span<const ValueId> results, NodeId first, NodeId end) {
+  const Graph& graph = model.graph();
+  std::vector<bool> kept(at(graph.node_count())), read(at(graph.value_count()));
+  if (end == graph.node_count()) {
+    for (const ValueId id : results) read[at(id)] = true;
+    for (const GraphOutput& output : graph.outputs()) read[at(output.value)] = true;
+  }
+  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    const bool is_own = model.is_own(node);
+    const bool is_read = std::ranges::any_of(node.out, [&](ValueId out) { return read[at(out)]; });
+    kept[at(id)] = is_own ? id >= first && id < end : is_read;
+    if (kept[at(id)])
+      for (const ValueId in : node.in) read[at(in)] = true;
+  }
+  return kept;
+}
+
+// The stages between those gaps.
+PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std::vector<int> gaps) {
+  const Graph& forward = model.graph();
+  PipelineCut cut{.gaps = std::move(gaps), .parameters = {}, .work = {}};
+  const std::vector<NodeId> bounds = stage_bounds(model, cut.gaps);
+  const double all = model.work(0, forward.node_count());
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    cut.work.push_back(model.work(bounds[s], bounds[s + 1]) / all);
+    std::set<std::string>& names = cut.parameters.emplace_back();
+    const std::vector<bool> kept = nodes_of_stage(model, results, bounds[s], bounds[s + 1]);
+    std::set<ValueId> read;
+    for (NodeId id = 0; id < forward.node_count(); ++id)
+      if (kept[at(id)]) read.insert(forward.node(id).in.begin(), forward.node(id).in.end());
+    for (const GraphInput& input : forward.inputs())
+      if (read.contains(input.value)) names.insert(input.name);
+  }
+  return cut;
+}
+
+}  // namespace
+
+std::string stage_input(size_t i) { return kStageInput + std::to_string(i); }
+std::string stage_output_name(size_t i) { return "pipeline.out." + std::to_string(i); }
+std::string stage_gradient_input(size_t i) { return "pipeline.gradient_in." + std::to_string(i); }
+std::string stage_gradient_output(size_t i) { return "pipeline.gradient_out." + std::to_string(i); }
+bool is_stage_input(const std::string& name) { return name.find(kStageInput) != std::string::npos; }
+
+PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, const std::set<std::string>& trained,
+                       int stages, bool splits_encoder) {
+  const Model model(forward, results, trained);
+  if (splits_encoder) return finish_cut(model, results, {model.gap_before_decoder()});
+  const int gaps = model.gap_count();
+  if (gaps < stages - 1 || gaps < 2)
+    fail_user("pipeline=" + std::to_string(stages) + ": the model has " + std::to_string(gaps - 1) +
+              (gaps == 2 ? " layer" : " layers") + " to cut between");
+  std::vector<int> all(static_cast<size_t>(gaps));
+  for (int gap = 0; gap < gaps; ++gap) all[static_cast<size_t>(gap)] = gap;
+  const std::vector<NodeId> bounds = stage_bounds(model, all);  // pieces, one more than gaps
+  std::vector<double> sum{0};                                   // of the first pieces
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) sum.push_back(sum.back() + model.work(bounds[i], bounds[i + 1]));
+  // least[s][n]: the work of the largest of s + 1 stages that share the first n pieces; from[s][n]: where the last of
+  // them begins.
+  const size_t pieces = sum.size() - 1, count = static_cast<size_t>(stages);
+  std::vector least(count, std::vector<double>(pieces + 1, std::numeric_limits<double>::infinity()));
+  std::vector from(count, std::vector<size_t>(pieces + 1));
+  least[0] = sum;
+  for (size_t s = 1; s < count; ++s)
+    for (size_t n = s + 1; n <= pieces; ++n)
+      for (size_t begin = s; begin < n; ++begin)
+        if (const double most = std::max(least[s - 1][begin], sum[n] - sum[begin]); most < least[s][n])
+          least[s][n] = most, from[s][n] = begin;
+  std::vector<int> chosen;
+  for (size_t s = count - 1, n = pieces; s > 0; --s) {
+    n = from[s][n];
+    chosen.insert(chosen.begin(), static_cast<int>(n) - 1);
+  }
+  return finish_cut(model, results, std::move(chosen));
+}
+
+StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, const std::set<std::string>& trained,
+                          const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input) {
+  const Model model(whole, results, trained);
+  const std::vector<NodeId> bounds = stage_bounds(model, cut.gaps);
+  const NodeId first = bounds[static_cast<size_t>(rank.stage)], end = bounds[static_cast<size_t>(rank.stage) + 1];
+  std::vector<Tensor> values(at(whole.value_count()));
+  StageEnds ends;
+  if (!rank.is_first())
+    for (const ValueId id : model.crossing(first)) {
+      const TensorType& type = whole.value(id).type;
+      if (!is_float(type.dtype)) fail_user("pipeline parallel cannot cut this model: a stage would hand on integers");
+      ends.in.push_back(values[at(id)] = input(stage_input(ends.in.size()), type));
+    }
+  const std::vector<bool> kept = nodes_of_stage(model, results, first, end);
+  for (const GraphInput& each : whole.inputs()) {
+    const bool is_read = [&] {
+      for (NodeId id = 0; id < whole.node_count(); ++id)
+        if (kept[at(id)] && std::ranges::find(whole.node(id).in, each.value) != whole.node(id).in.end()) return true;
+      return rank.is_last() &&
+             (std::ranges::find(results, each.value) != results.end() ||
+              std::ranges::find(whole.outputs(), each.value, &GraphOutput::value) != whole.outputs().end());
+    }();
+    if (is_read) values[at(each.value)] = input(each.name, whole.value(each.value).type);
+  }
+  for (NodeId id = 0; id < whole.node_count(); ++id) {
+    if (!kept[at(id)]) continue;
+    const Node& node = whole.node(id);
+    std::vector<Tensor> in;
+    for (const ValueId operand : node.in) {
+      if (!values[at(operand)].defined())
+        fail_internal("a stage of the pipeline lacks a value: " + whole.where_text(id));
+      in.push_back(values[at(operand)]);
+    }
+    const ScopeId outer = graph.enter_scope(whole.scope_path(node.scope));
+    const std::vector<Tensor> out = graph.add(*node.op, in, node.attrs, node.where);
+    graph.leave_scope(outer);
+    for (size_t i = 0; i < out.size(); ++i) values[at(node.out[i])] = out[i];
+  }
+  if (!rank.is_last()) {
+    for (const ValueId id : model.crossing(end)) ends.out.push_back(values[at(id)]);
+    return ends;
+  }
+  for (const ValueId id : results) ends.results.push_back(values[at(id)]);
+  for (const GraphOutput& output : whole.outputs()) graph.output(output.name, values[at(output.value)]);
+  return ends;
+}
+
+}  // namespace linnet

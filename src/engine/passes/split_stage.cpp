@@ -1,0 +1,154 @@
+#include "base/error.h"
+#include "engine/ir/op.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/stage_output/stage_output.h"
+#include "engine/passes/matcher.h"
+#include "engine/passes/passes.h"
+#include "engine/passes/pipeline_parallel.h"
+
+namespace linnet {
+namespace {
+
+size_t at(int32_t id) { return static_cast<size_t>(id); }
+
+std::vector<TensorType> result_types(const Graph& graph, const Node& node) {
+  std::vector<TensorType> types;
+  for (const ValueId out : node.out) types.push_back(graph.value(out).type);
+  return types;
+}
+
+class Splitter {
+ public:
+  Splitter(const Graph& graph, FunctionRef<std::string(size_t)> name)
+      : graph_(graph), name_(name), in_forward_(at(graph.node_count())) {
+    for (NodeId id = 0; id < graph.node_count(); ++id)
+      if (is(graph.node(id), kStageOutput)) end_ = id;
+    if (end_ == kNone) fail_internal("a stage's graph does not tell where its forward pass ends");
+  }
+
+  SplitStage run() {
+    find_forward();
+    build_backward();
+    build_forward();
+    split_.forward = remove_dead_code(split_.forward);
+    return std::move(split_);
+  }
+
+ private:
+  // What the values for the next stage are computed from. A pass may have given the outputs another type than the
+  // operands of the last node.
+  void find_forward() {
+    std::vector<bool> read(at(graph_.value_count()));
+    const Node& end = graph_.node(end_);
+    for (size_t i = 0; i < end.in.size() / 2; ++i) read[at(end.in[i])] = true;
+    for (const GraphOutput& output : graph_.outputs())
+      if (is_of_forward_output(output)) read[at(output.value)] = true;
+    for (NodeId id = graph_.node_count() - 1; id >= 0; --id) {
+      const Node& node = graph_.node(id);
+      for (const ValueId out : node.out)
+        if (read[at(out)]) in_forward_[at(id)] = true;
+      if (in_forward_[at(id)])
+        for (const ValueId in : node.in) read[at(in)] = true;
+    }
+  }
+
+  void build_backward() {
+    backward_.resize(at(graph_.value_count()));
+    Graph& graph = split_.backward;
+    graph.copy_scopes(graph_);
+    for (NodeId id = 0; id < graph_.node_count(); ++id)
+      if (!in_forward_[at(id)]) add_backward(id);
+    for (const GraphOutput& output : graph_.outputs())
+      if (!is_of_forward_output(output)) graph.output(output.name, backward(output.value));
+    for (const StateUpdate& update : graph_.updates()) graph.update(backward(update.state), backward(update.value));
+  }
+
+  bool is_of_forward_output(const GraphOutput& output) const {
+    const Node& end = graph_.node(end_);
+    for (size_t i = 0; i < end.in.size() / 2; ++i)
+      if (output.name == stage_output_name(i)) return true;
+    return false;
+  }
+
+  void add_backward(NodeId id) {
+    const Node& node = graph_.node(id);
+    Graph& graph = split_.backward;
+    std::vector<Tensor> out;
+    if (id == end_) {  // the loss that it stands for is zero
+      out = {fill(graph, graph_.value(node.out[0]).type, 0, node.where)};
+    } else {
+      std::vector<Tensor> in;
+      for (const ValueId operand : node.in) in.push_back(backward(operand));
+      graph.set_scope(node.scope);
+      out = graph.add_stored(*node.op, in, node.attrs, node.where, result_types(graph_, node));
+    }
+    for (size_t i = 0; i < out.size(); ++i) backward_[at(node.out[i])] = out[i];
+  }
+
+  // What the backward pass reads. Parts and other shapes of a value are made again from it, so that each value is saved
+  // once, and parameters never; so are constants.
+  Tensor backward(ValueId value) {
+    Tensor& found = backward_[at(value)];
+    if (found.defined()) return found;
+    Graph& graph = split_.backward;
+    const TensorType& type = graph_.value(value).type;
+    const NodeId producer = graph_.value(value).producer;
+    if (producer == kNone) return found = graph.input(input_name(value), type);
+    const Algebra algebra = algebra_of(graph_.node(producer));
+    if (algebra == Algebra::kReshape || algebra == Algebra::kSplit || graph_.node(producer).in.empty()) {
+      add_backward(producer);
+      return backward_[at(value)];
+    }
+    const std::string name = name_(saved_.size());
+    saved_.push_back(value);
+    split_.saved.emplace_back(name, type);
+    return found = graph.input(name, type);
+  }
+
+  std::string input_name(ValueId value) const {
+    for (const GraphInput& input : graph_.inputs())
+      if (input.value == value) return input.name;
+    fail_internal("a value of a graph has neither a node nor a name");
+  }
+
+  void build_forward() {
+    Graph& graph = split_.forward;
+    graph.copy_scopes(graph_);
+    std::vector<Tensor> values(at(graph_.value_count()));
+    const auto use = [&](ValueId value) {
+      Tensor& found = values[at(value)];
+      if (!found.defined()) found = graph.input(input_name(value), graph_.value(value).type);
+      return found;
+    };
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      if (!in_forward_[at(id)]) continue;
+      const Node& node = graph_.node(id);
+      std::vector<Tensor> in;
+      for (const ValueId operand : node.in) in.push_back(use(operand));
+      graph.set_scope(node.scope);
+      const std::vector<Tensor> out =
+          graph.add_stored(*node.op, in, node.attrs, node.where, result_types(graph_, node));
+      for (size_t i = 0; i < out.size(); ++i) values[at(node.out[i])] = out[i];
+    }
+    for (const GraphOutput& output : graph_.outputs())
+      if (is_of_forward_output(output)) graph.output(output.name, use(output.value));
+    for (size_t i = 0; i < saved_.size(); ++i)
+      graph.update(graph.input(split_.saved[i].first, split_.saved[i].second), values[at(saved_[i])]);
+  }
+
+  const Graph& graph_;
+  const FunctionRef<std::string(size_t)> name_;
+  NodeId end_ = kNone;
+  std::vector<bool> in_forward_;  // by node
+  std::vector<Tensor> backward_;  // by value, in the backward graph; undefined: nothing has read it yet
+  std::vector<ValueId> saved_;
+  SplitStage split_;
+};
+
+}  // namespace
+
+SplitStage split_stage(const Graph& graph, FunctionRef<std::string(size_t)> name) {
+  return Splitter(graph, name).run();
+}
+
+}  // namespace linnet

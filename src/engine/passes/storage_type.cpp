@@ -1,0 +1,248 @@
+// Activations are written in a storage type shorter than fp32: half the memory and half the traffic. Each op says which
+// operands and results its kernels take so (OpDef::storage); casts go between those that do and those that do not.
+// Parameters, optimizer state, gradients of parameters, statistics, losses and all outputs of the graph stay fp32.
+//
+// On a GPU, kernels exist for whatever an op's rule allows, and products read a copy of the parameters in the storage
+// type, made once at the start of the step. On the CPU:
+//   - the table of kernels is asked about every node; one that no kernel takes computes in fp32 between casts;
+//   - parameters and other inputs of the graph stay fp32 operands: products round them while they pack them, and a copy
+//     would cost two bytes for each parameter.
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/ir/op.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/passes/matcher.h"
+#include "engine/passes/passes.h"
+#include "engine/passes/pipeline_parallel.h"
+#include "engine/passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+class CastToStorageType {
+ public:
+  CastToStorageType(const Graph& old, DType storage_type, const Backend& backend)
+      : old_(old),
+        storage_type_(storage_type),
+        backend_(backend),
+        on_host_(backend.device->is_host()),
+        rewriter_(old),
+        is_input_(values()),
+        wants_(values()),
+        is_reduced_(values()),
+        made_(values()) {
+    // What a stage of a pipeline gets from the one before it is an activation.
+    for (const GraphInput& input : old.inputs()) is_input_[at(input.value)] = !is_stage_input(input.name);
+    for (const Node& node : old.nodes()) {
+      const bool moves_inputs = moves(node) && !node.in.empty() &&
+                                std::ranges::all_of(node.in, [&](ValueId id) { return is_input_[at(id)]; });
+      for (const ValueId out : node.out) is_input_[at(out)] = moves_inputs;
+      rules_.push_back(rule_of(node));
+    }
+  }
+
+  Graph run() {
+    for (const GraphOutput& output : old_.outputs()) wants_[at(output.value)].f32 = true;
+    for (const StateUpdate& update : old_.updates()) wants_[at(update.value)].f32 = true;
+    for (NodeId id = old_.node_count() - 1; id >= 0; --id) choose(old_.node(id), rules_[at(id)]);
+    for (const GraphInput& input : old_.inputs()) made_[at(input.value)].f32 = rewriter_[input.value];
+    for (NodeId id = 0; id < old_.node_count(); ++id) add(old_.node(id), rules_[at(id)]);
+    for (const GraphOutput& output : old_.outputs()) rewriter_.map(output.value, get(output.value, false));
+    for (const StateUpdate& update : old_.updates()) rewriter_.map(update.value, get(update.value, false));
+    return rewriter_.finish();
+  }
+
+ private:
+  struct Wants {
+    bool reduced = false, f32 = false;
+  };
+  struct Versions {
+    Tensor f32, reduced;
+  };
+  static size_t at(ValueId id) { return static_cast<size_t>(id); }
+  size_t values() const { return at(old_.value_count()); }
+  bool is_f32(ValueId id) const { return old_.value(id).type.dtype == DType::kF32; }
+
+  // The op's rule, as far as the backend's kernels follow it.
+  StorageRule rule_of(const Node& node) const {
+    const StorageRule rule = storage_of(node);
+    if (!on_host_ || moves(node)) return rule;
+    if (is_among_f32(node, rule)) return {};
+    StorageRule taken{.in = std::vector<Storage>(node.in.size()), .out = std::vector<Storage>(node.out.size())};
+    NodeTypes types;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const bool stays = is_input_[at(node.in[i])] && rule.operand(i) == Storage::kReduced;
+      taken.in[i] = stays ? Storage::kF32 : rule.operand(i);
+      types.in.push_back(type_of(node.in[i], is_f32(node.in[i]) && taken.in[i] != Storage::kF32));
+    }
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      taken.out[i] = rule.result(i);
+      types.out.push_back(type_of(node.out[i], is_f32(node.out[i]) && taken.out[i] != Storage::kF32));
+    }
+    if (has_kernel(node, types)) return taken;
+    // Sums, of which some kernels write fp32 alone.
+    for (size_t i = 0; i < node.out.size(); ++i)
+      if (taken.out[i] == Storage::kAny) taken.out[i] = Storage::kF32, types.out[i] = old_.value(node.out[i]).type;
+    return has_kernel(node, types) ? taken : StorageRule{};
+  }
+
+  // Whether more of a node's operands come from ops that write fp32 alone than from those that write the storage type:
+  // such as a batch norm between convolutions, which would only add casts.
+  bool is_among_f32(const Node& node, const StorageRule& rule) const {
+    int f32 = 0, reduced = 0;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      if (rule.operand(i) != Storage::kReduced || !is_f32(node.in[i])) continue;
+      const Storage written = written_as(node.in[i]);
+      f32 += written == Storage::kF32, reduced += written == Storage::kReduced;
+    }
+    return f32 > reduced;
+  }
+
+  // The rule of the node that computes a value which others only move. Inputs of the graph are kAny.
+  Storage written_as(ValueId id) const {
+    for (;;) {
+      const NodeId producer = old_.value(id).producer;
+      if (producer == kNone || is_input_[at(id)]) return Storage::kAny;
+      const Node& node = old_.node(producer);
+      if (!moves(node)) return rules_[at(producer)].result(static_cast<size_t>(old_.value(id).output));
+      if (node.in.empty()) return Storage::kAny;
+      id = node.in[0];
+    }
+  }
+
+  // The types with which a node runs.
+  struct NodeTypes {
+    std::vector<TensorType> in, out;
+  };
+  bool has_kernel(const Node& node, const NodeTypes& types) const {
+    return has_fast_kernel({node, types.in, types.out, /*threads=*/1, backend_.device}, backend_);
+  }
+
+  // Backward over the graph: how each result is stored, once all its readers have said what they want. Numbers of which
+  // there is one, such as losses and counts, are too few to be worth the rounding.
+  void choose(const Node& node, const StorageRule& rule) {
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      const ValueId out = node.out[i];
+      const Wants wants = wants_[at(out)];
+      const Storage storage = is_f32(out) ? rule.result(i) : Storage::kF32;
+      const bool one = on_host_ && old_.value(out).type.shape.elements() == 1;
+      const bool free = storage == Storage::kMoved || (storage == Storage::kAny && !one);
+      is_reduced_[at(out)] = storage == Storage::kReduced || (free && (wants.reduced || !wants.f32));
+    }
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      Wants& wants = wants_[at(node.in[i])];
+      switch (rule.operand(i)) {
+        case Storage::kReduced:
+          wants.reduced = true;
+          break;
+        case Storage::kF32:
+          wants.f32 = true;
+          break;
+        case Storage::kAny:
+          break;
+        case Storage::kMoved:  // each version of the result wants one of the operand
+          for (const ValueId out : node.out) wants.reduced |= wants_[at(out)].reduced, wants.f32 |= wants_[at(out)].f32;
+          break;
+        case Storage::kAsResult:
+          (is_reduced_[at(node.out[0])] ? wants.reduced : wants.f32) = true;
+          break;
+      }
+    }
+  }
+
+  void add(const Node& node, const StorageRule& rule) {
+    if (moves(node)) return;  // get() makes the versions that are wanted
+    std::vector<bool> reduced(node.in.size());
+    NodeTypes types;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const ValueId id = node.in[i];
+      const Storage storage = is_f32(id) ? rule.operand(i) : Storage::kF32;
+      reduced[i] = storage == Storage::kReduced || (storage == Storage::kAny && is_stored_reduced(id)) ||
+                   (storage == Storage::kAsResult && is_reduced_[at(node.out[0])]);
+      types.in.push_back(type_of(id, reduced[i]));
+    }
+    for (const ValueId out : node.out) types.out.push_back(type_of(out, is_reduced_[at(out)]));
+    // rule_of() asked with the types that the rule prefers; those that readers want may be others.
+    const bool any_reduced = std::ranges::find(types.in, storage_type_, &TensorType::dtype) != types.in.end() ||
+                             std::ranges::find(types.out, storage_type_, &TensorType::dtype) != types.out.end();
+    const bool in_f32 = on_host_ && any_reduced && !has_kernel(node, types);
+    std::vector<Tensor> in;
+    for (size_t i = 0; i < node.in.size(); ++i) in.push_back(get(node.in[i], reduced[i] && !in_f32));
+    if (in_f32)
+      for (size_t i = 0; i < node.out.size(); ++i) types.out[i] = old_.value(node.out[i]).type;
+    keep(node, rewriter_.add_stored(without_rounding_twice(node, types.out), in, types.out),
+         [&](ValueId out) { return is_reduced_[at(out)] && !in_f32; });
+  }
+
+  // An elementwise node that rounds its result to bf16 (round_shared.cpp) need not where it is stored so.
+  static Node without_rounding_twice(Node node, const std::vector<TensorType>& out) {
+    if (is(node, kPointwise) && out[0].dtype == DType::kBF16)
+      node.attrs = PointwiseAttrs{without_rounding(node.attrs.as<PointwiseAttrs>().expression)};
+    return node;
+  }
+
+  // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any gets the
+  // version that was made first.
+  bool is_stored_reduced(ValueId id) {
+    if (on_host_ && is_input_[at(id)]) return false;
+    const Versions& made = made_[at(id)];
+    if (made.reduced.defined() != made.f32.defined()) return made.reduced.defined();
+    return is_reduced_[at(id)];
+  }
+
+  TensorType type_of(ValueId id, bool reduced) const {
+    TensorType type = old_.value(id).type;
+    if (reduced) type.dtype = storage_type_;
+    return type;
+  }
+
+  template <class IsReduced>
+  void keep(const Node& node, const std::vector<Tensor>& out, IsReduced&& is_reduced) {
+    for (size_t i = 0; i < out.size(); ++i)
+      (is_reduced(node.out[i]) ? made_[at(node.out[i])].reduced : made_[at(node.out[i])].f32) = out[i];
+  }
+
+  // The new value that stands for an old one, stored as asked.
+  Tensor get(ValueId id, bool reduced) {
+    const auto made = [&] { return reduced ? made_[at(id)].reduced : made_[at(id)].f32; };
+    if (made().defined()) return made();
+    const NodeId producer = old_.value(id).producer;
+    if (producer != kNone && moves(old_.node(producer))) {
+      const Node& node = old_.node(producer);
+      std::vector<Tensor> in;
+      for (const ValueId operand : node.in) in.push_back(is_f32(operand) ? get(operand, reduced) : get(operand, false));
+      std::vector<TensorType> types;
+      for (const ValueId out : node.out) types.push_back(type_of(out, reduced && is_f32(out)));
+      keep(node, rewriter_.add_stored(node, in, types), [&](ValueId out) { return reduced && is_f32(out); });
+      return made();
+    }
+    const Tensor other = reduced ? made_[at(id)].f32 : made_[at(id)].reduced;
+    if (!other.defined()) fail_internal("a value is read before it is made");
+    (reduced ? made_[at(id)].reduced : made_[at(id)].f32) = cast(other, reduced ? storage_type_ : DType::kF32);
+    return made();
+  }
+
+  // Its results have the type of its operands, and get() makes each version that is read.
+  static bool moves(const Node& node) { return storage_of(node).rest == Storage::kMoved; }
+
+  const Graph& old_;
+  const DType storage_type_;
+  const Backend& backend_;
+  const bool on_host_;
+  Rewriter rewriter_;
+  std::vector<StorageRule> rules_;  // by node
+  std::vector<bool> is_input_;      // by old value: of the graph, or moved from one
+  std::vector<Wants> wants_;        // by old value
+  std::vector<bool> is_reduced_;    // by old value: its producer writes the storage type
+  std::vector<Versions> made_;      // by old value
+};
+
+}  // namespace
+
+Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend) {
+  return CastToStorageType(graph, storage_type, backend).run();
+}
+
+}  // namespace linnet

@@ -1,0 +1,70 @@
+#include "engine/passes/token_attributions.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/passes/gradient.h"
+#include "engine/passes/matcher.h"
+#include "engine/passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+struct Lookup {
+  std::string sequence;
+  Tensor moved, difference;  // m + alpha (e - m), and e - m: [B, T, D]
+};
+
+// The sequence by whose ids the node looks up rows of a table; "" for other nodes.
+std::string sequence_of(const Graph& graph, const Node& node, std::span<const std::string> sequences) {
+  if (!is(node, kEmbedding)) return "";
+  for (const std::string& sequence : sequences)
+    if (graph.find_input(sequence) == node.in[1]) return sequence;
+  return "";
+}
+
+std::vector<Lookup> move_lookups(Rewriter& rewriter, std::span<const std::string> sequences) {
+  std::vector<Lookup> lookups;
+  for (const Node& node : rewriter.old().nodes()) {
+    rewriter.copy(node);
+    const std::string sequence = sequence_of(rewriter.old(), node, sequences);
+    if (sequence.empty()) continue;
+    const Tensor row = rewriter[node.out[0]], table = rewriter[node.in[0]];
+    const Tensor alpha = rewriter.graph().input("alpha", {row.type().dtype, {row.dim(0), 1, 1}});
+    const Tensor mean = sum_to(table, {table.dim(1)}) * (1 / static_cast<double>(table.dim(0)));
+    const Tensor difference = row - mean;
+    lookups.push_back({sequence, difference * alpha + mean, difference});
+    rewriter.map(node.out[0], lookups.back().moved);
+  }
+  return lookups;
+}
+
+}  // namespace
+
+Graph attribute_tokens(Tensor score, std::span<const std::string> sequences) {
+  Rewriter rewriter(*score.graph);
+  const std::vector<Lookup> lookups = move_lookups(rewriter, sequences);
+  std::vector<Tensor> moved;
+  for (const Lookup& lookup : lookups) moved.push_back(lookup.moved);
+  const std::vector<Tensor> towards = gradients(rewriter[score.id], moved);
+  for (const std::string& sequence : sequences) {
+    Tensor sum;
+    for (size_t i = 0; i < lookups.size(); ++i) {
+      if (lookups[i].sequence != sequence) continue;
+      const Tensor products = towards[i] * lookups[i].difference;
+      const int64_t rows = products.dim(0), length = products.dim(1);
+      const Tensor part = reshape(sum_to(products, {rows, length, 1}), {rows, length});
+      sum = sum.defined() ? sum + part : part;
+    }
+    if (!sum.defined()) fail_internal("no embedding is looked up by the input \"" + sequence + "\"");
+    rewriter.graph().output("attribution." + sequence, sum);
+  }
+  return rewriter.finish();
+}
+
+}  // namespace linnet

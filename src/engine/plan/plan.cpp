@@ -1,0 +1,110 @@
+#include "engine/plan/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/ir/op.h"
+#include "engine/plan/arena.h"
+#include "engine/plan/storage.h"
+
+namespace linnet {
+namespace {
+
+// A workspace of more than this is placed in the arena for its node alone: it seldom falls together with the peak.
+// Smaller ones share a region, because placing thousands of them would take long and gain little.
+constexpr size_t kOwnPlace = 16 << 20;
+
+struct ChosenKernels {
+  std::vector<const Kernel*> kernels;   // by node
+  size_t workspace_bytes = 0;           // shared
+  std::map<NodeId, size_t> large = {};  // bytes of workspaces that have a place of their own
+};
+
+ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const PlanOptions& options) {
+  ChosenKernels chosen;
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    std::vector<TensorType> in, out;
+    for (ValueId value : node.in) in.push_back(graph.value(value).type);
+    for (ValueId value : node.out) out.push_back(graph.value(value).type);
+    const KernelQuery query{node, in, out, options.threads, backend.device};
+    const Kernel& kernel = find_kernel(query, options.kernels, backend);
+    chosen.kernels.push_back(&kernel);
+    const size_t bytes = kernel.workspace ? kernel.workspace(query) : 0;
+    if (bytes > kOwnPlace && options.reuse_memory)
+      chosen.large[id] = bytes;
+    else
+      chosen.workspace_bytes = std::max(chosen.workspace_bytes, bytes);
+  }
+  return chosen;
+}
+
+// Blocks of the arena: every storage that is not an input, then the large workspaces in the order of their nodes.
+// `owner` gets the storage of each of the former.
+std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& storages, const ChosenKernels& chosen,
+                                     bool reuse, std::vector<ValueId>& owner) {
+  std::vector<ArenaBlock> blocks;
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    if (storages.storage_of(id) != id || storages.is_input(id)) continue;
+    const NodeId last = reuse ? storages.last(id) : graph.node_count();
+    const NodeId first = reuse ? storages.first(id) : 0;
+    blocks.push_back({graph.value(id).type.bytes(), std::min(first, last), last});
+    if (reuse) blocks.back().parts = storages.parts(id);
+    owner.push_back(id);
+  }
+  for (const auto& [node, bytes] : chosen.large) blocks.push_back({bytes, node, node});
+  return blocks;
+}
+
+std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages, const ChosenKernels& chosen,
+                                         bool reuse) {
+  std::vector<ValueId> owner;
+  std::vector<ArenaBlock> blocks = arena_blocks(plan.graph, storages, chosen, reuse, owner);
+  const ArenaSize size = place_blocks(blocks);
+  plan.arena_bytes = size.bytes;
+  plan.arena_lower_bound = size.lower_bound;
+  std::map<ValueId, size_t> offset;
+  for (size_t i = 0; i < owner.size(); ++i) offset[owner[i]] = blocks[i].offset;
+  size_t next = owner.size();
+  for (const auto& [node, bytes] : chosen.large) plan.workspace_in_arena[node] = blocks[next++].offset;
+  return offset;
+}
+
+}  // namespace
+
+Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options) {
+  Plan plan;
+  plan.graph = std::move(graph);
+  plan.threads = options.threads;
+  const ChosenKernels chosen = choose_kernels(plan.graph, store.backend(), options);
+  plan.kernels = chosen.kernels;
+  plan.workspace_bytes = chosen.workspace_bytes;
+  const StorageMap storages(plan.graph, options.reuse_memory);
+  const auto offset = place_storages(plan, storages, chosen, options.reuse_memory);
+  plan.copies = storages.copies();
+
+  std::map<ValueId, Location> bound;
+  for (const GraphInput& input : plan.graph.inputs())
+    bound[input.value] = store.find(input.name, plan.graph.value(input.value).type.bytes());
+  for (ValueId id = 0; id < plan.graph.value_count(); ++id) {
+    const Root root = root_of(plan.graph, id);
+    const ValueId storage = storages.storage_of(root.value);
+    Location location = storages.is_input(storage) ? bound.at(storage) : Location{shared.arena, offset.at(storage)};
+    location.offset += static_cast<size_t>(root.offset) * dtype_size(plan.graph.value(id).type.dtype);
+    plan.location.push_back(location);
+  }
+  store.grow_region(shared.arena, plan.arena_bytes);
+  store.grow_region(shared.workspace, plan.workspace_bytes);
+  if (options.verify) verify_plan(plan, store, shared);
+  return plan;
+}
+
+PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions& options, bool placed) {
+  const StorageMap storages(graph, options.reuse_memory);
+  const ChosenKernels chosen = choose_kernels(graph, backend, options);
+  std::vector<ValueId> owner;
+  std::vector<ArenaBlock> blocks = arena_blocks(graph, storages, chosen, options.reuse_memory, owner);
+  return {placed ? place_blocks(blocks).bytes : most_alive(blocks), chosen.workspace_bytes};
+}
+
+}  // namespace linnet

@@ -1,0 +1,51 @@
+// A plan is a graph with every byte placed: which kernel runs each node, and where each value lies.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/ir/graph.h"
+#include "engine/ops/kernel.h"
+#include "engine/plan/store.h"
+
+namespace linnet {
+
+// The arena and the workspace belong to the store too; plans that never run at once share them.
+struct SharedRegions {
+  RegionId arena, workspace;
+};
+
+struct Plan {
+  Graph graph;
+  std::vector<Location> location;      // by value
+  std::vector<const Kernel*> kernels;  // by node
+  // Where the workspace of nodes that need much of it begins in the arena, in memory that is free while they run. All
+  // others share the region for workspace.
+  std::map<NodeId, size_t> workspace_in_arena;
+  std::vector<StateUpdate> copies;  // updates that could not be computed in place: done at the end
+  size_t arena_bytes = 0, arena_lower_bound = 0, workspace_bytes = 0;
+  int threads = 1;  // the workspace is enough for a pool of so many
+};
+
+struct PlanOptions {
+  int threads = 1;
+  KernelSet kernels = KernelSet::kFast;
+  bool reuse_memory = true;  // off: every value has its own bytes (the arena's test oracle)
+  bool verify = true;        // off only where a plan is made for its size and never run
+};
+
+// Places every value of an optimized graph, grows the shared regions to what the plan takes, and checks the result
+// (verify_plan). Inputs must be bound in the store.
+Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options);
+
+// What a plan of the graph would take. `placed` false: arena_bytes is only a bound that no placement can be below,
+// which is found faster.
+struct PlanSize {
+  size_t arena_bytes, workspace_bytes;
+};
+PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions& options, bool placed);
+
+// Replays the plan on a map of bytes: every read must find what its producer wrote. Throws Error(kInternal).
+void verify_plan(const Plan& plan, const Store& store, const SharedRegions& shared);
+
+}  // namespace linnet

@@ -1,0 +1,53 @@
+// Which values share memory. A storage is a set of values, with their views, that use the same bytes one after another:
+// a value and the one computed over it in place, a state and its update.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "engine/ir/graph.h"
+#include "engine/plan/arena.h"
+
+namespace linnet {
+
+// Bytes [begin, end) of a value's root, touched at a node.
+struct Access {
+  NodeId node;
+  size_t begin, end;
+  ValueId value;
+};
+
+class StorageMap {
+ public:
+  StorageMap(const Graph& graph, bool reuse);
+
+  // The root value that stands for the storage of `id` (a graph input, if one is in it).
+  ValueId storage_of(ValueId id) const;
+  bool is_input(ValueId storage) const { return graph_.value(storage).producer == kNone; }
+  // First write and last read; outputs live to the end.
+  NodeId first(ValueId storage) const;
+  NodeId last(ValueId storage) const;
+  // Its bytes, cut where the node that first writes them changes.
+  std::vector<ArenaPart> parts(ValueId storage) const;
+  // What nodes write of its bytes.
+  const std::vector<Access>& writes(ValueId storage) const { return writes_[static_cast<size_t>(find(storage))]; }
+  // Updates whose value does not end up in the state's own storage.
+  const std::vector<StateUpdate>& copies() const { return copies_; }
+
+ private:
+  void collect_accesses();
+  void place_updates();
+  void overwrite_in_place();
+  void merge(ValueId into, ValueId from);
+  bool may_share(ValueId early, ValueId late) const;
+  bool overwrites(NodeId node, const Access& read, const Access& write) const;
+  ValueId find(ValueId root) const;
+
+  const Graph& graph_;
+  std::vector<ValueId> parent_;              // union-find over roots
+  std::vector<std::vector<Access>> reads_;   // by storage
+  std::vector<std::vector<Access>> writes_;  // by storage
+  std::vector<bool> reserved_;               // a state waiting for its update
+  std::vector<StateUpdate> copies_;
+};
+
+}  // namespace linnet

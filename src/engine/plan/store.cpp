@@ -1,0 +1,126 @@
+#include "engine/plan/store.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace linnet {
+
+const char* memory_kind_name(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kParameters:
+      return "parameters";
+    case MemoryKind::kGradients:
+      return "accumulated gradient";
+    case MemoryKind::kOptimizer:
+      return "optimizer";
+    case MemoryKind::kConstants:
+      return "constants";
+    case MemoryKind::kBatch:
+      return "batches";
+    case MemoryKind::kData:
+      return "resident data";
+    case MemoryKind::kCache:
+      return "decoding cache";
+    case MemoryKind::kActivations:
+      return "activations, gradients";
+    case MemoryKind::kWorkspace:
+      return "workspace";
+  }
+  return "?";
+}
+
+RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
+  regions_.push_back({std::move(name), kind, bytes});
+  return static_cast<RegionId>(regions_.size()) - 1;
+}
+
+void Store::grow_region(RegionId region, size_t bytes) {
+  size_t& size = regions_[static_cast<size_t>(region)].bytes;
+  if (bytes <= size) return;
+  if (allocated_) fail_internal("a region grows after memory was taken");
+  size = bytes;
+}
+
+void Store::bind(const std::string& name, Location location, size_t capacity) {
+  if (!bindings_.try_emplace(name, Binding{location, capacity}).second) fail_internal(name + " is bound twice");
+  if (location.offset + capacity > regions_[static_cast<size_t>(location.region)].bytes)
+    fail_internal(name + " is bound beyond its region");
+}
+
+const Location& Store::find(const std::string& name, size_t bytes) const {
+  const auto found = bindings_.find(name);
+  if (found == bindings_.end()) fail_internal("graph input " + name + " is not bound to memory");
+  if (bytes > found->second.capacity)
+    fail_internal("graph input " + name + " takes " + std::to_string(bytes) + " bytes, bound to " +
+                  std::to_string(found->second.capacity));
+  return found->second.location;
+}
+
+bool Store::is_on_host(const Region& region) const {
+  return device().is_host() || (region.kind != MemoryKind::kActivations && region.kind != MemoryKind::kWorkspace &&
+                                region.kind != MemoryKind::kCache && region.kind != MemoryKind::kData);
+}
+
+void Store::allocate() {
+  for (Region& region : regions_) {
+    if (region.bytes > 0) region.memory = device().allocate(region.bytes, region.name);
+    if (!is_on_host(region) || device().is_host()) continue;
+    region.host_copy = Buffer(region.bytes);
+    // A sum that steps add to begins as 0, whatever the device's memory began as.
+    if (region.bytes > 0) device().upload(region.memory, region.host_copy.data(), region.bytes);
+  }
+  device().wait();
+  allocated_ = true;
+}
+
+Store::~Store() {
+  for (const Region& region : regions_)
+    if (region.memory) device().release(region.memory);
+}
+
+// The host's copies are taken as they are used.
+void Store::touch() const {
+  for (const Region& region : regions_) device().touch(region.memory);
+}
+
+std::byte* Store::location(RegionId region) const { return regions_[static_cast<size_t>(region)].memory; }
+
+void Store::fill(const std::string& name, const void* from, size_t bytes) const {
+  const Location& to = find(name, bytes);
+  device().upload(location(to.region) + to.offset, static_cast<const std::byte*>(from), bytes);
+  device().wait();
+}
+
+std::byte* Store::data(RegionId id) const {
+  const Region& region = regions_[static_cast<size_t>(id)];
+  if (!is_on_host(region)) fail_internal("region " + region.name + " has no copy on the host");
+  return device().is_host() ? region.memory : region.host_copy.data();
+}
+
+void Store::push(const std::string& name) const {
+  const Binding& binding = bindings_.at(name);
+  if (device().is_host() || binding.capacity == 0) return;
+  device().upload(location(binding.location.region) + binding.location.offset, data(name), binding.capacity);
+  device().wait();
+}
+
+void Store::pull(const std::string& name) const {
+  const Binding& binding = bindings_.at(name);
+  if (device().is_host() || binding.capacity == 0) return;
+  device().download(data(name), location(binding.location.region) + binding.location.offset, binding.capacity);
+  device().wait();
+}
+
+std::byte* Store::data(const std::string& name) const {
+  const Location& location = find(name, 0);
+  return data(location.region) + location.offset;
+}
+
+size_t Store::total_bytes() const {
+  size_t total = 0;
+  for (const Region& region : regions_) total += device().footprint(region.bytes);
+  return total;
+}
+
+}  // namespace linnet

@@ -1,0 +1,95 @@
+// Where the named inputs of graphs live. A store is a set of regions (parameters, optimizer state, one batch, the arena
+// all plans share, ...) and a table from names to locations in them. Sizes are declared first, so that the peak is
+// known and can be printed or refused; memory is taken in one call.
+//
+// The regions lie on a device. Where that has memory of its own, data() is the host's copy: of batches, which every run
+// of a plan takes along, and of states, which push() and pull() carry over. Device-resident data, activations,
+// workspace and caches have no host copy.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/device/buffer.h"
+#include "engine/ops/kernel.h"
+
+namespace linnet {
+
+enum class MemoryKind {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kConstants,
+  kBatch,
+  kData,
+  kCache,
+  kActivations,
+  kWorkspace
+};
+const char* memory_kind_name(MemoryKind kind);
+
+using RegionId = int;
+
+struct Location {
+  RegionId region = -1;
+  size_t offset = 0;  // bytes
+};
+
+class Store {
+ public:
+  explicit Store(const Backend& backend = cpu_backend()) : backend_(&backend) {}
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  const Backend& backend() const { return *backend_; }
+  Device& device() const { return *backend_->device; }
+
+  RegionId add_region(std::string name, MemoryKind kind, size_t bytes);
+  void grow_region(RegionId region, size_t bytes);  // to at least this size
+  // `name` is at `location` and may take up to `capacity` bytes: a batch input has another shape in each bucket.
+  void bind(const std::string& name, Location location, size_t capacity);
+
+  bool has(const std::string& name) const { return bindings_.contains(name); }
+  const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
+  void allocate();                                                    // every region, once: addresses, not yet memory
+  void touch() const;                                                 // takes the memory; what was not written is zero
+  // Where plans find a region: on the device.
+  std::byte* location(RegionId region) const;
+  // The host's copy to the device, and back; waits.
+  void push(const std::string& name) const;
+  void pull(const std::string& name) const;
+  // Bytes from the host into a binding, wherever it lies; waits.
+  void fill(const std::string& name, const void* from, size_t bytes) const;
+  std::byte* data(RegionId region) const;
+  std::byte* data(const std::string& name) const;
+  template <class T>
+  T* as(const std::string& name) const {
+    return reinterpret_cast<T*>(data(name));
+  }
+
+  struct Region {
+    std::string name;
+    MemoryKind kind;
+    size_t bytes;
+    std::byte* memory = nullptr;  // on the device
+    Buffer host_copy;             // where the device has memory of its own
+  };
+  // Has data(): see above.
+  bool is_on_host(const Region& region) const;
+  const std::vector<Region>& regions() const { return regions_; }
+  size_t total_bytes() const;  // of the device's memory, as Device::footprint() counts
+
+  struct Binding {
+    Location location;
+    size_t capacity;
+  };
+  const std::map<std::string, Binding>& bindings() const { return bindings_; }
+
+ private:
+  const Backend* backend_;
+  std::vector<Region> regions_;
+  std::map<std::string, Binding> bindings_;
+  bool allocated_ = false;
+};
+
+}  // namespace linnet

@@ -1,0 +1,214 @@
+// The plan's proof: its nodes are replayed on a map of bytes that remembers which value each byte holds. It knows
+// nothing of how the plan was made, only what a read must find.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/function_ref.h"
+#include "engine/ir/op.h"
+#include "engine/plan/byte_map.h"
+#include "engine/plan/plan.h"
+
+namespace linnet {
+namespace {
+
+// Of a value that lies in more parts than these from either end, parts in the middle are not looked at.
+constexpr size_t kCheckedParts = 512;
+
+class Replay {
+ public:
+  Replay(const Plan& plan, const Store& store, const SharedRegions& shared)
+      : plan_(plan), graph_(plan.graph), store_(store), shared_(shared) {
+    for (ValueId id = 0; id < graph_.value_count(); ++id) roots_.push_back(root_of(graph_, id));
+  }
+
+  void run() {
+    for (const GraphInput& input : graph_.inputs())
+      each_part(input.value, [&](ByteMap& map, const ByteRows& bytes) { map.write(bytes, input.value); });
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      const Node& node = graph_.node(id);
+      write_workspace(id);
+      for (ValueId in : node.in) check_read(in, [&] { return graph_.where_text(id); });
+      check_outputs_apart(id);
+      for (ValueId out : node.out) each_part(out, [&](ByteMap& map, const ByteRows& bytes) { map.write(bytes, out); });
+      check_workspace(id);
+    }
+    for (const GraphOutput& output : graph_.outputs())
+      check_read(output.value, [&] { return "output " + output.name; });
+    std::set<ValueId> copied;
+    for (const StateUpdate& copy : plan_.copies) copied.insert(copy.state);
+    for (const StateUpdate& update : graph_.updates()) {
+      check_read(update.value, [] { return std::string("a state update"); });
+      const Location &state = plan_.location[static_cast<size_t>(update.state)],
+                     &value = plan_.location[static_cast<size_t>(update.value)];
+      if (!copied.contains(update.state) && (state.region != value.region || state.offset != value.offset))
+        fail_internal("a state's update is neither in its place nor copied there");
+    }
+  }
+
+ private:
+  struct Workspace {
+    RegionId region;
+    size_t begin, end;
+  };
+  static ByteRows rows_of(const Workspace& bytes) { return {bytes.begin, 1, 0, bytes.end - bytes.begin}; }
+
+  // Bytes of the arena that the node's kernel scribbles in.
+  std::optional<Workspace> workspace(NodeId id) const {
+    const auto found = plan_.workspace_in_arena.find(id);
+    if (found == plan_.workspace_in_arena.end()) return {};
+    const Node& node = graph_.node(id);
+    std::vector<TensorType> in, out;
+    for (const ValueId value : node.in) in.push_back(graph_.value(value).type);
+    for (const ValueId value : node.out) out.push_back(graph_.value(value).type);
+    const Kernel& kernel = *plan_.kernels[static_cast<size_t>(id)];
+    const size_t bytes = kernel.workspace ? kernel.workspace({node, in, out, plan_.threads, &store_.device()}) : 0;
+    if (found->second + bytes > store_.regions()[static_cast<size_t>(shared_.arena)].bytes)
+      fail_internal("plan: the workspace of " + graph_.where_text(id) + " lies beyond its region");
+    return Workspace{shared_.arena, found->second, found->second + bytes};
+  }
+
+  // No value is left in the workspace, so that reading one there later fails ...
+  void write_workspace(NodeId id) {
+    if (const auto bytes = workspace(id)) maps_[bytes->region].write(rows_of(*bytes), kNone);
+  }
+
+  // ... and none of the node's own results lies there.
+  void check_workspace(NodeId id) {
+    const auto bytes = workspace(id);
+    if (bytes && !maps_[bytes->region].holds(rows_of(*bytes), [](ValueId owner) { return owner == kNone; }))
+      fail_internal("plan: " + graph_.where_text(id) + " has a result in its workspace");
+  }
+
+  const Root& root(ValueId id) const { return roots_[static_cast<size_t>(id)]; }
+
+  // The bytes of a value: of a dense one a single part, of columns of a matrix their rows, of others more parts.
+  void each_part(ValueId id, FunctionRef<void(ByteMap&, const ByteRows&)> body) {
+    const TensorType& type = graph_.value(id).type;
+    const Location& location = plan_.location[static_cast<size_t>(id)];
+    if (type.shape.elements() == 0) return;
+    if (bounds(id).second > store_.regions()[static_cast<size_t>(location.region)].bytes)
+      fail_internal("plan: value %" + std::to_string(id) + " lies beyond its region");
+    ByteMap& map = maps_[location.region];
+    const Shape& strides = root(id).strides;
+    if (strides == dense_strides(type.shape)) return body(map, ByteRows{location.offset, 1, 0, type.bytes()});
+    // Axes from the least stride to the largest, without those that go over the same bytes again.
+    struct Axis {
+      size_t size, stride;  // bytes
+    };
+    std::vector<Axis> axes;
+    size_t width = dtype_size(type.dtype);
+    for (int axis = 0; axis < type.shape.rank(); ++axis)
+      if (type.shape[axis] > 1 && strides[axis] != 0)
+        axes.push_back({static_cast<size_t>(type.shape[axis]), static_cast<size_t>(strides[axis]) * width});
+    std::ranges::sort(axes, {}, &Axis::stride);
+    std::vector<Axis> outer;
+    for (const Axis& axis : axes) {
+      if (outer.empty() && axis.stride == width)
+        width *= axis.size;
+      else if (!outer.empty() && axis.stride == outer.back().size * outer.back().stride)
+        outer.back().size *= axis.size;
+      else
+        outer.push_back(axis);
+    }
+    ByteRows rows{location.offset, 1, 0, width};
+    if (!outer.empty() && outer.front().stride >= width) {
+      rows.rows = outer.front().size, rows.pitch = outer.front().stride;
+      outer.erase(outer.begin());
+    }
+    size_t parts = 1;
+    for (const Axis& axis : outer) parts *= axis.size;
+    for (size_t part = 0; part < parts; ++part) {
+      if (part == kCheckedParts && parts > 2 * kCheckedParts) part = parts - kCheckedParts;
+      size_t rest = part, offset = 0;
+      for (const Axis& axis : outer) offset += rest % axis.size * axis.stride, rest /= axis.size;
+      rows.begin = location.offset + offset;
+      body(map, rows);
+    }
+  }
+
+  // The bytes must come from the value itself, from the whole it is a part of, or from its own parts: then the movement
+  // node between them has nothing to do.
+  bool same_data(ValueId reader, ValueId owner) const {
+    if (owner == reader) return true;
+    return owner != kNone && root(owner).value == root(reader).value;
+  }
+
+  // `where` gives the reader's text for the error.
+  template <class Where>
+  void check_read(ValueId id, const Where& where) {
+    bool good = true;
+    each_part(id, [&](ByteMap& map, const ByteRows& bytes) {
+      good = good && map.holds(bytes, [&](ValueId owner) { return same_data(id, owner); });
+    });
+    if (!good) fail_internal("plan: " + where() + " reads %" + std::to_string(id) + ", whose bytes were overwritten");
+  }
+
+  // Two outputs, or an output and an operand it may not overwrite, must not meet.
+  void check_outputs_apart(NodeId id) {
+    const Node& node = graph_.node(id);
+    for (size_t o = 0; o < node.out.size(); ++o) {
+      for (size_t p = 0; p < o; ++p)
+        if (meet(node.out[o], node.out[p])) fail_internal("plan: two outputs of " + graph_.where_text(id) + " meet");
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        if (!meet(node.out[o], node.in[i]) || same_data(node.out[o], node.in[i])) continue;
+        if (!node.op->may_overwrite || !node.op->may_overwrite(node, static_cast<int>(o), static_cast<int>(i)))
+          fail_internal("plan: " + graph_.where_text(id) + " writes over an operand it may not");
+      }
+    }
+  }
+
+  // From the value's first byte to behind its last one.
+  std::pair<size_t, size_t> bounds(ValueId id) const {
+    const TensorType& type = graph_.value(id).type;
+    const size_t begin = plan_.location[static_cast<size_t>(id)].offset;
+    if (type.shape.elements() == 0) return {begin, begin};
+    int64_t last = 0;
+    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root(id).strides[axis];
+    return {begin, begin + static_cast<size_t>(last + 1) * dtype_size(type.dtype)};
+  }
+
+  bool meet(ValueId a, ValueId b) {
+    if (plan_.location[static_cast<size_t>(a)].region != plan_.location[static_cast<size_t>(b)].region) return false;
+    const auto [a_begin, a_end] = bounds(a);
+    const auto [b_begin, b_end] = bounds(b);
+    if (a_end <= b_begin || b_end <= a_begin || interleaved(a, b)) return false;
+    ByteMap bytes;
+    each_part(a, [&](ByteMap&, const ByteRows& rows) { bytes.write(rows, a); });
+    bool any = false;
+    each_part(b, [&](ByteMap&, const ByteRows& rows) { any = any || bytes.touches(rows); });
+    return any;
+  }
+
+  // Columns of one matrix: the same rows, other elements of each.
+  bool interleaved(ValueId a, ValueId b) const {
+    const Root &x = root(a), &y = root(b);
+    const Shape &p = graph_.value(a).type.shape, &q = graph_.value(b).type.shape;
+    if (x.value != y.value || x.strides != y.strides || p.rank() != q.rank() || p.rank() < 2) return false;
+    const int64_t pitch = x.strides[-2];
+    if (pitch <= 0) return false;
+    const int64_t first = x.offset % pitch, second = y.offset % pitch;
+    if (x.offset / pitch != y.offset / pitch || first + p[-1] > pitch || second + q[-1] > pitch) return false;
+    return first + p[-1] <= second || second + q[-1] <= first;
+  }
+
+  const Plan& plan_;
+  const Graph& graph_;
+  const Store& store_;
+  const SharedRegions shared_;
+  std::vector<Root> roots_;  // of each value
+  std::map<RegionId, ByteMap> maps_;
+};
+
+}  // namespace
+
+void verify_plan(const Plan& plan, const Store& store, const SharedRegions& shared) {
+  Replay(plan, store, shared).run();
+}
+
+}  // namespace linnet

@@ -1,0 +1,139 @@
+#include "engine/profile/layer_table.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <map>
+
+namespace linnet {
+namespace {
+
+struct Times {
+  double forward = 0, backward = 0, update = 0, flops = 0, kept = 0;
+  double total() const { return forward + backward + update; }
+  void add(const ProfileRow& row) {
+    if (row.phase == "evaluation") return;
+    flops += row.flops, kept += row.kept_bytes;
+    if (row.phase == "both") {
+      forward += kForwardShare * row.seconds, backward += (1 - kForwardShare) * row.seconds;
+      return;
+    }
+    (row.phase == "forward" ? forward : row.phase == "backward" ? backward : update) += row.seconds;
+  }
+};
+
+struct ModuleNode {
+  Times times;
+  std::map<std::string, ModuleNode> children;
+  int64_t merged = 1;  // modules that this line stands for
+};
+
+bool is_number(const std::string& name) {
+  return !name.empty() && std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c); });
+}
+
+ModuleNode module_tree(const ProfileSummary& summary, bool each) {
+  ModuleNode root;
+  std::map<std::string, std::map<std::string, bool>> numbers;  // of each merged line, which were met
+  for (const ProfileRow& row : summary.rows) {
+    root.times.add(row);
+    ModuleNode* node = &root;
+    std::string path;
+    const std::string module = row.module.empty() ? "(outside modules)" : row.module;
+    for (size_t start = 0; start <= module.size();) {
+      const size_t end = std::min(module.find('.', start), module.size());
+      std::string name = module.substr(start, end - start);
+      path += "." + name;
+      if (!each && is_number(name)) {
+        const std::string number = std::exchange(name, "*");
+        path.replace(path.size() - number.size(), number.size(), "*");
+        numbers[path][number] = true;
+      }
+      node = &node->children[name];
+      node->merged = numbers.contains(path) ? static_cast<int64_t>(numbers[path].size()) : 1;
+      node->times.add(row);
+      start = end + 1;
+    }
+  }
+  return root;
+}
+
+std::string milliseconds(double seconds) {
+  if (seconds <= 0) return "        -";
+  char text[32];
+  std::snprintf(text, sizeof text, "%9.2f", seconds * 1e3);
+  return text;
+}
+
+std::string line_text(const ProfileSummary& summary, const Times& t, const std::string& name) {
+  char ratio[16] = "-", peak[16] = "-", kept[16] = "-", line[160];
+  if (t.forward > 0 && t.backward > 0) std::snprintf(ratio, sizeof ratio, "%.1f", t.backward / t.forward);
+  if (t.flops > 0 && summary.machine.flops > 0 && t.total() > 0)
+    std::snprintf(peak, sizeof peak, "%.0f%%", 100 * t.flops / t.total() / summary.machine.flops);
+  if (t.kept > 0) std::snprintf(kept, sizeof kept, "%.2f", t.kept / 1e6);
+  std::snprintf(line, sizeof line, "%5.1f%% %s %s %s %6s %6s %9s  ", 100 * t.total() / summary.step_seconds,
+                milliseconds(t.total()).c_str(), milliseconds(t.forward).c_str(), milliseconds(t.backward).c_str(),
+                ratio, peak, kept);
+  return line + name + "\n";
+}
+
+void append_lines(const ProfileSummary& summary, const ModuleNode& node, const std::string& name, int level, int depth,
+                  std::string& text) {
+  const std::string count = node.merged > 1 ? " (" + std::to_string(node.merged) + " together)" : "";
+  text += line_text(summary, node.times, std::string(static_cast<size_t>(2 * level), ' ') + name + count);
+  if (level == depth) return;
+  std::vector<const std::pair<const std::string, ModuleNode>*> sorted;
+  for (const auto& child : node.children) sorted.push_back(&child);
+  std::ranges::stable_sort(sorted, std::ranges::greater{},
+                           [](const auto* child) { return child->second.times.total(); });
+  for (const auto* child : sorted) append_lines(summary, child->second, child->first, level + 1, depth, text);
+}
+
+// The least time that the machine's arithmetic and memory allow.
+double bound(const ProfileRow& row, const MachinePeak& machine) {
+  const double arithmetic = machine.flops > 0 ? row.flops / machine.flops : 0;
+  const double memory = machine.bandwidth > 0 ? row.bytes / machine.bandwidth : 0;
+  return std::max(arithmetic, memory);
+}
+
+}  // namespace
+
+std::string layer_table(const ProfileSummary& summary, int depth, bool each) {
+  std::string text = " share   ms/step   forward  backward    b/f   peak   kept MB  module\n";
+  append_lines(summary, module_tree(summary, each), "the whole step", 0, depth, text);
+  return text;
+}
+
+std::string worst_ratios(const ProfileSummary& summary, size_t count) {
+  std::map<std::string, Times> modules;
+  for (const ProfileRow& row : summary.rows) modules[row.module].add(row);
+  std::vector<std::pair<double, std::string>> slow;
+  char line[200];
+  for (const auto& [module, t] : modules) {
+    const double beyond = t.backward - 2 * t.forward;
+    if (module.empty() || t.forward <= 0 || beyond < 0.002 * summary.step_seconds) continue;
+    std::snprintf(line, sizeof line, "  %s: forward %.2f ms, backward %.2f ms, %.1f times as long\n", module.c_str(),
+                  t.forward * 1e3, t.backward * 1e3, t.backward / t.forward);
+    slow.emplace_back(beyond, line);
+  }
+  std::vector<std::pair<double, std::string>> lost;
+  for (const ProfileRow& row : summary.rows) {
+    const double least = bound(row, summary.machine), loses = row.seconds - least;
+    if (least <= 0 || row.phase == "evaluation" || loses < 0.002 * summary.step_seconds) continue;
+    std::snprintf(line, sizeof line, "  %s %s in %s (%s): %.2f ms, %.0f%% of what the machine allows\n",
+                  row.phase.c_str(), row.label.c_str(), row.module.empty() ? "no module" : row.module.c_str(),
+                  row.source.c_str(), row.seconds * 1e3, 100 * least / row.seconds);
+    lost.emplace_back(loses, line);
+  }
+  const auto listed = [count](auto& found, const char* title) {
+    if (found.empty()) return std::string();
+    std::ranges::stable_sort(found, std::ranges::greater{}, [](const auto& entry) { return entry.first; });
+    std::string text = title;
+    for (size_t i = 0; i < std::min(count, found.size()); ++i) text += found[i].second;
+    return text;
+  };
+  return listed(slow, "backward passes longer than twice the forward pass:\n") +
+         listed(lost, "ops that lose most time to what arithmetic and memory allow:\n");
+}
+
+}  // namespace linnet

@@ -1,0 +1,67 @@
+// What the profiled steps of a run did: the spans of a timeline together with the plans they belong to.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/timeline.h"
+#include "engine/profile/plan_profile.h"
+
+namespace linnet {
+
+struct ProfiledStep {
+  int64_t step;
+  int64_t begin, end;      // nanoseconds, as in the timeline
+  uint64_t process_bytes;  // resident memory of the process at its end
+};
+
+// What shares of the peak refer to. 0: not measured.
+struct MachinePeak {
+  std::string name;      // "2 threads, avx512, fp32"
+  double flops = 0;      // multiply-adds on registers, per second
+  double bandwidth = 0;  // bytes read from memory, per second
+};
+
+struct Profile {
+  std::vector<ProfiledStep> steps;
+  std::vector<Track> tracks;  // the first is the thread that ran the plans
+  std::map<const void*, PlanProfile> plans;
+  MachinePeak machine;
+  size_t planned_bytes = 0;  // of the whole store
+};
+
+// All executions of the same op, in the same module and source line, in one phase.
+struct ProfileRow {
+  std::string phase, label, module, source;
+  int64_t calls = 0;
+  double seconds = 0, flops = 0, bytes = 0, kept_bytes = 0;  // of one step: sums divided by the number of steps
+};
+
+struct ProfileSummary {
+  int64_t first_step = 0, last_step = 0, steps = 0;
+  double step_seconds = 0;     // mean wall time of a step
+  double node_seconds = 0;     // of it in nodes
+  double data_seconds = 0;     // of it in waiting for the batch and copying it
+  double sharing_seconds = 0;  // of it in adding up shards and exchanging with other processes
+  size_t arena_bytes = 0, peak_live_bytes = 0, planned_bytes = 0;
+  uint64_t process_bytes = 0;
+  MachinePeak machine;
+  std::vector<ProfileRow> rows;  // the slowest first
+};
+
+// What a span without a plan is part of: "data", or "sharing" with other shards and processes.
+const char* host_phase(const Span& span);
+
+// Spans outside of steps, such as an evaluation between two of them, are in the rows and not in node_seconds.
+ProfileSummary summarize(const Profile& profile);
+
+// Chrome's trace format with Kineto's conventions, for Perfetto, HTA and chrome://tracing: the steps, phases, modules
+// and nodes as nested slices on the track of the thread that ran them, a track for every other thread, counters of live
+// and planned memory.
+std::string chrome_trace(const Profile& profile);
+
+std::string summary_json(const ProfileSummary& summary);
+// The slowest `count` rows as a table, and where a step's time goes by phase.
+std::string summary_table(const ProfileSummary& summary, size_t count);
+
+}  // namespace linnet

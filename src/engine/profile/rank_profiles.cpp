@@ -1,0 +1,122 @@
+#include "engine/profile/rank_profiles.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "distributed/comm/clock_offset.h"
+
+namespace linnet {
+namespace {
+
+thread_local RankProfiles* t_current = nullptr;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+// The texts of all ranks on rank 0; nothing on the others.
+std::vector<std::string> texts_on_first(Communicator& world, const std::string& own) {
+  const uint64_t length = own.size();
+  std::vector<uint64_t> lengths(static_cast<size_t>(world.size()));
+  all_gather(world, std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)));
+  if (world.rank() > 0) {
+    const Communicator::Outgoing message{0, bytes_of(own)};
+    world.exchange({&message, 1}, {});
+    return {};
+  }
+  std::vector<std::string> texts{own};
+  std::vector<Communicator::Incoming> messages;
+  for (size_t rank = 1; rank < lengths.size(); ++rank) texts.emplace_back(lengths[rank], ' ');
+  for (size_t rank = 1; rank < lengths.size(); ++rank)
+    messages.push_back({static_cast<int>(rank), std::as_writable_bytes(std::span(texts[rank]))});
+  world.exchange({}, messages);
+  return texts;
+}
+
+// A stage in one step, in rank 0's time.
+struct StageTimes {
+  int64_t begin, end;  // of its first and last pass
+  int64_t busy;        // in passes
+};
+
+constexpr StageTimes kNoTimes{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(), 0};
+
+StageTimes times_of(const Profile& profile, const ProfiledStep& step, int64_t offset) {
+  StageTimes times = kNoTimes;
+  for (const Span& span : profile.tracks.front().spans) {
+    if (!is_stage_pass(span) || span.begin < step.begin || span.end > step.end) continue;
+    times.begin = std::min(times.begin, span.begin - offset);
+    times.end = std::max(times.end, span.end - offset);
+    times.busy += span.end - span.begin;
+  }
+  return times;
+}
+
+}  // namespace
+
+std::string PipelineBubble::text() const {
+  if (stages == 1) return {};
+  char line[160];
+  std::snprintf(
+      line, sizeof line,
+      "%d stages, %lld micro-batches: they waited %.0f%% of the time they computed; (p - 1) / %sm%s is %.0f%%\n",
+      stages, static_cast<long long>(micro_batches), 100 * measured,
+      chunks > 1 ? ("(" + std::to_string(chunks) + " ").c_str() : "", chunks > 1 ? ")" : "", 100 * in_theory());
+  return line;
+}
+
+RankProfiles::RankProfiles(Rank rank) : rank_(std::move(rank)), outer_(std::exchange(t_current, this)) {}
+RankProfiles::~RankProfiles() { t_current = outer_; }
+RankProfiles* RankProfiles::of_this_thread() { return t_current; }
+
+void RankProfiles::share(MachinePeak& machine) const {
+  machine.name = broadcast_text(*rank_.world, 0, machine.name);
+  std::array peaks{machine.flops, machine.bandwidth};
+  broadcast(*rank_.world, 0, std::as_writable_bytes(std::span(peaks)));
+  machine.flops = peaks[0], machine.bandwidth = peaks[1];
+}
+
+// Clocks are compared now, as they may have drifted since the run began.
+std::string RankProfiles::put_together(const Profile& profile) {
+  return put_together(profile, clock_offset(*rank_.world, [] { return Timeline::now(); }));
+}
+
+std::string RankProfiles::put_together(const Profile& profile, int64_t offset) {
+  if (rank_.stages) find_bubble(profile, offset);
+  return trace(profile, offset);
+}
+
+std::string RankProfiles::trace(const Profile& profile, int64_t offset) const {
+  Communicator& world = *rank_.world;
+  const int64_t start = first_moment(profile) - offset;
+  std::vector<int64_t> starts(static_cast<size_t>(world.size()));
+  all_gather(world, std::as_bytes(std::span(&start, 1)), std::as_writable_bytes(std::span(starts)));
+  const TracedProcess process{world.rank(), rank_.name, *std::ranges::min_element(starts) + offset};
+  const std::vector<std::string> events = texts_on_first(world, trace_events(profile, process));
+  return is_first() ? trace_of(events, profile.machine) : std::string();
+}
+
+void RankProfiles::find_bubble(const Profile& profile, int64_t offset) {
+  const auto stages = static_cast<size_t>(rank_.stages->size());
+  const size_t steps = profile.steps.size();
+  std::vector<StageTimes> own, all(stages * steps);
+  for (const ProfiledStep& step : profile.steps) own.push_back(times_of(profile, step, offset));
+  all_gather(*rank_.stages, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  double waited = 0, busy = 0;
+  for (size_t step = 0; step < steps; ++step) {
+    StageTimes whole = kNoTimes;
+    for (size_t stage = 0; stage < stages; ++stage) {
+      const StageTimes& times = all[stage * steps + step];
+      whole.begin = std::min(whole.begin, times.begin), whole.end = std::max(whole.end, times.end);
+      whole.busy += times.busy;
+    }
+    waited +=
+        static_cast<double>(stages) * static_cast<double>(whole.end - whole.begin) - static_cast<double>(whole.busy);
+    busy += static_cast<double>(whole.busy);
+  }
+  bubble_ = {rank_.stages->size(), rank_.micro_batches, busy > 0 ? waited / busy : 0, rank_.chunks};
+}
+
+}  // namespace linnet

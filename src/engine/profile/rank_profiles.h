@@ -1,0 +1,75 @@
+// The profiles of a run's ranks, put together: one trace in rank 0's time, and how long a pipeline's stages waited.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "distributed/comm/communicator.h"
+#include "engine/profile/profile.h"
+
+namespace linnet {
+
+// For how long the stages of a pipeline waited between the first and the last pass of a step, for each second in
+// passes.
+struct PipelineBubble {
+  int stages = 1;             // ranks; 1: there is no pipeline
+  int64_t micro_batches = 1;  // that pass through it one behind the other
+  double measured = 0;
+  int chunks = 1;  // stages that each rank has, where they are interleaved
+  double in_theory() const { return (stages - 1) / static_cast<double>(micro_batches * chunks); }
+  std::string text() const;  // a line; empty without a pipeline
+};
+
+// While it lives, profilers that this thread runs (engine/profile/step_profiler.h) put each group of steps together with those
+// of the other ranks, which profile the same steps: every rank makes one of these. Rank 0 alone measures and writes.
+class RankProfiles {
+ public:
+  struct Rank {
+    Communicator* world;
+    std::string name;                // in the trace: "rank 1, stage 1 of 2"
+    Communicator* stages = nullptr;  // of this rank's pipeline; null: there is none
+    int64_t micro_batches = 1;       // see PipelineBubble
+    int chunks = 1;
+  };
+  explicit RankProfiles(Rank rank);
+  ~RankProfiles();
+  RankProfiles(const RankProfiles&) = delete;
+  RankProfiles& operator=(const RankProfiles&) = delete;
+  static RankProfiles* of_this_thread();  // null: this process profiles itself alone
+
+  bool is_first() const { return rank_.world->rank() == 0; }
+  // Every rank calls these.
+  void share(MachinePeak& machine) const;  // rank 0's
+  // Returns the trace with a process row for each rank on rank 0, and an empty text on the others; finds the bubble.
+  std::string put_together(const Profile& profile);
+  // The same where this rank's timeline is known to be ahead of rank 0's by `offset` nanoseconds.
+  std::string put_together(const Profile& profile, int64_t offset);
+  // Of what was put together last: that of this rank's pipeline.
+  const PipelineBubble& bubble() const { return bubble_; }
+
+ private:
+  std::string trace(const Profile& profile, int64_t offset) const;
+  void find_bubble(const Profile& profile, int64_t offset);
+
+  const Rank rank_;
+  PipelineBubble bubble_;
+  RankProfiles* const outer_;
+};
+
+// Parts of chrome_trace(): the events of one process, and the trace of all. `start`: the moment of the profile's
+// timeline that the trace calls 0.
+struct TracedProcess {
+  int id = 1;  // unique in the trace, and the order of the processes
+  std::string name = "linnet";
+  int64_t start = 0;
+};
+int64_t first_moment(const Profile& profile);
+std::string trace_events(const Profile& profile, const TracedProcess& process);
+std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine);
+
+// Whether it is a pass of a pipeline's stage over a micro-batch, whose number from 0 is the span's index.
+bool is_stage_pass(const Span& span);
+
+// summary_json() with what is known of the pipeline.
+std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble);
+
+}  // namespace linnet

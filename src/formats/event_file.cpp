@@ -1,0 +1,227 @@
+#include "formats/event_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "base/error.h"
+#include "formats/protobuf_writer.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kFlushEvery = 5;  // seconds
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+// Fields of Event, SessionLog, Summary.Value, HistogramProto, TensorProto and their kin.
+namespace event {
+constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+}
+namespace session_log {
+constexpr int kStatus = 1, kStart = 1;
+}
+namespace summary {
+constexpr int kValue = 1, kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;
+}
+namespace histogram {
+constexpr int kMin = 1, kMax = 2, kCount = 3, kSum = 4, kSumSquares = 5, kLimits = 6, kCounts = 7;
+}
+namespace tensor {
+constexpr int kType = 1, kString = 7, kShape = 2, kStringValue = 8;
+}
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::array<uint32_t, 256> crc_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78U : 0);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+// A crc that is stored beside the data it is of; TFRecord's way to keep crcs of crcs apart.
+uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
+
+// The time in the name of the newest event file there; 0: there is none.
+int64_t newest_file(const std::string& folder) {
+  int64_t newest = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t time = 0;
+    if (name.starts_with(kPrefix)) std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), time);
+    newest = std::max(newest, time);
+  }
+  return newest;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  std::string text = name;
+  std::erase_if(text, [](unsigned char c) { return !std::isalnum(c) && c != '-'; });
+  return text.empty() ? "host" : text;
+}
+
+// The largest magnitude that has the first 12 bits of these (sign left out).
+double upper_limit(uint32_t range) { return std::bit_cast<float>((range << 20) | 0xfffff); }
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  static const std::array<uint32_t, 256> table = crc_table();
+  uint32_t crc = ~uint32_t{0};
+  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<uint8_t>(c)) & 0xff];
+  return ~crc;
+}
+
+void Histogram::add(std::span<const float> values, double factor) {
+  for (const float value : values) {
+    const auto scaled = static_cast<float>(value * factor);
+    if (!std::isfinite(scaled)) continue;
+    const double x = scaled;
+    min_ = count_ == 0 ? x : std::min(min_, x), max_ = count_ == 0 ? x : std::max(max_, x);
+    ++count_;
+    sum_ += x, sum_squares_ += x * x;
+    ++ranges_[std::bit_cast<uint32_t>(scaled) >> 20];
+  }
+}
+
+template <class Visit>
+void Histogram::for_each_range(const Visit& visit) const {
+  constexpr uint32_t kHalf = 2048;  // ranges of one sign
+  if (count_ == 0) return;
+  // A range needs the limit below it, too: readers take the limit before it as its lower end.
+  bool open = false;
+  const auto range = [&](double lower, double upper, int64_t values) {
+    if (values > 0) {
+      if (!open) visit(lower, int64_t{0});
+      visit(upper, values);
+    }
+    open = values > 0;
+  };
+  for (uint32_t i = kHalf - 1; i > 0; --i) range(-upper_limit(i), -upper_limit(i - 1), ranges_[kHalf + i]);
+  range(-upper_limit(0), upper_limit(0), ranges_[0] + ranges_[kHalf]);
+  for (uint32_t i = 1; i < kHalf; ++i) range(upper_limit(i - 1), upper_limit(i), ranges_[i]);
+}
+
+bool has_event_files(const std::string& folder) { return newest_file(folder) > 0; }
+
+EventFile::EventFile(const std::string& folder, int64_t first_step) {
+  const int64_t newest = newest_file(folder), time = std::max(static_cast<int64_t>(wall_time()), newest + 1);
+  path_ =
+      folder + "/" + std::string(kPrefix) + std::to_string(time) + "." + host_name() + "." + std::to_string(getpid());
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail_system("cannot create '" + path_ + "'");
+  std::string version;
+  put_bytes(version, event::kFileVersion, "brain.Event:2");
+  add_event(version);
+  std::string status, fields;
+  put_integer(status, session_log::kStatus, session_log::kStart);
+  put_integer(fields, event::kStep, first_step);
+  put_bytes(fields, event::kSessionLog, status);
+  add_event(fields);
+  flush();
+}
+
+EventFile::~EventFile() {
+  try {
+    flush();
+  } catch (const Error&) {
+    // The disk is full, and whatever ends the program says so.
+  }
+  close(descriptor_);
+}
+
+void EventFile::add_event(std::string_view fields) {
+  std::string message, length;
+  put_double(message, event::kWallTime, wall_time());
+  message += fields;
+  put_little_endian(length, static_cast<uint64_t>(message.size()));
+  buffer_ += length;
+  put_little_endian(buffer_, masked(crc32c(length)));
+  buffer_ += message;
+  put_little_endian(buffer_, masked(crc32c(message)));
+}
+
+void EventFile::add_value(int64_t step, std::string_view summary_value) {
+  std::string list, fields;
+  put_bytes(list, summary::kValue, summary_value);
+  put_integer(fields, event::kStep, step);
+  put_bytes(fields, event::kSummary, list);
+  add_event(fields);
+  if (wall_time() - flushed_ > kFlushEvery) flush();
+}
+
+void EventFile::add_scalar(int64_t step, std::string_view tag, double value) {
+  std::string fields;
+  put_bytes(fields, summary::kTag, tag);
+  put_float(fields, summary::kSimpleValue, static_cast<float>(value));
+  add_value(step, fields);
+}
+
+void EventFile::add_histogram(int64_t step, std::string_view tag, const Histogram& values) {
+  std::string limits, counts, message, fields;
+  values.for_each_range([&](double limit, int64_t count) {
+    put_little_endian(limits, std::bit_cast<uint64_t>(limit));
+    put_little_endian(counts, std::bit_cast<uint64_t>(static_cast<double>(count)));
+  });
+  put_double(message, histogram::kMin, values.min());
+  put_double(message, histogram::kMax, values.max());
+  put_double(message, histogram::kCount, static_cast<double>(values.count()));
+  put_double(message, histogram::kSum, values.sum());
+  put_double(message, histogram::kSumSquares, values.sum_squares());
+  put_bytes(message, histogram::kLimits, limits);
+  put_bytes(message, histogram::kCounts, counts);
+  put_bytes(fields, summary::kTag, tag);
+  put_bytes(fields, summary::kHistogram, message);
+  add_value(step, fields);
+}
+
+// A tensor of one string, with metadata that name the plugin which shows it.
+void EventFile::add_text(int64_t step, std::string_view tag, std::string_view markdown) {
+  std::string size, shape, text, plugin, metadata, fields;
+  put_integer(size, 1, 1);    // TensorShapeProto.Dim.size
+  put_bytes(shape, 2, size);  // TensorShapeProto.dim
+  put_integer(text, tensor::kType, tensor::kString);
+  put_bytes(text, tensor::kShape, shape);
+  put_bytes(text, tensor::kStringValue, markdown);
+  put_bytes(plugin, 1, "text");    // SummaryMetadata.PluginData.plugin_name
+  put_bytes(metadata, 1, plugin);  // SummaryMetadata.plugin_data
+  put_bytes(fields, summary::kTag, tag);
+  put_bytes(fields, summary::kTensor, text);
+  put_bytes(fields, summary::kMetadata, metadata);
+  add_value(step, fields);
+}
+
+void EventFile::flush() {
+  flushed_ = wall_time();
+  const char* from = buffer_.data();
+  size_t left = buffer_.size();
+  while (left > 0) {
+    errno = 0;
+    const ssize_t written = write(descriptor_, from, left);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      buffer_.clear();
+      fail_system("cannot write '" + path_ + "'");
+    }
+    from += written, left -= static_cast<size_t>(written);
+  }
+  buffer_.clear();
+}
+
+}  // namespace linnet

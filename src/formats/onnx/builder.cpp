@@ -1,0 +1,220 @@
+#include "formats/onnx/builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+std::string attribute_key(const OnnxAttribute& attribute) {
+  std::string key = attribute.name + "=" + std::to_string(attribute.type) + ":" + attribute.s + ":" +
+                    std::to_string(attribute.i) + ":" + std::to_string(std::bit_cast<uint32_t>(attribute.f));
+  for (const int64_t value : attribute.ints) key += "," + std::to_string(value);
+  for (const float value : attribute.floats) key += "," + std::to_string(std::bit_cast<uint32_t>(value));
+  if (attribute.tensor)
+    key.append(reinterpret_cast<const char*>(attribute.tensor->data.data()), attribute.tensor->data.size());
+  return key;
+}
+
+std::string tensor_key(const OnnxTensor& tensor) {
+  std::string key = element_name(tensor.element);
+  for (const int64_t dim : tensor.dims) key += "," + std::to_string(dim);
+  key += ":";
+  key.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
+  return key;
+}
+
+}  // namespace
+
+std::string OnnxBuilder::fresh(const std::string& op) { return op + "_" + std::to_string(counts_[op]++); }
+
+std::vector<std::string> OnnxBuilder::add_many(const std::string& op, std::vector<std::string> in, size_t results,
+                                               std::vector<OnnxAttribute> attributes) {
+  std::string key = op + "/" + std::to_string(results);
+  for (const std::string& name : in) key += "/" + name;
+  for (const OnnxAttribute& attribute : attributes) key += "|" + attribute_key(attribute);
+  std::vector<std::string>& out = made_[key];
+  if (!out.empty()) return out;
+  const std::string name = fresh(op);
+  for (size_t i = 0; i < results; ++i) out.push_back(results == 1 ? name : name + "." + std::to_string(i));
+  graph_.nodes.push_back(
+      {.name = name, .op = op, .in = std::move(in), .out = out, .attributes = std::move(attributes)});
+  return out;
+}
+
+std::string OnnxBuilder::tensor(OnnxTensor tensor) {
+  std::string& name = constants_[tensor_key(tensor)];
+  if (name.empty()) {
+    name = fresh("constant");
+    graph_.nodes.push_back({.name = name,
+                            .op = "Constant",
+                            .in = {},
+                            .out = {name},
+                            .attributes = {tensor_attribute("value", std::move(tensor))}});
+  }
+  return name;
+}
+
+std::string OnnxBuilder::ints(const std::vector<int64_t>& values) {
+  return tensor(int64_tensor({static_cast<int64_t>(values.size())}, values));
+}
+std::string OnnxBuilder::integer(int64_t value) { return tensor(int64_tensor({}, {value})); }
+std::string OnnxBuilder::number(double value) { return tensor(float_tensor({}, {static_cast<float>(value)})); }
+
+// int64 [1]: the size of an axis of an input.
+std::string OnnxBuilder::symbol(int index) {
+  for (const OnnxValueInfo& input : graph_.inputs) {
+    const SymbolicShape& shape = input_shapes_[input.name];
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      if (shape[axis].as_symbol() == index)
+        return add("Gather", {add("Shape", {input.name}), ints({static_cast<int64_t>(axis)})},
+                   {int_attribute("axis", 0)});
+  }
+  fail_internal("ONNX: no input has an axis of size " + symbols_[static_cast<size_t>(index)]);
+}
+
+std::string OnnxBuilder::size(const SymbolicSize& size) {
+  if (size.is_constant()) return ints({size.constant});
+  std::string sum;
+  for (const SymbolicSize::Term& term : size.terms) {
+    std::string part;
+    for (const int index : term.symbols) part = part.empty() ? symbol(index) : add("Mul", {part, symbol(index)});
+    if (term.factor != 1) part = add("Mul", {part, ints({term.factor})});
+    sum = sum.empty() ? part : add("Add", {sum, part});
+  }
+  return size.constant == 0 ? sum : add("Add", {sum, ints({size.constant})});
+}
+
+std::string OnnxBuilder::size_scalar(const SymbolicSize& size) {
+  if (size.is_constant()) return integer(size.constant);
+  return add("Squeeze", {this->size(size), ints({0})});
+}
+
+std::string OnnxBuilder::shape(const SymbolicShape& shape) {
+  if (std::ranges::all_of(shape, &SymbolicSize::is_constant)) {
+    std::vector<int64_t> sizes;
+    for (const SymbolicSize& size : shape) sizes.push_back(size.constant);
+    return ints(sizes);
+  }
+  std::vector<std::string> parts;
+  for (const SymbolicSize& size : shape) parts.push_back(this->size(size));
+  return parts.size() == 1 ? parts[0] : add("Concat", parts, {int_attribute("axis", 0)});
+}
+
+namespace {
+
+// `longer` is `shape` behind an axis of size 1.
+bool is_behind_one(const SymbolicShape& longer, const SymbolicShape& shape) {
+  return longer.size() == shape.size() + 1 && longer[0] == SymbolicSize{1} &&
+         std::equal(shape.begin(), shape.end(), longer.begin() + 1);
+}
+
+}  // namespace
+
+// Sizes that depend on the input are written as 0 (the size of the same axis of x) and once as -1 (what is left).
+std::string OnnxBuilder::reshape(const std::string& x, const SymbolicShape& from, const SymbolicShape& to) {
+  if (from == to) return x;
+  if (is_behind_one(to, from)) return unsqueeze(x, {0});
+  if (is_behind_one(from, to)) return add("Squeeze", {x, ints({0})});
+  std::vector<int64_t> sizes;
+  int rest = 0;
+  for (size_t axis = 0; axis < to.size(); ++axis) {
+    const bool same = axis < from.size() && from[axis] == to[axis] && !to[axis].is_constant();
+    const bool is_rest = !same && !to[axis].is_constant();
+    rest += is_rest;
+    sizes.push_back(same ? 0 : is_rest ? -1 : to[axis].constant);
+  }
+  return add("Reshape", {x, rest > 1 ? shape(to) : ints(sizes)});
+}
+
+std::string OnnxBuilder::transpose(const std::string& x, std::vector<int64_t> order) {
+  if (std::ranges::is_sorted(order)) return x;
+  return add("Transpose", {x}, {ints_attribute("perm", std::move(order))});
+}
+
+std::string OnnxBuilder::unsqueeze(const std::string& x, std::vector<int64_t> axes) {
+  return add("Unsqueeze", {x, ints(axes)});
+}
+
+std::string OnnxBuilder::reduce(const std::string& op, const std::string& x, std::vector<int64_t> axes) {
+  if (opset_ >= 18 || (op == "ReduceSum" && opset_ >= 13))
+    return add(op, {x, ints(axes)}, {int_attribute("keepdims", 1)});
+  return add(op, {x}, {ints_attribute("axes", std::move(axes)), int_attribute("keepdims", 1)});
+}
+
+std::string OnnxBuilder::cast(const std::string& x, OnnxElement element) {
+  return add("Cast", {x}, {int_attribute("to", static_cast<int64_t>(element))});
+}
+
+std::string OnnxBuilder::initializer(OnnxTensor tensor) {
+  const std::string name = tensor.name;
+  if (initializers_.emplace(name, graph_.initializers.size()).second) graph_.initializers.push_back(std::move(tensor));
+  return name;
+}
+
+OnnxValueInfo OnnxBuilder::info(const std::string& name, OnnxElement element, const SymbolicShape& shape) const {
+  OnnxValueInfo value{.name = name, .element = element, .has_shape = true};
+  for (const SymbolicSize& size : shape)
+    value.dims.push_back(size.is_constant() ? OnnxDim{size.constant} : OnnxDim{-1, size.text(symbols_)});
+  return value;
+}
+
+void OnnxBuilder::input(std::string name, OnnxElement element, const SymbolicShape& shape) {
+  graph_.inputs.push_back(info(name, element, shape));
+  input_shapes_[name] = shape;
+}
+
+void OnnxBuilder::output(std::string name, const std::string& value, OnnxElement element, const SymbolicShape& shape) {
+  graph_.nodes.push_back({.name = name, .op = "Identity", .in = {value}, .out = {name}});
+  graph_.outputs.push_back(info(name, element, shape));
+}
+
+namespace {
+
+// An output's Identity goes where the node that makes its value can have the output's name itself.
+void name_outputs(OnnxGraph& graph) {
+  std::set<std::string> taken;
+  for (const OnnxValueInfo& input : graph.inputs) taken.insert(input.name);
+  for (const OnnxTensor& tensor : graph.initializers) taken.insert(tensor.name);
+  std::map<std::string, std::string> renamed;
+  for (const OnnxNode& node : graph.nodes)
+    if (node.op == "Identity" && node.name == node.out[0] && !taken.contains(node.in[0]) &&
+        std::ranges::any_of(graph.outputs, [&](const OnnxValueInfo& out) { return out.name == node.out[0]; }))
+      renamed.emplace(node.in[0], node.out[0]);
+  std::erase_if(graph.nodes, [&](const OnnxNode& node) {
+    const auto found = node.op == "Identity" ? renamed.find(node.in[0]) : renamed.end();
+    return found != renamed.end() && found->second == node.out[0];
+  });
+  for (OnnxNode& node : graph.nodes)
+    for (auto* names : {&node.in, &node.out})
+      for (std::string& name : *names)
+        if (const auto found = renamed.find(name); found != renamed.end()) name = found->second;
+}
+
+void remove_unused(OnnxGraph& graph) {
+  std::set<std::string> used;
+  for (const OnnxValueInfo& output : graph.outputs) used.insert(output.name);
+  std::vector<OnnxNode> kept;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (std::ranges::none_of(node->out, [&](const std::string& name) { return used.contains(name); })) continue;
+    used.insert(node->in.begin(), node->in.end());
+    kept.push_back(std::move(*node));
+  }
+  std::ranges::reverse(kept);
+  graph.nodes = std::move(kept);
+  std::erase_if(graph.initializers, [&](const OnnxTensor& tensor) { return !used.contains(tensor.name); });
+}
+
+}  // namespace
+
+OnnxGraph OnnxBuilder::finish(std::string name) {
+  graph_.name = std::move(name);
+  name_outputs(graph_);
+  remove_unused(graph_);
+  return std::move(graph_);
+}
+
+}  // namespace linnet

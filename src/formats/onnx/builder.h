@@ -1,0 +1,70 @@
+// An ONNX graph while it is made. Equal nodes and equal constants are made once; what no output depends on is left out.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "formats/onnx/model.h"
+#include "formats/onnx/symbolic_size.h"
+
+namespace linnet {
+
+class OnnxBuilder {
+ public:
+  // `symbols` names the sizes that are known when the model runs: "batch_size".
+  OnnxBuilder(int64_t opset, std::vector<std::string> symbols) : opset_(opset), symbols_(std::move(symbols)) {}
+
+  int64_t opset() const { return opset_; }
+  const std::vector<std::string>& symbols() const { return symbols_; }
+
+  // The names of a node's results.
+  std::string add(const std::string& op, std::vector<std::string> in, std::vector<OnnxAttribute> attributes = {}) {
+    return add_many(op, std::move(in), 1, std::move(attributes))[0];
+  }
+  std::vector<std::string> add_many(const std::string& op, std::vector<std::string> in, size_t results,
+                                    std::vector<OnnxAttribute> attributes = {});
+
+  // Constants, as nodes: initializers are parameters, which an importer may train.
+  std::string tensor(OnnxTensor tensor);
+  std::string ints(const std::vector<int64_t>& values);  // int64 [n]
+  std::string integer(int64_t value);                    // int64, a scalar
+  std::string number(double value);                      // float, a scalar
+
+  // Sizes: int64 [1], an int64 scalar, and an int64 vector of all.
+  std::string size(const SymbolicSize& size);
+  std::string size_scalar(const SymbolicSize& size);
+  std::string shape(const SymbolicShape& shape);
+
+  // `x` of shape `from` in the shape `to`.
+  std::string reshape(const std::string& x, const SymbolicShape& from, const SymbolicShape& to);
+  std::string transpose(const std::string& x, std::vector<int64_t> order);
+  // Axes of size 1 are put in, or taken out. They count in the result, or in x.
+  std::string unsqueeze(const std::string& x, std::vector<int64_t> axes);
+  // Sums or other reductions over axes, which stay with size 1.
+  std::string reduce(const std::string& op, const std::string& x, std::vector<int64_t> axes);
+  std::string cast(const std::string& x, OnnxElement element);
+
+  // An initializer by its own name, made when the model is written. A name that is there already is returned again.
+  std::string initializer(OnnxTensor tensor);
+
+  void input(std::string name, OnnxElement element, const SymbolicShape& shape);
+  void output(std::string name, const std::string& value, OnnxElement element, const SymbolicShape& shape);
+
+  OnnxGraph finish(std::string name);
+
+ private:
+  std::string fresh(const std::string& op);
+  std::string symbol(int index);
+  OnnxValueInfo info(const std::string& name, OnnxElement element, const SymbolicShape& shape) const;
+
+  int64_t opset_;
+  std::vector<std::string> symbols_;
+  OnnxGraph graph_;
+  std::map<std::string, std::vector<std::string>> made_;  // results of nodes, by all that they depend on
+  std::map<std::string, std::string> constants_;          // names, by type, shape and data
+  std::map<std::string, int64_t> counts_;                 // nodes of an operator
+  std::map<std::string, size_t> initializers_;            // by name
+  std::map<std::string, SymbolicShape> input_shapes_;
+};
+
+}  // namespace linnet

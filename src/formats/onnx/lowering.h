@@ -1,0 +1,100 @@
+// What an op's lowering to ONNX sees (OpDef::to_onnx): one node, the ONNX values that stand for its operands, and the
+// graph that it adds nodes to. Integers (i32 here) are int64 there; bytes are uint8.
+#pragma once
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/onnx/builder.h"
+#include "engine/ir/graph.h"
+
+namespace linnet {
+
+// Which of several equal ways to compute something is written. The defaults suit every runtime; the others are what
+// ONNX Runtime's transformer optimizer (onnxruntime.transformers.optimizer) looks for.
+struct OnnxForm {
+  // Queries, keys and values are products of their own instead of one product that is split (its FusionAttention).
+  bool separate_projections = false;
+  // Above 0: the most keys there can be. A causal mask is cut from a constant of that size, and the projection after
+  // attention is a Gemm (its FusionGptAttention).
+  int64_t causal_mask_size = 0;
+};
+
+// A parameter's values, for initializers.
+struct OnnxParameter {
+  std::string name;
+  Shape shape;
+  const float* values;
+  std::shared_ptr<const void> owner = {};  // what keeps `values` alive; null: the caller
+};
+
+class OnnxLowering {
+ public:
+  // Traces of one model, one for each set of sizes; they must be alike but for sizes.
+  OnnxLowering(OnnxBuilder& builder, std::span<const Graph> traces, const SizeSets& sets, const OnnxForm& form = {});
+
+  // Declares an input of the graphs: one of ONNX, a parameter, or lengths that an input of ONNX gives as a mask.
+  void bind_input(ValueId value);
+  void bind_parameter(ValueId value, const OnnxParameter& parameter);
+  // `mask` int64 [B, keys]: 1 where a key counts. Stands for lengths i32 [B].
+  void bind_key_mask(ValueId lengths, const std::string& mask) { key_masks_[lengths] = mask; }
+  // Lowers every node in order. User error naming the op of one that ONNX cannot have.
+  void run();
+  const std::string& value(ValueId id) const { return names_.at(id); }
+
+  // --- For OpDef::to_onnx ---
+  OnnxBuilder& builder;
+  const OnnxForm form;
+  const Graph& graph() const { return traces_[0]; }
+  const Node& node() const { return graph().node(current_); }
+  size_t operands() const { return node().in.size(); }
+
+  const std::string& in(size_t operand) const { return names_.at(node().in[operand]); }
+  const SymbolicShape& in_shape(size_t operand) const { return shape_of(node().in[operand]); }
+  const SymbolicShape& out_shape(size_t result);
+  TensorType in_type(size_t operand) const { return graph().value(node().in[operand]).type; }
+  TensorType out_type(size_t result) const { return graph().value(node().out[result]).type; }
+  void set(size_t result, std::string name) { names_[node().out[result]] = std::move(name); }
+  bool is_used(size_t result) const { return uses_[static_cast<size_t>(node().out[result])] > 0; }
+
+  // A number of the node's attributes that may depend on the sizes.
+  SymbolicSize fit(const std::function<int64_t(const Node&)>& number);
+
+  // The operand with its axes in another order: output axis i is axis order[i]. A parameter that nothing else reads is
+  // stored so.
+  std::string arranged(size_t operand, const std::vector<int64_t>& order) {
+    return arranged_value(node().in[operand], order);
+  }
+  std::string arranged_value(ValueId id, const std::vector<int64_t>& order);
+  // Rows [first, first + count) of a parameter, as an initializer of their own, their axes in the given order. `part`
+  // numbers them in its name.
+  std::string parameter_rows(ValueId id, int part, int64_t first, int64_t count, const std::vector<int64_t>& order);
+  bool is_parameter(ValueId id) const { return parameters_.contains(id); }
+  // A float [B, 1, 1, keys]: 0 where a key counts, the lowest number elsewhere. `operand` is lengths i32 [B].
+  std::string key_mask(size_t operand, const SymbolicSize& keys);
+  // Of any value of the graph.
+  const std::string& name_of(ValueId id) const { return names_.at(id); }
+  const SymbolicShape& shape_of(ValueId id) const { return shapes_[static_cast<size_t>(id)]; }
+  const Node* producer(ValueId id) const;
+
+  [[noreturn]] void fail(const std::string& problem) const;
+
+ private:
+  bool attributes_differ() const;
+
+  std::span<const Graph> traces_;
+  const SizeSets& sets_;
+  std::vector<SymbolicShape> shapes_;
+  std::vector<int> uses_;
+  std::map<ValueId, std::string> names_, key_masks_;
+  std::map<ValueId, OnnxParameter> parameters_;
+  NodeId current_ = 0;
+  bool sizes_read_ = false;  // the lowering of the current node asked for sizes
+};
+
+// The element type that a value of the graph has in ONNX.
+OnnxElement onnx_element(DType dtype);
+
+}  // namespace linnet

@@ -1,0 +1,159 @@
+// An ONNX model as data: what a file holds (onnx.proto of https://github.com/onnx/onnx), as far as Linnet reads and
+// writes it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/file_dtype.h"
+
+namespace linnet {
+
+// TensorProto.DataType
+enum class OnnxElement : int32_t {
+  kUndefined = 0,
+  kFloat = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kUint16 = 4,
+  kInt16 = 5,
+  kInt32 = 6,
+  kInt64 = 7,
+  kString = 8,
+  kBool = 9,
+  kFloat16 = 10,
+  kDouble = 11,
+  kUint32 = 12,
+  kUint64 = 13,
+  kBFloat16 = 16,
+};
+
+std::string element_name(OnnxElement element);                // "float", "int64"; a number where ONNX names none
+std::optional<FileDType> element_dtype(OnnxElement element);  // how elements lie in memory; empty: not supported
+OnnxElement onnx_element(FileDType dtype);
+
+// A tensor's elements are at `data`, row-major and little endian, or come from `fill` when the file is written.
+struct OnnxTensor {
+  std::string name;
+  OnnxElement element = OnnxElement::kFloat;
+  std::vector<int64_t> dims = {};
+  std::span<const std::byte> data = {};
+  std::shared_ptr<const void> owner = {};  // what keeps `data` alive; null: the model's file
+  std::vector<std::string> strings = {};
+  // Writes elements [first, first + count) to `out`.
+  std::function<void(int64_t first, int64_t count, std::byte* out)> fill = {};
+  // When written: the elements are there already, in a file of the model's folder. Empty: they are not.
+  std::string external_file = {};
+  uint64_t external_offset = 0;
+
+  int64_t elements() const;
+  uint64_t bytes() const { return static_cast<uint64_t>(elements()) * file_dtype_size(element_dtype(element).value()); }
+};
+
+// A tensor that holds a copy of `values`.
+OnnxTensor int64_tensor(std::vector<int64_t> dims, const std::vector<int64_t>& values);
+OnnxTensor float_tensor(std::vector<int64_t> dims, const std::vector<float>& values);
+
+struct OnnxGraph;
+
+// AttributeProto; `type` says which member holds the value.
+struct OnnxAttribute {
+  enum Type {
+    kUndefined = 0,
+    kFloat = 1,
+    kInt = 2,
+    kString = 3,
+    kTensor = 4,
+    kGraph = 5,
+    kFloats = 6,
+    kInts = 7,
+    kStrings = 8
+  };
+  std::string name;
+  Type type = kUndefined;
+  float f = 0;
+  int64_t i = 0;
+  std::string s = {};
+  std::shared_ptr<OnnxTensor> tensor = {};
+  std::shared_ptr<OnnxGraph> graph = {};
+  std::vector<float> floats = {};
+  std::vector<int64_t> ints = {};
+  std::vector<std::string> strings = {};
+  std::string reference = {};  // in a function: the attribute of the call that gives the value
+};
+
+OnnxAttribute int_attribute(std::string name, int64_t value);
+OnnxAttribute float_attribute(std::string name, float value);
+OnnxAttribute text_attribute(std::string name, std::string value);
+OnnxAttribute ints_attribute(std::string name, std::vector<int64_t> values);
+OnnxAttribute tensor_attribute(std::string name, OnnxTensor tensor);
+
+struct OnnxNode {
+  std::string name, op, domain = {};
+  std::vector<std::string> in, out;  // an empty name: an optional operand or result that is left out
+  std::vector<OnnxAttribute> attributes = {};
+
+  const OnnxAttribute* find(const std::string& attribute) const;  // null when missing
+};
+
+// One axis of a declared shape: a number, or a name for a size known when the model runs ("": any).
+struct OnnxDim {
+  int64_t size = -1;  // -1: `symbol`
+  std::string symbol = {};
+};
+
+struct OnnxValueInfo {
+  std::string name;
+  OnnxElement element = OnnxElement::kUndefined;  // kUndefined: no tensor (a sequence, a map, an optional)
+  bool has_shape = false;
+  std::vector<OnnxDim> dims = {};
+};
+
+struct OnnxGraph {
+  std::string name;
+  std::vector<OnnxNode> nodes = {};  // in an order in which they can run
+  std::vector<OnnxTensor> initializers = {};
+  std::vector<OnnxValueInfo> inputs = {}, outputs = {};
+};
+
+// A function of the model: nodes that stand for a node of its name.
+struct OnnxFunction {
+  std::string name, domain;
+  std::vector<std::string> in = {}, out = {};
+  std::vector<OnnxAttribute> defaults = {};
+  std::vector<OnnxNode> nodes = {};
+};
+
+struct OnnxModel {
+  int64_t ir_version = 8;
+  std::map<std::string, int64_t> opsets = {};  // by domain; "": ONNX's own operators
+  std::string producer = {}, producer_version = {};
+  OnnxGraph graph = {};
+  std::vector<OnnxFunction> functions = {};
+  std::vector<std::shared_ptr<const void>> files = {};  // mapped files that tensors point into
+};
+
+// Reads a model and, of initializers in files beside it, where their data is. All is checked: names, sizes, the order
+// of nodes, paths of external data, which may not leave the model's folder. What breaks the format is a user error of
+// one line that names the file.
+OnnxModel read_onnx(const std::string& path);
+// The same from bytes that outlive the model; `name` stands for the path in messages. External data are an error.
+OnnxModel read_onnx(std::span<const std::byte> bytes, const std::string& name);
+// A file with one TensorProto, as ONNX's backend tests have them.
+OnnxTensor read_onnx_tensor(const std::string& path);
+
+struct OnnxWriteOptions {
+  // Initializers of more bytes together than this go to a file of their own, the model's name + "_data".
+  uint64_t most_inside = 1'800'000'000;
+};
+
+// Writes the file, or both, each in one step; the same bytes for the same model. Tensors that have `fill` are made
+// piece by piece: no more than some megabytes are in memory at once.
+void write_onnx(const OnnxModel& model, const std::string& path, const OnnxWriteOptions& options = {});
+
+}  // namespace linnet

@@ -1,0 +1,116 @@
+#include "formats/protobuf.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+enum Wire { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
+
+template <class T>
+T fixed(std::string_view data) {
+  T value;
+  std::memcpy(&value, data.data(), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+bool ProtoReader::next() {
+  if (bytes_.empty()) return false;
+  const uint64_t tag = varint();
+  number_ = tag >> 3;
+  wire_ = static_cast<int>(tag & 7);
+  if (number_ == 0 || number_ > 0x1FFFFFFF) fail("a field without a number");
+  if (wire_ == kVarint) {
+    value_ = varint();
+  } else if (wire_ == kFixed64 || wire_ == kFixed32) {
+    data_ = take(wire_ == kFixed64 ? 8 : 4);
+  } else if (wire_ == kLength) {
+    data_ = take(varint());
+  } else {
+    fail("a field of an unknown kind");
+  }
+  return true;
+}
+
+float ProtoReader::real() const {
+  expect(kFixed32);
+  return fixed<float>(data_);
+}
+
+void ProtoReader::each_integer(const std::function<void(uint64_t)>& add) const {
+  if (wire_ != kLength) return add(integer());
+  ProtoReader packed(data_, fail_);
+  while (!packed.bytes_.empty()) add(packed.varint());
+}
+
+void ProtoReader::each_real(const std::function<void(float)>& add) const {
+  if (wire_ != kLength) return add(real());
+  if (data_.size() % 4 != 0) fail("a list of numbers that ends within one");
+  for (size_t at = 0; at < data_.size(); at += 4) add(fixed<float>(data_.substr(at)));
+}
+
+void ProtoReader::each_double(const std::function<void(double)>& add) const {
+  if (wire_ != kLength) {
+    expect(kFixed64);
+    return add(fixed<double>(data_));
+  }
+  if (data_.size() % 8 != 0) fail("a list of numbers that ends within one");
+  for (size_t at = 0; at < data_.size(); at += 8) add(fixed<double>(data_.substr(at)));
+}
+
+void ProtoReader::expect(int wire) const {
+  if (wire_ != wire) fail("field " + std::to_string(number_) + " has the wrong type");
+}
+
+void ProtoReader::fail(const std::string& problem) const {
+  fail_(problem);
+  fail_internal("a reader went on after an error");
+}
+
+uint64_t ProtoReader::varint() {
+  uint64_t value = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    const auto byte = static_cast<unsigned char>(take(1)[0]);
+    value |= static_cast<uint64_t>(byte & 127) << shift;
+    if (byte < 128) return value;
+  }
+  fail("a number without an end");
+}
+
+std::string_view ProtoReader::take(uint64_t size) {
+  if (size > bytes_.size()) fail("it ends too soon");
+  const std::string_view part = bytes_.substr(0, size);
+  bytes_.remove_prefix(size);
+  return part;
+}
+
+void ProtoWriter::varint(uint64_t value) {
+  for (; value >= 128; value >>= 7) bytes_ += static_cast<char>((value & 127) | 128);
+  bytes_ += static_cast<char>(value);
+}
+
+void ProtoWriter::integer(int number, uint64_t value) {
+  varint(static_cast<uint64_t>(number) << 3 | kVarint);
+  varint(value);
+}
+
+void ProtoWriter::real(int number, float value) {
+  varint(static_cast<uint64_t>(number) << 3 | kFixed32);
+  bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void ProtoWriter::text(int number, std::string_view value) {
+  begin(number, value.size());
+  bytes_ += value;
+}
+
+void ProtoWriter::begin(int number, uint64_t size) {
+  varint(static_cast<uint64_t>(number) << 3 | kLength);
+  varint(size);
+}
+
+}  // namespace linnet

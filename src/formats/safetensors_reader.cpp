@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/packed_files.h"
+#include "formats/data_checksum.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_format.h"
+
+namespace linnet {
+namespace {
+
+using nlohmann::json;
+
+// A name for a message of one line: control characters are escaped, and what is very long is cut.
+std::string quote(const std::string& text) {
+  constexpr size_t kLongest = 200;
+  const std::string escaped = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string body = escaped.substr(1, escaped.size() - 2);
+  return "'" + (body.size() > kLongest ? body.substr(0, kLongest) + "..." : body) + "'";
+}
+
+// The entry of one tensor while its place in the file is still to be checked.
+struct Located {
+  SafetensorsEntry entry;
+  uint64_t begin, end;
+};
+
+class HeaderReader {
+ public:
+  HeaderReader(const std::string& path, SafetensorsTypes types) : path_(path), types_(types) {}
+
+  [[noreturn]] void fail(const std::string& problem) const {
+    fail_user("'" + path_ + "' is not a valid safetensors file: " + problem);
+  }
+
+  // nlohmann keeps the last of two equal keys, which would hide a tensor: keys are watched while they are read. It also
+  // accepts any depth; a header has three levels.
+  json parse_text(const char* begin, const char* end) const {
+    constexpr int kMaxDepth = 3;
+    std::vector<std::set<std::string>> keys;
+    const auto watch = [&](int depth, json::parse_event_t event, json& value) {
+      if (depth > kMaxDepth) fail("its header is nested too deeply");
+      if (event == json::parse_event_t::object_start) keys.emplace_back();
+      if (event == json::parse_event_t::object_end) keys.pop_back();
+      if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+        fail("its header names " + quote(value.get<std::string>()) + " twice");
+      return true;
+    };
+    if (begin == end || *begin != '{') fail("its header is not a JSON object");
+    try {
+      return json::parse(begin, end, watch);
+    } catch (const json::exception&) {
+      fail("its header is not valid JSON");
+    }
+  }
+
+  std::map<std::string, std::string> metadata(const json& object) const {
+    if (!object.is_object()) fail("__metadata__ is not an object");
+    std::map<std::string, std::string> result;
+    for (const auto& [key, value] : object.items()) {
+      if (!value.is_string()) fail("the metadata " + quote(key) + " is not a string");
+      result[key] = value.get<std::string>();
+    }
+    return result;
+  }
+
+  Located tensor(const std::string& name, const json& object, uint64_t data_bytes) const {
+    const std::string who = "tensor " + quote(name);
+    if (!object.is_object()) fail(who + " is not an object");
+    for (const char* key : {"dtype", "shape", "data_offsets"})
+      if (!object.contains(key)) fail(who + " has no " + key);
+    if (object.size() != 3) fail(who + " has a field that is not dtype, shape or data_offsets");
+
+    Located result{{name, {}, nullptr, dtype(who, object["dtype"])}, 0, 0};
+    result.entry.type.dtype = converted(result.entry.dtype);
+    const uint64_t bytes = shape(who, object["shape"], result.entry.dtype, result.entry.type.shape);
+    const json& offsets = object["data_offsets"];
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+        !offsets[1].is_number_unsigned())
+      fail(who + " has data_offsets that are not two natural numbers");
+    result.begin = offsets[0].get<uint64_t>();
+    result.end = offsets[1].get<uint64_t>();
+    const std::string range = "bytes " + std::to_string(result.begin) + " to " + std::to_string(result.end);
+    if (result.begin > result.end) fail(who + " lies at " + range);
+    if (result.end > data_bytes)
+      fail(who + " lies at " + range + ", but the file holds " + std::to_string(data_bytes) +
+           " bytes of data: it is cut short");
+    if (result.end - result.begin != bytes)
+      fail(who + " is " + result.entry.text() + ", " + std::to_string(bytes) + " bytes, but lies at " + range);
+    return result;
+  }
+
+ private:
+  FileDType dtype(const std::string& who, const json& value) const {
+    if (!value.is_string()) fail(who + " has a dtype that is not a string");
+    const std::string text = value.get<std::string>();
+    const std::optional<FileDType> dtype = file_dtype(text);
+    if (dtype && (types_ == SafetensorsTypes::kAll || engine_dtype(*dtype))) return *dtype;
+    fail_user("'" + path_ + "': " + who + " has dtype " + quote(text) + ", which Linnet does not read" +
+              (types_ == SafetensorsTypes::kAll ? "" : " here (F32, F64, I32, U8)"));
+  }
+
+  static DType converted(FileDType dtype) {
+    if (const std::optional<DType> same = engine_dtype(dtype)) return *same;
+    return is_float(dtype) ? DType::kF32 : dtype == FileDType::kBool ? DType::kU8 : DType::kI32;
+  }
+
+  // Fills `shape` and returns the bytes of the tensor.
+  uint64_t shape(const std::string& who, const json& value, FileDType dtype, Shape& shape) const {
+    if (!value.is_array()) fail(who + " has a shape that is not a list");
+    if (value.size() > size_t{kMaxRank})
+      fail_user("'" + path_ + "': " + who + " has " + std::to_string(value.size()) + " axes; Linnet reads up to " +
+                std::to_string(kMaxRank));
+    int64_t bytes = static_cast<int64_t>(file_dtype_size(dtype));
+    bool empty = false;
+    for (const json& size : value) {
+      if (!size.is_number_unsigned()) fail(who + " has a shape with " + size.dump() + " in it");
+      const uint64_t natural = size.get<uint64_t>();
+      empty |= natural == 0;
+      if (natural > INT64_MAX || (natural > 0 && __builtin_mul_overflow(bytes, static_cast<int64_t>(natural), &bytes)))
+        fail(who + " has a shape beyond any memory");
+      shape.push_back(static_cast<int64_t>(natural));
+    }
+    return empty ? 0 : static_cast<uint64_t>(bytes);
+  }
+
+  const std::string& path_;
+  SafetensorsTypes types_;
+};
+
+}  // namespace
+
+// The weights of a packed model are the packed file itself.
+SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : path_(path) {
+  const PackedPath inside = split_packed_path(path);
+  const bool packed = inside.inside == "model.safetensors";
+  if (packed) open_packed(inside.packed)->check();
+  mapped_ = MappedFile(packed ? inside.packed : path);
+  parse({mapped_.data(), mapped_.size()}, types);
+  if (packed) keep_weights_alone();
+}
+
+void SafetensorsFile::keep_weights_alone() {
+  std::erase_if(entries_, [](const SafetensorsEntry& entry) { return entry.name.starts_with(kPackedFilePrefix); });
+  by_name_.clear();
+  for (size_t i = 0; i < entries_.size(); ++i) by_name_[entries_[i].name] = i;
+  metadata_.erase(kPackedVersionKey);
+  metadata_.erase(kPackedChecksumKey);
+  metadata_.erase(kPackedSumsKey);
+}
+
+SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name, SafetensorsTypes types)
+    : path_(name) {
+  parse(bytes, types);
+}
+
+void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes types) {
+  const HeaderReader reader(path_, types);
+  if (bytes.empty()) fail_user("'" + path_ + "' is empty");
+  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+          .starts_with("version https://git-lfs"))
+    fail_user("'" + path_ + "' is only git-lfs's note of the file; fetch the weights with git lfs pull");
+  uint64_t header_bytes = 0;
+  if (bytes.size() < sizeof header_bytes) reader.fail("it has only " + std::to_string(bytes.size()) + " bytes");
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);  // little endian, as every machine Linnet runs on
+  if (header_bytes > kMaxSafetensorsHeader || header_bytes > bytes.size() - sizeof header_bytes)
+    reader.fail("its header would have " + std::to_string(header_bytes) + " bytes, the file has " +
+                std::to_string(bytes.size()));
+  const char* text = reinterpret_cast<const char*>(bytes.data()) + sizeof header_bytes;
+  const std::byte* data = bytes.data() + sizeof header_bytes + header_bytes;
+  const uint64_t data_bytes = bytes.size() - sizeof header_bytes - header_bytes;
+
+  std::vector<Located> tensors;
+  const json header = reader.parse_text(text, text + header_bytes);
+  for (const auto& [name, value] : header.items()) {
+    if (name == kSafetensorsMetadataKey)
+      metadata_ = reader.metadata(value);
+    else
+      tensors.push_back(reader.tensor(name, value, data_bytes));
+  }
+  std::ranges::sort(tensors, [](const Located& a, const Located& b) {
+    return std::tie(a.begin, a.end, a.entry.name) < std::tie(b.begin, b.end, b.entry.name);
+  });
+  uint64_t end = 0;
+  for (Located& tensor : tensors) {
+    if (tensor.begin != end)
+      reader.fail("tensor " + quote(tensor.entry.name) + (tensor.begin < end ? " overlaps" : " leaves a hole behind") +
+                  " the one before it");
+    end = tensor.end;
+    tensor.entry.data = data + tensor.begin;
+    by_name_[tensor.entry.name] = entries_.size();
+    entries_.push_back(std::move(tensor.entry));
+  }
+  if (end != data_bytes)
+    reader.fail("its tensors end at byte " + std::to_string(end) + " of " + std::to_string(data_bytes));
+}
+
+const SafetensorsEntry* SafetensorsFile::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &entries_[found->second];
+}
+
+const SafetensorsEntry& SafetensorsFile::at(const std::string& name) const {
+  if (const SafetensorsEntry* entry = find(name)) return *entry;
+  fail_user("'" + path_ + "' has no tensor " + quote(name));
+}
+
+void SafetensorsFile::check_data() const {
+  const auto expected = metadata_.find(kSafetensorsChecksumKey);
+  if (expected == metadata_.end()) return;
+  uint64_t state = 0;
+  for (const SafetensorsEntry& entry : entries_) {
+    state = data_checksum(state, entry.data, entry.bytes());
+    drop_pages();
+  }
+  if (checksum_text(state) != expected->second)
+    fail_user("'" + path_ + "' is damaged: its data does not have the checksum it was saved with");
+}
+
+}  // namespace linnet

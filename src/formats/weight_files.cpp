@@ -1,0 +1,99 @@
+#include "formats/weight_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "formats/safetensors_format.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string join(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
+
+[[noreturn]] void fail_missing(const std::string& folder) {
+  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
+  for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"})
+    if (file_exists(join(folder, other)))
+      fail_user("'" + folder + "' has its weights in " + other + ", Linnet reads " + kWeightsFile +
+                " (transformers' save_pretrained() writes it)");
+  fail_user("'" + folder + "' has no " + kWeightsFile + " and no " + kWeightsIndex);
+}
+
+// {tensor: file name} of an index.
+std::map<std::string, std::string> read_index(const std::string& path) {
+  const auto fail = [&](const std::string& problem) { fail_user("'" + path + "': " + problem); };
+  json index;
+  try {
+    index = json::parse(read_file(path));
+  } catch (const json::exception&) {
+    fail("not valid JSON");
+  }
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    fail("has no object \"weight_map\"");
+  std::map<std::string, std::string> result;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || name.find_first_of(std::string("/\\\0", 3)) != name.npos || name == "..")
+      fail("tensor " + tensor + " does not name a file of this folder");
+    result[tensor] = name;
+  }
+  if (result.empty()) fail("\"weight_map\" is empty");
+  return result;
+}
+
+}  // namespace
+
+WeightFiles::WeightFiles(const std::string& folder) {
+  if (const std::string path = join(folder, kWeightsFile); file_exists(path)) {
+    add_file(path);
+    return;
+  }
+  const std::string index_path = join(folder, kWeightsIndex);
+  if (!file_exists(index_path)) fail_missing(folder);
+  const std::map<std::string, std::string> index = read_index(index_path);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : index) names.insert(file);
+  for (const std::string& name : names) {
+    const std::string path = join(folder, name);
+    if (!file_exists(path)) fail_user("'" + index_path + "' names " + name + ", which is not in the folder");
+    add_file(path);
+  }
+  for (const auto& [tensor, file] : index) {
+    const Weight* weight = find(tensor);
+    if (!weight || fs::path(weight->file->path()).filename() != file)
+      fail_user("'" + index_path + "' says that tensor " + tensor + " is in " + file + ", but it is not");
+  }
+  for (const Weight& weight : weights_)
+    if (!index.contains(weight.entry->name))
+      fail_user("'" + weight.file->path() + "' holds tensor " + weight.entry->name + ", which " + kWeightsIndex +
+                " does not name");
+}
+
+void WeightFiles::add_file(const std::string& path) {
+  files_.push_back(std::make_unique<SafetensorsFile>(path, SafetensorsTypes::kAll));
+  for (const SafetensorsEntry& entry : files_.back()->entries()) {
+    if (const Weight* other = find(entry.name))
+      fail_user("tensor " + entry.name + " is both in '" + other->file->path() + "' and in '" + path + "'");
+    by_name_[entry.name] = weights_.size();
+    weights_.push_back({&entry, files_.back().get()});
+  }
+}
+
+const WeightFiles::Weight* WeightFiles::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &weights_[found->second];
+}
+
+uint64_t WeightFiles::bytes() const {
+  uint64_t bytes = 0;
+  for (const Weight& weight : weights_) bytes += weight.entry->bytes();
+  return bytes;
+}
+
+}  // namespace linnet

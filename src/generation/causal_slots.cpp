@@ -1,0 +1,299 @@
+#include "generation/causal_slots.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "models/nn/trace.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/passes/passes.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kPrompts = "generate.prompts";
+constexpr const char* kLast = "generate.last";
+constexpr const char* kSlots = "generate.slots";
+
+constexpr int64_t kShortestBucket = 16;
+// Of a chunk: more rows than the 8 of products with few rows, whose bits are others, and as many as make the reading of
+// the weights cheap beside the products.
+constexpr int64_t kChunkStep = 16, kLongestChunk = 256;
+constexpr int64_t kChunks[] = {16, 32, 48, 64, 96, 128, 192, kLongestChunk};
+
+TraceOptions trace_options(const ParameterLayout& layout, const CausalOptions& options) {
+  return {.layout = &layout, .flat_name = options.flat_name};
+}
+
+// Rewritten and then proved once: that takes a fifth of the time of proving the graph behind each pass, and a model's
+// start waits for it.
+Graph optimized(Graph graph, bool independent_rows) {
+  graph = optimize(std::move(graph), {.independent_rows = independent_rows, .verify = false});
+  verify(graph);
+  return graph;
+}
+
+CausalOptions checked(CausalOptions options, const CausalModel& model) {
+  if (options.max_length == 0) options.max_length = model.max_length();
+  if (options.max_length > model.max_length())
+    fail_user("texts of " + std::to_string(options.max_length) + " tokens, and the model takes " +
+              std::to_string(model.max_length()));
+  if (options.max_length < 1) fail_internal("generation needs at least one token");
+  if (options.beams > 1 && !options.cache) fail_user("beam search needs the cache");
+  auto& lengths = options.prompt_lengths;
+  const bool none = lengths.empty();
+  for (int64_t length = kShortestBucket; none && (lengths.empty() || lengths.back() < options.max_length); length *= 2)
+    lengths.push_back(std::min(length, options.max_length));
+  return options;
+}
+
+// Lengths of chunks for prompts of these lengths: a prompt takes as many of the longest as it fills, and one for the
+// rest. With a prefix cache the rest may be of any length.
+std::vector<int64_t> chunk_lengths(const CausalOptions& options) {
+  std::set<int64_t> chunks;
+  const int64_t longest = options.prompt_lengths.back();
+  const auto add = [&](int64_t length) {
+    if (length > 0) chunks.insert(*std::ranges::lower_bound(kChunks, length));
+  };
+  for (const int64_t length : options.prompt_lengths) add(length % kLongestChunk);
+  for (const int64_t chunk : kChunks)
+    if (options.prefix_bytes != 0 && chunk < longest + kChunkStep) chunks.insert(chunk);
+  if (longest >= kLongestChunk) chunks.insert(kLongestChunk);
+  return {chunks.begin(), chunks.end()};
+}
+
+// Tokens of a decode step: powers of two up to all that can be fed.
+std::vector<int64_t> decode_sizes(int64_t most) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size < most; size *= 2) sizes.push_back(size);
+  sizes.push_back(most);
+  return sizes;
+}
+
+bool computes_in_chunks(const CausalOptions& options, const Store& store) {
+  return options.cache && store.device().is_host();
+}
+
+}  // namespace
+
+CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+                         const CausalOptions& options)
+    : SlotModel(store, shared, model.vocab_size(),
+                {.rows = options.rows,
+                 .beams = options.beams,
+                 .threads = options.threads,
+                 .log_sum_exp = options.beams > 1,
+                 .window = model.window(),
+                 .verify_plans = options.verify_plans,
+                 .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
+                 .cache_in_arena = options.cache_in_arena,
+                 .adapters = options.adapters}),
+      model_(model),
+      layout_(layout),
+      options_(checked(options, model)) {
+  const bool by_chunks = computes_in_chunks(options_, store), by_rows = by_chunks && options_.beams == 1;
+  if (!by_rows && options_.tokens_per_step > 1)
+    fail_user("several tokens in a step need the CPU, the cache, and no beams");
+  if (!by_chunks && options_.prefix_bytes > 0) fail_user("a prefix cache needs the CPU and the cache");
+  const bool later = options_.plan_on_demand && by_chunks && !options_.cache_in_arena;
+  std::vector<Graph> prefills;
+  if (by_chunks) {
+    chunk_lengths_ = chunk_lengths(options_);
+    if (!later)
+      for (const int64_t length : chunk_lengths_) prefills.push_back(chunk_graph(length, true));
+    prefills.push_back(chunk_graph(chunk_lengths_.back(), later));
+  } else {
+    for (const int64_t length : options_.prompt_lengths) prefills.push_back(prefill_graph(length));
+  }
+  std::vector<DecodeGraph> decodes;
+  if (options_.cache)
+    for (const int64_t rows : by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()})
+      decodes.push_back({rows, {}, [this, rows, by_rows] { return decode_graph(rows, by_rows); }});
+  for (DecodeGraph& decode : decodes)
+    if (!later || &decode == &decodes.back()) decode.graph = std::exchange(decode.later, nullptr)();
+  prefills_ = make_plans(std::move(prefills), std::move(decodes));
+  if (later) {  // of the chunks there is the longest with logits alone
+    prefills_.resize(chunk_lengths_.size() + 1);
+    std::swap(prefills_.front(), prefills_[chunk_lengths_.size() - 1]);
+  }
+  declare_prefixes();
+}
+
+// prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
+Graph CausalSlots::prefill_graph(int64_t length) const {
+  Trace trace(trace_options(layout_, options_));
+  Graph& graph = trace.graph();
+  const TensorType one{DType::kI32, {1}};
+  const Tensor prompts = graph.input(kPrompts, {DType::kI32, {1, length}});
+  add_adapter_choice(graph, 1);
+  const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
+  const Tensor hidden = model_.hidden(options_.cache ? kept() : TokenRows{prompts});
+  const Tensor last = embedding(reshape(hidden, {length, hidden.dim(2)}), graph.input(kLast, one));
+  give_logits(graph, model_.logits(last));
+  return optimized(trace.finish(), options_.independent_prompts);
+}
+
+// A step of decoding: tokens i32 [rows] -> logits [rows, V]
+Graph CausalSlots::decode_graph(int64_t rows, bool by_rows) const {
+  Trace trace(trace_options(layout_, options_));
+  Graph& graph = trace.graph();
+  const DecodeStep step =
+      by_rows ? row_inputs(graph, rows, options_.max_length) : decode_inputs(graph, rows, options_.max_length);
+  add_adapter_choice(graph, rows);
+  const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
+  give_logits(graph, model_.logits(reshape(hidden, {rows, hidden.dim(2)})));
+  return optimized(trace.finish(), true);
+}
+
+// A chunk of a prompt: tokens i32 [rows], last i32 [1] -> logits [1, V] after row `last`, or nothing
+Graph CausalSlots::chunk_graph(int64_t rows, bool wants_logits) const {
+  Trace trace(trace_options(layout_, options_));
+  Graph& graph = trace.graph();
+  const DecodeStep step = row_inputs(graph, rows, options_.max_length);
+  add_adapter_choice(graph, 1);
+  const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
+  if (wants_logits) {
+    const Tensor last = embedding(reshape(hidden, {rows, hidden.dim(2)}), graph.input(kLast, {DType::kI32, {1}}));
+    give_logits(graph, model_.logits(last));
+  }
+  return optimized(trace.finish(), options_.independent_prompts);
+}
+
+// The index of the plan that computes chunk `chunk`, made now if it is not there: a longer one where there is no room
+// for it. Rows do not depend on the number of rows, so the bits are the same.
+size_t CausalSlots::planned_chunk(size_t chunk) {
+  const size_t longest = chunk_lengths_.size() - 1;
+  for (;; chunk = chunk > longest ? longest : chunk + 1) {
+    if (run_prefills_[chunk]) return chunk;
+    prefills_[chunk] = plan_later(chunk_graph(chunk_lengths_[std::min(chunk, longest)], chunk <= longest));
+    if (!prefills_[chunk]) continue;
+    run_prefills_[chunk].emplace(*prefills_[chunk], store_, shared_);
+    return chunk;
+  }
+}
+
+void CausalSlots::declare_prefixes() {
+  if (options_.prefix_bytes == 0 || !in_chunks()) return;
+  constexpr std::string_view kPrefix = "cache.";
+  for (const auto& [name, binding] : store_.bindings())
+    if (name.starts_with(kPrefix))
+      layers_.push_back({name, static_cast<int64_t>(binding.capacity / sizeof(float)) / slots() / options_.max_length});
+  constexpr int64_t kMost = int64_t{256} << 20;
+  const bool as_cache = options_.prefix_bytes == kPrefixAsCache;
+  const int64_t cache_bytes = block_bytes() * (slots() * options_.max_length) / PrefixCache::kBlock;
+  const int64_t blocks = (as_cache ? std::min(cache_bytes, kMost) : options_.prefix_bytes) / block_bytes();
+  if (blocks == 0 && as_cache) return layers_.clear();
+  if (blocks == 0)
+    fail_user("a prefix cache of " + std::to_string(options_.prefix_bytes) + " bytes: " +
+              std::to_string(PrefixCache::kBlock) + " tokens of this model take " + std::to_string(block_bytes()));
+  prefixes_.emplace(blocks);
+  prefix_region_ = store_.add_region("prefix cache", MemoryKind::kCache, static_cast<size_t>(blocks * block_bytes()));
+}
+
+int64_t CausalSlots::block_bytes() const {
+  int64_t floats = 0;
+  for (const Layer& layer : layers_) floats += layer.width * PrefixCache::kBlock;
+  return floats * static_cast<int64_t>(sizeof(float));
+}
+
+void CausalSlots::bind() {
+  SlotModel::bind();
+  const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
+  prompt_ = at(kPrompts), last_ = at(kLast), slot_ = at(kSlots);
+  run_prefills_.resize(prefills_.size());
+  for (size_t i = 0; i < prefills_.size(); ++i)
+    if (prefills_[i]) run_prefills_[i].emplace(*prefills_[i], store_, shared_);
+  for (Layer& layer : layers_) layer.cache = store_.as<float>(layer.name);
+  if (prefixes_) prefix_memory_ = store_.location(prefix_region_);
+}
+
+void CausalSlots::check_prompt(std::span<const int32_t> prompt) const {
+  if (!is_bound()) fail_internal("generation before bind()");
+  const auto size = static_cast<int64_t>(prompt.size());
+  if (prompt.empty()) fail_user("a prompt has no tokens: generation needs something to go on from");
+  if (size >= options_.max_length)
+    fail_user("a prompt of " + std::to_string(size) + " tokens leaves no room: prompt and text are at most " +
+              std::to_string(options_.max_length) + " tokens");
+  for (const int32_t token : prompt)
+    if (token < 0 || token >= vocab_size())
+      fail_user("a prompt holds token " + std::to_string(token) + ", and the model's vocabulary has " +
+                std::to_string(vocab_size()));
+  if (size > options_.prompt_lengths.back())
+    fail_user("a prompt of " + std::to_string(size) + " tokens, the longest that was planned for has " +
+              std::to_string(options_.prompt_lengths.back()));
+}
+
+void CausalSlots::begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    counts_.prompt_tokens += std::ssize(prompts[i].ids);
+    hear(i, output_of(in_chunks() ? compute_in_chunks(prompts[i], pool) : compute_whole(prompts[i], pool), 1));
+  }
+}
+
+const Executor& CausalSlots::compute_whole(const Prompt& prompt, ThreadPool& pool) {
+  const std::span<const int32_t> ids = prompt.ids;
+  const auto size = static_cast<int64_t>(ids.size());
+  const size_t bucket = padded_to(options_.prompt_lengths, size);
+  std::fill_n(std::ranges::copy(ids, prompt_).out, options_.prompt_lengths[bucket] - size, 0);
+  *last_ = static_cast<int32_t>(size) - 1;
+  if (slot_) *slot_ = static_cast<int32_t>(prompt.slot);
+  choose_adapter(0, prompt.slot);
+  run_prefills_[bucket]->run(pool);
+  return *run_prefills_[bucket];
+}
+
+const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool& pool) {
+  const auto size = static_cast<int64_t>(prompt.ids.size());
+  choose_adapter(0, prompt.slot);
+  for (int64_t done = reuse(prompt);;) {
+    const int64_t count = std::min(size - done, chunk_lengths_.back());
+    const bool is_last = done + count == size;
+    const size_t bucket = planned_chunk(is_last ? padded_to(chunk_lengths_, count) : chunk_lengths_.size());
+    for (int64_t row = 0; row < count; ++row)
+      set_row(row, prompt.slot, prompt.ids[static_cast<size_t>(done + row)], done + row + 1);
+    clear_rows(count, chunk_lengths_[std::min(bucket, chunk_lengths_.size() - 1)]);
+    *last_ = static_cast<int32_t>(count) - 1;
+    done += count;
+    run_prefills_[bucket]->run(pool);
+    if (!is_last) continue;
+    keep(prompt);
+    return *run_prefills_[bucket];
+  }
+}
+
+template <class Body>
+void CausalSlots::for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body) {
+  std::byte* kept = prefix_memory_ + block * block_bytes();
+  for (const Layer& layer : layers_) {
+    const size_t bytes = static_cast<size_t>(layer.width * PrefixCache::kBlock) * sizeof(float);
+    body(layer.cache + (slot * options_.max_length + first) * layer.width, kept, bytes);
+    kept += bytes;
+  }
+}
+
+// Copies what the prefix cache has of the prompt's beginning into its slot. Returns the number of tokens.
+int64_t CausalSlots::reuse(const Prompt& prompt) {
+  if (!prefixes_) return 0;
+  int64_t tokens = 0;
+  for (const int64_t block : prefixes_->find(prompt.ids, adapter_of(prompt.slot))) {
+    for_each_layer(prompt.slot, tokens, block,
+                   [](float* cache, const std::byte* kept, size_t bytes) { std::memcpy(cache, kept, bytes); });
+    tokens += PrefixCache::kBlock;
+  }
+  counts_.reused_tokens += tokens;
+  if (std::ssize(prompt.ids) > PrefixCache::kBlock) ++(tokens > 0 ? counts_.prefix_hits : counts_.prefix_misses);
+  return tokens;
+}
+
+void CausalSlots::keep(const Prompt& prompt) {
+  if (!prefixes_) return;
+  for (const PrefixCache::NewBlock& added : prefixes_->keep(prompt.ids, adapter_of(prompt.slot)))
+    for_each_layer(prompt.slot, added.first, added.block,
+                   [](const float* cache, std::byte* kept, size_t bytes) { std::memcpy(kept, cache, bytes); });
+  counts_.prefix_bytes = prefixes_->used() * block_bytes();
+}
+
+}  // namespace linnet

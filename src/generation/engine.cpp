@@ -1,0 +1,377 @@
+#include "generation/engine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/kernels/reduce/top_k.h"
+
+namespace linnet {
+
+struct Engine::Job {
+  bool is_search() const { return search.has_value(); }
+  int64_t first_size() const { return static_cast<int64_t>(sequence.size() - result.tokens.size()); }
+
+  RequestId id;
+  GenerateRequest request;
+  Continuation result = {};
+  int64_t first_slot = -1, slot_count = 0;
+  int64_t first_row = 0;  // of the step's logits
+  bool over = false;
+  bool checked = false;                // its first logits are numbers
+  std::vector<int32_t> sequence = {};  // what the text begins with, and what was sampled
+
+  // Of a sampled request.
+  std::optional<Sampler> sampler = {};
+  std::vector<int32_t> window = {};  // the end of `sequence` that the model looks at
+  bool window_changed = false;       // the cache does not hold the window
+  int32_t picked = 0;
+  double picked_log_probability = 0;  // with settings.log_probabilities
+  std::vector<int32_t> guesses = {};  // of the draft model, for the tokens after the window
+  int64_t draft_length = 0;           // tokens of the window that the draft's cache holds; 0: it has not begun
+  int64_t draft_row = 0;              // of the draft's logits
+
+  // Of a search.
+  int64_t limit = 0;  // tokens that it may generate
+  std::optional<BeamSearch> search = {};
+  std::vector<float> values = {};  // the likeliest tokens' logits by beam
+  std::vector<int32_t> ids = {};
+};
+
+namespace {
+
+BeamOptions beam_options(const GenerateSettings& settings) {
+  return {.length_penalty = settings.length_penalty,
+          .early_stopping = settings.early_stopping,
+          .forced_end = settings.forced_end,
+          .ends = settings.ends,
+          .never = settings.never};
+}
+
+// Broken weights show at the first token; what comes later is taken as it is.
+void check_numbers(std::span<const float> logits) {
+  if (std::ranges::any_of(logits, [](float value) { return std::isnan(value); }))
+    fail_user("the model's logits are not numbers (NaN): its weights are broken");
+}
+
+void check_draft(const CausalModel& model, const CausalOptions& options, const DraftModel& draft) {
+  if (draft.model.vocab_size() != model.vocab_size())
+    fail_user("the draft model has a vocabulary of " + std::to_string(draft.model.vocab_size()) +
+              " tokens and the model one of " + std::to_string(model.vocab_size()) + "; they must be the same");
+  if (draft.tokens < 1) fail_user("a draft model guesses at least one token at once");
+  if (options.beams > 1) fail_user("a draft model is for sampled and for greedy texts, not for beam search");
+  if (!options.cache) fail_user("a draft model needs the cache");
+}
+
+}  // namespace
+
+Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+               CausalOptions options, const std::optional<DraftModel>& draft) {
+  if (draft) {
+    check_draft(model, options, *draft);
+    draft_tokens_ = draft->tokens;
+    options.tokens_per_step = draft->tokens + 1;
+  }
+  auto slots = std::make_unique<CausalSlots>(model, layout, store, shared, options);
+  if (draft) {
+    CausalOptions of_draft = options;
+    of_draft.max_length = std::min(slots->room(), draft->model.max_length());
+    std::erase_if(of_draft.prompt_lengths, [&](int64_t length) { return length > of_draft.max_length; });
+    of_draft.adapters = 0;         // the draft guesses without; the model's own logits decide
+    of_draft.tokens_per_step = 2;  // the last guess, if it was accepted, and the token after it
+    of_draft.prefix_bytes = slots->keeps_prefixes() ? kPrefixAsCache : 0;
+    draft_ = std::make_unique<CausalSlots>(draft->model, draft->layout, draft->store, draft->shared, of_draft);
+  }
+  model_ = std::move(slots);
+  taken_.resize(static_cast<size_t>(model_->slots()));
+}
+
+Engine::Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+               const SourceOptions& options)
+    : model_(std::make_unique<SourceSlots>(model, layout, store, shared, options)),
+      taken_(static_cast<size_t>(model_->slots())) {}
+
+Engine::~Engine() = default;
+
+void Engine::bind() {
+  model_->bind();
+  if (draft_) draft_->bind();
+}
+
+EngineCounts Engine::counts() const { return {model_->counts(), guessed_, accepted_}; }
+
+RequestId Engine::submit(GenerateRequest request) {
+  model_->check_prompt(request.prompt);
+  if (request.beams < 1 || request.beams > beams())
+    fail_internal("a request of " + std::to_string(request.beams) + " beams, and the engine was planned for " +
+                  std::to_string(beams()));
+  auto job = std::make_unique<Job>(Job{.id = next_id_++, .request = std::move(request)});
+  const GenerateSettings& settings = job->request.settings;
+  job->sequence = model_->first_tokens(job->request.prompt);
+  if (job->request.search || job->request.beams > 1) {
+    job->limit = std::min(settings.max_tokens, model_->room() - job->first_size());
+    job->search.emplace(job->request.beams, job->limit, beam_options(settings));
+    const int64_t count = job->request.beams * std::min(model_->vocab_size(), job->search->candidates());
+    job->values.resize(static_cast<size_t>(count)), job->ids.resize(static_cast<size_t>(count));
+  } else {
+    job->sampler.emplace(settings.sampling, model_->vocab_size(), settings.never);
+    job->window = job->sequence;
+  }
+  waiting_.push_back(std::move(job));
+  return waiting_.back()->id;
+}
+
+void Engine::cancel(RequestId id) {
+  const auto is_it = [id](const auto& job) { return job->id == id && !job->over; };
+  if (const auto job = std::ranges::find_if(running_, is_it); job != running_.end())
+    return finish(**job, EndReason::kCancelled);
+  if (const auto job = std::ranges::find_if(waiting_, is_it); job != waiting_.end()) {
+    finish(**job, EndReason::kCancelled);
+    waiting_.erase(job);
+  }
+}
+
+bool Engine::busy() const {
+  return !waiting_.empty() || std::ranges::any_of(running_, [](const auto& job) { return !job->over; });
+}
+
+std::vector<FinishedRequest> Engine::take_finished() { return std::exchange(finished_, {}); }
+
+void Engine::step(ThreadPool& pool) {
+  const auto drop_finished = [&] { std::erase_if(running_, [](const auto& job) { return job->over; }); };
+  drop_finished();  // what was cancelled since the last step
+  decode_running(pool);
+  begin_waiting(pool);
+  drop_finished();
+}
+
+void Engine::decode_running(ThreadPool& pool) {
+  std::vector<Job*> decoded, computed_again;
+  for (const auto& job : running_)
+    (model_->computes_again() || job->window_changed ? computed_again : decoded).push_back(job.get());
+  if (!decoded.empty()) {
+    if (draft_) guess(decoded, pool);
+    model_->feed_nothing();
+    for (Job* job : decoded) feed(*job);
+    model_->decode(pool);
+  }
+  for (Job* job : decoded)
+    if (!std::exchange(job->checked, true)) check_numbers(model_->decoded(job->first_row, 1).logits);
+  // Prompts come last, as they overwrite the decoded logits.
+  take_tokens(std::move(decoded), pool);
+  std::erase_if(computed_again, [](const Job* job) { return job->over; });
+  begin(computed_again, pool);
+}
+
+// Each job takes the token that follows its window, and further ones as long as they were guessed.
+void Engine::take_tokens(std::vector<Job*> jobs, ThreadPool& pool) {
+  for (size_t taken = 0; !jobs.empty(); ++taken) {
+    const auto output_of = [&](const Job& job) {
+      return model_->decoded(job.first_row + static_cast<int64_t>(taken), job.request.beams);
+    };
+    pool.run(std::ssize(jobs), [&](int64_t i, int) {
+      Job& job = *jobs[static_cast<size_t>(i)];
+      choose_next(job, output_of(job));
+    });
+    std::vector<Job*> going_on;
+    for (Job* job : jobs) {
+      if (job->over) continue;  // a listener of another job has cancelled it
+      const bool guessed = taken < job->guesses.size() && job->guesses[taken] == job->picked;
+      accepted_ += guessed;
+      accept_next(*job, output_of(*job));
+      if (guessed && !job->over && !job->window_changed)
+        going_on.push_back(job);
+      else  // what the draft has computed of wrong guesses is computed again
+        job->draft_length = std::min(job->draft_length, std::ssize(job->window) - 1);
+    }
+    jobs = std::move(going_on);
+  }
+}
+
+// How many tokens to guess after a window: none that could not be taken, or for which the draft has no room.
+int64_t Engine::guesses_wanted(const Job& job) const {
+  const int64_t size = std::ssize(job.window), left = job.request.settings.max_tokens - std::ssize(job.result.tokens);
+  if (job.is_search() || job.draft_length == 0 || size - job.draft_length > 2) return 0;
+  return std::max<int64_t>(0, std::min({draft_tokens_, left - 1, model_->room() - size, draft_->room() - size}));
+}
+
+// The draft goes on from what it has not seen of a window, then from its own guesses.
+void Engine::guess(std::span<Job* const> jobs, ThreadPool& pool) {
+  std::vector<Job*> guessing;
+  for (Job* job : jobs) {
+    job->guesses.clear();
+    if (guesses_wanted(*job) > 0) guessing.push_back(job);
+  }
+  while (!guessing.empty()) {
+    draft_->feed_nothing();
+    for (Job* job : guessing) {
+      for (; job->draft_length < std::ssize(job->window); ++job->draft_length)
+        job->draft_row = draft_->feed(job->first_slot, job->window[static_cast<size_t>(job->draft_length)],
+                                      job->draft_length + 1, job->first_slot);
+      if (job->guesses.empty()) continue;
+      ++job->draft_length;
+      job->draft_row = draft_->feed(job->first_slot, job->guesses.back(), job->draft_length, job->first_slot);
+    }
+    draft_->decode(pool);
+    pool.run(std::ssize(guessing), [&](int64_t i, int) {
+      Job& job = *guessing[static_cast<size_t>(i)];
+      const GenerateSettings& settings = job.request.settings;
+      const size_t known = job.sequence.size();
+      job.sequence.insert(job.sequence.end(), job.guesses.begin(), job.guesses.end());
+      job.guesses.push_back(job.sampler->pick(draft_->decoded(job.draft_row, 1).logits, job.sequence,
+                                              settings.first_sample, job.result.tokens.size() + job.guesses.size()));
+      job.sequence.resize(known);
+    });
+    guessed_ += std::ssize(guessing);
+    std::erase_if(guessing, [&](const Job* job) { return std::ssize(job->guesses) >= guesses_wanted(*job); });
+  }
+}
+
+// A search that has not made a step feeds what its text begins with, to its first beam.
+void Engine::feed(Job& job) {
+  if (!job.is_search()) {
+    int64_t length = std::ssize(job.window);
+    job.first_row = model_->feed(job.first_slot, job.window.back(), length, job.first_slot);
+    for (const int32_t guess : job.guesses) model_->feed(job.first_slot, guess, ++length, job.first_slot);
+    return;
+  }
+  const int64_t length = job.first_size() + job.search->steps();
+  if (job.search->steps() == 0) {
+    job.first_row = model_->feed(job.first_slot, job.sequence.back(), length, job.first_slot);
+    return;
+  }
+  for (int64_t beam = 0; beam < job.request.beams; ++beam) {
+    const auto i = static_cast<size_t>(beam);
+    const int64_t row =
+        model_->feed(job.first_slot + beam, job.search->tokens()[i], length, job.first_slot + job.search->parents()[i]);
+    if (beam == 0) job.first_row = row;
+  }
+}
+
+// Requests to begin now: whole groups of prompts that are computed together, unless no more of them wait.
+int64_t Engine::worth_beginning() const {
+  const int64_t at_once = model_->prompts_at_once(), waiting = std::ssize(waiting_);
+  int64_t free = 0;
+  for (int64_t slot = 0; slot < slots(); slot += model_->slots_for(1)) free += !taken_[static_cast<size_t>(slot)];
+  return free >= waiting ? waiting : free / at_once * at_once;
+}
+
+void Engine::begin_waiting(ThreadPool& pool) {
+  std::vector<Job*> begun;
+  for (int64_t left = worth_beginning(); left > 0; --left) {
+    const int64_t count = model_->slots_for(waiting_.front()->request.beams), slot = find_slots(count);
+    if (slot < 0) break;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+    Job& job = *running_.back();
+    job.first_slot = slot, job.slot_count = count;
+    std::fill_n(taken_.begin() + slot, count, true);
+    for (int64_t i = slot; i < slot + count; ++i) model_->use_adapter(i, job.request.adapter);
+    begun.push_back(&job);
+  }
+  if (!begun.empty()) begin(begun, pool);
+}
+
+// The first of `count` free slots next to each other, or -1. Those of a search lie in one group, see SlotModel::feed.
+int64_t Engine::find_slots(int64_t count) const {
+  const int64_t group = beams();
+  for (int64_t slot = 0; slot + count <= slots(); ++slot) {
+    const auto first = taken_.begin() + slot;
+    if (slot / group == (slot + count - 1) / group && std::find(first, first + count, true) == first + count)
+      return slot;
+  }
+  return -1;
+}
+
+// Computes the whole prompt or window of jobs, and takes what follows it, if the model tells.
+void Engine::begin(std::span<Job* const> jobs, ThreadPool& pool) {
+  std::vector<SlotModel::Prompt> prompts;
+  for (Job* job : jobs)
+    prompts.push_back(
+        {job->first_slot, job->window_changed || model_->computes_again() ? job->window : job->request.prompt});
+  model_->begin(prompts, pool, [&](size_t i, const SlotModel::Output& output) {
+    Job& job = *jobs[i];
+    if (job.over) return;  // an earlier one's listener cancelled it
+    job.window_changed = false;
+    if (!std::exchange(job.checked, true)) check_numbers(output.logits);
+    choose_next(job, output);
+    accept_next(job, output);
+  });
+  if (draft_) begin_draft(jobs, pool);
+}
+
+// The draft computes what the model has computed: all of a window but the token that was just picked.
+void Engine::begin_draft(std::span<Job* const> jobs, ThreadPool& pool) {
+  std::vector<SlotModel::Prompt> prompts;
+  for (Job* job : jobs) {
+    job->draft_length = 0;
+    if (job->over || job->window_changed || job->is_search() || std::ssize(job->window) > draft_->longest_prompt())
+      continue;
+    job->draft_length = std::ssize(job->window) - 1;
+    prompts.push_back({job->first_slot, std::span(job->window).first(static_cast<size_t>(job->draft_length))});
+  }
+  draft_->begin(prompts, pool, [](size_t, const SlotModel::Output&) {});
+}
+
+// Picks the next token, or makes a step of the search. Several jobs do so at once.
+void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
+  const int64_t vocab = model_->vocab_size();
+  if (job.is_search()) {
+    const int64_t count = static_cast<int64_t>(job.values.size()) / job.request.beams;
+    const int64_t rows = job.search->steps() == 0 ? 1 : job.request.beams;
+    top_k_rows(rows, vocab, count, output.logits.data(), job.values.data(), job.ids.data());
+    return job.search->advance(count, job.ids.data(), job.values.data(), output.log_sum_exp.data());
+  }
+  const GenerateSettings& settings = job.request.settings;
+  job.picked = job.sampler->pick(output.logits, job.sequence, settings.first_sample, job.result.tokens.size());
+  if (settings.log_probabilities) job.picked_log_probability = log_probability_of(output.logits, job.picked);
+}
+
+void Engine::accept_next(Job& job, const SlotModel::Output& output) {
+  job.is_search() ? accept_search_step(job) : accept_token(job, output.logits);
+}
+
+// Adds the picked token to the text.
+void Engine::accept_token(Job& job, std::span<const float> logits) {
+  const GenerateSettings& settings = job.request.settings;
+  const int32_t token = job.picked;
+  if (settings.log_probabilities) job.result.add(job.picked_log_probability);
+  if (std::ranges::find(settings.ends, token) != settings.ends.end()) {
+    job.result.ended = true, job.result.end_token = token;
+    return finish(job, EndReason::kEndToken);
+  }
+  for (auto* ids : {&job.result.tokens, &job.sequence, &job.window}) ids->push_back(token);
+  const bool goes_on = !job.request.listener || job.request.listener({token, logits});
+  if (job.over) return;  // the listener cancelled it
+  if (!goes_on) return finish(job, EndReason::kListener);
+  if (static_cast<int64_t>(job.result.tokens.size()) == settings.max_tokens) return finish(job, EndReason::kMaxTokens);
+  const int64_t room = model_->room();
+  if (static_cast<int64_t>(job.window.size()) < room) return;
+  if (!settings.slide) return finish(job, EndReason::kCacheFull);
+  job.window.erase(job.window.begin(), job.window.end() - (room + 1) / 2);
+  job.window_changed = true;
+}
+
+void Engine::accept_search_step(Job& job) {
+  const bool goes_on = !job.request.listener || job.request.listener({-1, {}});
+  if (job.over || (goes_on && !job.search->done())) return;
+  const auto best = job.search->result(1);
+  if (!job.search->done()) return finish(job, EndReason::kListener);
+  if (!best.empty() && best[0].finished) return finish(job, EndReason::kEndToken);
+  finish(job, job.limit < job.request.settings.max_tokens ? EndReason::kCacheFull : EndReason::kMaxTokens);
+}
+
+void Engine::finish(Job& job, EndReason reason) {
+  job.over = true;
+  std::vector<Hypothesis> hypotheses;
+  if (job.search) hypotheses = job.search->result(job.request.n_best);
+  if (!hypotheses.empty()) {
+    const Hypothesis& best = hypotheses.front();
+    job.result.tokens = best.ids, job.result.ended = best.finished;
+    job.result.log_probability = best.log_probability;
+  }
+  if (job.first_slot >= 0) std::fill_n(taken_.begin() + job.first_slot, job.slot_count, false);
+  finished_.push_back({job.id, std::move(job.result), reason, std::move(hypotheses)});
+}
+
+}  // namespace linnet

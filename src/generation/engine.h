@@ -1,0 +1,131 @@
+// A resident model that writes many texts at once. It is loaded once and has a fixed number of slots, each with its own
+// position in the key-value cache. Requests wait in line until there are slots for them:
+//
+//   const RequestId id = engine.submit({.prompt = ids, .settings = {.max_tokens = 50}});
+//   while (engine.busy()) engine.step(pool);
+//   for (FinishedRequest& finished : engine.take_finished()) ...
+//
+// A step decodes one token for every running request and then begins those that wait, first come, first served. A
+// sampled request (beams == 1) takes one slot, a beam search takes `beams` of them next to each other.
+//
+// Of an encoder-decoder the prompt is a source, which is encoded, and a request takes the slots of a whole search.
+//
+// On the CPU a request gets the same tokens from the same bits of logits whatever else is running and in any slot: a
+// prompt is computed apart from the others, rows of a decode step do not depend on each other (CausalSlots,
+// SourceSlots), and a random draw depends on the request's seed, its sample and the number of the token alone. Of a
+// decoder-only model that holds for any number of slots, too, with and without a prefix cache and a draft model.
+//
+// A draft model is a smaller one with the same vocabulary, which guesses the tokens that come next (Leviathan et al.
+// 2023, Chen et al. 2023). The model computes all guesses of a request in one step. Then tokens are picked from its
+// logits as ever, with the random draws that they have without a draft, for as long as they are those that were
+// guessed, and one beyond. So a draft changes neither tokens nor logits. It guesses by the same settings and draws.
+#pragma once
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "generation/causal_slots.h"
+#include "generation/generate_settings.h"
+#include "generation/source_slots.h"
+
+namespace linnet {
+
+using RequestId = int64_t;
+
+struct GeneratedToken {
+  int32_t token;                  // -1 after a step of a beam search, which knows its tokens at its end
+  std::span<const float> logits;  // what the token was picked from; empty for a beam search
+};
+
+struct GenerateRequest {
+  std::vector<int32_t> prompt;
+  GenerateSettings settings = {};  // of settings.ends_row nothing is asked; the sample is settings.first_sample
+  int64_t beams = 1;               // > 1: beam search
+  bool search = false;             // with one beam: greedy search for the likeliest text, instead of sampling
+  int64_t n_best = 1;              // hypotheses of a search that are wanted, at most beams
+  int64_t adapter = -1;            // the set of adapters of CausalOptions::adapters; -1: none
+  // Hears each token except the end token; false ends the request. May call submit() and cancel().
+  std::function<bool(const GeneratedToken&)> listener = {};
+};
+
+enum class EndReason { kEndToken, kMaxTokens, kCacheFull, kListener, kCancelled };
+
+struct FinishedRequest {
+  RequestId id;
+  Continuation result;  // of a cancelled request, as far as it came
+  EndReason reason;
+  std::vector<Hypothesis> hypotheses = {};  // of a search, best first; the first is the result
+};
+
+struct DraftModel {
+  CausalModel& model;
+  const ParameterLayout& layout;
+  Store& store;  // another one than the model's
+  SharedRegions shared;
+  int64_t tokens = 4;  // guessed at once, of each request
+};
+
+struct EngineCounts : SlotCounts {
+  int64_t guessed = 0;   // tokens, by the draft model
+  int64_t accepted = 0;  // of these, tokens that were picked
+};
+
+class Engine {
+ public:
+  // As CausalSlots and SourceSlots: before store.allocate(), of the draft's store too. User error for a draft model of
+  // another vocabulary, and for one with beams or without cache.
+  Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+         CausalOptions options, const std::optional<DraftModel>& draft = {});
+  Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+         const SourceOptions& options);
+  ~Engine();
+
+  void bind();  // after store.allocate()
+  EngineCounts counts() const;
+
+  // User error for a prompt that is empty, too long or not of this vocabulary, and for settings out of range.
+  RequestId submit(GenerateRequest request);
+  // Ends a request, whether it waits or runs. Nothing happens to one that is finished.
+  void cancel(RequestId id);
+  bool busy() const;  // whether any request waits or runs
+  void step(ThreadPool& pool);
+  // Those that have finished since the last call, in the order in which they did.
+  std::vector<FinishedRequest> take_finished();
+
+  int64_t slots() const { return model_->slots(); }
+  int64_t beams() const { return model_->beams(); }                   // the most of a request
+  std::vector<const Plan*> plans() const { return model_->plans(); }  // for reports
+  std::vector<Plan*> packable_plans() { return model_->packable_plans(); }
+
+ private:
+  struct Job;
+
+  void decode_running(ThreadPool& pool);
+  void begin_waiting(ThreadPool& pool);
+  int64_t worth_beginning() const;
+  int64_t find_slots(int64_t count) const;
+  void guess(std::span<Job* const> jobs, ThreadPool& pool);
+  int64_t guesses_wanted(const Job& job) const;
+  void feed(Job& job);
+  void take_tokens(std::vector<Job*> jobs, ThreadPool& pool);
+  void begin_draft(std::span<Job* const> jobs, ThreadPool& pool);
+  void begin(std::span<Job* const> jobs, ThreadPool& pool);
+  void choose_next(Job& job, const SlotModel::Output& output) const;
+  void accept_next(Job& job, const SlotModel::Output& output);
+  void accept_token(Job& job, std::span<const float> logits);
+  void accept_search_step(Job& job);
+  void finish(Job& job, EndReason reason);
+
+  std::unique_ptr<SlotModel> model_;
+  std::unique_ptr<CausalSlots> draft_;  // on as many slots: a request has the same in both
+  int64_t draft_tokens_ = 0;
+  int64_t guessed_ = 0, accepted_ = 0;
+  RequestId next_id_ = 0;
+  std::deque<std::unique_ptr<Job>> waiting_;
+  std::vector<std::unique_ptr<Job>> running_;  // in the order in which they began; finished ones until the step's end
+  std::vector<bool> taken_;                    // by slot
+  std::vector<FinishedRequest> finished_;
+};
+
+}  // namespace linnet

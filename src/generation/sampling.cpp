@@ -1,0 +1,125 @@
+#include "generation/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace linnet {
+namespace {
+
+// Uniform in [0, 1), of 53 bits.
+double uniform(uint64_t seed, uint64_t sample, uint64_t step) {
+  const uint64_t bits = mix64(mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ sample) + step * 0xd1342543de82ef95u);
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+bool likelier(const Sampler::Candidate& a, const Sampler::Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+}
+
+}  // namespace
+
+Sampler::Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector<int32_t> never)
+    : options_(options), never_(std::move(never)), candidates_(static_cast<size_t>(vocab_size)) {
+  if (!(options.temperature >= 0)) fail_user("the temperature must be 0 or more");
+  if (options.top_k < 0) fail_user("top-k must be 0 (all) or more");
+  if (!(options.top_p > 0 && options.top_p <= 1)) fail_user("top-p must be above 0 and at most 1");
+  if (!(options.repetition_penalty > 0)) fail_user("the repetition penalty must be above 0");
+}
+
+int32_t Sampler::pick(std::span<const float> logits, std::span<const int32_t> seen, uint64_t sample, uint64_t step) {
+  if (options_.temperature == 0 && options_.repetition_penalty == 1) return pick_likeliest(logits);
+  count_ = logits.size();
+  for (size_t i = 0; i < count_; ++i)
+    candidates_[i] = {std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i],
+                      static_cast<int32_t>(i), 0};
+  for (const int32_t token : never_)
+    candidates_[static_cast<size_t>(token)].logit = -std::numeric_limits<float>::infinity();
+  if (options_.repetition_penalty != 1) penalize(seen);
+  if (options_.temperature == 0) {
+    keep_likeliest(1);
+    candidates_[0].probability = 1;
+    return candidates_[0].token;
+  }
+  if (options_.top_k > 0) keep_likeliest(std::min(count_, static_cast<size_t>(options_.top_k)));
+  normalize();
+  if (options_.top_p < 1) keep_nucleus();
+  double left = uniform(options_.seed, sample, step);
+  for (size_t i = 0; i < count_; ++i) {
+    left -= candidates_[i].probability;
+    if (left < 0) return candidates_[i].token;
+  }
+  return candidates_[count_ - 1].token;  // rounding: the probabilities add up to a little less than 1
+}
+
+int32_t Sampler::pick_likeliest(std::span<const float> logits) {
+  int32_t best = 0;
+  float largest = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const auto token = static_cast<int32_t>(i);
+    if (!(logits[i] > largest) || std::ranges::find(never_, token) != never_.end()) continue;
+    best = token, largest = logits[i];
+  }
+  count_ = 1;
+  candidates_[0] = {largest, best, 1};
+  return best;
+}
+
+void Sampler::penalize(std::span<const int32_t> seen) {
+  const auto penalty = static_cast<float>(options_.repetition_penalty);
+  for (const int32_t token : seen) {
+    Candidate& c = candidates_[static_cast<size_t>(token)];
+    if (c.probability < 0) continue;  // seen twice
+    c.logit = c.logit > 0 ? c.logit / penalty : c.logit * penalty;
+    c.probability = -1;
+  }
+}
+
+void Sampler::keep_likeliest(size_t count) {
+  const auto begin = candidates_.begin(), kept = begin + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(begin, kept, begin + static_cast<std::ptrdiff_t>(count_), likelier);
+  count_ = count;
+}
+
+// Probabilities of the logits over the temperature.
+void Sampler::normalize() {
+  double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (size_t i = 0; i < count_; ++i) largest = std::max(largest, static_cast<double>(candidates_[i].logit));
+  for (size_t i = 0; i < count_; ++i) {
+    const auto logit = static_cast<double>(candidates_[i].logit);
+    // The largest may be infinite, which less itself is no number.
+    candidates_[i].probability = logit == largest ? 1 : std::exp((logit - largest) / options_.temperature);
+    sum += candidates_[i].probability;
+  }
+  for (size_t i = 0; i < count_; ++i) candidates_[i].probability /= sum;
+}
+
+void Sampler::keep_nucleus() {
+  // Sorted only as far as it takes: most of the vocabulary is never looked at.
+  double reached = 0;
+  size_t sorted = 0, kept = 0;
+  while (kept < count_ && reached < options_.top_p) {
+    if (kept == sorted) {
+      const size_t next = std::min(count_, std::max<size_t>(64, 4 * sorted));
+      std::partial_sort(candidates_.begin() + static_cast<std::ptrdiff_t>(sorted),
+                        candidates_.begin() + static_cast<std::ptrdiff_t>(next),
+                        candidates_.begin() + static_cast<std::ptrdiff_t>(count_), likelier);
+      sorted = next;
+    }
+    reached += candidates_[kept++].probability;
+  }
+  count_ = kept;
+  for (size_t i = 0; i < count_; ++i) candidates_[i].probability /= reached;
+}
+
+double log_probability_of(std::span<const float> logits, int32_t token) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return static_cast<double>(logits[static_cast<size_t>(token)]) - largest - std::log(sum);
+}
+
+}  // namespace linnet

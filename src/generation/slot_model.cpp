@@ -1,0 +1,206 @@
+#include "generation/slot_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "generation/generation_inputs.h"
+#include "models/nn/low_rank.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+// The graphs' own input names, so that a trainer's batches in the same store stay apart.
+constexpr const char* kTokens = "generate.tokens";
+constexpr const char* kPositions = "generate.positions";
+constexpr const char* kLengths = "generate.lengths";
+constexpr const char* kStarts = "generate.starts";
+constexpr const char* kParents = "generate.parents";
+constexpr const char* kCacheRows = "generate.cache_rows";
+
+}  // namespace
+
+struct SlotModel::Inputs {
+  int32_t *tokens, *positions, *lengths, *starts, *parents, *cache_rows;  // null where no graph has it
+  float* adapters;                                                        // the same
+};
+
+SlotModel::SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options)
+    : store_(store),
+      shared_(shared),
+      options_(options),
+      vocab_(vocab_size),
+      adapters_(static_cast<size_t>(options.slots()), -1) {
+  if (options.rows < 1 || options.beams < 1) fail_internal("generation needs at least one text and one beam");
+  if (options.fed_by_rows && options.beams > 1) fail_internal("a search whose rows are not slots");
+}
+
+SlotModel::~SlotModel() = default;
+
+DecodeStep SlotModel::decode_inputs(Graph& graph, int64_t slots, int64_t max_length) const {
+  const TensorType of_slots{DType::kI32, {slots}};
+  return {.position = graph.input(kPositions, of_slots),
+          .lengths = graph.input(kLengths, of_slots),
+          .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {slots, 1}}) : Tensor{},
+          .parents = options_.beams > 1 ? graph.input(kParents, of_slots) : Tensor{},
+          .max_length = max_length,
+          .beams = options_.beams};
+}
+
+DecodeStep SlotModel::row_inputs(Graph& graph, int64_t rows, int64_t max_length) const {
+  const TensorType of_rows{DType::kI32, {rows}};
+  return {.position = graph.input(kPositions, of_rows),
+          .lengths = graph.input(kLengths, of_rows),
+          .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {rows, 1}}) : Tensor{},
+          .max_length = max_length,
+          .beams = 1,
+          .cache_rows = graph.input(kCacheRows, of_rows),
+          .slots = slots()};
+}
+
+Tensor SlotModel::token_input(Graph& graph, int64_t rows) const { return graph.input(kTokens, {DType::kI32, {rows}}); }
+
+void SlotModel::add_adapter_choice(Graph& graph, int64_t rows) const {
+  if (options_.adapters > 0) graph.input(kAdapterChoice, {DType::kF32, {rows, options_.adapters}});
+}
+
+void SlotModel::use_adapter(int64_t slot, int64_t set) {
+  if (set >= options_.adapters) fail_internal("there is no set of adapters " + std::to_string(set));
+  adapters_[static_cast<size_t>(slot)] = set;
+}
+
+void SlotModel::choose_adapter(int64_t row, int64_t slot) {
+  if (!inputs_->adapters) return;
+  float* choice = inputs_->adapters + row * options_.adapters;
+  std::fill_n(choice, options_.adapters, 0.0f);
+  if (const int64_t set = adapter_of(slot); set >= 0) choice[set] = 1;
+}
+
+void SlotModel::give_logits(Graph& graph, Tensor logits) const {
+  graph.output("logits", logits);
+  if (options_.log_sum_exp) graph.output("log_sum_exp", log_sum_exp_last(logits));
+}
+
+std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> prefills,
+                                                         std::vector<DecodeGraph> decodes) {
+  std::vector<const Graph*> graphs;
+  for (const Graph& graph : prefills) graphs.push_back(&graph);
+  for (const DecodeGraph& decode : decodes)
+    if (!decode.later) graphs.push_back(&decode.graph);
+  const PlanOptions planning{.threads = options_.threads, .verify = options_.verify_plans};
+  std::optional<Location> cache;
+  if (options_.cache_in_arena) {
+    size_t used = 0;
+    for (const Graph* graph : graphs)
+      used = std::max(used, plan_size(*graph, store_.backend(), planning, /*placed=*/true).arena_bytes);
+    cache = Location{shared_.arena, (used + 63) / 64 * 64};
+  }
+  bind_generation_inputs(store_, graphs, cache);
+  if (options_.adapters > 0) {
+    choice_rows_ = decodes.empty() ? 1 : decodes.back().rows;
+    const size_t bytes = sizeof(float) * static_cast<size_t>(choice_rows_ * options_.adapters);
+    store_.bind(kAdapterChoice, {store_.add_region("adapters' choice", MemoryKind::kBatch, bytes), 0}, bytes);
+  }
+  const auto plan = [&](Graph& graph) {
+    auto made = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning));
+    plan_list_.push_back(made.get());
+    return made;
+  };
+  std::vector<std::unique_ptr<Plan>> plans;
+  for (Graph& graph : prefills) plans.push_back(plan(graph));
+  for (DecodeGraph& decode : decodes)
+    decodes_.push_back({decode.rows, decode.later ? nullptr : plan(decode.graph), decode.later, {}});
+  return plans;
+}
+
+void SlotModel::bind() {
+  const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
+  inputs_ = std::make_unique<Inputs>(Inputs{at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents),
+                                            at(kCacheRows),
+                                            store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr});
+  if (inputs_->adapters) std::fill_n(inputs_->adapters, choice_rows_ * options_.adapters, 0.0f);
+  for (Decode& decode : decodes_)
+    if (decode.plan) decode.run.emplace(*decode.plan, store_, shared_);
+}
+
+std::unique_ptr<Plan> SlotModel::plan_later(Graph graph) {
+  const PlanOptions planning{.threads = options_.threads, .verify = options_.verify_plans};
+  const PlanSize size = plan_size(graph, store_.backend(), planning, /*placed=*/true);
+  const auto room = [&](RegionId region) { return store_.regions()[static_cast<size_t>(region)].bytes; };
+  if (size.arena_bytes > room(shared_.arena) || size.workspace_bytes > room(shared_.workspace)) return nullptr;
+  auto plan = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning));
+  plan_list_.push_back(plan.get());
+  return plan;
+}
+
+// A step of fewer rows may need more memory than the largest one, as kernels divide their work in another way: then a
+// larger one computes it, with the same bits.
+SlotModel::Decode& SlotModel::planned(std::vector<Decode>::iterator decode) {
+  for (; !decode->run; ++decode) {
+    if (decode->later) decode->plan = plan_later(std::exchange(decode->later, nullptr)());
+    if (decode->plan) decode->run.emplace(*decode->plan, store_, shared_);
+    if (decode->run) break;
+  }
+  return *decode;
+}
+
+void SlotModel::set_row(int64_t row, int64_t slot, int32_t token, int64_t length) {
+  inputs_->tokens[row] = token;
+  inputs_->positions[row] = static_cast<int32_t>(length - 1);
+  inputs_->lengths[row] = static_cast<int32_t>(length);
+  if (inputs_->starts) inputs_->starts[row] = static_cast<int32_t>(std::max<int64_t>(length - options_.window, 0));
+  if (inputs_->cache_rows) inputs_->cache_rows[row] = static_cast<int32_t>(slot);
+}
+
+// A row of length 0 has nothing to attend to, which spares the reading of its cache.
+void SlotModel::clear_rows(int64_t begin, int64_t end) {
+  for (int32_t* input : {inputs_->tokens, inputs_->positions, inputs_->lengths, inputs_->starts})
+    if (input) std::fill(input + begin, input + end, 0);
+  if (inputs_->cache_rows) std::fill(inputs_->cache_rows + begin, inputs_->cache_rows + end, -1);
+}
+
+void SlotModel::feed_nothing() {
+  fed_ = 0;
+  if (options_.fed_by_rows) return;
+  clear_rows(0, slots());
+  for (int32_t slot = 0; inputs_->parents && slot < slots(); ++slot) inputs_->parents[slot] = slot;
+}
+
+int64_t SlotModel::feed(int64_t slot, int32_t token, int64_t length, int64_t parent) {
+  const int64_t row = options_.fed_by_rows ? fed_ : slot;
+  if (row >= most_rows()) fail_internal("more tokens are fed than a step was planned for");
+  fed_ = std::max(fed_, row + 1);
+  choose_adapter(row, slot);
+  set_row(row, slot, token, length);
+  if (inputs_->parents) inputs_->parents[slot] = static_cast<int32_t>(parent);
+  return row;
+}
+
+void SlotModel::decode(ThreadPool& pool) {
+  Decode& smallest = planned(std::ranges::find_if(decodes_, [&](const Decode& decode) { return decode.rows >= fed_; }));
+  if (options_.fed_by_rows) clear_rows(fed_, smallest.rows);
+  smallest.run->run(pool);
+  decoded_ = output_of(*smallest.run, smallest.rows);
+}
+
+SlotModel::Output SlotModel::output_of(const Executor& run, int64_t rows) const {
+  const auto count = static_cast<size_t>(rows);
+  Output output{.logits = {run.output("logits").as<float>(), count * static_cast<size_t>(vocab_)}};
+  if (options_.log_sum_exp) output.log_sum_exp = {run.output("log_sum_exp").as<float>(), count};
+  return output;
+}
+
+SlotModel::Output SlotModel::decoded(int64_t first_row, int64_t count) const {
+  const auto first = static_cast<size_t>(first_row), rows = static_cast<size_t>(count);
+  const auto width = static_cast<size_t>(vocab_);
+  Output output{.logits = decoded_.logits.subspan(first * width, rows * width)};
+  if (options_.log_sum_exp) output.log_sum_exp = decoded_.log_sum_exp.subspan(first, rows);
+  return output;
+}
+
+size_t padded_to(std::span<const int64_t> lengths, int64_t length) {
+  return static_cast<size_t>(std::ranges::lower_bound(lengths, length) - lengths.begin());
+}
+
+}  // namespace linnet

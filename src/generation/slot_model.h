@@ -1,0 +1,156 @@
+// A model on a fixed number of slots: the plans that decode, their memory and their inputs. A slot is a row of the
+// key-value caches, with its own position. A row of a decode plan is a slot, or, with SlotOptions::fed_by_rows, any
+// token of any slot. Engine (engine.h) decides which request has which slot; this class only computes. CausalSlots
+// (causal_slots.h) is for decoder-only models, SourceSlots (source_slots.h) for encoder-decoders.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/exec/executor.h"
+#include "models/modules/key_value_cache.h"
+
+namespace linnet {
+
+struct SlotOptions {
+  int64_t rows = 1;          // there are rows * beams slots: so many searches at once
+  int64_t beams = 1;         // the most of a request
+  int threads = 1;           // the most a pool may have
+  bool log_sum_exp = false;  // searches need it
+  int64_t window = 0;        // > 0: a position sees the last `window` ones only, its own included
+  bool verify_plans = true;  // see PlanOptions
+  // The rows of a decode plan are those tokens that are fed, in their order; a slot may be fed several. Else a row is a
+  // slot. Not with beams.
+  bool fed_by_rows = false;
+  // The caches lie in the arena, behind what the plans of generation use of it: for a session that also trains, whose
+  // steps need a larger arena and leave nothing in it that a later generation reads, or the other way round.
+  bool cache_in_arena = false;
+  int64_t adapters = 0;  // sets of adapters that slots choose among (models/nn/low_rank.h)
+  int64_t slots() const { return rows * beams; }
+};
+
+// What a model has done since it was made.
+struct SlotCounts {
+  int64_t prompt_tokens = 0;  // of prompts
+  int64_t reused_tokens = 0;  // of these, tokens that the prefix cache had
+  int64_t prefix_hits = 0;    // prompts of which the prefix cache had something, of those that are longer than a block
+  int64_t prefix_misses = 0;
+  int64_t prefix_bytes = 0;  // of the prefix cache that hold something
+};
+
+class SlotModel {
+ public:
+  SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options);
+  virtual ~SlotModel();
+  SlotModel(const SlotModel&) = delete;
+  SlotModel& operator=(const SlotModel&) = delete;
+
+  virtual void bind();  // after store.allocate()
+
+  struct Output {
+    std::span<const float> logits;            // [rows, V]
+    std::span<const float> log_sum_exp = {};  // of each row's logits; empty without options.log_sum_exp
+  };
+  struct Prompt {
+    int64_t slot;  // the first of the request's
+    std::span<const int32_t> ids;
+  };
+  using PromptListener = std::function<void(size_t prompt, const Output& after)>;
+  // Computes prompts and leaves in their slots what decoding needs of them. The listener hears of each prompt the
+  // logits that follow it, valid until it returns; of a source, which is not what the text begins with, it hears
+  // nothing.
+  virtual void begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) = 0;
+  // begin() computes so many prompts together, so that it is better called for as many.
+  virtual int64_t prompts_at_once() const { return 1; }
+  // User error for a prompt that cannot be computed or leaves no room for a token.
+  virtual void check_prompt(std::span<const int32_t> prompt) const = 0;
+  // The tokens that the text of a prompt begins with, and how many they and the generated ones may be.
+  virtual std::vector<int32_t> first_tokens(const std::vector<int32_t>& prompt) const = 0;
+  virtual int64_t room() const = 0;
+  // The slots that a request takes, next to each other and in one group of options.beams slots.
+  virtual int64_t slots_for(int64_t beams) const { return beams; }
+  // Whether texts are computed again from their first token for every token, for comparison.
+  virtual bool computes_again() const { return false; }
+
+  // From now on a slot, which is about to begin a prompt, uses this set of adapters; -1: none.
+  void use_adapter(int64_t slot, int64_t set);
+
+  // Say what the next decode() feeds: to every slot nothing; then to some slots their token number `length`, after
+  // which the slot's history is that of slot `parent` of its group. feed() returns the row of decoded() that is the
+  // token's. With `fed_by_rows` a slot may be fed several tokens that follow each other, in one decode() at most
+  // most_rows() in all slots together.
+  virtual void feed_nothing();
+  virtual int64_t feed(int64_t slot, int32_t token, int64_t length, int64_t parent);
+  void decode(ThreadPool& pool);
+  Output decoded(int64_t first_row, int64_t count) const;  // valid until the next decode()
+  int64_t most_rows() const { return decodes_.back().rows; }
+
+  int64_t slots() const { return options_.slots(); }
+  int64_t beams() const { return options_.beams; }
+  int64_t vocab_size() const { return vocab_; }
+  std::vector<const Plan*> plans() const { return {plan_list_.begin(), plan_list_.end()}; }  // for reports
+  // All plans, whose weights may be packed (engine/plan/packed_weights.h); none of a model that plans some later.
+  virtual std::vector<Plan*> packable_plans() { return plan_list_; }
+  const SlotCounts& counts() const { return counts_; }
+
+ protected:
+  // A graph's inputs for a step whose rows are slots; the memory is the caller's.
+  DecodeStep decode_inputs(Graph& graph, int64_t slots, int64_t max_length) const;
+  // The same for a step of so many tokens of any slots.
+  DecodeStep row_inputs(Graph& graph, int64_t rows, int64_t max_length) const;
+  Tensor token_input(Graph& graph, int64_t rows) const;
+  // The input by which rows choose their adapters, if the model has several sets. One row: all tokens are of one slot.
+  void add_adapter_choice(Graph& graph, int64_t rows) const;
+  // Row `row` of that input is what the slot uses.
+  void choose_adapter(int64_t row, int64_t slot);
+  int64_t adapter_of(int64_t slot) const { return adapters_[static_cast<size_t>(slot)]; }
+  // Names the outputs that decode() reads.
+  void give_logits(Graph& graph, Tensor logits) const;
+  struct DecodeGraph {
+    int64_t rows;
+    Graph graph;
+    // In place of the graph: it is made and planned when a step first needs it. Not of the last.
+    std::function<Graph()> later = {};
+  };
+  // Binds the inputs of all graphs and plans them: those of begin(), which are returned, and those of decode(), by
+  // ascending number of rows.
+  std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, std::vector<DecodeGraph> decodes);
+  // Plans a graph when memory has been taken, in what the plans of make_plans() left room for; null if it needs more.
+  std::unique_ptr<Plan> plan_later(Graph graph);
+  bool is_bound() const { return inputs_ != nullptr; }
+  // Inputs of a step of tokens: a row that is token number `length` of a slot, and rows that are nothing.
+  void set_row(int64_t row, int64_t slot, int32_t token, int64_t length);
+  void clear_rows(int64_t begin, int64_t end);
+  Output output_of(const Executor& run, int64_t rows) const;
+
+  Store& store_;
+  const SharedRegions shared_;
+  SlotCounts counts_;
+
+ private:
+  struct Inputs;  // where the graphs' inputs lie
+  struct Decode {
+    int64_t rows;
+    std::unique_ptr<Plan> plan;  // null: not planned yet
+    std::function<Graph()> later;
+    std::optional<Executor> run;
+  };
+  Decode& planned(std::vector<Decode>::iterator decode);
+
+  const SlotOptions options_;
+  const int64_t vocab_;
+  std::vector<Decode> decodes_;  // by rows, ascending; the last has all
+  std::vector<Plan*> plan_list_;
+  std::unique_ptr<Inputs> inputs_;
+  std::vector<int64_t> adapters_;  // of each slot
+  int64_t choice_rows_ = 0;        // of the input by which rows choose their adapters
+  int64_t fed_ = 0;                // rows up to the last that is fed
+  Output decoded_;
+};
+
+// The first of ascending lengths that is no smaller than `length`; the number of lengths if none is.
+size_t padded_to(std::span<const int64_t> lengths, int64_t length);
+
+}  // namespace linnet

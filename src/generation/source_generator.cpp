@@ -1,0 +1,51 @@
+#include "generation/source_generator.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace linnet {
+
+std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const std::vector<int32_t>> sources,
+                                                               int64_t n_best, ThreadPool& pool,
+                                                               const std::function<void(int64_t done)>& progress) {
+  const int64_t beams = engine_.beams();
+  if (n_best < 1 || n_best > beams)
+    fail_user("asked for the " + std::to_string(n_best) + " best translations of " + std::to_string(beams) + " beams");
+  // Long sources first, as they take the most steps: then the last slots end their work at about the same time.
+  // Neighbors are of similar length, which are encoded together.
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });
+  std::map<RequestId, size_t> source_of;
+  const auto cancel_all = [&] {
+    for (const auto& [id, source] : source_of) engine_.cancel(id);
+    engine_.take_finished();
+  };
+  std::vector<std::vector<Hypothesis>> results(sources.size());
+  int64_t done = 0;
+  try {
+    for (const size_t i : order) {
+      GenerateRequest request{
+          .prompt = sources[i], .settings = settings_.generate, .beams = beams, .search = true, .n_best = n_best};
+      const double most = settings_.length_ratio * static_cast<double>(sources[i].size()) +
+                          static_cast<double>(settings_.length_margin);
+      request.settings.max_tokens = std::max<int64_t>(1, static_cast<int64_t>(most));
+      source_of[engine_.submit(std::move(request))] = i;
+    }
+    while (engine_.busy()) {
+      engine_.step(pool);
+      for (FinishedRequest& finished : engine_.take_finished())
+        results[source_of.at(finished.id)] = std::move(finished.hypotheses), ++done;
+      if (progress) progress(done);
+    }
+  } catch (...) {
+    cancel_all();
+    throw;
+  }
+  return results;
+}
+
+}  // namespace linnet

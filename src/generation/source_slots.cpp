@@ -1,0 +1,138 @@
+#include "generation/source_slots.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/nn/trace.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/passes/passes.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kSource = "generate.source";
+constexpr const char* kSourceLengths = "generate.source_lengths";
+constexpr const char* kGroups = "generate.groups";
+constexpr const char* kMemoryLengths = "generate.memory_lengths";
+
+// Encoded together: few enough that slots do not wait long for company, enough for products with some rows.
+constexpr int64_t kSourcesAtOnce = 4;
+// Smaller decode plans have at least so many rows: products of fewer than 9 are computed in another order.
+constexpr int64_t kFewestRows = 16;
+
+SourceOptions checked(SourceOptions options, const EncoderDecoder& model) {
+  options.max_length = std::min(options.max_length, model.max_length());
+  const auto& lengths = options.source_lengths;
+  if (options.max_length < 1) fail_internal("generation needs at least one token");
+  if (lengths.empty() || !std::ranges::is_sorted(lengths) || lengths.front() < 1 || lengths.back() > model.max_length())
+    fail_internal("the source lengths of generation must ascend from 1 to the model's longest");
+  return options;
+}
+
+}  // namespace
+
+SourceSlots::SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, Store& store,
+                         const SharedRegions& shared, const SourceOptions& options)
+    : SlotModel(store, shared, model.output_vocab_size(),
+                {.rows = options.rows,
+                 .beams = options.beams,
+                 .threads = options.threads,
+                 .log_sum_exp = true,
+                 .verify_plans = options.verify_plans,
+                 .cache_in_arena = options.cache_in_arena}),
+      options_(checked(options, model)),
+      at_once_(std::min(options.rows, kSourcesAtOnce)),
+      lengths_(static_cast<size_t>(options.rows)) {
+  const TraceOptions trace_options{.layout = &layout, .flat_name = options_.flat_name};
+  const int64_t longest = options_.source_lengths.back();
+  // source i32 [B, S], source_lengths i32 [B], groups i32 [B] -> the states "memory.<path>"
+  const auto encoding_graph = [&](int64_t length) {
+    Trace trace(trace_options);
+    Graph& graph = trace.graph();
+    const TensorType of_sources{DType::kI32, {at_once_}};
+    const Tensor source = graph.input(kSource, {DType::kI32, {at_once_, length}});
+    const Tensor lengths = graph.input(kSourceLengths, of_sources);
+    model.prefill(source, lengths, {options_.rows, longest, graph.input(kGroups, of_sources)});
+    return trace.finish();
+  };
+  // tokens i32 [R] -> logits [R, V]
+  const auto decode_graph = [&](int64_t rows) {
+    Trace trace(trace_options);
+    Graph& graph = trace.graph();
+    const int64_t slots = rows * options_.beams;
+    DecodeStep step = decode_inputs(graph, slots, options_.max_length);
+    step.memory_length = longest;
+    step.memory_lengths = graph.input(kMemoryLengths, {DType::kI32, {rows}});
+    const Tensor logits = model.decode(step_targets(token_input(graph, slots), step));
+    give_logits(graph, reshape(logits, {slots, logits.dim(2)}));
+    return trace.finish();
+  };
+  std::vector<Graph> encodings;
+  for (const int64_t length : options_.source_lengths) encodings.push_back(optimize(encoding_graph(length)));
+  std::vector<int64_t> sizes{options_.rows};
+  while (sizes.back() > 1 && sizes.back() / 2 * options_.beams >= kFewestRows) sizes.push_back(sizes.back() / 2);
+  std::vector<DecodeGraph> decodes;
+  for (auto rows = sizes.rbegin(); rows != sizes.rend(); ++rows)
+    decodes.push_back({*rows * options_.beams, optimize(decode_graph(*rows))});
+  encodings_ = make_plans(std::move(encodings), std::move(decodes));
+}
+
+void SourceSlots::bind() {
+  SlotModel::bind();
+  source_ = store_.as<int32_t>(kSource), source_lengths_ = store_.as<int32_t>(kSourceLengths);
+  groups_ = store_.as<int32_t>(kGroups), memory_lengths_ = store_.as<int32_t>(kMemoryLengths);
+  run_encodings_.reserve(encodings_.size());
+  for (const auto& plan : encodings_) run_encodings_.emplace_back(*plan, store_, shared_);
+}
+
+void SourceSlots::check_prompt(std::span<const int32_t> prompt) const {
+  if (!is_bound()) fail_internal("generation before bind()");
+  const auto size = static_cast<int64_t>(prompt.size());
+  if (prompt.empty()) fail_user("a source has no tokens");
+  if (size > options_.source_lengths.back())
+    fail_user("a source of " + std::to_string(size) + " tokens, the longest that can be translated has " +
+              std::to_string(options_.source_lengths.back()));
+}
+
+// Neighbors that are padded to one length are encoded together.
+void SourceSlots::begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener&) {
+  const auto bucket_of = [&](const Prompt& prompt) {
+    return padded_to(options_.source_lengths, static_cast<int64_t>(prompt.ids.size()));
+  };
+  while (!prompts.empty()) {
+    const size_t bucket = bucket_of(prompts.front());
+    size_t count = 1;
+    while (count < prompts.size() && static_cast<int64_t>(count) < at_once_ && bucket_of(prompts[count]) == bucket)
+      ++count;
+    encode(prompts.first(count), bucket, pool);
+    prompts = prompts.subspan(count);
+  }
+}
+
+void SourceSlots::encode(std::span<const Prompt> prompts, size_t bucket, ThreadPool& pool) {
+  const int64_t padded = options_.source_lengths[bucket];
+  std::fill_n(source_, at_once_ * padded, 0);
+  std::fill_n(source_lengths_, at_once_, 0);
+  std::fill_n(groups_, at_once_, -1);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const Prompt& prompt = prompts[i];
+    const int64_t group = prompt.slot / beams();
+    std::ranges::copy(prompt.ids, source_ + static_cast<int64_t>(i) * padded);
+    groups_[i] = static_cast<int32_t>(group);
+    source_lengths_[i] = lengths_[static_cast<size_t>(group)] = static_cast<int32_t>(prompt.ids.size());
+  }
+  run_encodings_[bucket].run(pool);
+}
+
+// A group that is not fed attends to nothing.
+void SourceSlots::feed_nothing() {
+  SlotModel::feed_nothing();
+  std::fill_n(memory_lengths_, options_.rows, 0);
+}
+
+int64_t SourceSlots::feed(int64_t slot, int32_t token, int64_t length, int64_t parent) {
+  memory_lengths_[slot / beams()] = lengths_[static_cast<size_t>(slot / beams())];
+  return SlotModel::feed(slot, token, length, parent);
+}
+
+}  // namespace linnet

@@ -1,0 +1,73 @@
+#include "models/families/bert.h"
+
+#include <gtest/gtest.h>
+
+#include "models/families/golden_testing.h"
+
+namespace linnet {
+namespace {
+
+struct Inputs {
+  Inputs(Trace& trace, const PretrainedGolden& golden)
+      : tokens(trace.input("tokens", {DType::kI32, golden.shape("tokens")})),
+        lengths(trace.input("lengths", {DType::kI32, golden.shape("lengths")})),
+        types(trace.input("types", {DType::kI32, golden.shape("tokens")})) {}
+  Tensor tokens, lengths, types;
+};
+
+TEST(BertMasked, AgreesWithTransformers) {
+  PretrainedGolden golden("bert_masked");
+  auto& model = golden.model.as<MaskedLanguageModel>();
+  golden.check_output("logits", [&](Trace& trace) {
+    const Inputs in(trace, golden);
+    return model.logits(in.tokens, in.lengths, in.types);
+  });
+  const Shape& shape = golden.shape("tokens");
+  const LossFunction loss = [&](Trace& trace) {
+    return masked_language_loss(model, trace, shape[0], shape[1], golden.shape("positions")[0], true);
+  };
+  golden.check_loss_and_gradients(loss);
+  golden.check_training_in_fp16(loss);
+  golden.check_saving();
+}
+
+TEST(BertClassifier, AgreesWithTransformers) {
+  PretrainedGolden golden("bert_classifier");
+  auto& model = golden.model.as<SequenceClassifier>();
+  golden.check_output("logits", [&](Trace& trace) {
+    const Inputs in(trace, golden);
+    return model.logits(in.tokens, in.lengths, in.types);
+  });
+  const Shape& shape = golden.shape("tokens");
+  golden.check_loss_and_gradients(
+      [&](Trace& trace) { return classification_loss(model, trace, shape[0], shape[1], true); });
+  golden.check_saving();
+  EXPECT_EQ(label_names(golden.model.config), (std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"}));
+}
+
+TEST(BertEmbedding, AgreesWithTransformers) {
+  PretrainedGolden golden("bert_model");
+  auto& model = golden.model.as<SentenceEncoder>();
+  golden.check_output("embeddings", [&](Trace& trace) {
+    return model(trace.input("tokens", {DType::kI32, golden.shape("tokens")}),
+                 trace.input("lengths", {DType::kI32, golden.shape("lengths")}));
+  });
+  golden.check_saving();
+}
+
+// LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
+TEST(BertOldNames, GiveTheSameModel) {
+  const PretrainedGolden old("bert_old"), now("bert_masked");
+  EXPECT_EQ(old.parameters, now.parameters);
+  EXPECT_EQ(old.model.unused, (std::vector<std::string>{"bert.pooler.dense.bias", "bert.pooler.dense.weight",
+                                                        "cls.seq_relationship.bias", "cls.seq_relationship.weight"}));
+}
+
+TEST(BertNewHead, StandsOnAPlainModel) {
+  const PretrainedGolden golden("bert_model", {.architecture = "BertForSequenceClassification", .labels = 5});
+  EXPECT_EQ(golden.model.fresh, (std::vector<std::string>{"classifier.weight", "classifier.bias"}));
+  EXPECT_EQ(label_count(golden.model.config), 5);
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,87 @@
+#include "models/families/describe.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "base/files.h"
+#include "formats/weight_files.h"
+#include "models/nn/parameter_file.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+namespace {
+
+std::string line(const char* name, const std::string& value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%-18s", name);
+  return text + value + "\n";
+}
+
+std::string with_commas(int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), ",");
+  return text;
+}
+
+// The settings that families call alike or nearly.
+std::string sizes(const ConfigFile& config) {
+  struct Row {
+    const char* name;
+    std::initializer_list<const char*> keys;
+  };
+  const Row rows[] = {{"vocabulary", {"vocab_size"}},
+                      {"width", {"n_embd", "hidden_size", "d_model"}},
+                      {"layers", {"n_layer", "num_hidden_layers", "num_layers", "encoder_layers"}},
+                      {"heads", {"n_head", "num_attention_heads", "num_heads", "encoder_attention_heads"}},
+                      {"positions", {"n_positions", "max_position_embeddings"}}};
+  std::string text;
+  for (const Row& row : rows)
+    for (const char* key : row.keys)
+      if (config.has(key)) {
+        text += (text.empty() ? "" : ", ") + std::string(row.name) + " " + std::to_string(config.integer(key));
+        break;
+      }
+  return text;
+}
+
+std::string types(const WeightFiles& files) {
+  std::set<std::string> names;
+  for (const WeightFiles::Weight& weight : files.weights()) names.insert(file_dtype_name(weight.entry->dtype));
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string tokenizer_files(const std::string& folder) {
+  std::string text;
+  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model",
+                           "sentencepiece.bpe.model", "source.spm", "target.spm"})
+    if (file_exists((std::filesystem::path(folder) / name).string()))
+      text += (text.empty() ? "" : ", ") + std::string(name);
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+std::string describe_pretrained(const std::string& folder) {
+  const PretrainedModel model = open_pretrained(folder);
+  const WeightFiles files(folder);
+  char bytes[64];
+  std::snprintf(bytes, sizeof bytes, "%.1f MB, %s, %zu file%s", static_cast<double>(files.bytes()) / 1e6,
+                types(files).c_str(), files.files(), files.files() == 1 ? "" : "s");
+  std::string text = line("model", std::string(model.family->model_type) + ", " + model.architecture);
+  text += line("sizes", sizes(model.config));
+  text += line("parameters", with_commas(model.parameter_count()));
+  text += line("weights", bytes);
+  if (const auto packed = ParameterFile::open(folder))
+    text += line("packed",
+                 packed->words().text() + (packed->can_map(ParameterLayout(*model.module, {}, packed->words().parsed()))
+                                               ? ", mapped: processes share it"
+                                               : ", copied when it is opened"));
+  text += line("tokenizer", tokenizer_files(folder));
+  for (const std::string& name : model.unused) text += line("unused", name);
+  return text;
+}
+
+}  // namespace linnet

@@ -1,0 +1,244 @@
+// Adapters, beside what PEFT makes of the same checkpoints (tests/golden/make_lora.py).
+#include "models/families/lora.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "engine/exec/interpreter.h"
+#include "formats/weight_files.h"
+#include "models/modules/causal_model.h"
+#include "models/modules/text_classifier.h"
+#include "models/nn/trace.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Adapted {
+  explicit Adapted(const std::string& name)
+      : adapters("tests/golden/lora/" + name),
+        model(open_with_adapters("tests/golden/pretrained/" + name, {{"", adapters}}, {})),
+        layout(*model.module),
+        parameters(static_cast<size_t>(layout.parameter_count())) {
+    load_parameters(model, layout, parameters.data());
+  }
+  std::string adapters;
+  PretrainedModel model;
+  ParameterLayout layout;
+  std::vector<float> parameters;
+};
+
+class Lora : public testing::TestWithParam<const char*> {
+ protected:
+  Lora() {
+    std::string name = (fs::temp_directory_path() / "linnet_lora_XXXXXX").string();
+    folder = mkdtemp(name.data());
+  }
+  ~Lora() override { fs::remove_all(folder); }
+  fs::path folder;
+};
+
+TEST_P(Lora, IsMergedAsPeftMergesIt) {
+  const Adapted adapted(GetParam());
+  save_pretrained(adapted.model, adapted.layout, adapted.parameters.data(), folder.string());
+  const WeightFiles ours(folder.string()), base("tests/golden/pretrained/" + std::string(GetParam()));
+  const SafetensorsFile merged(adapted.adapters + "/merged.safetensors", SafetensorsTypes::kAll);
+  for (const SafetensorsEntry& expected : merged.entries()) {
+    const WeightFiles::Weight* weight = ours.find(expected.name);
+    ASSERT_TRUE(weight) << expected.name;
+    const auto count = static_cast<size_t>(expected.type.shape.elements());
+    std::vector<float> a(count), b(count);
+    read_floats(weight->entry->dtype, weight->entry->data, expected.type.shape.elements(), a.data());
+    read_floats(expected.dtype, expected.data, expected.type.shape.elements(), b.data());
+    for (size_t i = 0; i < count; ++i) ASSERT_NEAR(a[i], b[i], 1e-6 * (1 + std::abs(b[i]))) << expected.name;
+  }
+  for (const WeightFiles::Weight& weight : base.weights()) {  // all else is as it was
+    if (merged.find(weight.entry->name)) continue;
+    const WeightFiles::Weight* saved = ours.find(weight.entry->name);
+    ASSERT_TRUE(saved) << weight.entry->name;
+    EXPECT_EQ(std::memcmp(saved->entry->data, weight.entry->data, weight.entry->bytes()), 0) << weight.entry->name;
+  }
+  EXPECT_FALSE(ConfigFile((folder / "config.json").string()).has(kLoraKey));
+}
+
+TEST_P(Lora, IsSavedAsPeftSavedIt) {
+  const Adapted adapted(GetParam());
+  save_adapters(adapted.model, adapted.layout, adapted.parameters.data(), "somewhere", folder.string());
+  const SafetensorsFile ours((folder / "adapter_model.safetensors").string(), SafetensorsTypes::kAll),
+      theirs(adapted.adapters + "/adapter_model.safetensors", SafetensorsTypes::kAll);
+  ASSERT_EQ(ours.entries().size(), theirs.entries().size());
+  for (const SafetensorsEntry& entry : theirs.entries()) {
+    const SafetensorsEntry* saved = ours.find(entry.name);
+    ASSERT_TRUE(saved) << entry.name;
+    ASSERT_EQ(saved->text(), entry.text());
+    EXPECT_EQ(std::memcmp(saved->data, entry.data, entry.bytes()), 0) << entry.name;
+  }
+  const ConfigFile config((folder / "adapter_config.json").string()),
+      original(adapted.adapters + "/adapter_config.json");
+  for (const char* key : {"peft_type", "task_type", "bias"}) EXPECT_EQ(config.text(key), original.text(key)) << key;
+  EXPECT_EQ(config.integer("r"), original.integer("r"));
+  EXPECT_EQ(config.flag("use_rslora", false), original.flag("use_rslora", false));
+  EXPECT_EQ(config.flag("fan_in_fan_out", false), original.flag("fan_in_fan_out", false));
+  EXPECT_EQ(config.text("base_model_name_or_path"), "somewhere");
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, Lora, testing::Values("gpt2", "bert_classifier", "llama", "t5"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// The logits of two rows of seven tokens by a decoder or a classifier whose parameters are these.
+std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout, const std::vector<float>& parameters) {
+  Trace trace;
+  const Tensor tokens = trace.input("tokens", {DType::kI32, {2, 7}});
+  if (auto* decoder = dynamic_cast<CausalModel*>(model.module.get()))
+    trace.graph().output("logits", decoder->logits(decoder->hidden({tokens})));
+  else
+    trace.graph().output("logits",
+                         model.as<TextClassifier>().logits(tokens, trace.input("lengths", {DType::kI32, {2}})));
+  const Graph graph = trace.finish();
+  NamedTensors inputs;
+  for (const GraphInput& input : graph.inputs()) {
+    HostTensor tensor(graph.value(input.value).type);
+    if (input.name == "lengths") {
+      for (int32_t& length : tensor.as<int32_t>()) length = 7;
+    } else if (input.name == "tokens") {
+      for (size_t i = 0; i < tensor.as<int32_t>().size(); ++i)
+        tensor.as<int32_t>()[i] = static_cast<int32_t>(3 * i % 29);
+    } else {
+      for (const ParameterSlot& slot : layout.parameters())
+        if (slot.spec.name == input.name)
+          std::copy_n(parameters.data() + slot.offset, slot.spec.shape.elements(), tensor.as<float>().data());
+    }
+    inputs[input.name] = std::move(tensor);
+  }
+  auto results = interpret(graph, inputs);
+  const auto values = results.outputs.at("logits").as<float>();
+  return {values.begin(), values.end()};
+}
+
+class LoraLogits : public testing::TestWithParam<const char*> {};
+
+// Without merging: the base's weights stay as they are, and the adapters compute beside them.
+TEST_P(LoraLogits, AreThoseOfPeft) {
+  Adapted adapted(GetParam());
+  const std::vector<float> ours = logits(adapted.model, adapted.layout, adapted.parameters);
+  const SafetensorsFile file(adapted.adapters + "/logits.safetensors", SafetensorsTypes::kAll);
+  const SafetensorsEntry& theirs = file.at("logits");
+  ASSERT_EQ(static_cast<int64_t>(ours.size()), theirs.type.shape.elements());
+  std::vector<float> expected(ours.size());
+  read_floats(theirs.dtype, theirs.data, theirs.type.shape.elements(), expected.data());
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    difference += std::pow(static_cast<double>(ours[i]) - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  EXPECT_LT(std::sqrt(difference / norm), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits, testing::Values("gpt2", "bert_classifier", "llama"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
+  Adapted adapted("gpt2");
+  const std::vector<float> beside = logits(adapted.model, adapted.layout, adapted.parameters);
+  merge_adapters(adapted.model, adapted.layout, adapted.parameters.data());
+  PretrainedModel plain = open_pretrained("tests/golden/pretrained/gpt2");
+  const ParameterLayout layout(*plain.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  for (const ParameterSlot& slot : layout.parameters())
+    for (const ParameterSlot& from : adapted.layout.parameters())
+      if (from.spec.name == slot.spec.name)
+        std::copy_n(adapted.parameters.data() + from.offset, slot.spec.shape.elements(),
+                    parameters.data() + slot.offset);
+  const std::vector<float> merged = logits(plain, layout, parameters);
+  std::vector<float> before(parameters.size());
+  load_parameters(plain, layout, before.data());
+  const std::vector<float> base = logits(plain, layout, before);
+  ASSERT_EQ(beside.size(), merged.size());
+  double moved = 0;
+  for (size_t i = 0; i < merged.size(); ++i) {
+    EXPECT_NEAR(beside[i], merged[i], 1e-4 * (1 + std::abs(merged[i])));
+    moved = std::max<double>(moved, std::abs(base[i] - merged[i]));
+  }
+  EXPECT_GT(moved, 1e-2);  // the adapters do something
+}
+
+TEST(LoraModel, BeginsAsTheModelItIs) {
+  PretrainedModel adapted =
+      open_pretrained("tests/golden/pretrained/gpt2", {.lora = LoraOptions{.targets = {"all-linear"}}});
+  const ParameterLayout layout(*adapted.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load_parameters(adapted, layout, parameters.data());
+  PretrainedModel plain = open_pretrained("tests/golden/pretrained/gpt2");
+  const ParameterLayout plain_layout(*plain.module);
+  std::vector<float> plain_parameters(static_cast<size_t>(plain_layout.parameter_count()));
+  load_parameters(plain, plain_layout, plain_parameters.data());
+  EXPECT_EQ(logits(adapted, layout, parameters), logits(plain, plain_layout, plain_parameters));
+}
+
+std::string problem(const std::function<void()>& run) {
+  try {
+    run();
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
+    return error.what();
+  }
+}
+
+TEST(LoraModel, WhatItCannotDoIsOneLine) {
+  const auto open = [](const LoraOptions& lora) {
+    return [lora] { open_pretrained("tests/golden/pretrained/llama", {.lora = lora}); };
+  };
+  EXPECT_NE(problem(open({.targets = {"query"}})).find("no linear layer \"query\"; it has q_proj, k_proj"),
+            std::string::npos);
+  EXPECT_NE(problem(open({.rank = 4000, .targets = {"q_proj"}})).find("lora.rank = 4000 is above"), std::string::npos);
+  const fs::path folder = fs::temp_directory_path() / ("linnet_lora_bad" + std::to_string(getpid()));
+  const auto adapter = [&](const std::string& key, const std::string& value) {
+    fs::create_directories(folder);
+    write_file_atomically(
+        (folder / "adapter_config.json").string(),
+        R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"], ")" + key + "\": " + value + "}");
+    return problem([&] { read_adapter_options(folder.string()); });
+  };
+  EXPECT_NE(adapter("use_dora", "true").find("\"use_dora\" is true"), std::string::npos);
+  EXPECT_NE(adapter("bias", "\"all\"").find("\"bias\""), std::string::npos);
+  EXPECT_NE(adapter("rank_pattern", "{\"x\": 2}").find("\"rank_pattern\" is not supported"), std::string::npos);
+  EXPECT_EQ(adapter("bias", "\"none\""), "");
+  // Adapters of another model.
+  EXPECT_NE(problem([] {
+              open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
+            }),
+            "");
+  fs::remove_all(folder);
+}
+
+TEST(LoraModel, FoldersOfAdaptersMayHaveNames) {
+  using Folders = std::vector<AdapterFolder>;
+  EXPECT_EQ(parse_adapters({"a/b"}), (Folders{{"", "a/b"}}));
+  EXPECT_EQ(parse_adapters({"fr=x", "d", "de-2=y=z"}), (Folders{{"fr", "x"}, {"", "d"}, {"de-2", "y=z"}}));
+  const auto refused = [](const std::vector<std::string>& words) { return problem([&] { parse_adapters(words); }); };
+  EXPECT_NE(refused({"a", "b"}).find("NAME=FOLDER"), std::string::npos);
+  EXPECT_NE(refused({"a=x", "a=y"}).find("two with the name a"), std::string::npos);
+  EXPECT_NE(refused({"a b=x"}).find("letters, digits"), std::string::npos);
+  EXPECT_NE(refused({"none=x"}).find("without adapters"), std::string::npos);
+  EXPECT_NE(refused({"a="}).find("names no folder"), std::string::npos);
+
+  const Folders two{{"", "d"}, {"fr", "x"}};
+  EXPECT_EQ(find_adapter(two, "", ""), 0);
+  EXPECT_EQ(find_adapter(two, "fr", ""), 1);
+  EXPECT_EQ(find_adapter(two, "none", ""), -1);
+  EXPECT_EQ(find_adapter({{"fr", "x"}}, "", ""), -1);
+  EXPECT_NE(problem([&] { find_adapter(two, "es", "line 3"); }).find("line 3: there are no adapters \"es\""),
+            std::string::npos);
+  EXPECT_NE(problem([] { find_adapter({}, "es", "line 3"); }).find("no adapters were given"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace linnet

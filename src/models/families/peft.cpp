@@ -1,0 +1,284 @@
+// The files of an adapter, as PEFT writes and reads them: github.com/huggingface/peft, src/peft/utils/save_and_load.py.
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "formats/safetensors.h"
+#include "models/families/bert.h"
+#include "models/families/binding.h"
+#include "models/families/lora.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adapter_model.safetensors";
+constexpr const char* kBase = "base_model.model.";
+constexpr const char* kClassesKey = "linnet.classes";  // in the metadata of the weights: a JSON list of names
+
+std::string path_in(const std::string& folder, const char* name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+// These architectures' modules have no name in front, though the family's tables do.
+bool is_bare(const std::string& architecture) { return architecture == "BertModel" || architecture == "GPT2Model"; }
+
+std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
+  const std::string& prefix = model.names.prefix;
+  const bool bare = is_bare(model.architecture) && tensor.starts_with(prefix);
+  return kBase + (bare ? tensor.substr(prefix.size()) : tensor);
+}
+
+// The adapters, and heads that are trained beside them: those of a classifier, which begin with what was drawn.
+bool is_in_file(const PretrainedModel& model, const NameRow& row) {
+  if (row.role == TensorRole::kAdapter) return true;
+  return row.role == TensorRole::kHead && model.architecture.ends_with("ForSequenceClassification");
+}
+
+const char* task_type(const std::string& architecture) {
+  if (architecture.ends_with("ForSequenceClassification")) return "SEQ_CLS";
+  if (architecture.ends_with("ForConditionalGeneration") || architecture.ends_with("MTModel")) return "SEQ_2_SEQ_LM";
+  if (architecture.ends_with("ForCausalLM") || architecture.ends_with("LMHeadModel")) return "CAUSAL_LM";
+  return nullptr;
+}
+
+// Of the table, but what of a family is transposed in its files.
+bool any_transposed(const PretrainedModel& model) {
+  return std::ranges::any_of(model.names.rows, [](const NameRow& row) { return row.form == TensorForm::kTransposed; });
+}
+
+ConfigFile adapter_config(const PretrainedModel& model, const std::string& base) {
+  const LoraOptions& lora = *model.lora;
+  std::vector<std::string> heads;
+  for (const NameRow& row : model.names.rows)
+    if (row.role == TensorRole::kHead && is_in_file(model, row) && row.tensor.ends_with(".weight")) {
+      std::string module = row.tensor.substr(0, row.tensor.size() - 7);
+      if (module.starts_with(model.names.prefix)) module = module.substr(model.names.prefix.size());
+      heads.push_back(module);
+    }
+  ConfigFile config;
+  config.set("peft_type", "LORA");
+  if (const char* type = task_type(model.architecture))
+    config.set("task_type", type);
+  else
+    config.set_null("task_type");
+  config.set("base_model_name_or_path", base);
+  config.set("r", lora.rank);
+  config.set("lora_alpha", lora.alpha);
+  config.set("lora_dropout", 0.0);
+  config.set("use_rslora", lora.rank_stabilized);
+  config.set("bias", "none");
+  config.set("fan_in_fan_out", any_transposed(model));
+  if (lora.targets == std::vector<std::string>{"all-linear"})
+    config.set("target_modules", "all-linear");
+  else
+    config.set("target_modules", lora.targets);
+  if (heads.empty())
+    config.set_null("modules_to_save");
+  else
+    config.set("modules_to_save", heads);
+  config.set("inference_mode", true);
+  return config;
+}
+
+}  // namespace
+
+LoraOptions read_adapter_options(const std::string& folder) {
+  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
+  const ConfigFile config(path_in(folder, kConfigName));
+  config.choice("peft_type", {"LORA"});
+  config.choice("bias", {"none"});
+  config.require_flag("use_dora", false);
+  for (const char* key : {"rank_pattern", "alpha_pattern"})
+    if (config.count(key) > 0) config.fail("\"" + std::string(key) + "\" is not supported: one rank and alpha for all");
+  for (const char* key : {"layers_to_transform", "layer_replication", "trainable_token_indices", "target_parameters"})
+    if (config.has(key)) config.fail("\"" + std::string(key) + "\" is not supported");
+  LoraOptions options{.rank = config.size("r", 8), .alpha = config.number("lora_alpha", 8)};
+  options.rank_stabilized = config.flag("use_rslora", false);
+  if (config.is_text("target_modules")) {
+    if (config.text("target_modules") != "all-linear")
+      config.fail("\"target_modules\" is a pattern; Linnet reads a list of names, or \"all-linear\"");
+    options.targets = {"all-linear"};
+  } else {
+    options.targets = config.texts("target_modules");
+    if (options.targets.empty()) config.fail("\"target_modules\" names no layers");
+  }
+  return options;
+}
+
+std::vector<AdapterFolder> parse_adapters(const std::vector<std::string>& words) {
+  std::vector<AdapterFolder> adapters;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const bool named = equals != std::string::npos && !file_exists(word);
+    AdapterFolder adapter{named ? word.substr(0, equals) : "", named ? word.substr(equals + 1) : word};
+    const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
+    if (adapter.name == kNoAdapter) fail_user("--adapter " + word + ": \"none\" stands for the model without adapters");
+    if (named && (adapter.name.empty() || !std::ranges::all_of(adapter.name, fits)))
+      fail_user("--adapter " + word + ": a name consists of letters, digits, '_' and '-'");
+    if (adapter.folder.empty()) fail_user("--adapter " + word + " names no folder");
+    if (std::ranges::any_of(adapters, [&](const AdapterFolder& other) { return other.name == adapter.name; }))
+      fail_user(named ? "--adapter: there are two with the name " + adapter.name
+                      : "--adapter: of several folders at most one has no name; write NAME=FOLDER");
+    adapters.push_back(std::move(adapter));
+  }
+  return adapters;
+}
+
+bool are_chosen(const std::vector<AdapterFolder>& adapters) {
+  return std::ranges::any_of(adapters, [](const AdapterFolder& adapter) { return !adapter.name.empty(); });
+}
+
+bool are_classifiers(const std::vector<AdapterFolder>& adapters) {
+  return adapters.size() == 1 &&
+         ConfigFile(path_in(adapters[0].folder, kConfigName)).text("task_type", "") == "SEQ_CLS";
+}
+
+void refuse_names(const std::vector<AdapterFolder>& adapters) {
+  if (are_chosen(adapters))
+    fail_user(
+        "--adapter NAME=FOLDER is for models that go on from a prompt; for others give one folder without a name");
+}
+
+int64_t find_adapter(const std::vector<AdapterFolder>& adapters, const std::string& name, const std::string& where) {
+  if (name == kNoAdapter && (are_chosen(adapters) || adapters.empty())) return -1;
+  std::string known;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    if (adapters[i].name == name) return static_cast<int64_t>(i);
+    known += (known.empty() ? "" : ", ") + adapters[i].name;
+  }
+  if (name.empty()) return -1;
+  if (!are_chosen(adapters)) fail_user(where + ": no adapters were given to choose from (--adapter NAME=FOLDER)");
+  fail_user(where + ": there are no adapters \"" + name + "\"; there are " + known + ", and none");
+}
+
+namespace {
+
+// The name of the set without a name, where others have one. No user can give it.
+constexpr const char* kUnnamedSet = "default+";
+
+std::string set_name(const AdapterFolder& adapter) { return adapter.name.empty() ? kUnnamedSet : adapter.name; }
+
+PretrainedModel open_with_sets(const std::string& folder, const std::vector<AdapterFolder>& adapters,
+                               const OpenOptions& options) {
+  PretrainedModel model = open_pretrained(folder, options);
+  for (size_t i = 0; i < adapters.size(); ++i)
+    add_adapter_set(model, read_adapter_options(adapters[i].folder), static_cast<int64_t>(i), set_name(adapters[i]));
+  return model;
+}
+
+// What save_adapters() wrote beside a classifier's adapters; PEFT has no field for it.
+void name_classes(PretrainedModel& model, const std::string& adapters) {
+  const SafetensorsFile file(path_in(adapters, kWeightsName), SafetensorsTypes::kAll);
+  const auto found = file.metadata().find(kClassesKey);
+  if (found == file.metadata().end()) return;
+  const auto names = nlohmann::json::parse(found->second, nullptr, false);
+  const auto is_text = [](const nlohmann::json& name) { return name.is_string(); };
+  if (!names.is_array() || std::ssize(names) != label_count(model.config) || !std::ranges::all_of(names, is_text))
+    fail_user("'" + file.path() + "': its \"" + kClassesKey + "\" is not a list of " +
+              std::to_string(label_count(model.config)) + " names");
+  name_labels(model.config, names.get<std::vector<std::string>>());
+}
+
+// A classifier that was trained with the adapters, and of how many classes.
+OpenOptions options_for(const std::string& folder, const std::string& adapters, OpenOptions options) {
+  options.lora = read_adapter_options(adapters);
+  const ConfigFile config(path_in(adapters, kConfigName));
+  if (!options.architecture.empty() || config.text("task_type", "") != "SEQ_CLS") return options;
+  for (const char* architecture : find_family(ConfigFile(path_in(folder, "config.json"))).architectures)
+    if (std::string_view(architecture).ends_with("ForSequenceClassification")) options.architecture = architecture;
+  const SafetensorsFile file(path_in(adapters, kWeightsName), SafetensorsTypes::kAll);
+  if (const SafetensorsEntry* head = file.find(std::string(kBase) + "classifier.weight"))
+    options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;
+  return options;
+}
+
+}  // namespace
+
+PretrainedModel open_with_adapters(const std::string& folder, const std::vector<AdapterFolder>& adapters,
+                                   const OpenOptions& options) {
+  if (adapters.empty()) return open_pretrained(folder, options);
+  PretrainedModel model = are_chosen(adapters)
+                              ? open_with_sets(folder, adapters, options)
+                              : open_pretrained(folder, options_for(folder, adapters[0].folder, options));
+  model.adapters = adapters;
+  const ParameterLayout layout(*model.module);
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  const AdapterFiles files(model, rows);  // checks them
+  if (model.lora) name_classes(model, adapters[0].folder);
+  return model;
+}
+
+// One file, and the rows of the name table that it has.
+class AdapterFile {
+ public:
+  AdapterFile(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter)
+      : file_(path_in(adapter.folder, kWeightsName), SafetensorsTypes::kAll) {
+    const std::string ending = are_chosen(model.adapters) ? "." + set_name(adapter) : "";
+    for (const BoundRow& bound : rows) {
+      if (!is_in_file(model, *bound.row)) continue;
+      const std::string& tensor = bound.row->tensor;
+      const bool is_adapter = bound.row->role == TensorRole::kAdapter;
+      if (is_adapter && !tensor.ends_with(ending + ".weight")) continue;  // of another set
+      const std::string own =
+          is_adapter ? tensor.substr(0, tensor.size() - ending.size() - 7) + ".weight" : tensor;  // 7: of ".weight"
+      match(bound, peft_name(model, own));
+    }
+    for (const SafetensorsEntry& entry : file_.entries())
+      if (std::ranges::none_of(matched_, [&](const auto& found) { return found.second == &entry; }))
+        fail_user("'" + file_.path() + "': the model has no place for tensor " + entry.name);
+  }
+
+  void read(const ParameterSpec& spec, float* parameters) const {
+    for (const auto& [bound, entry] : matched_)
+      if (bound->spec == &spec) read_tensor(*bound, entry->dtype, entry->data, parameters);
+  }
+
+ private:
+  void match(const BoundRow& bound, const std::string& name) {
+    const SafetensorsEntry* entry = file_.find(name);
+    if (!entry && bound.row->role == TensorRole::kHead) return;
+    if (!entry) fail_user("'" + file_.path() + "': tensor " + name + " is missing");
+    if (entry->type.shape != bound.shape || !is_float(entry->dtype))
+      fail_user("'" + file_.path() + "': tensor " + name + " is " + entry->text() + ", expected floats of the shape " +
+                bound.shape.text());
+    matched_.emplace_back(&bound, entry);
+  }
+
+  SafetensorsFile file_;
+  std::vector<std::pair<const BoundRow*, const SafetensorsEntry*>> matched_;
+};
+
+AdapterFiles::AdapterFiles(const PretrainedModel& model, const std::vector<BoundRow>& rows) {
+  for (const AdapterFolder& adapter : model.adapters) files_.emplace_back(model, rows, adapter);
+}
+
+AdapterFiles::~AdapterFiles() = default;
+
+void AdapterFiles::read(const ParameterSpec& spec, float* parameters) const {
+  for (const AdapterFile& file : files_) file.read(spec, parameters);
+}
+
+void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                   const std::string& base, const std::string& folder) {
+  if (!model.lora) fail_user("the run has no adapters: it was not trained with lora.rank");
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  std::vector<SafetensorsTensor> tensors;
+  for (const BoundRow& bound : rows)
+    if (is_in_file(model, *bound.row))
+      tensors.push_back({peft_name(model, bound.row->tensor), {DType::kF32, bound.shape}, parameters + bound.offset});
+  make_directories(folder);
+  adapter_config(model, base).save(path_in(folder, kConfigName));
+  SafetensorsMetadata metadata{{"format", "pt"}};
+  if (model.architecture.ends_with("ForSequenceClassification"))
+    metadata[kClassesKey] =
+        nlohmann::json(label_names(model.config)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  save_safetensors(path_in(folder, kWeightsName), tensors, metadata);
+}
+
+}  // namespace linnet

@@ -1,0 +1,135 @@
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/packed_files.h"
+#include "formats/weight_files.h"
+#include "models/families/binding.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What goes with a model: tokenizer, generation, licence, but no weights in whatever format.
+bool is_companion(const fs::path& path) {
+  const std::string name = path.filename().string(), ending = path.extension().string();
+  if (name.starts_with(".") || name == "config.json" || name.ends_with(".index.json") || name == "trainer_state.json")
+    return false;
+  if (name.starts_with("LICENSE")) return true;
+  for (const char* known : {".json", ".txt", ".model", ".spm", ".jinja", ".md", ".tiktoken"})
+    if (ending == known) return true;
+  return false;
+}
+
+// Files that are written, and not yet in their places.
+using PendingFiles = std::vector<std::unique_ptr<AtomicFile>>;
+
+void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
+  files.push_back(std::make_unique<AtomicFile>(to.string()));
+  files.back()->write(text);
+  files.back()->finish();
+}
+
+// Companions, also those of one level of folders (sentence-transformers' 1_Pooling/config.json).
+void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
+                        const std::map<std::string, std::string>& instead) {
+  if (is_packed(from)) {
+    for (const auto& [name, text] : open_packed(from)->files) {
+      const fs::path path = fs::path(to) / name;
+      if (name == "config.json" || name.ends_with(kTokenizerTables) || instead.contains(name)) continue;
+      make_directories(path.parent_path().string());
+      prepare(files, path, text);
+    }
+    return;
+  }
+  std::error_code error;
+  if (!fs::exists(from) || fs::equivalent(from, to, error)) return;
+  for (const auto& entry : fs::directory_iterator(from)) {
+    if (entry.is_regular_file() && is_companion(entry.path()) && !instead.contains(entry.path().filename().string()))
+      prepare(files, fs::path(to) / entry.path().filename(), read_file(entry.path().string()));
+    if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
+    const fs::path folder = fs::path(to) / entry.path().filename();
+    make_directories(folder.string());
+    prepare(files, folder / "config.json", read_file((entry.path() / "config.json").string()));
+  }
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return text;
+}
+
+// The value of config.json's "dtype".
+std::string dtype_setting(FileDType dtype) {
+  switch (dtype) {
+    case FileDType::kF16:
+      return "float16";
+    case FileDType::kBF16:
+      return "bfloat16";
+    case FileDType::kF64:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+ConfigFile saved_config(const PretrainedModel& model, const SaveOptions& options) {
+  ConfigFile config = model.config;
+  config.erase(kLoraKey);
+  config.set("architectures", std::vector<std::string>{model.architecture});
+  if (options.dtype) {
+    const bool old_key = config.has("torch_dtype") && !config.has("dtype");
+    config.set(old_key ? "torch_dtype" : "dtype", dtype_setting(*options.dtype));
+  }
+  return config;
+}
+
+}  // namespace
+
+void save_companions(const PretrainedModel& model, const std::string& folder) {
+  PendingFiles files;
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, {});
+  prepare(files, fs::path(folder) / "config.json", saved_config(model, {}).dump());
+  for (const auto& file : files) file->commit();
+}
+
+void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                     const std::string& folder, const SaveOptions& options) {
+  if (options.dtype && !is_float(*options.dtype))
+    fail_user("weights cannot be saved as " + lower(file_dtype_name(*options.dtype)));
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  std::vector<float> merged;
+  if (model.lora) {
+    merged.assign(parameters, parameters + layout.parameter_count());
+    merge_adapters(model, layout, merged.data());
+    parameters = merged.data();
+  }
+  std::vector<WeightSource> weights;
+  for (const BoundRow& bound : rows) {
+    const NameRow& row = *bound.row;
+    if (row.role == TensorRole::kAdapter) continue;
+    const auto had = model.dtypes.find(row.tensor);
+    const bool absent = had == model.dtypes.end() &&
+                        (row.role == TensorRole::kCopy || (row.role == TensorRole::kOptional && !model.folder.empty()));
+    if (absent) continue;
+    const FileDType dtype = options.dtype ? *options.dtype : had == model.dtypes.end() ? FileDType::kF32 : had->second;
+    const bool bare = !model.with_prefix && row.tensor.starts_with(model.names.prefix);
+    weights.push_back({bare ? row.tensor.substr(model.names.prefix.size()) : row.tensor, dtype, bound.shape,
+                       [&bound, parameters, dtype](int64_t first, int64_t count, std::byte* out) {
+                         write_tensor(bound, parameters, dtype, first, count, out);
+                       }});
+  }
+  make_directories(folder);
+  // A full disk must not leave half of a model: the weights take their places last but for these, which have room then.
+  PendingFiles files;
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, options.files);
+  for (const auto& [name, text] : options.files) prepare(files, fs::path(folder) / name, text);
+  prepare(files, fs::path(folder) / "config.json", saved_config(model, options).dump());
+  save_weight_files(folder, weights, options.max_shard_bytes, {{"format", "pt"}});
+  for (const auto& file : files) file->commit();
+}
+
+}  // namespace linnet

@@ -1,0 +1,170 @@
+#include "models/families/sentence_embedder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/packed_files.h"
+#include "models/modules/bert.h"
+#include "models/nn/forward.h"
+#include "models/nn/parameter_file.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+namespace {
+
+std::string inside(const std::string& folder, const std::string& file) {
+  return (std::filesystem::path(folder) / file).string();
+}
+
+// The pooling of one module's configuration: "pooling_mode": "mean", or the older flags, of which one is true.
+void check_mean(const ConfigFile& config) {
+  if (config.has("pooling_mode")) return void(config.choice("pooling_mode", {"mean"}));
+  config.require_flag("pooling_mode_mean_tokens", true);
+  for (const char* other : {"pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                            "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
+    config.require_flag(other, false);
+}
+
+// [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, ...]
+struct SentenceModule {
+  std::string kind, path;  // "Pooling"
+};
+
+std::vector<SentenceModule> read_modules(const std::string& path) {
+  // A list at the top, which ConfigFile does not read.
+  const ConfigFile file = ConfigFile::parse("{\"modules\": " + read_file(path) + "}", path);
+  std::vector<SentenceModule> modules;
+  for (const ConfigFile& module : file.objects("modules")) {
+    const std::string type = module.text("type");
+    modules.push_back({type.substr(type.rfind('.') + 1), module.text("path", "")});
+  }
+  return modules;
+}
+
+}  // namespace
+
+SentencePooling read_sentence_pooling(const std::string& folder) {
+  SentencePooling pooling;
+  if (const std::string path = inside(folder, "sentence_bert_config.json"); file_exists(path))
+    pooling.max_tokens = ConfigFile(path).size("max_seq_length", INT64_C(1) << 31);
+  const std::string path = inside(folder, "modules.json");
+  if (!file_exists(path)) return pooling;
+  pooling.normalized = false;
+  for (const SentenceModule& module : read_modules(path)) {
+    if (module.kind == "Pooling")
+      check_mean(ConfigFile(inside(inside(folder, module.path), "config.json")));
+    else if (module.kind == "Normalize")
+      pooling.normalized = true;
+    else if (module.kind != "Transformer")
+      fail_user("'" + path + "': a module of type " + module.kind + ", Linnet has Transformer, Pooling and Normalize");
+  }
+  return pooling;
+}
+
+namespace {
+
+PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
+  const std::string type = ConfigFile(inside(folder, "config.json")).text("model_type", "");
+  if (type != kBertFamily.model_type)
+    fail_user("'" + folder + "' is a model of the kind \"" + type + "\"; sentence embeddings are of \"bert\"");
+  refuse_names(adapters);
+  return open_with_adapters(folder, adapters, {.architecture = "BertModel"});
+}
+
+}  // namespace
+
+struct SentenceEmbedder::State {
+  PretrainedModel model;
+  SentenceEncoder& encoder;
+  int64_t width, max_tokens;
+  // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
+  std::vector<int64_t> rows, lengths;
+  std::unique_ptr<Forward> forward;
+
+  State(const std::string& folder, const std::vector<AdapterFolder>& adapters)
+      : model(open_encoder(folder, adapters)), encoder(model.as<SentenceEncoder>()) {}
+};
+
+SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads,
+                                   const WeightQuantization& quantization, const std::vector<AdapterFolder>& adapters)
+    : state_(std::make_unique<State>(folder, adapters)) {
+  State& state = *state_;
+  const SentencePooling pooling = read_sentence_pooling(folder);
+  const BertConfig& config = state.encoder.bert.config;
+  // A few sentences by themselves need not wait for a whole batch to be computed.
+  for (const int64_t few : {1, 4})
+    if (few < rows) state.rows.push_back(few);
+  state.rows.push_back(rows);
+  state.width = config.width;
+  state.max_tokens = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
+  for (int64_t length = 16; length < state.max_tokens; length *= 2) state.lengths.push_back(length);
+  state.lengths.push_back(state.max_tokens);
+  std::vector<Forward::Function> functions;
+  for (const int64_t planned : state.rows)
+    for (const int64_t length : state.lengths)
+      functions.emplace_back([&state, planned, length, pooling](Trace& trace) {
+        const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
+        const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
+        trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
+      });
+  state.forward = std::make_unique<Forward>(
+      *state.model.module, functions,
+      // The pages of a packed file stay as they are: processes share them, and they are read when they are needed.
+      ForwardOptions{.threads = threads,
+                     .quantization = quantization_of(folder, quantization),
+                     .pack_weights = !is_packed(folder)});
+  if (const auto packed = ParameterFile::open(folder); packed && state.forward->load(*packed)) return;
+  state.forward->load(
+      [&](const ParameterTarget& parameters) { load_parameters(state.model, state.forward->layout(), parameters); });
+}
+
+SentenceEmbedder::~SentenceEmbedder() = default;
+int64_t SentenceEmbedder::width() const { return state_->width; }
+int64_t SentenceEmbedder::max_tokens() const { return state_->max_tokens; }
+
+int64_t SentenceEmbedder::padded_length(int64_t tokens) const {
+  const auto found = std::ranges::lower_bound(state_->lengths, tokens);
+  return found == state_->lengths.end() ? state_->max_tokens : *found;
+}
+
+std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>> sentences) {
+  State& state = *state_;
+  std::vector<size_t> order(sentences.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
+  const auto width = static_cast<size_t>(state.width), most = static_cast<size_t>(state.rows.back());
+  std::vector<float> result(sentences.size() * width);
+  for (size_t first = 0; first < order.size(); first += most) {
+    const std::span<const size_t> batch(order.data() + first, std::min(most, order.size() - first));
+    const auto planned = std::ranges::lower_bound(state.rows, std::ssize(batch)) - state.rows.begin();
+    const auto rows = static_cast<size_t>(state.rows[static_cast<size_t>(planned)]);
+    const auto longest = static_cast<int64_t>(sentences[batch.back()].size());
+    if (longest > state.max_tokens)
+      fail_user("a sentence of " + std::to_string(longest) + " tokens is longer than the model's " +
+                std::to_string(state.max_tokens));
+    const auto shape = std::ranges::lower_bound(state.lengths, longest) - state.lengths.begin();
+    const auto length = static_cast<size_t>(state.lengths[static_cast<size_t>(shape)]);
+    std::vector<int32_t> tokens(rows * length, 0), lengths(rows, 1);  // rows beyond the batch: one token each
+    for (size_t row = 0; row < batch.size(); ++row) {
+      const std::vector<int32_t>& sentence = sentences[batch[row]];
+      std::ranges::copy(sentence, tokens.begin() + static_cast<std::ptrdiff_t>(row * length));
+      lengths[row] = static_cast<int32_t>(sentence.size());
+    }
+    state.forward->set("tokens", tokens);
+    state.forward->set("lengths", lengths);
+    const auto plan = static_cast<size_t>(planned) * state.lengths.size() + static_cast<size_t>(shape);
+    const std::span<const float> embeddings = state.forward->run(plan).output("embeddings");
+    if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
+      fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
+    for (size_t row = 0; row < batch.size(); ++row)
+      std::ranges::copy(embeddings.subspan(row * width, width),
+                        result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
+  }
+  return result;
+}
+
+}  // namespace linnet

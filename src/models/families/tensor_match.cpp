@@ -1,0 +1,143 @@
+#include "models/families/tensor_match.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace linnet {
+
+bool matches(const std::string& pattern, const std::string& name) {
+  // Greedy with one place to come back to: after the last star.
+  size_t p = 0, n = 0, star = pattern.npos, mark = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      mark = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != pattern.npos) {
+      p = star + 1;
+      n = ++mark;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == pattern.npos;
+}
+
+namespace {
+
+bool any_matches(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""; }
+
+}  // namespace
+
+TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& bound, const WeightFiles& files,
+                         bool new_head)
+    : model_(model), files_(files) {
+  const std::string& prefix = model.names.prefix;
+  with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
+                  return weight.entry->name.starts_with(prefix);
+                });
+  for (const WeightFiles::Weight& weight : files.weights()) {
+    const std::string name = table_name(weight.entry->name);
+    const auto [other, inserted] = by_name_.emplace(name, &weight);
+    if (!inserted)
+      fail_user("'" + weight.file->path() + "': tensors " + other->second->entry->name + " and " + weight.entry->name +
+                " are the same part of the model");
+  }
+  match(bound);
+  check_missing(new_head);
+  check_extra();
+}
+
+// Old endings replaced, and with the prefix where the table has it.
+std::string TensorMatch::table_name(const std::string& name) const {
+  std::string result = name;
+  for (const auto& [old_ending, ending] : model_.names.old_endings)
+    if (result.ends_with(old_ending)) result = result.substr(0, result.size() - old_ending.size()) + ending;
+  if (with_prefix) return result;
+  const std::string prefixed = model_.names.prefix + result;
+  const auto& rows = model_.names.rows;
+  return std::ranges::any_of(rows, [&](const NameRow& row) { return row.tensor == prefixed; }) ? prefixed : result;
+}
+
+void TensorMatch::match(const std::vector<BoundRow>& bound) {
+  for (const BoundRow& row : bound) {
+    const auto found = by_name_.find(row.row->tensor);
+    rows.push_back({&row, found == by_name_.end() ? nullptr : found->second});
+    if (found == by_name_.end()) continue;
+    const SafetensorsEntry& entry = *found->second->entry;
+    const std::string who = "'" + found->second->file->path() + "': tensor " + entry.name + " is " + entry.text();
+    if (entry.type.shape != row.shape) fail_user(who + ", expected the shape " + row.shape.text());
+    if (!is_float(entry.dtype)) fail_user(who + ", expected a floating-point type");
+  }
+}
+
+void TensorMatch::check_missing(bool new_head) {
+  std::vector<std::string> missing;
+  std::map<std::string, const WeightFiles::Weight*> copies;  // of parameters, under another name of theirs
+  for (const MatchedRow& row : rows)
+    if (row.weight && row.bound->row->role == TensorRole::kCopy) copies[row.bound->row->parameter] = row.weight;
+  for (MatchedRow& matched : rows) {
+    if (matched.weight) continue;
+    const NameRow& row = *matched.bound->row;
+    if (row.role != TensorRole::kRequired && row.role != TensorRole::kHead) continue;
+    if (row.role == TensorRole::kHead && new_head) {
+      fresh.push_back(row.tensor);
+      continue;
+    }
+    // Some programs write another of the names that a tied weight has.
+    if (const auto copy = copies.find(row.parameter); copy != copies.end()) matched.weight = copy->second;
+    if (matched.weight) continue;
+    const std::string& prefix = model_.names.prefix;
+    missing.push_back(!with_prefix && row.tensor.starts_with(prefix) ? row.tensor.substr(prefix.size()) : row.tensor);
+  }
+  if (missing.empty()) return;
+  const std::string where =
+      files_.files() == 1 ? files_.weights().empty() ? model_.folder : files_.weights()[0].file->path() : model_.folder;
+  fail_user("'" + where + "' has no tensor " + missing[0] + and_more(missing.size()) + ", which a " +
+            model_.architecture + " needs");
+}
+
+void TensorMatch::check_extra() {
+  std::set<std::string> known;
+  for (const MatchedRow& matched : rows) known.insert(matched.bound->row->tensor);
+  std::vector<const WeightFiles::Weight*> extra;
+  for (const auto& [name, weight] : by_name_) {
+    if (known.contains(name)) continue;
+    const std::string& prefix = model_.names.prefix;
+    const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    if (any_matches(model_.names.computed, bare)) continue;
+    if (any_matches(model_.names.other_heads, bare))
+      unused.push_back(weight->entry->name);
+    else
+      extra.push_back(weight);
+  }
+  if (!extra.empty())
+    fail_user("'" + extra[0]->file->path() + "': tensor " + extra[0]->entry->name + and_more(extra.size()) +
+              " is not part of a " + model_.architecture);
+}
+
+std::map<std::string, FileDType> TensorMatch::dtypes() const {
+  std::map<std::string, FileDType> result;
+  for (const MatchedRow& matched : rows) {
+    const bool own = matched.weight && table_name(matched.weight->entry->name) == matched.bound->row->tensor;
+    if (own) result[matched.bound->row->tensor] = matched.weight->entry->dtype;
+  }
+  return result;
+}
+
+void TensorMatch::fail_different(const MatchedRow& matched) const {
+  const NameRow& row = *matched.bound->row;
+  const std::string who = "'" + matched.weight->file->path() + "': tensor " + matched.weight->entry->name;
+  if (row.role == TensorRole::kConstant) fail_user(who + " is not " + std::to_string(row.constant) + " everywhere");
+  fail_user(who + " is not the same as the one it is tied to in a " + model_.architecture);
+}
+
+}  // namespace linnet

@@ -1,0 +1,45 @@
+// The tensors of a folder's files against the rows of a name table.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "formats/weight_files.h"
+#include "models/families/binding.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+
+struct MatchedRow {
+  const BoundRow* bound;
+  const WeightFiles::Weight* weight;  // null: not in the files
+};
+
+// User error of one line naming the file and a tensor that is missing, that the model has no place for, or of another
+// shape or type.
+class TensorMatch {
+ public:
+  // new_head: tensors of a head may be missing.
+  TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& rows, const WeightFiles& files, bool new_head);
+
+  std::vector<MatchedRow> rows;  // all of the table
+  bool with_prefix;
+  std::vector<std::string> fresh, unused;
+  std::map<std::string, FileDType> dtypes() const;
+  [[noreturn]] void fail_different(const MatchedRow& matched) const;
+
+ private:
+  std::string table_name(const std::string& name) const;
+  void match(const std::vector<BoundRow>& bound);
+  void check_missing(bool new_head);
+  void check_extra();
+
+  const PretrainedModel& model_;
+  const WeightFiles& files_;
+  std::map<std::string, const WeightFiles::Weight*> by_name_;  // as the table calls them
+};
+
+// `pattern` with '*' for any characters.
+bool matches(const std::string& pattern, const std::string& name);
+
+}  // namespace linnet

@@ -1,0 +1,77 @@
+#include "models/families/vit.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "models/families/golden_testing.h"
+
+namespace linnet {
+namespace {
+
+Tensor logits(Vit& model, Trace& trace, const PretrainedGolden& golden) {
+  return model.logits(trace.input("images", {trace.options().dtype, golden.shape("images")}));
+}
+
+class VitGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(VitGolden, AgreesWithTransformers) {
+  PretrainedGolden golden(GetParam());
+  auto& model = golden.model.as<Vit>();
+  golden.check_output("logits", [&](Trace& trace) { return logits(model, trace, golden); });
+  const LossFunction loss = [&](Trace& trace) -> Loss {
+    const Tensor labels = trace.input("labels", {DType::kI32, golden.shape("labels")});
+    const Tensor values = logits(model, trace, golden);
+    return {cross_entropy_sum(values, labels), count_targets(labels, values.type().dtype)};
+  };
+  golden.check_loss_and_gradients(loss);
+  golden.check_training_in_fp16(loss);
+  golden.check_saving();
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, VitGolden, ::testing::Values("vit", "vit_no_bias"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(VitNewHead, TakesTheNumberOfLabels) {
+  const PretrainedGolden golden("vit", {.architecture = "ViTForImageClassification", .labels = 5});
+  EXPECT_TRUE(golden.model.fresh.empty());
+  EXPECT_THROW(PretrainedGolden("vit", {.labels = 7}), Error);  // a head is there, of another size
+}
+
+// A configuration that is made here says what the one of transformers says.
+TEST(VitConfigFile, GoesBothWays) {
+  const ConfigFile theirs("tests/golden/pretrained/vit/config.json");
+  const VitConfig config = vit_config(theirs);
+  EXPECT_EQ(config.patches(), 9);
+  EXPECT_EQ(config.mean, (std::vector<double>{0.5, 0.5, 0.5}));
+  const ConfigFile ours = vit_config_file(config, {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"});
+  for (const char* key : {"image_size", "patch_size", "num_channels", "hidden_size", "num_hidden_layers",
+                          "num_attention_heads", "intermediate_size"})
+    EXPECT_EQ(ours.integer(key), theirs.integer(key)) << key;
+  EXPECT_EQ(ours.number("layer_norm_eps", 0), theirs.number("layer_norm_eps", 1));
+  EXPECT_EQ(ours.text("hidden_act"), theirs.text("hidden_act"));
+  EXPECT_EQ(ours.object("id2label").dump(), theirs.object("id2label").dump());
+  EXPECT_EQ(new_pretrained(ours).parameter_count(), new_pretrained(theirs).parameter_count());
+}
+
+TEST(VitConfigFile, NormalizationComesFromThePreprocessor) {
+  char folder[] = "/tmp/linnet_vit_XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string at = folder;
+  VitConfig config = vit_config(ConfigFile("tests/golden/pretrained/vit/config.json"));
+  config.mean = {0.1, 0.2, 0.3}, config.deviation = {0.4, 0.5, 0.6};
+  vit_config_file(config, {"a", "b"}).save(at + "/config.json");
+  write_file_atomically(at + "/preprocessor_config.json", vit_preprocessor_file(config));
+  const VitConfig read = vit_config(ConfigFile(at + "/config.json"));
+  EXPECT_EQ(read.mean, config.mean);
+  EXPECT_EQ(read.deviation, config.deviation);
+  EXPECT_EQ(read.images.classes, 2);
+  std::filesystem::remove_all(at);
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,130 @@
+#include "models/modules/attention_block.h"
+
+#include "models/nn/trace.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/attention/cached_attention.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+AttentionOptions options_for(const AttentionConfig& config, const Module& module) {
+  Trace& trace = Trace::current();
+  AttentionOptions options{.heads = config.heads, .kv_heads = config.key_heads(), .scale = config.scale};
+  if (trace.options().training && config.dropout > 0) {
+    options.dropout = config.dropout;
+    options.dropout_site = dropout_site(module.path(), "probabilities");
+    options.random = trace.random();
+  }
+  return options;
+}
+
+Initializer or_glorot(const Initializer& initializer, int64_t parts) {
+  return initializer ? initializer : glorot_uniform(parts);
+}
+
+// The first `rows` of a weight are scaled.
+Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
+  if (scale == 1) return initializer;
+  return [=](std::span<float> values, const Shape& shape, const std::function<double()>& uniform) {
+    initializer(values, shape, uniform);
+    for (float& value : values.first(static_cast<size_t>(rows * shape[-1]))) value *= static_cast<float>(scale);
+  };
+}
+
+}  // namespace
+
+QueriesKeysValues split_projection(const AttentionConfig& config, Tensor projected) {
+  const std::vector<Tensor> parts =
+      split(projected, -1, {config.query_width(), config.key_width(), config.key_width()});
+  return {parts[0], parts[1], parts[2]};
+}
+
+SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionConfig& config)
+    : Module(parent, std::move(name)),
+      config(config),
+      in_proj{this,
+              "in_proj",
+              config.width,
+              config.query_width() + 2 * config.key_width(),
+              scale_rows(or_glorot(config.projection, 3), config.query_width(), config.query_scale),
+              config.biases},
+      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
+
+Tensor SelfAttention::project(Tensor x, Tensor positions) {
+  const Tensor all = in_proj(x);
+  if (!config.rotary) return all;
+  return rope(all, {.heads = config.heads + config.key_heads(),
+                    .head_size = config.size(),
+                    .theta = config.rotary->theta,
+                    .scaling = config.rotary->scaling,
+                    .positions = positions});
+}
+
+Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
+  ModuleScope scope(*this);
+  const Tensor projected = project(x, context.positions);
+  const auto [queries, keys, values, rows] =
+      context.split ? context.split(*this, projected) : split_projection(config, projected);
+  if (rows.defined())
+    return out_proj(cached_attention(queries, keys, values,
+                                     {.heads = config.heads,
+                                      .kv_heads = config.key_heads(),
+                                      .scale = config.scale,
+                                      .rows = rows,
+                                      .lengths = context.lengths,
+                                      .starts = context.starts}));
+  AttentionOptions options = options_for(config, *this);
+  options.causal = context.causal;
+  if (context.causal) options.window = config.window;
+  options.lengths = context.lengths;
+  options.starts = context.starts;
+  options.distance_bias = context.distance_bias;
+  return out_proj(attention(queries, keys, values, options));
+}
+
+Tensor SelfAttention::cross(Tensor x, Tensor memory, Tensor lengths) {
+  ModuleScope scope(*this);
+  // The first rows of the weight make queries, the others keys and values.
+  const auto part = [&](Tensor of, int64_t first, int64_t rows) {
+    const Tensor product = matmul(of, slice(in_proj.weight.tensor(), 0, first, rows), false, true);
+    return in_proj.bias ? product + slice(in_proj.bias->tensor(), 0, first, rows) : product;
+  };
+  const int64_t queries = config.query_width(), key_width = config.key_width();
+  const Tensor q = part(x, 0, queries);
+  const std::vector<Tensor> kv = split_evenly(part(memory, queries, 2 * key_width), -1, 2);
+  AttentionOptions options = options_for(config, *this);
+  options.lengths = lengths;
+  return out_proj(attention(q, kv[0], kv[1], options));
+}
+
+CrossAttention::CrossAttention(Module* parent, std::string name, const AttentionConfig& config)
+    : Module(parent, std::move(name)),
+      config(config),
+      q_proj{this,
+             "q_proj",
+             config.width,
+             config.query_width(),
+             scale_rows(or_glorot(config.projection, 1), config.query_width(), config.query_scale),
+             config.biases},
+      kv_proj{this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.projection, 2), config.biases},
+      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
+
+Tensor CrossAttention::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
+  ModuleScope scope(*this);
+  Tensor queries = q_proj(x);
+  const auto project = [&] {
+    const std::vector<Tensor> both = split_evenly(project_memory(memory), -1, 2);
+    return std::pair(both[0], both[1]);
+  };
+  const auto [keys, values] = context.memory ? context.memory(*this) : project();
+  AttentionOptions options = options_for(config, *this);
+  options.lengths = context.memory_lengths;
+  const int64_t rows = x.dim(0), memories = keys.dim(0);
+  if (memories == rows) return out_proj(attention(queries, keys, values, options));
+  queries = reshape(queries, {memories, rows * x.dim(1) / memories, config.query_width()});
+  return out_proj(reshape(attention(queries, keys, values, options), {rows, x.dim(1), config.query_width()}));
+}
+
+}  // namespace linnet

@@ -1,0 +1,165 @@
+#include "models/modules/bert.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/ops/argmax/argmax.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kDeviation = 0.02;  // of initial weights
+
+LayerConfig layer_config(const BertConfig& config) {
+  return {.width = config.width,
+          .heads = config.heads,
+          .hidden = config.hidden,
+          .dropout = config.dropout,
+          .hidden_dropout = 0,
+          .norm_first = false,
+          .activation = config.activation,
+          .epsilon = config.epsilon,
+          .weights = normal_init(kDeviation),
+          .residual = normal_init(kDeviation),
+          .attention_dropout = config.attention_dropout};
+}
+
+}  // namespace
+
+Bert::Bert(Module* parent, std::string name, const BertConfig& config)
+    : Module(parent, std::move(name)),
+      config(config),
+      words{this, "words", config.vocab_size, config.width, normal_init(kDeviation)},
+      positions{this, "positions", config.max_seq_len, config.width, normal_init(kDeviation)},
+      types{this, "types", config.token_types, config.width, normal_init(kDeviation)},
+      embedding_norm{this, "embedding_norm", config.width, config.epsilon},
+      dropout{this, "dropout", static_cast<float>(config.dropout)},
+      layers{this, "layers", config.layers, layer_config(config)} {
+  words.padding = config.pad_token;
+}
+
+Tensor Bert::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
+  const int64_t length = ids.dim(1);
+  if (length > config.max_seq_len)
+    fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
+              std::to_string(config.max_seq_len));
+  Tensor rows = slice(positions.weight.tensor(), 0, 0, length);
+  if (!type_ids.defined()) rows = rows + reshape(slice(types.weight.tensor(), 0, 0, 1), {config.width});
+  Tensor x = words(ids) + rows;
+  if (type_ids.defined()) x = x + types(type_ids);
+  x = dropout(embedding_norm(x));
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
+  return x;
+}
+
+MaskedHead::MaskedHead(Module* parent, std::string name, const BertConfig& config)
+    : Module(parent, std::move(name)),
+      activation(config.activation),
+      dense{this, "dense", config.width, config.width, normal_init(kDeviation)},
+      norm{this, "norm", config.width, config.epsilon},
+      bias{this, "bias", {config.vocab_size}, constant_init(0)} {}
+
+Tensor MaskedHead::operator()(Tensor x) { return norm(activate(dense(x), activation)); }
+
+Tensor MaskedLanguageModel::logits(Tensor tokens, Tensor lengths, Tensor types) {
+  return matmul(head(bert(tokens, lengths, types)), bert.words.weight, false, true) + head.bias.tensor();
+}
+
+namespace {
+
+struct BertInputs {
+  Tensor tokens, lengths, types;
+};
+
+BertInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool types) {
+  const TensorType ids{DType::kI32, {batch, length}};
+  return {trace.input("tokens", ids), trace.input("lengths", {DType::kI32, {batch}}),
+          types ? trace.input("types", ids) : Tensor{}};
+}
+
+}  // namespace
+
+namespace {
+
+// What evaluation wants: predictions beside the loss, from logits of a few rows at a time.
+Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, Tensor targets) {
+  constexpr int64_t kRows = 128;
+  const int64_t count = states.dim(0);
+  std::vector<Tensor> predictions;
+  Tensor sum;
+  for (int64_t first = 0; first < count; first += kRows) {
+    const int64_t rows = std::min(kRows, count - first);
+    const Tensor logits =
+        matmul(slice(states, 0, first, rows), model.bert.words.weight, false, true) + model.head.bias.tensor();
+    const Tensor part = cross_entropy_sum(logits, slice(targets, 0, first, rows));
+    sum = sum.defined() ? sum + part : part;
+    predictions.push_back(argmax_last(logits));
+  }
+  trace.graph().output("predictions", predictions.size() > 1
+                                          ? concat(predictions[0], std::span(predictions).subspan(1), 0)
+                                          : predictions[0]);
+  return sum;
+}
+
+}  // namespace
+
+Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
+                          bool types, double label_smoothing) {
+  const BertInputs inputs = declare_inputs(trace, batch, length, types);
+  const Tensor locations = trace.input("positions", {DType::kI32, {masked}});
+  const Tensor targets = trace.input("targets", {DType::kI32, {masked}});
+  const Tensor hidden = model.bert(inputs.tokens, inputs.lengths, inputs.types);
+  const Tensor rows = embedding(reshape(hidden, {batch * length, model.bert.config.width}), locations);
+  const Tensor states = model.head(rows), count = count_targets(targets, hidden.type().dtype);
+  if (!trace.options().training) return {evaluate_masked(model, trace, states, targets), count};
+  return {linear_cross_entropy_sum(states, model.bert.words.weight, model.head.bias, targets, label_smoothing), count};
+}
+
+Pooler::Pooler(Module* parent, std::string name, const BertConfig& config)
+    : Module(parent, std::move(name)), dense{this, "dense", config.width, config.width, normal_init(kDeviation)} {}
+
+Tensor Pooler::operator()(Tensor states) {
+  const Tensor first = reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)});
+  return tanh(dense(first));
+}
+
+SequenceClassifier::SequenceClassifier(const BertConfig& config, int64_t classes, std::optional<double> probability)
+    : bert{this, "bert", config},
+      pooler{this, "pooler", config},
+      dropout{this, "dropout", static_cast<float>(probability.value_or(config.dropout))},
+      classifier{this, "classifier", config.width, classes, normal_init(kDeviation)} {}
+
+Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
+  return classifier(dropout(pooler(bert(tokens, lengths, types))));
+}
+
+Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const BertInputs inputs = declare_inputs(trace, batch, length, types);
+  const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
+  const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
+  if (!trace.options().training) {
+    trace.graph().output("predictions", argmax_last(logits));
+    trace.graph().output("logits", logits);
+  }
+  return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
+}
+
+Tensor SentenceEncoder::operator()(Tensor tokens, Tensor lengths, bool normalized) {
+  constexpr double kTiny = 1e-24;  // of the squared length: a zero vector stays one
+  const Tensor states = bert(tokens, lengths);
+  const int64_t batch = states.dim(0), width = states.dim(2);
+  // A query of zeros attends to all tokens of its sentence alike.
+  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
+  const Tensor mean =
+      reshape(attention(query, states, states, {.heads = bert.config.heads, .lengths = lengths}), {batch, width});
+  return normalized ? mean * rsqrt(sum_to(square(mean), {batch, 1}) + kTiny) : mean;
+}
+
+}  // namespace linnet

@@ -1,0 +1,77 @@
+// Layers of Transformers, shared by all models: attention and feed-forward with their residual connections.
+//
+// Parameter names and layouts follow PyTorch's nn.TransformerEncoderLayer and DecoderLayer, except that a
+// cross-attention's query projection is a weight of its own (cross_attn.q_proj, cross_attn.kv_proj).
+#pragma once
+#include <optional>
+
+#include "models/modules/attention_block.h"
+
+namespace linnet {
+
+enum class Activation { kRelu, kGelu, kGeluTanh, kSilu };
+
+Tensor activate(Tensor x, Activation activation);
+
+// Which linear layers have one: attention's projections to queries, keys and values, that of its result, and those of
+// the feed-forward.
+struct Biases {
+  bool attention = true, output = true, feed_forward = true;
+};
+constexpr Biases kNoBiases{false, false, false};
+
+struct LayerConfig {
+  int64_t width = 256, heads = 8, hidden = 1024;
+  double dropout = 0.1;         // of each sub-layer's result
+  double hidden_dropout = 0.1;  // of the feed-forward's hidden units
+  bool norm_first = false;      // pre-LN (Xiong et al. 2020)
+  Activation activation = Activation::kRelu;
+  double epsilon = 1e-5;  // of the norms
+  // Of weights; `residual`: of those whose results are added to the residual stream. Empty: Glorot's rule.
+  Initializer weights = {}, residual = {};
+  std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
+  NormKind norms = NormKind::kLayer;
+  Biases biases = {};
+  bool gated = false;  // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  // Of attention (models/modules/attention_block.h).
+  int64_t kv_heads = 0, head_size = 0, window = 0;
+  double attention_scale = 0, query_scale = 1;
+  std::optional<RotaryConfig> rotary = {};
+};
+
+struct FeedForward : Module {
+  FeedForward(Module* parent, const LayerConfig& config);
+  Tensor operator()(Tensor x);
+
+  Activation activation;
+  Linear linear1, linear2;
+  std::optional<Linear> linear3;  // when gated
+  Dropout dropout;
+};
+
+// Self-attention and feed-forward: an encoder's layer, and with `causal` that of a decoder without an encoder.
+struct EncoderLayer : Module {
+  EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
+  Tensor operator()(Tensor x, const AttentionContext& context);  // [B, T, D]
+
+  bool norm_first;
+  SelfAttention self_attn;
+  FeedForward feed_forward;
+  LayerNorm norm1, norm2;
+  Dropout dropout1, dropout2;
+};
+
+struct DecoderLayer : Module {
+  DecoderLayer(Module* parent, std::string name, const LayerConfig& config);
+  // memory may be undefined where context.memory has its keys and values.
+  Tensor operator()(Tensor x, const AttentionContext& context, Tensor memory);
+
+  bool norm_first;
+  SelfAttention self_attn;
+  CrossAttention cross_attn;
+  FeedForward feed_forward;
+  LayerNorm norm1, norm2, norm3;
+  Dropout dropout1, dropout2, dropout3;
+};
+
+}  // namespace linnet

@@ -1,0 +1,48 @@
+// What next-token training, scoring and generation need of a decoder: Gpt, and any model like it.
+#pragma once
+#include "models/modules/key_value_cache.h"
+#include "models/nn/loss.h"
+#include "models/nn/trace.h"
+
+namespace linnet {
+
+// Rows of tokens. A row may hold several documents one after another ("packed"): then `positions` start again with each
+// of them, and `starts` says where the document of a token begins, before which it sees nothing.
+struct TokenRows {
+  Tensor tokens;          // i32 [B, T]
+  Tensor positions = {};  // i32 [B, T]; undefined: 0, 1, 2, ... in every row
+  Tensor starts = {};     // i32 [B, T]; undefined: 0
+  Tensor lengths = {};    // i32 [B], of keys that count; undefined: all
+  SplitProjection split = {};
+  bool causal = true;  // false where lengths say what a token sees
+
+  AttentionContext context() const {
+    return {.lengths = lengths, .causal = causal, .starts = starts, .positions = positions, .split = split};
+  }
+};
+
+// Generation's two graphs. A prompt, tokens i32 [B, T], each row from position 0: what follows a row's prompt is
+// padding, which decoding overwrites. A step: tokens i32 [R], each at its own position.
+TokenRows prompt_rows(Tensor tokens, const CacheSlots& cache);
+TokenRows step_rows(Tensor tokens, const DecodeStep& step);
+
+struct CausalModel : Module {
+  virtual int64_t vocab_size() const = 0;
+  virtual int64_t max_length() const = 0;  // the most positions a row may have
+  // 0, or: a position sees the last `window` ones only, its own included. Then step.starts says where they begin.
+  virtual int64_t window() const { return 0; }
+
+  // The last layer's normalized states [B, T, D].
+  virtual Tensor hidden(const TokenRows& rows) = 0;
+  // The output layer: logits = hidden weight^T. [V, D]; often the token embedding.
+  virtual Tensor head_weight() = 0;
+
+  Tensor logits(Tensor hidden);  // [..., D] -> [..., V]
+};
+
+// Next-token loss. Inputs of the graph: "tokens", "targets" i32 [batch, length]; a negative target is left out. With
+// `packed` also "positions" and "starts".
+Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length, bool packed = false,
+                 double label_smoothing = 0);
+
+}  // namespace linnet

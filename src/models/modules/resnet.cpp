@@ -1,0 +1,165 @@
+#include "models/modules/resnet.h"
+
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "models/nn/activation_observer.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/fake_quantize/fake_quantize.h"
+#include "engine/ops/max_pool/max_pool.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+struct Plan {
+  std::vector<int64_t> blocks;  // of each stage
+  int64_t width = 64;           // of the first stage
+  bool bottleneck = false, large = true;
+};
+
+Plan plan_of(int64_t depth) {
+  switch (depth) {
+    case 18:
+      return {{2, 2, 2, 2}};
+    case 34:
+      return {{3, 4, 6, 3}};
+    case 50:
+      return {{3, 4, 6, 3}, 64, true};
+    default:
+      break;
+  }
+  if (depth < 8 || depth > 1202 || depth % 6 != 2)
+    fail_user("there is no residual network of depth " + std::to_string(depth) +
+              "; there are 18, 34 and 50 for large images, and 20, 32, 44, 56 (6 n + 2) for small ones");
+  const int64_t n = (depth - 2) / 6;
+  return {{n, n, n}, 16, false, false};
+}
+
+// As He et al. 2015 propose for layers before a ReLU, by the number of outputs that an input reaches.
+Initializer he_fan_out(int64_t out, int64_t window) {
+  return normal_init(std::sqrt(2 / static_cast<double>(out * window * window)));
+}
+
+// 3x3 windows, stride 2, a border of one pixel. Nothing is below zero after a ReLU, so that zeros may stand around the
+// image.
+Tensor pool_positive(Tensor x) {
+  for (const int axis : {1, 2}) {
+    Shape border = x.shape();
+    border.set(axis, 1);
+    const Tensor edge = fill(*x.graph, {x.type().dtype, border}, 0);
+    x = concat(edge, std::array{x, edge}, axis);
+  }
+  return max_pool(x, 3, 2);
+}
+
+// [N, H, W, C] -> [N, C]
+Tensor mean_of_pixels(Tensor x) {
+  const Shape s = x.shape();
+  const int64_t pixels = s[1] * s[2];
+  const Tensor by_channel = permute(reshape(x, {s[0], pixels, s[3]}), {0, 2, 1});
+  return reshape(sum_to(by_channel, {s[0], s[3], 1}), {s[0], s[3]}) * (1 / static_cast<double>(pixels));
+}
+
+}  // namespace
+
+FilterLayer::FilterLayer(Module* parent, std::string name, int64_t in, int64_t out, int64_t window, int64_t stride)
+    : Module(parent, std::move(name)),
+      stride(stride),
+      weight{this, "weight", {out, window, window, in}, he_fan_out(out, window)} {}
+
+Tensor FilterLayer::operator()(At x) {
+  ModuleScope scope(*this);
+  watch_input(weight.spec(), x.value);
+  const Shape& filters = weight.spec().shape;
+  if (!input_step) return conv2d(x, weight, stride, filters[1] / 2);
+  const Tensor rows = reshape(At(weight, x.where), {filters[0], filters.elements(1, 4)});
+  const Tensor rounded = reshape(round_weight(At(rows, x.where)), filters);
+  return conv2d(At(fake_quantize(x, *input_step), x.where), rounded, stride, filters[1] / 2);
+}
+
+void FilterLayer::train_quantized(float step) { input_step.emplace(this, "input_step", Shape{1}, constant_init(step)); }
+
+Shortcut::Shortcut(Module* parent, std::string name, int64_t in, int64_t out, int64_t stride)
+    : Module(parent, std::move(name)), conv{this, "0", in, out, 1, stride}, norm{this, "1", out} {}
+
+Tensor Shortcut::operator()(At x) {
+  ModuleScope scope(*this);
+  return norm(conv(x));
+}
+
+ResidualBlock::ResidualBlock(Module* parent, std::string name, int64_t in, int64_t width, int64_t stride,
+                             bool bottleneck)
+    : Module(parent, std::move(name)),
+      conv1{this, "conv1", in, width, bottleneck ? 1 : 3, bottleneck ? 1 : stride},
+      bn1{this, "bn1", width},
+      conv2{this, "conv2", width, width, 3, bottleneck ? stride : 1},
+      bn2{this, "bn2", width} {
+  const int64_t out = bottleneck ? 4 * width : width;
+  if (bottleneck) {
+    conv3.emplace(this, "conv3", width, out, 1);
+    bn3.emplace(this, "bn3", out);
+  }
+  if (stride != 1 || in != out) downsample.emplace(this, "downsample", in, out, stride);
+}
+
+Tensor ResidualBlock::operator()(At x) {
+  ModuleScope scope(*this);
+  // First, so that the last norm can add it (engine/passes/fuse_batch_norm.cpp).
+  const Tensor shortcut = downsample ? (*downsample)(x) : x.value;
+  Tensor y = bn2(conv2(relu(bn1(conv1(x)))));
+  if (conv3) y = (*bn3)((*conv3)(relu(y)));
+  return relu(y + shortcut);
+}
+
+ResidualStage::ResidualStage(Module* parent, std::string name, int64_t count, int64_t in, int64_t width, int64_t stride,
+                             bool bottleneck)
+    : Module(parent, std::move(name)) {
+  for (int64_t i = 0; i < count; ++i) {
+    blocks.push_back(
+        std::make_unique<ResidualBlock>(this, std::to_string(i), in, width, i == 0 ? stride : 1, bottleneck));
+    in = bottleneck ? 4 * width : width;
+  }
+}
+
+Tensor ResidualStage::operator()(At x) {
+  ModuleScope scope(*this);
+  for (const auto& block : blocks) x.value = (*block)(x);
+  return x.value;
+}
+
+ResNet::ResNet(const ResNetConfig& config)
+    : ImageModel(config.images, config.mean, config.deviation),
+      config(config),
+      conv1{this,
+            "conv1",
+            config.images.channels,
+            plan_of(config.depth).width,
+            plan_of(config.depth).large ? 7 : 3,
+            plan_of(config.depth).large ? 2 : 1},
+      bn1{this, "bn1", plan_of(config.depth).width} {
+  const Plan plan = plan_of(config.depth);
+  int64_t in = plan.width, width = plan.width;
+  for (size_t i = 0; i < plan.blocks.size(); ++i, width *= 2) {
+    stages.push_back(std::make_unique<ResidualStage>(this, "layer" + std::to_string(i + 1), plan.blocks[i], in, width,
+                                                     i == 0 ? 1 : 2, plan.bottleneck));
+    in = plan.bottleneck ? 4 * width : width;
+  }
+  fc = std::make_unique<Linear>(this, "fc", in, config.images.classes,
+                                uniform_init(1 / std::sqrt(static_cast<double>(in))));
+}
+
+Tensor ResNet::operator()(At images) { return logits(scale_pixels(images, scaling)); }
+
+Tensor ResNet::logits(At images) {
+  Tensor x = relu(bn1(conv1(images)));
+  if (plan_of(config.depth).large) x = pool_positive(x);
+  for (const auto& stage : stages) x = (*stage)(x);
+  return (*fc)(mean_of_pixels(x));
+}
+
+}  // namespace linnet

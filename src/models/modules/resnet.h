@@ -1,0 +1,83 @@
+// Residual networks (He et al. 2016) with the layers and the parameter names of torchvision's.
+//
+// Depths 18, 34 and 50 are those for large images: a 7x7 convolution of stride 2, 3x3 max-pooling of stride 2 and four
+// stages of 64 to 512 channels. Depths 6 n + 2 (20, 32, 44, 56) are those for small images: a 3x3 convolution and three
+// stages of n blocks with 16, 32 and 64 channels. Where the channels or the size change, the shortcut is a 1x1
+// convolution with batch normalization. Images are [N, H, W, C]; filters [O, R, S, C], where torchvision has [O, C, R,
+// S].
+#pragma once
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "models/modules/image_model.h"
+#include "models/nn/layers.h"
+#include "models/nn/quantized_training.h"
+
+namespace linnet {
+
+struct ResNetConfig {
+  int64_t depth = 20;
+  ImageShape images = {32, 32, 3, 10};
+  std::vector<double> mean = {}, deviation = {};  // see ImageModel
+};
+
+// A convolution without bias: [N, H, W, in] -> [N, H', W', out]. Zeros around the image keep its size at stride 1.
+struct FilterLayer : Module, QuantizedTrainingLayer {
+  FilterLayer(Module* parent, std::string name, int64_t in, int64_t out, int64_t window, int64_t stride = 1);
+  Tensor operator()(At x);
+  const ParameterSpec& quantized_weight() const override { return weight.spec(); }
+  bool is_trained_quantized() const override { return input_step.has_value(); }
+  void train_quantized(float step) override;
+
+  int64_t stride;
+  Parameter weight;  // [out, window, window, in]
+  // [1]: the step of x, as of Linear; usually none.
+  std::optional<Parameter> input_step;
+};
+
+struct Shortcut : Module {
+  Shortcut(Module* parent, std::string name, int64_t in, int64_t out, int64_t stride);
+  Tensor operator()(At x);
+
+  FilterLayer conv;  // "0"
+  BatchNorm norm;    // "1"
+};
+
+// Two 3x3 convolutions; or, as a bottleneck, 1x1, 3x3 and 1x1 with four times as many channels at the end.
+struct ResidualBlock : Module {
+  ResidualBlock(Module* parent, std::string name, int64_t in, int64_t width, int64_t stride, bool bottleneck);
+  Tensor operator()(At x);
+
+  FilterLayer conv1;
+  BatchNorm bn1;
+  FilterLayer conv2;
+  BatchNorm bn2;
+  std::optional<FilterLayer> conv3;
+  std::optional<BatchNorm> bn3;
+  std::optional<Shortcut> downsample;
+};
+
+struct ResidualStage : Module {
+  ResidualStage(Module* parent, std::string name, int64_t blocks, int64_t in, int64_t width, int64_t stride,
+                bool bottleneck);
+  Tensor operator()(At x);
+
+  std::deque<std::unique_ptr<ResidualBlock>> blocks;
+};
+
+struct ResNet : ImageModel {
+  explicit ResNet(const ResNetConfig& config);  // user error naming the depths there are
+  Tensor operator()(At images) override;
+  // Of images that are already scaled: floats [N, H, W, C] -> logits.
+  Tensor logits(At x);
+
+  const ResNetConfig config;
+  FilterLayer conv1;
+  BatchNorm bn1;
+  std::deque<std::unique_ptr<ResidualStage>> stages;  // layer1, layer2, ...
+  std::unique_ptr<Linear> fc;
+};
+
+}  // namespace linnet

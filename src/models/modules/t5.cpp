@@ -1,0 +1,136 @@
+#include "models/modules/t5.h"
+
+#include <cmath>
+
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/distance_buckets/distance_buckets.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+// Normal, with the deviation that keeps a product's size.
+Initializer by_fan_in() {
+  return [](std::span<float> values, const Shape& shape, const std::function<double()>& uniform) {
+    normal_init(1 / std::sqrt(static_cast<double>(shape[-1])))(values, shape, uniform);
+  };
+}
+
+LayerConfig layer_config(const T5Config& config) {
+  return {.width = config.width,
+          .heads = config.heads,
+          .hidden = config.hidden,
+          .dropout = config.dropout,
+          .hidden_dropout = config.dropout,
+          .norm_first = true,
+          .activation = config.activation,
+          .epsilon = config.epsilon,
+          .weights = by_fan_in(),
+          .residual = by_fan_in(),
+          .norms = NormKind::kRms,
+          .biases = kNoBiases,
+          .gated = config.gated,
+          .head_size = config.head_size,
+          .attention_scale = 1,
+          .query_scale = 1 / std::sqrt(static_cast<double>(config.head_size))};
+}
+
+}  // namespace
+
+template <class Layer>
+T5Stack<Layer>::T5Stack(Module* parent, std::string name, const T5Config& config, int64_t layers, bool bidirectional)
+    : Module(parent, std::move(name)),
+      layers{this, "layers", layers, layer_config(config)},
+      bias{this, "bias", {config.buckets, config.heads}, normal_init(1 / std::sqrt(static_cast<double>(config.width)))},
+      norm{this, "norm", config.width, config.epsilon, NormKind::kRms},
+      dropout_in{this, "dropout_in", static_cast<float>(config.dropout)},
+      dropout_out{this, "dropout_out", static_cast<float>(config.dropout)},
+      config(config),
+      bidirectional(bidirectional) {}
+
+template <class Layer>
+Tensor T5Stack<Layer>::distance_bias(Graph& graph, int64_t queries, int64_t keys, Tensor position) {
+  ModuleScope scope(*this);
+  const DistanceBucketsAttrs attrs{queries, keys, config.buckets, config.max_distance, bidirectional};
+  return permute(embedding(bias.tensor(), distance_buckets(graph, attrs, position)), {1, 0});
+}
+
+template <class Layer>
+Tensor T5Stack<Layer>::distance_bias_at(Tensor positions, int64_t keys) {
+  ModuleScope scope(*this);
+  const DistanceBucketsAttrs attrs{1, keys, config.buckets, config.max_distance, bidirectional};
+  return permute(embedding(bias.tensor(), distance_buckets(*positions.graph, attrs, positions)), {0, 2, 1});
+}
+
+template struct T5Stack<EncoderLayer>;
+template struct T5Stack<DecoderLayer>;
+
+T5::T5(const T5Config& config)
+    : config(config),
+      tokens{this, "tokens", config.vocab_size, config.width, normal_init(1)},
+      encoder{this, "encoder", config, config.encoder_layers, true},
+      decoder{this, "decoder", config, config.decoder_layers, false} {
+  if (!config.tied_head) head.emplace(this, "head", Shape{config.vocab_size, config.width}, by_fan_in());
+}
+
+Tensor T5::encode(Tensor source, Tensor source_lengths) {
+  Tensor x = encoder.dropout_in(tokens(source));
+  const int64_t length = source.dim(1);
+  const AttentionContext context{.lengths = source_lengths,
+                                 .distance_bias = encoder.distance_bias(*x.graph, length, length)};
+  for (size_t i = 0; i < encoder.layers.size(); ++i) x = encoder.layers[i](x, context);
+  return encoder.dropout_out(encoder.norm(x));
+}
+
+Tensor T5::scaled(Tensor hidden) const {
+  return config.scaled_head ? hidden * (1 / std::sqrt(static_cast<double>(config.width))) : hidden;
+}
+
+Tensor T5::hidden(Tensor source, Tensor source_lengths, Tensor target_in) {
+  const Tensor memory = encode(source, source_lengths);
+  Tensor x = decoder.dropout_in(tokens(target_in));
+  const int64_t length = target_in.dim(1);
+  const AttentionContext context{.causal = true,
+                                 .distance_bias = decoder.distance_bias(*x.graph, length, length),
+                                 .memory_lengths = source_lengths};
+  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, context, memory);
+  return scaled(decoder.dropout_out(decoder.norm(x)));
+}
+
+Tensor T5::decode(const TargetRows& rows) {
+  Tensor x = decoder.dropout_in(tokens(rows.tokens));
+  const auto bias = [&] {
+    if (rows.positions.defined()) return decoder.distance_bias_at(rows.positions, rows.keys);
+    const int64_t length = rows.tokens.dim(1);
+    const Tensor first = fill(*x.graph, {DType::kI32, {1}}, static_cast<double>(rows.past));
+    return decoder.distance_bias(*x.graph, length, rows.past + length, first);
+  };
+  AttentionContext context = rows.context();
+  context.distance_bias = bias();
+  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, context, {});
+  return logits(scaled(decoder.dropout_out(decoder.norm(x))));
+}
+
+// What follows a target's end is neither seen, by the causal mask, nor a target.
+Tensor T5::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor, Tensor targets,
+                double label_smoothing) {
+  return linear_cross_entropy_sum(hidden(source, source_lengths, target_in), head_weight(), std::nullopt, targets,
+                                  label_smoothing);
+}
+
+void T5::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
+  const Tensor encoded = encode(source, source_lengths);
+  for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
+}
+
+Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int64_t target_length) {
+  const auto ids = [&](const char* name, Shape shape) { return trace.input(name, {DType::kI32, shape}); };
+  const Tensor source = ids("source", {batch, source_length}), source_lengths = ids("source_lengths", {batch});
+  const Tensor target_in = ids("target_in", {batch, target_length}), targets = ids("targets", {batch, target_length});
+  const Tensor sum = model.loss(source, source_lengths, target_in, {}, targets, 0);
+  return {sum, count_targets(targets, sum.type().dtype)};
+}
+
+}  // namespace linnet

@@ -1,0 +1,77 @@
+// T5 (Raffel et al. 2020): an encoder-decoder of pre-norm layers with root-mean-square norms and no biases. Positions
+// are known by a bias on the attention's scores for each distance, which block 0 of encoder and decoder has for all.
+// Scores are not scaled. Defaults are those of t5-small.
+#pragma once
+#include "models/modules/blocks.h"
+#include "models/modules/encoder_decoder.h"
+#include "models/nn/loss.h"
+#include "models/nn/trace.h"
+
+namespace linnet {
+
+struct T5Config {
+  int64_t vocab_size = 32128, width = 512, heads = 8, head_size = 64, hidden = 2048;
+  int64_t encoder_layers = 6, decoder_layers = 6;
+  int64_t buckets = 32, max_distance = 128;  // of distances (ops/distance_buckets)
+  Activation activation = Activation::kRelu;
+  bool gated = false;  // the feed-forward, as from version 1.1 on
+  double dropout = 0.1, epsilon = 1e-6;
+  bool tied_head = true;    // the output layer is the token embedding
+  bool scaled_head = true;  // what it reads is scaled by width^-0.5: when it was tied in pretraining
+  int32_t start_token = 0;  // the decoder's first, which is also padding
+};
+
+// Encoder or decoder.
+template <class Layer>
+struct T5Stack : Module {
+  T5Stack(Module* parent, std::string name, const T5Config& config, int64_t layers, bool bidirectional);
+  // [heads, queries + keys - 1], the queries from `position` on (ops/distance_buckets).
+  Tensor distance_bias(Graph& graph, int64_t queries, int64_t keys, Tensor position = {});
+  // Of one query in each row, at positions i32 [R, 1], to `keys` keys: [R, heads, keys].
+  Tensor distance_bias_at(Tensor positions, int64_t keys);
+
+  ModuleList<Layer> layers;
+  Parameter bias;  // [buckets, heads]
+  LayerNorm norm;
+  Dropout dropout_in, dropout_out;
+  const T5Config config;
+  const bool bidirectional;
+};
+
+struct T5 : EncoderDecoder {
+  explicit T5(const T5Config& config);
+
+  Tensor encode(Tensor source, Tensor source_lengths) override;
+  Tensor decode(const TargetRows& rows) override;
+  // What the head predicts from, scaled: target_in i32 [B, T], the start token, then the target -> [B, T, D]
+  Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in);
+  Tensor logits(Tensor hidden) { return matmul(hidden, head_weight(), false, true); }  // [..., D] -> [..., V]
+  Tensor head_weight() { return head ? head->tensor() : tokens.weight.tensor(); }
+
+  Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+              double label_smoothing) override;
+
+  Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor) override {
+    return logits(hidden(source, source_lengths, target_in));
+  }
+
+  int64_t output_vocab_size() const override { return config.vocab_size; }
+  const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
+  int64_t max_length() const override { return 1 << 20; }  // distances have no end
+  void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
+
+  const T5Config config;
+  Embedding tokens;
+  T5Stack<EncoderLayer> encoder;
+  T5Stack<DecoderLayer> decoder;
+  std::optional<Parameter> head;  // absent when tied
+
+ private:
+  Tensor scaled(Tensor hidden) const;
+};
+
+// Inputs of the graph: "source" i32 [batch, source_length], "source_lengths" i32 [batch], "target_in" and "targets" i32
+// [batch, target_length]; a negative target is left out.
+Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int64_t target_length);
+
+}  // namespace linnet

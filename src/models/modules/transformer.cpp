@@ -1,0 +1,138 @@
+#include "models/modules/transformer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/nn/trace.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+LayerConfig layer_config(const TransformerConfig& config) {
+  return {.width = config.d_model,
+          .heads = config.num_heads,
+          .hidden = config.d_ff,
+          .dropout = config.dropout,
+          .hidden_dropout = config.hidden_dropout.value_or(config.dropout),
+          .norm_first = config.norm_first,
+          .activation = config.activation,
+          .attention_dropout = config.attention_dropout};
+}
+
+Initializer zeros_then_ones() {
+  return [](std::span<float> values, const Shape& shape, const auto&) {
+    const auto row = static_cast<size_t>(shape[1]);
+    std::ranges::fill(values.first(row), 0.0f);
+    std::ranges::fill(values.subspan(row), 1.0f);
+  };
+}
+
+}  // namespace
+
+Encoder::Encoder(Module* parent, std::string name, const TransformerConfig& config)
+    : Module(parent, std::move(name)), layers{this, "layers", config.num_encoder_layers, layer_config(config)} {
+  if (config.final_norm) norm.emplace(this, "norm", config.d_model);
+}
+
+Tensor Encoder::operator()(Tensor x, Tensor lengths) {
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
+  return norm ? (*norm)(x) : x;
+}
+
+TransformerDecoder::TransformerDecoder(Module* parent, std::string name, const TransformerConfig& config)
+    : Module(parent, std::move(name)), layers{this, "layers", config.num_decoder_layers, layer_config(config)} {
+  if (config.final_norm) norm.emplace(this, "norm", config.d_model);
+}
+
+Tensor TransformerDecoder::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context, memory);
+  return norm ? (*norm)(x) : x;
+}
+
+Head::Head(Module* parent, std::string name, const TransformerConfig& config)
+    : Module(parent, std::move(name)), bias{this, "bias", {config.target_vocab}, constant_init(0)} {
+  if (!config.tie_head) weight.emplace(this, "weight", Shape{config.target_vocab, config.d_model}, glorot_uniform());
+}
+
+Tensor Head::operator()(Tensor x, const Embedding& target_embedding) {
+  ModuleScope scope(*this);
+  return matmul(x, weight ? *weight : target_embedding.weight, false, true) + bias;
+}
+
+Tensor Head::loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing) {
+  ModuleScope scope(*this);
+  return linear_cross_entropy_sum(x, weight ? *weight : target_embedding.weight, bias, targets, label_smoothing);
+}
+
+Transformer::Transformer(const TransformerConfig& config)
+    : config(config),
+      positions{this, "positions", {config.max_seq_len, config.d_model}, sinusoidal_positions(config.halved_positions)},
+      embedding_dropout{this, "embedding_dropout", static_cast<float>(config.dropout)},
+      encoder{this, "encoder", config},
+      decoder{this, "decoder", config},
+      head{this, "head", config} {
+  if (config.share_embeddings && config.source_vocab != config.target_vocab)
+    fail_user("shared embeddings need one vocabulary, got " + std::to_string(config.source_vocab) + " and " +
+              std::to_string(config.target_vocab));
+  if (config.zero_start)
+    after_start.emplace(this, "after_start", Shape{config.max_seq_len, config.d_model}, zeros_then_ones());
+  if (config.share_embeddings) {
+    shared_embedding.emplace(this, "shared_embedding", config.source_vocab, config.d_model);
+  } else {
+    source_embedding.emplace(this, "source_embedding", config.source_vocab, config.d_model);
+    target_embedding.emplace(this, "target_embedding", config.target_vocab, config.d_model);
+  }
+  for (Embedding* table : {&source_table(), &target_table()}) {
+    table->padding = config.pad_token;
+    if (!config.scale_embedding) table->scale = 1;
+  }
+}
+
+Tensor Transformer::embed(Embedding& table, Tensor ids) {
+  return embedding_dropout(table(ids) + slice(positions.tensor(), 0, 0, ids.dim(1)));
+}
+
+Tensor Transformer::embed_target(Tensor ids) {
+  if (!after_start) return embed(target_table(), ids);
+  const Tensor embedded = target_table()(ids) * slice(after_start->tensor(), 0, 0, ids.dim(1));
+  return embedding_dropout(embedded + slice(positions.tensor(), 0, 0, ids.dim(1)));
+}
+
+Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
+  return encoder(embed(source_table(), source), source_lengths);
+}
+
+Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
+  const Tensor memory = encode(source, source_lengths);
+  return decoder(embed_target(target_in), {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths},
+                 memory);
+}
+
+Tensor Transformer::decode(const TargetRows& rows) {
+  const auto at_positions = [&](const Constant& table) {
+    return rows.positions.defined() ? embedding(table.tensor(), rows.positions)
+                                    : slice(table.tensor(), 0, rows.past, rows.tokens.dim(1));
+  };
+  Tensor embedded = target_table()(rows.tokens);
+  if (after_start) embedded = embedded * at_positions(*after_start);
+  return head(decoder(embedding_dropout(embedded + at_positions(positions)), rows.context(), {}), target_table());
+}
+
+Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
+  return head(hidden(source, source_lengths, target_in, target_lengths), target_table());
+}
+
+Tensor Transformer::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+                         double label_smoothing) {
+  return head.loss(hidden(source, source_lengths, target_in, target_lengths), target_table(), targets, label_smoothing);
+}
+
+void Transformer::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
+  const Tensor encoded = encode(source, source_lengths);
+  for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
+}
+
+}  // namespace linnet

@@ -1,0 +1,93 @@
+// The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017), with the variants that train
+// better today: normalization before each sub-layer (Xiong et al. 2020), GELU, shared embeddings (Press & Wolf 2017).
+#pragma once
+#include <optional>
+
+#include "models/modules/blocks.h"
+#include "models/modules/encoder_decoder.h"
+
+namespace linnet {
+
+struct TransformerConfig {
+  int64_t source_vocab = 256, target_vocab = 256;
+  int64_t d_model = 256, num_heads = 8, d_ff = 1024;
+  int64_t num_encoder_layers = 2, num_decoder_layers = 2;
+  int64_t max_seq_len = 256;  // of either side, special tokens included
+  double dropout = 0.1;
+  bool norm_first = false;  // pre-LN
+  bool final_norm = false;  // a norm after the last layer of each stack; pre-LN needs one
+  Activation activation = Activation::kRelu;
+  bool share_embeddings = false;  // one table for both sides: needs one vocabulary
+  bool tie_head = false;          // the output projection is the target embedding
+  // Of attention probabilities and of the feed-forward's hidden units; empty: as `dropout`.
+  std::optional<double> attention_dropout = {}, hidden_dropout = {};
+  bool scale_embedding = true;    // embeddings times sqrt(d_model)
+  bool halved_positions = false;  // the table's sines come before its cosines (Marian) instead of alternating
+  int64_t pad_token = -1;         // its embedding is not trained by lookups; -1: none
+  bool zero_start = false;        // the target's first position has the zero embedding, whatever its token is (Marian)
+};
+
+struct Encoder : Module {
+  Encoder(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, Tensor lengths);
+
+  ModuleList<EncoderLayer> layers;
+  std::optional<LayerNorm> norm;
+};
+
+struct TransformerDecoder : Module {
+  TransformerDecoder(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, const AttentionContext& context, Tensor memory);
+
+  ModuleList<DecoderLayer> layers;
+  std::optional<LayerNorm> norm;
+};
+
+struct Head : Module {
+  Head(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, const Embedding& target_embedding);  // [..., D] -> [..., V]
+  // The sum of cross-entropies against targets i32 [...], with the logits never whole in memory.
+  Tensor loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing);
+
+  std::optional<Parameter> weight;  // absent when tied
+  Parameter bias;
+};
+
+struct Transformer : EncoderDecoder {
+  explicit Transformer(const TransformerConfig& config);
+
+  Tensor encode(Tensor source, Tensor source_lengths) override;
+  Tensor decode(const TargetRows& rows) override;
+  // target_in i32 [B, T]: begin, then the target without its last token -> logits [B, T, V]
+  Tensor operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
+  Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+              double label_smoothing) override;
+
+  Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) override {
+    return (*this)(source, source_lengths, target_in, target_lengths);
+  }
+
+  int64_t output_vocab_size() const override { return config.target_vocab; }
+  const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
+  int64_t max_length() const override { return config.max_seq_len; }
+  void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
+
+  const TransformerConfig config;
+  std::optional<Embedding> shared_embedding, source_embedding, target_embedding;
+  Constant positions;                   // [max_seq_len, D]
+  std::optional<Constant> after_start;  // [max_seq_len, D]: 0 at the first position, 1 at the others; of zero_start
+  Dropout embedding_dropout;
+  Encoder encoder;
+  TransformerDecoder decoder;
+  Head head;
+
+ private:
+  Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
+  Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
+  Tensor embed(Embedding& table, Tensor ids);  // from position 0
+  Tensor embed_target(Tensor ids);             // the same
+  // What the head predicts from: [B, T, D]
+  Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
+};
+
+}  // namespace linnet

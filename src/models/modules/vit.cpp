@@ -1,0 +1,86 @@
+#include "models/modules/vit.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "models/nn/activation_observer.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kDeviation = 0.02;  // of initial weights
+
+const VitConfig& checked(const VitConfig& config) {
+  const ImageShape& images = config.images;
+  if (images.height % config.patch != 0 || images.width % config.patch != 0)
+    fail_user("images of " + std::to_string(images.height) + " x " + std::to_string(images.width) +
+              " pixels cannot be cut into patches of " + std::to_string(config.patch) + " x " +
+              std::to_string(config.patch) + " (patch_size; image_size scales images)");
+  if (config.width % config.heads != 0)
+    fail_user("a width of " + std::to_string(config.width) + " is not divisible by " + std::to_string(config.heads) +
+              " heads");
+  return config;
+}
+
+LayerConfig layer_config(const VitConfig& config) {
+  return {.width = config.width,
+          .heads = config.heads,
+          .hidden = config.hidden,
+          .dropout = config.dropout,
+          .hidden_dropout = 0,
+          .norm_first = true,
+          .activation = config.activation,
+          .epsilon = config.epsilon,
+          .weights = normal_init(kDeviation),
+          .residual = normal_init(kDeviation),
+          .attention_dropout = config.attention_dropout,
+          .biases = {.attention = config.biases}};
+}
+
+}  // namespace
+
+PatchProjection::PatchProjection(Module* parent, std::string name, const VitConfig& config)
+    : Module(parent, std::move(name)),
+      weight{
+          this, "weight", {config.width, config.patch, config.patch, config.images.channels}, normal_init(kDeviation)},
+      bias{this, "bias", {config.width}, constant_init(0)} {}
+
+// A convolution whose windows do not overlap is a product of the patches with the filters.
+Tensor PatchProjection::operator()(At images) {
+  ModuleScope scope(*this);
+  const Shape& filter = weight.spec().shape;
+  const int64_t width = filter[0], side = filter[1], channels = filter[3], elements = side * side * channels;
+  const Shape s = images.value.shape();
+  const int64_t rows = s[1] / side, columns = s[2] / side;
+  const Tensor cut = permute(reshape(images, {s[0], rows, side, columns, side * channels}), {0, 1, 3, 2, 4});
+  const Tensor pixels = reshape(cut, {s[0], rows * columns, elements});
+  watch_input(weight.spec(), pixels);
+  return matmul(pixels, reshape(weight.tensor(), {width, elements}), false, true) + bias.tensor();
+}
+
+Vit::Vit(const VitConfig& vit)
+    : ImageModel(vit.images, vit.mean, vit.deviation),
+      config(checked(vit)),
+      cls_token{this, "cls_token", {1, 1, vit.width}, normal_init(kDeviation)},
+      patches{this, "patches", vit},
+      positions{this, "positions", {1, 1 + vit.patches(), vit.width}, normal_init(kDeviation)},
+      dropout{this, "dropout", static_cast<float>(vit.dropout)},
+      layers{this, "layers", vit.layers, layer_config(vit)},
+      norm{this, "norm", vit.width, vit.epsilon},
+      classifier{this, "classifier", vit.width, vit.images.classes, normal_init(kDeviation)} {}
+
+Tensor Vit::logits(At images) {
+  const int64_t batch = images.value.dim(0);
+  const Tensor tokens = patches(images);
+  const Tensor first = broadcast_to(cls_token.tensor(), {batch, 1, config.width});
+  Tensor x = dropout(concat(first, std::array{tokens}, 1) + positions.tensor());
+  for (EncoderLayer& layer : layers) x = layer(x, {});
+  return classifier(norm(reshape(slice(x, 1, 0, 1), {batch, config.width})));
+}
+
+}  // namespace linnet

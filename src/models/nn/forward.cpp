@@ -1,0 +1,108 @@
+#include "models/nn/forward.h"
+
+#include "base/error.h"
+#include "engine/exec/backend.h"
+#include "models/nn/activation_observer.h"
+#include "models/nn/model_store.h"
+#include "models/nn/parameter_file.h"
+#include "engine/passes/passes.h"
+
+namespace linnet {
+Forward::Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options)
+    : layout_(model, {}, options.quantization),
+      store_(open_backend(options.device)),
+      pool_(options.threads > 0 ? options.threads : available_threads()) {
+  std::vector<Graph> graphs;
+  for (const Function& function : functions) {
+    Trace trace({.layout = &layout_});
+    function(trace);
+    graphs.push_back(trace.finish());
+  }
+  const SharedRegions shared = declare_model(store_, layout_);
+  bind_inputs(graphs);
+  if (options.pack_weights) find_filters(graphs);
+  for (Graph& graph : graphs) {
+    graph =
+        optimize(std::move(graph), {.precision = options.precision, .filters = filters_, .backend = &store_.backend()});
+    plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
+  }
+  if (options.pack_weights) {
+    std::vector<Plan*> plans;
+    for (Plan& plan : plans_) plans.push_back(&plan);
+    weights_ = PackedWeights(plans, store_);
+  }
+  store_.allocate();
+  store_.touch();
+  if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>("constants"), pool_);
+  for (const Plan& plan : plans_) executors_.push_back(std::make_unique<Executor>(plan, store_, shared));
+}
+
+void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
+  load_into(store_, layout_, pool_, load);
+  pack_loaded();
+  store_.push("constants");
+  store_.push("parameters");
+}
+
+bool Forward::load(const ParameterFile& file) {
+  if (!store_.device().is_host() || !file.load(store_, layout_, pool_)) return false;
+  pack_loaded();
+  return true;
+}
+
+void Forward::find_filters(const std::vector<Graph>& graphs) {
+  filters_ = packable_filters(graphs, store_.backend());
+  for (const PackedFilters& filters : filters_) {
+    const auto bytes = static_cast<size_t>(filters.floats) * sizeof(float);
+    store_.bind(filters.input(), {store_.add_region(filters.input(), MemoryKind::kParameters, bytes), 0}, bytes);
+  }
+}
+
+void Forward::pack_loaded() {
+  weights_.pack(store_, pool_);
+  for (const PackedFilters& filters : filters_)
+    pack(filters, store_.as<float>(filters.flat), store_.as<float>(filters.input()), pool_);
+}
+
+void Forward::bind_inputs(const std::vector<Graph>& graphs) {
+  for (const Graph& graph : graphs)
+    for (const GraphInput& input : graph.inputs()) {
+      if (store_.has(input.name)) continue;
+      size_t& bytes = inputs_[input.name];
+      bytes = std::max(bytes, graph.value(input.value).type.bytes());
+    }
+  for (const auto& [name, bytes] : inputs_)
+    store_.bind(name, {store_.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
+}
+
+void* Forward::location(const std::string& input, size_t bytes) {
+  const auto found = inputs_.find(input);
+  if (found == inputs_.end()) fail_user("the model has no input \"" + input + "\"");
+  if (bytes > found->second)
+    fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " +
+              std::to_string(bytes));
+  return store_.data(input);
+}
+
+Forward& Forward::run(size_t function) {
+  last_ = function;
+  executors_[function]->run(pool_);
+  if (ActivationObserver* observer = layout_.observer()) observer->collect(*executors_[function], store_);
+  return *this;
+}
+
+std::span<const float> Forward::output(const std::string& name) const {
+  const TensorView& view = executors_[last_]->output(name);
+  if (view.type.dtype != DType::kF32 || view.strides != dense_strides(view.shape()))
+    fail_internal("output \"" + name + "\" is not a dense float tensor");
+  return {view.as<const float>(), static_cast<size_t>(view.elements())};
+}
+
+std::span<const int32_t> Forward::whole_output(const std::string& name) const {
+  const TensorView& view = executors_[last_]->output(name);
+  if (view.type.dtype != DType::kI32 || view.strides != dense_strides(view.shape()))
+    fail_internal("output \"" + name + "\" is not a dense i32 tensor");
+  return {view.as<const int32_t>(), static_cast<size_t>(view.elements())};
+}
+
+}  // namespace linnet

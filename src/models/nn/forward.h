@@ -1,0 +1,95 @@
+// The short way to run a model: what a function of a Trace computes, in memory planned beforehand. For training see
+// training/trainer/learner.h.
+//
+//   Forward forward(model, {[&](Trace& trace) {
+//     const Tensor tokens = trace.input("tokens", {DType::kI32, {1, 8}});
+//     trace.graph().output("logits", model(tokens));
+//   }});
+//   ... fill forward.parameters() ...
+//   forward.set<int32_t>("tokens", ids);
+//   std::span<const float> logits = forward.run().output("logits");
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "engine/exec/executor.h"
+#include "engine/kernels/precision.h"
+#include "models/nn/parameter_layout.h"
+#include "models/nn/trace.h"
+#include "engine/passes/pack_filters.h"
+#include "engine/plan/packed_weights.h"
+
+namespace linnet {
+
+class ParameterFile;
+
+struct ForwardOptions {
+  int threads = 0;                       // 0: all there are
+  WeightQuantization quantization = {};  // with any, load() instead of parameters()
+  Precision precision = Precision::kF32;
+  std::string device = "cpu";
+  // load() packs filters of convolutions, beside the parameters, and weights of linear layers, in their place, once,
+  // where otherwise every run would (engine/passes/pack_filters.h, engine/plan/packed_weights.h). Results keep their bits. load()
+  // must then fill all parameters, and parameters() is neither to be written nor read. A packed model that is mapped
+  // gets pages of its own for these weights, which other processes do not share.
+  bool pack_weights = false;
+};
+
+class Forward {
+ public:
+  // Declares inputs and names outputs.
+  using Function = std::function<void(Trace&)>;
+
+  // Traces and plans each function: one for every batch shape. They share parameters, inputs by name, and working
+  // memory. Takes all memory; parameters are zero until they are filled. threads 0: all there are.
+  Forward(const Module& model, const std::vector<Function>& functions, int threads = 0)
+      : Forward(model, functions, ForwardOptions{.threads = threads}) {}
+  Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options);
+
+  const ParameterLayout& layout() const { return layout_; }
+  float* parameters() { return store_.as<float>("parameters"); }
+  // See load_into() in models/nn/model_store.h.
+  void load(const std::function<void(const ParameterTarget& parameters)>& load);
+  // The same of a packed model, whose file becomes the memory if it can; false when it lacks a parameter. Nobody may
+  // write to parameters() afterwards.
+  bool load(const ParameterFile& file);
+
+  // Fills the beginning of an input. User error when there is no such input or `values` are more than fit.
+  template <class T>
+  void set(const std::string& input, std::span<const T> values) {
+    std::copy(values.begin(), values.end(), static_cast<T*>(location(input, sizeof(T) * values.size())));
+  }
+  template <class T>
+  void set(const std::string& input, const std::vector<T>& values) {
+    set(input, std::span<const T>(values));
+  }
+
+  Forward& run(size_t function = 0);
+  // Of the function that ran last; valid until the next run.
+  std::span<const float> output(const std::string& name) const;
+  std::span<const int32_t> whole_output(const std::string& name) const;  // of i32
+
+  size_t memory_bytes() const { return store_.total_bytes(); }
+
+ private:
+  void* location(const std::string& input, size_t bytes);
+  void bind_inputs(const std::vector<Graph>& graphs);
+  void find_filters(const std::vector<Graph>& graphs);
+  void pack_loaded();
+
+  ParameterLayout layout_;
+  Store store_;
+  std::vector<PackedFilters> filters_;
+  PackedWeights weights_;
+  std::map<std::string, size_t> inputs_;  // capacity in bytes
+  std::vector<Plan> plans_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+  size_t last_ = 0;
+  ThreadPool pool_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,103 @@
+#include "models/nn/layers.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "models/nn/activation_observer.h"
+#include "models/nn/trace.h"
+#include "engine/ops/batch_norm/batch_norm.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/fake_quantize/fake_quantize.h"
+#include "engine/ops/pointwise/pointwise.h"
+
+namespace linnet {
+
+Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer, bool has_bias)
+    : Module(parent, std::move(name)), weight{this, "weight", {out, in}, initializer} {
+  if (has_bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
+}
+
+void Linear::train_quantized(float step) { input_step.emplace(this, "input_step", Shape{1}, constant_init(step)); }
+
+Tensor Linear::operator()(At x) {
+  ModuleScope scope(*this);
+  watch_input(weight.spec(), x.value);
+  const Tensor product =
+      input_step ? matmul(At(fake_quantize(x, *input_step), x.where), round_weight(At(weight, x.where)), false, true)
+                 : matmul(x, weight, false, true);
+  const Tensor result = bias ? At(product, x.where) + *bias : product;
+  if (low_rank.empty()) return result;
+  return At(result, x.where) + low_rank(x, weight.spec().shape[0]);
+}
+
+LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon, NormKind kind)
+    : Module(parent, std::move(name)), kind(kind), epsilon(epsilon) {
+  if (kind != NormKind::kBare) weight.emplace(this, "weight", Shape{width}, constant_init(1));
+  if (kind == NormKind::kLayer) bias.emplace(this, "bias", Shape{width}, constant_init(0));
+}
+
+Tensor LayerNorm::operator()(At x) {
+  ModuleScope scope(*this);
+  const Tensor scale = weight ? weight->tensor() : Tensor{};
+  return kind == NormKind::kRms ? rms_norm(x, scale, epsilon)
+                                : layer_norm(x, scale, bias ? bias->tensor() : Tensor{}, epsilon);
+}
+
+BatchNorm::BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon, double momentum)
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {channels}, constant_init(1)},
+      bias{this, "bias", {channels}, constant_init(0)},
+      running_mean{this, "running_mean", {channels}, constant_init(0)},
+      running_var{this, "running_var", {channels}, constant_init(1)},
+      epsilon(epsilon),
+      momentum(momentum) {}
+
+Tensor BatchNorm::operator()(At x) {
+  ModuleScope scope(*this);
+  const Shape& channels = weight.spec().shape;
+  if (!Trace::current().options().training) {
+    // A factor and a summand for each channel, which join a convolution before them (engine/passes/fuse_convolution.cpp).
+    const Tensor factor = rsqrt(running_var.tensor() + epsilon) * weight;
+    const Tensor summand = bias.tensor() - running_mean.tensor() * factor;
+    return At(x * factor, x.where) + summand;
+  }
+  const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
+  if (count < 2)
+    fail_user("batch normalization of " + x.value.shape().text() + " has one element a channel, of which it cannot " +
+              "take the variance (in " + path() + ")");
+  const BatchNormResult batch = batch_norm(x, weight, bias, epsilon);
+  running_mean.update(running_mean.tensor() * (1 - momentum) + batch.mean * momentum);
+  running_var.update(running_var.tensor() * (1 - momentum) + batch.variance * (momentum * count / (count - 1)));
+  return batch.y;
+}
+
+Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)
+    : Module(parent, std::move(name)),
+      weight{
+          this, "weight", {vocab_size, width}, normal_init(1 / std::sqrt(static_cast<double>(width))), /*table=*/true},
+      scale(std::sqrt(static_cast<double>(width))) {}
+
+Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
+                     const Initializer& initializer)
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true},
+      scale(1) {}
+
+Tensor Embedding::operator()(At ids) {
+  ModuleScope scope(*this);
+  const Tensor rows = embedding(At(weight, ids.where), ids.value, padding);
+  return scale == 1 ? rows : At(rows, ids.where) * scale;
+}
+
+Dropout::Dropout(Module* parent, std::string name, float probability)
+    : Module(parent, std::move(name)), probability(probability) {}
+
+Tensor Dropout::operator()(At x) {
+  Trace& trace = Trace::current();
+  if (!trace.options().training || probability == 0) return x.value;
+  ModuleScope scope(*this);
+  return dropout(x, trace.random(), probability, dropout_site(path(), "dropout"));
+}
+
+}  // namespace linnet

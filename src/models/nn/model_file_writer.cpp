@@ -1,0 +1,24 @@
+#include <vector>
+
+#include "models/nn/model_file.h"
+
+namespace linnet {
+
+void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
+                const Metadata& metadata) {
+  std::vector<SafetensorsTensor> tensors;
+  std::map<std::string, const ParameterSlot*> quantized;
+  std::vector<float> unpacked;
+  for (const ParameterSlot& slot : layout.parameters()) {
+    const bool is_quantized = layout.is_quantized(slot);
+    if (is_quantized) quantized[slot.spec.name] = &slot;
+    tensors.push_back(
+        {slot.spec.name, {DType::kF32, slot.spec.shape}, is_quantized ? nullptr : values.of(slot, unpacked)});
+  }
+  save_safetensors(path, tensors, metadata, [&](const SafetensorsTensor& tensor, size_t) {
+    return std::span(reinterpret_cast<const std::byte*>(values.of(*quantized.at(tensor.name), unpacked)),
+                     tensor.type.bytes());
+  });
+}
+
+}  // namespace linnet

@@ -1,0 +1,123 @@
+#include "models/nn/model_store.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "base/error.h"
+#include "base/process_memory.h"
+
+namespace linnet {
+
+void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
+                  bool with_untrained) {
+  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
+  const size_t all = bytes(with_untrained ? layout.stored_count() : layout.trained_count());
+  const RegionId region = store.add_region(name, kind, all);
+  store.bind(name, {region, 0}, all);  // also the input of the first range, which begins here
+  for (const TrainedRange& range : layout.ranges())
+    if (!range.suffix.empty()) store.bind(name + range.suffix, {region, bytes(range.offset)}, bytes(range.count));
+  if (!with_untrained) return;
+  const size_t frozen = bytes(layout.trained_count()), buffers = bytes(layout.buffer_offset());
+  if (!layout.frozen().empty()) store.bind(kFrozenInput, {region, frozen}, buffers - frozen);
+  if (!layout.buffers().empty()) store.bind(kBufferInput, {region, buffers}, all - buffers);
+}
+
+void declare_quantized(Store& store, const ParameterLayout& layout) {
+  if (layout.quantized().empty()) return;
+  if (!store.device().is_host())
+    fail_user(
+        "weights in 8 or 4 bits, and frozen ones in bf16, are for the CPU: leave the device, or quantize or storage, "
+        "out");
+  const RegionId region = store.add_region("packed weights", MemoryKind::kParameters, layout.quantized_bytes());
+  for (const QuantizedSlot& slot : layout.quantized())
+    store.bind(slot.input(), {region, slot.offset}, slot.shape.bytes());
+}
+
+void write_quantized(const Store& store, const QuantizedSlot& slot, const float* values, ThreadPool& pool) {
+  pack_weight(slot.shape, values, store.data(slot.input()), pool);
+}
+
+namespace {
+
+// Addresses for all parameters, of which only those that are being read have memory.
+class LoadingBuffer {
+ public:
+  LoadingBuffer(const Store& store, const ParameterLayout& layout, ThreadPool& pool)
+      : store_(store),
+        layout_(layout),
+        pool_(pool),
+        floats_(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()))) {}
+
+  void load(const std::function<void(const ParameterTarget& parameters)>& load) {
+    ParameterTarget target = floats_.get();
+    target.finished = [this](const ParameterSlot& slot) { finish(slot); };
+    load(target);
+    for (const ParameterSlot& slot : layout_.parameters()) finish(slot);
+  }
+
+ private:
+  void finish(const ParameterSlot& slot) {
+    if (!finished_.insert(slot.offset).second) return;
+    float* values = floats_.get() + slot.offset;
+    if (layout_.is_quantized(slot))
+      write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
+    else
+      std::copy_n(values, slot.spec.shape.elements(), store_.as<float>("parameters") + slot.offset);
+    give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+  }
+
+  const Store& store_;
+  const ParameterLayout& layout_;
+  ThreadPool& pool_;
+  std::unique_ptr<float[]> floats_;
+  std::set<int64_t> finished_;  // offsets
+};
+
+}  // namespace
+
+void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
+               const std::function<void(const ParameterTarget& parameters)>& load) {
+  if (layout.quantized().empty())
+    load(store.as<float>("parameters"));
+  else
+    LoadingBuffer(store, layout, pool).load(load);
+}
+
+void initialize_quantized(const Store& store, const ParameterLayout& layout, uint64_t seed, ThreadPool& pool) {
+  std::vector<float> values;
+  for (const QuantizedSlot& quantized : layout.quantized()) {
+    const ParameterSpec& spec = quantized.slot.spec;
+    values.resize(static_cast<size_t>(spec.shape.elements()));
+    initialize(spec.initializer, spec.name, seed, spec.shape, values);
+    write_quantized(store, quantized, values.data(), pool);
+  }
+}
+
+ParameterValues::ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained)
+    : store_(store), layout_(layout), trained_(trained), untrained_(store.as<float>("parameters")) {}
+
+const float* ParameterValues::of(const ParameterSlot& slot, std::vector<float>& unpacked) const {
+  if (slot.offset < layout_.trained_count()) return trained_ + slot.offset;
+  if (!layout_.is_quantized(slot)) return untrained_ + slot.offset;
+  const QuantizedSlot& quantized = layout_.quantized_slot(slot);
+  const PackedWeight weight{quantized.shape, store_.data(quantized.input())};
+  unpacked.resize(static_cast<size_t>(slot.spec.shape.elements()));
+  for (int64_t row = 0; row < weight.shape.rows; ++row)
+    dequantize_row(weight, row, unpacked.data() + row * weight.shape.columns);
+  return unpacked.data();
+}
+
+SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
+  const auto declare = [&](const char* name, MemoryKind kind, int64_t count) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(float);
+    store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
+  };
+  declare_flat(store, layout, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
+  declare_quantized(store, layout);
+  declare("constants", MemoryKind::kConstants, layout.constant_count());
+  return {store.add_region("arena", MemoryKind::kActivations, 0),
+          store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+}
+
+}  // namespace linnet

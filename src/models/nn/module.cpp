@@ -1,0 +1,133 @@
+#include "models/nn/module.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/nn/trace.h"
+
+namespace linnet {
+
+Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
+  if (!parent) fail_user("module \"" + name_ + "\" has no parent: pass `this` of the module that it is a part of");
+  parent->members_.push_back({this, nullptr});
+}
+
+Module::~Module() {
+  for (const Member& member : members_)
+    if (member.module)
+      member.module->parent_ = nullptr;
+    else
+      member.parameter->module_ = nullptr;
+  if (parent_) parent_->remove({this, nullptr});
+}
+
+// Members are usually destroyed in the opposite order of their declaration, so the search begins at the end.
+void Module::remove(const Member& member) {
+  const auto found = std::find(members_.rbegin(), members_.rend(), member);
+  if (found != members_.rend()) members_.erase(std::next(found).base());
+}
+
+bool Module::is_within(const Module& root) const {
+  const Module* module = this;
+  while (module && module != &root) module = module->parent_;
+  return module != nullptr;
+}
+
+std::string Module::path() const {
+  if (!parent_) return name_;
+  const std::string above = parent_->path();
+  if (above.empty() || name_.empty()) return above + name_;
+  return above + "." + name_;
+}
+
+std::vector<ParameterSpec> Module::parameters() const {
+  std::vector<ParameterSpec> out;
+  collect(out);
+  return out;
+}
+
+void Module::collect(std::vector<ParameterSpec>& out) const {
+  for (const Member& member : members_) {
+    if (member.module)
+      member.module->collect(out);
+    else
+      out.push_back(member.parameter->spec());
+  }
+}
+
+void Module::visit(const std::function<void(Module&)>& visitor) {
+  visitor(*this);
+  for (const Member& member : members_)
+    if (member.module) member.module->visit(visitor);
+}
+
+void Module::adopt(Module& root, const std::string& name) {
+  if (root.parent_) fail_user("a module that is a part of another one cannot be adopted as \"" + name + "\"");
+  for (const Module* above = this; above; above = above->parent_)
+    if (above == &root) fail_user("a module cannot be a part of itself: it was to be adopted as \"" + name + "\"");
+  root.parent_ = this, root.name_ = name;
+  members_.push_back({&root, nullptr});
+  const std::string path = root.path();
+  if (!path.empty()) root.prefix_names(path + ".");
+}
+
+void Module::prefix_names(const std::string& prefix) {
+  for (const Member& member : members_)
+    if (member.module)
+      member.module->prefix_names(prefix);
+    else
+      member.parameter->spec_.name = prefix + member.parameter->spec_.name;
+}
+
+int64_t Module::parameter_count() const {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : parameters()) count += spec.trainable ? spec.shape.elements() : 0;
+  return count;
+}
+
+namespace {
+
+// Checks what a parameter is constructed with, and returns its name with the path of its module.
+std::string full_name(const Module* module, const std::string& name, const Shape& shape,
+                      const Initializer& initializer) {
+  if (!module) fail_user("parameter \"" + name + "\" has no module: pass `this` of the module that it is a part of");
+  const std::string path = module->path(), full = path.empty() ? name : path + "." + name;
+  if (!initializer) fail_user("parameter \"" + full + "\" has no initializer");
+  for (const int64_t size : shape.sizes())
+    if (size < 1) fail_user("parameter \"" + full + "\" has the shape " + shape.text() + "; sizes are at least 1");
+  return full;
+}
+
+}  // namespace
+
+Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer, bool table)
+    : spec_{full_name(module, name, shape, initializer), shape, std::move(initializer), shape.rank() >= 2},
+      module_(module) {
+  spec_.table = table;
+  module->members_.push_back({nullptr, this});
+}
+
+Parameter::~Parameter() {
+  if (module_) module_->remove({nullptr, this});
+}
+
+Parameter::operator Tensor() const {
+  Trace& trace = Trace::current();
+  const Module* model = trace.model();
+  if (model && !(module_ && module_->is_within(*model)))
+    fail_user("the model that is traced has no parameter \"" + spec_.name + "\" of shape " + spec_.shape.text() +
+              ": its module is no part of the model");
+  return trace.parameter(spec_);
+}
+
+void SavedBuffer::update(Tensor next) const { Trace::current().update_buffer(spec_, next); }
+
+void fail_module_index(const std::string& path, size_t i, size_t size) {
+  fail_user("the list \"" + path + "\" has " + std::to_string(size) + " modules, numbered from 0; there is no " +
+            std::to_string(i));
+}
+
+ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}
+ModuleScope::~ModuleScope() { Trace::current().graph().leave_scope(outer_); }
+
+}  // namespace linnet

@@ -1,0 +1,298 @@
+#include "models/nn/parameter_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "models/nn/model_store.h"
+
+namespace linnet {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char *kCodes = ".codes", *kSums = ".sums";
+
+// A tensor of a quantized parameter, and where its bytes lie among the packed ones.
+struct Piece {
+  std::string name;
+  FileDType dtype;
+  Shape shape;
+  size_t offset;
+  size_t bytes() const { return static_cast<size_t>(shape.elements()) * file_dtype_size(dtype); }
+};
+
+std::vector<Piece> pieces_of(const std::string& name, const PackedShape& shape) {
+  const int64_t panels = shape.panels(), blocks = shape.blocks(), rows = panels * PackedShape::kPanel;
+  std::vector<Piece> pieces;
+  size_t offset = 0;
+  const auto add = [&](const std::string& ending, FileDType dtype, const Shape& of) {
+    pieces.push_back({name + ending, dtype, of, offset});
+    offset += pieces.back().bytes();
+  };
+  switch (shape.format) {
+    case WeightFormat::kBf16:
+      add("", FileDType::kBF16, {shape.rows, shape.columns});
+      break;
+    case WeightFormat::kInt8:
+      add(kCodes, FileDType::kI8, {panels, blocks, 8, PackedShape::kPanel, 4});
+      add(".scales", FileDType::kF32, {rows});
+      add(kSums, FileDType::kI32, {rows});
+      break;
+    case WeightFormat::kInt8Blocks:
+      add(kCodes, FileDType::kI8, {panels, blocks, 8, PackedShape::kPanel, 4});
+      add(".scales", FileDType::kBF16, {panels, blocks, PackedShape::kPanel});
+      break;
+    case WeightFormat::kInt4Blocks:
+      add(kCodes, FileDType::kU8, {panels, blocks, 4, PackedShape::kPanel, 4});
+      add(".scales", FileDType::kBF16, {panels, blocks, PackedShape::kPanel});
+      break;
+  }
+  if (shape.bytes() > offset) add(".padding", FileDType::kU8, {static_cast<int64_t>(shape.bytes() - offset)});
+  return pieces;
+}
+
+size_t to_page(size_t bytes) { return (SharedFile::kPage - bytes % SharedFile::kPage) % SharedFile::kPage; }
+
+}  // namespace
+
+WeightQuantization QuantizationWords::parsed() const {
+  WeightQuantization parsed = parse_quantization(quantize, keep);
+  if (!tables.empty()) parsed.table = parse_quantization(tables).table;
+  return parsed;
+}
+
+std::string QuantizationWords::text() const {
+  std::string text = "--quantize " + quantize;
+  if (!tables.empty()) text += " --tables " + tables;
+  for (const std::string& pattern : keep) text += " --keep \"" + pattern + "\"";
+  return text;
+}
+
+std::string parameters_metadata(const QuantizationWords& words) {
+  return json{{"quantize", words.quantize}, {"tables", words.tables}, {"keep", words.keep}}.dump();
+}
+
+std::unique_ptr<const ParameterFile> ParameterFile::open(const std::string& folder) {
+  if (!is_packed(folder)) return nullptr;
+  const std::shared_ptr<const OpenedPackedModel> opened = open_packed_model(folder);
+  if (!opened->tensors.metadata().contains(kParametersKey)) return nullptr;
+  return std::make_unique<const ParameterFile>(opened->tensors, opened);
+}
+
+ParameterFile::ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<const OpenedPackedModel> opened)
+    : tensors_(tensors), opened_(std::move(opened)) {
+  const auto found = tensors.metadata().find(kParametersKey);
+  const json words = json::parse(found == tensors.metadata().end() ? "" : found->second, nullptr, false);
+  try {
+    words.at("quantize").get_to(words_.quantize);
+    words.at("tables").get_to(words_.tables);
+    words.at("keep").get_to(words_.keep);
+    words_.parsed();
+  } catch (const json::exception&) {
+    fail("its metadata do not say how its weights are quantized");
+  } catch (const Error& error) {
+    fail(error.what());
+  }
+}
+
+void ParameterFile::fail(const std::string& problem) const { fail_user("'" + path() + "' is damaged: " + problem); }
+
+// The tensor that stands for the parameter's numbers: as they are, or as codes.
+const SafetensorsEntry* ParameterFile::find(const std::string& parameter) const {
+  const SafetensorsEntry* plain = tensors_.find(parameter);
+  return plain ? plain : tensors_.find(parameter + kCodes);
+}
+
+// The form in which the file has it; empty: plain numbers. bf16 counts as plain here, as it reads the same.
+std::optional<PackedShape> ParameterFile::packed_shape(const ParameterSpec& spec) const {
+  if (tensors_.find(spec.name)) return {};
+  const SafetensorsEntry* codes = tensors_.find(spec.name + kCodes);
+  if (!codes) fail_user("'" + path() + "' has no parameter " + spec.name + ", which the model needs");
+  if (spec.shape.rank() < 2) fail("parameter " + spec.name + " is no matrix");
+  using enum WeightFormat;
+  const WeightFormat format = codes->dtype == FileDType::kU8     ? kInt4Blocks
+                              : tensors_.find(spec.name + kSums) ? kInt8
+                                                                 : kInt8Blocks;
+  return PackedShape{format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
+}
+
+// The packed bytes, once all tensors are known to be there, of the right size and next to each other.
+const std::byte* ParameterFile::packed_bytes(const std::string& name, const PackedShape& shape) const {
+  const std::byte* first = nullptr;
+  for (const Piece& piece : pieces_of(name, shape)) {
+    const SafetensorsEntry* entry = tensors_.find(piece.name);
+    if (!entry) fail("it has no tensor " + piece.name);
+    if (entry->dtype != piece.dtype || entry->type.shape != piece.shape)
+      fail("tensor " + piece.name + " is " + entry->text() + ", expected " + file_dtype_name(piece.dtype) +
+           piece.shape.text());
+    if (!first) first = entry->data;
+    if (entry->data != first + piece.offset) fail("tensor " + piece.name + " does not follow the one before it");
+  }
+  return first;
+}
+
+void ParameterFile::check(const ParameterSpec& spec) const {
+  if (const std::optional<PackedShape> packed = packed_shape(spec)) return void(packed_bytes(spec.name, *packed));
+  const SafetensorsEntry& entry = *tensors_.find(spec.name);
+  if (entry.type.shape != spec.shape || !is_float(entry.dtype))
+    fail("parameter " + spec.name + " is " + entry.text() + ", expected numbers of the shape " + spec.shape.text());
+}
+
+FileDType ParameterFile::dtype(const std::string& parameter) const {
+  const SafetensorsEntry* plain = tensors_.find(parameter);
+  return plain && is_float(plain->dtype) ? plain->dtype : FileDType::kF32;
+}
+
+// Whether the file has a quantized parameter in the form that graphs read.
+bool ParameterFile::has_form(const QuantizedSlot& slot) const {
+  const Piece first = pieces_of(slot.slot.spec.name, slot.shape).front();
+  const SafetensorsEntry* entry = tensors_.find(first.name);
+  const bool has_sums = tensors_.find(slot.slot.spec.name + kSums) != nullptr;
+  return entry && entry->dtype == first.dtype && has_sums == (slot.shape.format == WeightFormat::kInt8);
+}
+
+void ParameterFile::read_values(const ParameterSpec& spec, float* values) const {
+  check(spec);
+  const std::optional<PackedShape> packed = packed_shape(spec);
+  if (!packed) {
+    const SafetensorsEntry& entry = *tensors_.find(spec.name);
+    return read_floats(entry.dtype, entry.data, spec.shape.elements(), values);
+  }
+  // A file of other programs may have the bytes unaligned.
+  std::vector<std::max_align_t> aligned(packed->bytes() / sizeof(std::max_align_t) + 1);
+  std::memcpy(aligned.data(), packed_bytes(spec.name, *packed), packed->bytes());
+  const PackedWeight weight{*packed, reinterpret_cast<const std::byte*>(aligned.data())};
+  for (int64_t row = 0; row < packed->rows; ++row) dequantize_row(weight, row, values + row * packed->columns);
+}
+
+void ParameterFile::check_weights() const {
+  if (opened_) opened_->check_weights();
+}
+
+void ParameterFile::read(const ParameterLayout& layout, const ParameterTarget& target, const Missing& missing) const {
+  check_weights();
+  for (const ParameterSlot& slot : layout.parameters()) {
+    if (missing && !has(slot.spec.name))
+      missing(slot);
+    else
+      read_values(slot.spec, target.flat + slot.offset);
+    target.finish(slot);
+  }
+}
+
+bool ParameterFile::load(const Store& store, const ParameterLayout& layout, ThreadPool& pool, WeightCheck check) const {
+  for (const ParameterSlot& slot : layout.parameters())
+    if (!has(slot.spec.name)) return false;
+  if (check == WeightCheck::kNow) check_weights();
+  if (can_map(layout)) {
+    map(store, layout);
+    return true;
+  }
+  std::vector<float> values;
+  for (const ParameterSlot& slot : layout.parameters()) {
+    if (!layout.is_quantized(slot)) {
+      read_values(slot.spec, store.as<float>("parameters") + slot.offset);
+      continue;
+    }
+    const QuantizedSlot& quantized = layout.quantized_slot(slot);
+    if (has_form(quantized)) {
+      const std::byte* from = packed_bytes(slot.spec.name, quantized.shape);
+      std::memcpy(store.data(quantized.input()), from, quantized.shape.bytes());
+      continue;
+    }
+    values.resize(static_cast<size_t>(slot.spec.shape.elements()));
+    read_values(slot.spec, values.data());
+    write_quantized(store, quantized, values.data(), pool);
+  }
+  return true;
+}
+
+// Null when the file does not have them as fp32.
+const std::byte* ParameterFile::flat_values(const ParameterSlot& slot) const {
+  const SafetensorsEntry* entry = tensors_.find(slot.spec.name);
+  return entry && entry->dtype == FileDType::kF32 && entry->type.shape == slot.spec.shape ? entry->data : nullptr;
+}
+
+bool ParameterFile::can_map(const ParameterLayout& layout) const {
+  if (!shared()) return false;
+  const std::byte* const begin = shared()->bytes().data();
+  const auto begins_page = [&](const std::byte* data) {
+    return data >= begin && static_cast<size_t>(data - begin) % SharedFile::kPage == 0;
+  };
+  const std::byte *flat = nullptr, *packed = nullptr;
+  for (const ParameterSlot& slot : layout.parameters()) {
+    if (layout.is_quantized(slot)) continue;
+    const std::byte* data = flat_values(slot);
+    if (!flat) flat = data;
+    if (!data || data != flat + static_cast<size_t>(slot.offset) * sizeof(float)) return false;
+  }
+  for (const QuantizedSlot& slot : layout.quantized()) {
+    if (!has_form(slot)) return false;
+    const std::byte* data = packed_bytes(slot.slot.spec.name, slot.shape);
+    if (!packed) packed = data;
+    if (data != packed + slot.offset) return false;
+  }
+  return (!flat || begins_page(flat)) && (!packed || begins_page(packed));
+}
+
+void ParameterFile::map(const Store& store, const ParameterLayout& layout) const {
+  const auto put = [&](const std::string& input, const std::byte* data, size_t bytes) {
+    shared()->map_over(store.data(input), static_cast<size_t>(data - shared()->bytes().data()), bytes);
+  };
+  if (!layout.quantized().empty()) {
+    const QuantizedSlot& first = layout.quantized().front();
+    put(first.input(), packed_bytes(first.slot.spec.name, first.shape), layout.quantized_bytes());
+  }
+  if (layout.stored_count() > 0)
+    put("parameters", flat_values(layout.parameters().front()),
+        static_cast<size_t>(layout.stored_count()) * sizeof(float));
+}
+
+WeightQuantization quantization_of(const std::string& folder, const WeightQuantization& asked) {
+  const std::unique_ptr<const ParameterFile> file = ParameterFile::open(folder);
+  if (!file) return asked;
+  const WeightQuantization packed = file->words().parsed();
+  if (asked.any() && packed.any() && asked != packed)
+    fail_user("'" + folder + "' was packed with " + file->words().text() + ": leave --quantize and --keep out");
+  return packed.any() ? packed : asked;
+}
+
+std::vector<WeightSource> parameter_sources(const Store& store, const ParameterLayout& layout,
+                                            const std::map<std::string, FileDType>& dtypes) {
+  std::vector<WeightSource> sources;
+  size_t bytes = 0;
+  const auto add = [&](WeightSource source) {
+    bytes += static_cast<size_t>(source.shape.elements()) * file_dtype_size(source.dtype);
+    sources.push_back(std::move(source));
+  };
+  const auto add_padding = [&](const std::string& name) {
+    if (const auto count = static_cast<int64_t>(to_page(bytes)))
+      add({name, FileDType::kU8, {count}, [](int64_t, int64_t n, std::byte* out) {
+             std::fill_n(out, n, std::byte{});
+           }});
+  };
+  for (const QuantizedSlot& slot : layout.quantized())
+    for (const Piece& piece : pieces_of(slot.slot.spec.name, slot.shape)) {
+      const std::byte* data = store.data(slot.input()) + piece.offset;
+      const size_t size = file_dtype_size(piece.dtype);
+      add({piece.name, piece.dtype, piece.shape, [data, size](int64_t first, int64_t count, std::byte* out) {
+             std::memcpy(out, data + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size);
+           }});
+    }
+  add_padding("linnet.padding");
+  for (const ParameterSlot& slot : layout.parameters()) {
+    if (layout.is_quantized(slot)) continue;
+    const auto found = dtypes.find(slot.spec.name);
+    const FileDType dtype = found == dtypes.end() ? FileDType::kF32 : found->second;
+    const float* values = store.as<float>("parameters") + slot.offset;
+    add({slot.spec.name, dtype, slot.spec.shape, [values, dtype](int64_t first, int64_t count, std::byte* out) {
+           write_floats(dtype, values + first, count, out);
+         }});
+  }
+  add_padding("linnet.padding.1");
+  return sources;
+}
+
+}  // namespace linnet

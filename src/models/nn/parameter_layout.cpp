@@ -1,0 +1,269 @@
+#include "models/nn/parameter_layout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "models/nn/pipeline_parallel.h"
+#include "engine/passes/tensor_parallel.h"
+
+namespace linnet {
+
+namespace {
+
+// The group of a parameter: the first that has a pattern for its name; -1 for none.
+int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
+  for (size_t i = 0; i < groups.size(); ++i)
+    for (const std::string& pattern : groups[i].patterns)
+      if (matches(name, pattern)) return static_cast<int>(i);
+  return -1;
+}
+
+// How a group keeps a parameter; empty: in fp32, as it keeps all but matrices.
+std::optional<PackedShape> storage_in(const ParameterGroup& group, const ParameterSpec& spec) {
+  if (!group.storage || spec.shape.rank() != 2) return {};
+  const PackedShape shape{*group.storage, spec.shape[0], spec.shape[1]};
+  if (shape.rows == 0 || shape.columns == 0 || shape.columns > PackedShape::kMostColumns) return {};
+  return shape;
+}
+
+void check_groups(std::span<const ParameterGroup> groups) {
+  for (const ParameterGroup& group : groups) {
+    if (group.storage && group.storage != WeightFormat::kBf16 && !group.frozen)
+      fail_user("only frozen parameters can be stored in " +
+                std::string(enum_names(*group.storage)[static_cast<size_t>(*group.storage)]) + ": \"" +
+                group.patterns.front() + "\" is trained, in fp32 or bf16");
+    if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
+  }
+}
+
+// The names, with a * for each number, each once: "bert.words.weight, bert.layers.*.attention.qkv.weight, ...".
+std::string name_kinds(const std::vector<ParameterSpec>& specs) {
+  constexpr size_t kMost = 12;
+  std::vector<std::string> kinds;
+  for (const ParameterSpec& spec : specs) {
+    std::string kind;
+    for (const char c : spec.name)
+      if (c < '0' || c > '9')
+        kind += c;
+      else if (!kind.ends_with('*'))
+        kind += '*';
+    if (spec.trainable && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  std::string text;
+  for (size_t i = 0; i < std::min(kinds.size(), kMost); ++i) text += (i ? ", " : "") + kinds[i];
+  return text + (kinds.size() > kMost ? ", ..." : "");
+}
+
+// Names are different, and all elements together can be counted.
+void check_specs(const std::vector<ParameterSpec>& specs) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  std::set<std::string_view> names;
+  int64_t total = 0;
+  for (const ParameterSpec& spec : specs) {
+    int64_t count = 1;
+    for (const int64_t size : spec.shape.sizes())
+      if (__builtin_mul_overflow(count, size, &count)) count = kMost;
+    if (count > kMost - total)
+      fail_user("parameter \"" + spec.name + "\" of shape " + spec.shape.text() +
+                " makes the model larger than any memory");
+    total += count;
+  }
+  for (const ParameterSpec& spec : specs)
+    if (!names.insert(spec.name).second) fail_user("the model has two parameters of the name \"" + spec.name + "\"");
+}
+
+void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const auto matched = [&](const ParameterSpec& spec) { return spec.trainable && matches(spec.name, pattern); };
+    if (std::none_of(specs.begin(), specs.end(), matched))
+      fail_user("no parameter of the model is called \"" + pattern + "\"; there are " + name_kinds(specs));
+  }
+}
+
+}  // namespace
+
+ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
+                                 const WeightQuantization& quantization, std::shared_ptr<const ModelDivision> division)
+    : observer_(quantization.observer), division_(std::move(division)) {
+  std::vector<ParameterSpec> specs = model.parameters();
+  check_specs(specs);
+  if (division_) take_parts(specs);
+  check_groups(groups);
+  for (const ParameterGroup& group : groups) check_patterns(specs, group.patterns);
+  check_patterns(specs, quantization.keep);
+  const ModelStages* stages = stages_of(*this);
+  if (stages) std::erase_if(specs, [&](const ParameterSpec& spec) { return !stages->has(spec.name); });
+  std::vector<std::vector<ParameterSpec>> members(groups.size() + 1);  // those without a group first
+  std::vector<QuantizedSpec> quantized;
+  for (const ParameterSpec& spec : specs) {
+    if (!spec.trainable) continue;
+    const int group = group_of(spec.name, groups);
+    std::optional<PackedShape> shape = quantization.choose(spec);
+    const ParameterGroup* of = group >= 0 ? &groups[static_cast<size_t>(group)] : nullptr;
+    const bool is_stored = !shape && of;
+    if (is_stored) shape = storage_in(*of, spec);
+    if (shape)
+      quantized.push_back({spec, *shape, is_stored && !of->frozen ? of : nullptr});
+    else
+      members[static_cast<size_t>(group + 1)].push_back(spec);
+  }
+  add_range(members[0], {});
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (!groups[i].frozen) add_range(members[i + 1], groups[i]);
+  trained_slots_ = parameters_.size();
+  trained_count_ = parameter_count_;
+  const auto slot = [](std::vector<ParameterSlot>& slots, int64_t& count, const ParameterSpec& spec) {
+    slots.push_back({spec, count});
+    count += spec.shape.elements();
+  };
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (groups[i].frozen)
+      for (const ParameterSpec& spec : members[i + 1]) slot(parameters_, parameter_count_, spec);
+  const bool trains_quantized = std::ranges::any_of(quantized, [](const auto& each) { return each.trained; });
+  if (trained_slots_ == 0 && trains_quantized)
+    fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
+  if (stages && trained_slots_ == 0)
+    fail_user("rank " + std::to_string(stages->rank.rank) + " of " + std::to_string(stages->rank.ranks) +
+              " of the pipeline has nothing to train, as all its parameters are frozen: use fewer stages");
+  if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
+    fail_user("all parameters are frozen: nothing is left to train");
+  buffer_slots_ = parameters_.size();
+  buffer_offset_ = parameter_count_;
+  for (const ParameterSpec& spec : specs) {
+    if (spec.buffer) slot(parameters_, parameter_count_, spec);
+    if (!spec.trainable && !spec.buffer) slot(constants_, constant_count_, spec);
+  }
+  stored_slots_ = parameters_.size();
+  stored_count_ = parameter_count_;
+  for (const QuantizedSpec& each : quantized) add_quantized(each);
+  for (QuantizedSlot& slot : quantized_)
+    if (const auto scale = quantization.input_scales.find(slot.slot.spec.name);
+        scale != quantization.input_scales.end() && slot.shape.format == WeightFormat::kInt8)
+      slot.input_scale = scale->second;
+}
+
+void ParameterLayout::add_quantized(const QuantizedSpec& quantized) {
+  const auto& [spec, shape, trained] = quantized;
+  const int64_t offset = parameter_count_, count = spec.shape.elements();
+  parameters_.push_back({spec, offset});
+  parameter_count_ += count;
+  if (trained)
+    packed_ranges_.push_back({.range = {.offset = offset,
+                                        .count = count,
+                                        .decay_count = spec.weight_decay ? count : 0,
+                                        .group = *trained,
+                                        .suffix = "." + spec.name},
+                              .quantized = quantized_.size()});
+  quantized_.push_back({parameters_.back(), shape, quantized_bytes_});
+  quantized_bytes_ += shape.bytes();
+}
+
+const QuantizedSlot& ParameterLayout::quantized_slot(const ParameterSlot& slot) const {
+  const auto found = std::ranges::lower_bound(quantized_, slot.offset, {},
+                                              [](const QuantizedSlot& quantized) { return quantized.slot.offset; });
+  if (found == quantized_.end() || found->slot.offset != slot.offset)
+    fail_internal("parameter " + slot.spec.name + " is not quantized");
+  return *found;
+}
+
+size_t ParameterLayout::slots_in(const TrainedRange& range) const {
+  return static_cast<size_t>(std::count_if(parameters_.begin(), parameters_.end(), [&](const ParameterSlot& slot) {
+    return slot.offset >= range.offset && slot.offset < range.offset + range.count;
+  }));
+}
+
+void ParameterLayout::take_parts(std::vector<ParameterSpec>& specs) const {
+  for (ParameterSpec& spec : specs)
+    if (const auto found = division_->parameters.find(spec.name); found != division_->parameters.end())
+      spec.shape = local_shape(spec.shape, found->second, division_->rank);
+}
+
+const Sharding* ParameterLayout::sharding_of(const ParameterSlot& slot) const {
+  if (!division_) return nullptr;
+  const auto found = division_->parameters.find(slot.spec.name);
+  return found == division_->parameters.end() ? nullptr : &found->second;
+}
+
+Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {
+  Shape shape = slot.spec.shape;
+  if (const Sharding* sharding = sharding_of(slot))
+    shape.set(sharding->axis, std::accumulate(sharding->parts.begin(), sharding->parts.end(), int64_t{0}));
+  return shape;
+}
+
+int64_t ParameterLayout::whole_parameter_count() const {
+  int64_t count = 0;
+  for (const ParameterSlot& slot : of_all_stages(*this).parameters()) count += whole_shape(slot).elements();
+  return count;
+}
+
+// Of a rank of a pipeline, what it has alone and what earlier ranks have too are ranges of their own, and what each of
+// its stages has.
+void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
+  if (!division_) return add_range(specs, group, false);
+  const ModelStages* stages = stages_of(*this);
+  std::map<std::tuple<bool, bool, std::vector<int>>, std::vector<ParameterSpec>> parts;
+  for (const ParameterSpec& spec : specs)
+    parts[{!division_->parameters.contains(spec.name), stages && !stages->owns(spec.name),
+           stages ? stages->chunks_with(spec.name) : std::vector<int>{}}]
+        .push_back(spec);
+  for (const auto& [kind, some] : parts) add_range(some, group, !std::get<0>(kind));
+}
+
+void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group, bool is_divided) {
+  if (specs.empty()) return;
+  TrainedRange range{parameter_count_, 0, 0, group, ranges_.empty() ? "" : "." + std::to_string(ranges_.size())};
+  range.is_divided = is_divided;
+  for (const bool decay : {true, false}) {
+    for (const ParameterSpec& spec : specs) {
+      if (spec.weight_decay != decay) continue;
+      parameters_.push_back({spec, parameter_count_});
+      parameter_count_ += spec.shape.elements();
+    }
+    if (decay) range.decay_count = parameter_count_ - range.offset;
+  }
+  range.count = parameter_count_ - range.offset;
+  ranges_.push_back(std::move(range));
+}
+
+namespace {
+
+// Each by its own name: in any order, on any thread.
+void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
+  pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
+    const auto& [spec, offset] = slots[static_cast<size_t>(i)];
+    initialize(spec.initializer, spec.name, seed, spec.shape,
+               {buffer + offset, static_cast<size_t>(spec.shape.elements())});
+  });
+}
+
+}  // namespace
+
+void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
+  const std::span<const ParameterSlot> slots = std::span(parameters_).first(stored_slots_);
+  if (!division_ || division_->parameters.empty()) return initialize_all(slots, seed, parameters, pool);
+  // One after another: a rank has no memory for several whole parameters.
+  for (const ParameterSlot& slot : slots) {
+    const Sharding* sharding = sharding_of(slot);
+    if (!sharding) {
+      initialize_all({&slot, 1}, seed, parameters, pool);
+      continue;
+    }
+    const Shape shape = whole_shape(slot);
+    std::vector<float> whole(static_cast<size_t>(shape.elements()));
+    initialize(slot.spec.initializer, slot.spec.name, seed, shape, whole);
+    for_runs(shape, *sharding, division_->rank, [&](int64_t from, int64_t to, int64_t count) {
+      std::copy_n(whole.data() + from, count, parameters + slot.offset + to);
+    });
+  }
+}
+void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) const {
+  initialize_all(constants_, 0, constants, pool);
+}
+
+}  // namespace linnet

@@ -1,0 +1,91 @@
+#include "models/nn/trace.h"
+
+#include "base/error.h"
+#include "models/nn/parameter_layout.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/quantized/quantized.h"
+
+namespace linnet {
+namespace {
+
+thread_local Trace* t_current = nullptr;
+
+// One split node cuts the whole flat input; the views pass makes each part a slot in it.
+void cut(Graph& graph, DType dtype, const std::string& name, std::span<const ParameterSlot> slots,
+         std::map<std::string, Tensor>& parts) {
+  if (slots.empty()) return;
+  std::vector<int64_t> sizes;
+  for (const ParameterSlot& slot : slots) sizes.push_back(slot.spec.shape.elements());
+  const int64_t total = slots.back().offset + sizes.back() - slots.front().offset;
+  const std::vector<Tensor> flat = split(graph.input(name, {dtype, {total}}), 0, sizes);
+  for (size_t i = 0; i < slots.size(); ++i) parts[slots[i].spec.name] = reshape(flat[i], slots[i].spec.shape);
+}
+
+}  // namespace
+
+Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current) {
+  t_current = this;
+  if (!options.layout) return;
+  const ParameterLayout& layout = *options.layout;
+  std::span<const ParameterSlot> slots = layout.trained();
+  for (const TrainedRange& range : layout.ranges()) {
+    const size_t count = layout.slots_in(range);
+    cut(graph_, options.dtype, options.flat_name + range.suffix, slots.first(count), parts_);
+    slots = slots.subspan(count);
+  }
+  cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
+  cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
+  cut(graph_, options.dtype, "constants", layout.constants(), parts_);
+  for (const QuantizedSlot& slot : layout.quantized()) {
+    const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
+    const Tensor matrix = dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype, slot.input_scale);
+    const Shape& shape = slot.slot.spec.shape;
+    parts_[slot.slot.spec.name] = matrix.shape() == shape ? matrix : reshape(matrix, shape);
+  }
+}
+Trace::~Trace() { t_current = outer_; }
+
+Trace& Trace::current() {
+  if (!t_current) fail_user("a module is used where nothing is traced; call it in the function that gives the loss");
+  return *t_current;
+}
+
+Tensor Trace::parameter(const ParameterSpec& spec) {
+  if (!options_.layout) return graph_.input(spec.name, {options_.dtype, spec.shape});
+  const auto part = parts_.find(spec.name);
+  if (part == parts_.end() || part->second.shape() != spec.shape)
+    fail_user("the model that is traced has no parameter \"" + spec.name + "\" of shape " + spec.shape.text() +
+              ": its module is no part of the model");
+  return part->second;
+}
+
+void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
+  if (!options_.training) fail_user("buffer " + spec.name + " is updated in a graph that does not train");
+  if (next.shape() != spec.shape)
+    fail_user("buffer " + spec.name + " has the shape " + spec.shape.text() + ", its update " + next.shape().text());
+  if (!next_buffers_.emplace(spec.name, next).second)
+    fail_user("buffer " + spec.name + " is updated twice in one graph: its module is used twice");
+}
+
+void Trace::finish_buffers() {
+  if (next_buffers_.empty()) return;
+  if (!options_.layout) {
+    for (const auto& [name, next] : next_buffers_) graph_.update(graph_.input(name, next.type()), next);
+    return;
+  }
+  std::vector<Tensor> parts;
+  for (const ParameterSlot& slot : options_.layout->buffers()) {
+    const auto next = next_buffers_.find(slot.spec.name);
+    const Tensor value = next == next_buffers_.end() ? parts_.at(slot.spec.name) : next->second;
+    parts.push_back(reshape(value, {slot.spec.shape.elements()}));
+  }
+  const int64_t count = options_.layout->stored_count() - options_.layout->buffer_offset();
+  graph_.update(graph_.input(kBufferInput, {options_.dtype, {count}}),
+                concat(parts[0], std::span(parts).subspan(1), 0));
+}
+
+Tensor Trace::number(double value, SourceLine where) { return fill(graph_, {options_.dtype, {}}, value, where); }
+
+Tensor Trace::random() { return graph_.input("random", {DType::kI32, {4}}); }
+
+}  // namespace linnet

@@ -1,0 +1,43 @@
+#include "models/nn/weight_quantization.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/nn/module.h"
+#include "models/nn/parameter_groups.h"
+
+namespace linnet {
+
+std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec) const {
+  const std::optional<WeightFormat> format = spec.table ? table : linear;
+  if (!format || !spec.trainable || spec.shape.rank() == 0) return {};
+  const PackedShape shape{*format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
+  // Filters [O, R, S, C] of square windows; the order of ONNX's is another.
+  const bool are_filters = spec.shape.rank() == 4 && spec.shape[1] == spec.shape[2] && *format == WeightFormat::kInt8;
+  if (spec.shape.rank() != 2 && !are_filters) return {};
+  if (shape.rows < PackedShape::kPanel || shape.columns < PackedShape::kBlock ||
+      shape.columns > PackedShape::kMostColumns)
+    return {};
+  if (matches(spec.name, "*.lora_A.*") || matches(spec.name, "*.lora_B.*")) return {};
+  if (std::ranges::any_of(keep, [&](const std::string& pattern) { return matches(spec.name, pattern); })) return {};
+  return shape;
+}
+
+const std::vector<std::string>& quantization_words() {
+  static const std::vector<std::string> words{"none", "bf16", "int8", "int8-weights", "int4-weights"};
+  return words;
+}
+
+WeightQuantization parse_quantization(const std::string& word, const std::vector<std::string>& keep) {
+  using enum WeightFormat;
+  if (word == "none" || word.empty()) return {.keep = keep};
+  if (word == "bf16") return {.linear = kBf16, .table = kBf16, .keep = keep};
+  if (word == "int8") return {.linear = kInt8, .table = kInt8, .keep = keep};
+  if (word == "int8-weights") return {.linear = kInt8Blocks, .table = kInt8Blocks, .keep = keep};
+  if (word == "int4-weights") return {.linear = kInt4Blocks, .table = kInt8Blocks, .keep = keep};
+  std::string known;
+  for (const std::string& each : quantization_words()) known += (known.empty() ? "" : ", ") + each;
+  fail_user("\"" + word + "\" is no way to quantize; there are " + known);
+}
+
+}  // namespace linnet

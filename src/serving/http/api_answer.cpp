@@ -1,0 +1,221 @@
+#include "serving/http/api_answer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "data/text/base64.h"
+
+namespace linnet {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+const char* finish_reason(TextEnd end) { return end == TextEnd::kLength ? "length" : "stop"; }
+
+Json head_json(const AnswerHead& head, const char* chat_object, const char* text_object) {
+  return {{"id", head.id},
+          {"object", head.is_chat ? chat_object : text_object},
+          {"created", head.created},
+          {"model", head.model}};
+}
+
+Json whole_head(const AnswerHead& head) { return head_json(head, "chat.completion", "text_completion"); }
+Json event_head(const AnswerHead& head) { return head_json(head, "chat.completion.chunk", "text_completion"); }
+
+Json usage_json(const TokenUsage& usage) {
+  return {{"prompt_tokens", usage.prompt},
+          {"completion_tokens", usage.written},
+          {"total_tokens", usage.prompt + usage.written}};
+}
+
+Json bytes_json(const std::string& piece) {
+  Json bytes = Json::array();
+  for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
+  return bytes;
+}
+
+Json chance_json(const TokenChance& chance) {
+  return {{"token", chance.piece}, {"logprob", chance.log_probability}, {"bytes", bytes_json(chance.piece)}};
+}
+
+// {"content": [{"token", "logprob", "bytes", "top_logprobs": [...]}]}
+Json chat_chances(std::span<const WrittenToken> tokens) {
+  Json content = Json::array();
+  for (const WrittenToken& token : tokens) {
+    Json one = chance_json(token);
+    one["top_logprobs"] = Json::array();
+    for (const TokenChance& other : token.likeliest) one["top_logprobs"].push_back(chance_json(other));
+    content.push_back(std::move(one));
+  }
+  return {{"content", std::move(content)}};
+}
+
+// {"tokens": [...], "token_logprobs": [...], "top_logprobs": [{piece: logprob}], "text_offset": [...]}
+Json completion_chances(std::span<const WrittenToken> tokens) {
+  Json json = {{"tokens", Json::array()},
+               {"token_logprobs", Json::array()},
+               {"top_logprobs", Json::array()},
+               {"text_offset", Json::array()}};
+  size_t offset = 0;
+  for (const WrittenToken& token : tokens) {
+    json["tokens"].push_back(token.piece);
+    json["token_logprobs"].push_back(token.log_probability);
+    Json top = Json::object();
+    for (const TokenChance& other : token.likeliest) top[other.piece] = other.log_probability;
+    json["top_logprobs"].push_back(std::move(top));
+    json["text_offset"].push_back(offset);
+    offset += token.piece.size();
+  }
+  return json;
+}
+
+Json chances_json(const AnswerHead& head, std::span<const WrittenToken> tokens) {
+  return head.is_chat ? chat_chances(tokens) : completion_chances(tokens);
+}
+
+Json choice_json(const AnswerHead& head, int64_t index, const AnswerChoice& choice) {
+  Json json = {{"index", index}};
+  if (head.is_chat)
+    json["message"] = {{"role", "assistant"}, {"content", choice.text}};
+  else
+    json["text"] = choice.text;
+  json["logprobs"] = choice.has_tokens ? chances_json(head, choice.tokens) : Json(nullptr);
+  json["finish_reason"] = finish_reason(choice.end);
+  return json;
+}
+
+// An event of one choice whose "delta" or "text" is given.
+std::string choice_event(const AnswerHead& head, int64_t choice, Json delta, Json chances, Json reason) {
+  Json json = event_head(head);
+  json["choices"] = Json::array({{{"index", choice},
+                                  {head.is_chat ? "delta" : "text", std::move(delta)},
+                                  {"logprobs", std::move(chances)},
+                                  {"finish_reason", std::move(reason)}}});
+  return format_event(dump(json));
+}
+
+// The shortest digits that are read back as the same number.
+void append_number(std::string& out, float value) {
+  char digits[32];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+}
+
+void append_row(std::string& out, std::span<const float> row) {
+  out += '[';
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (i > 0) out += ',';
+    append_number(out, row[i]);
+  }
+  out += ']';
+}
+
+}  // namespace
+
+std::string format_event(const std::string& json) { return "data: " + json + "\n\n"; }
+
+std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice>& choices, const TokenUsage& usage) {
+  Json json = whole_head(head);
+  json["choices"] = Json::array();
+  for (size_t i = 0; i < choices.size(); ++i)
+    json["choices"].push_back(choice_json(head, static_cast<int64_t>(i), choices[i]));
+  json["usage"] = usage_json(usage);
+  return dump(json);
+}
+
+std::string format_role_event(const AnswerHead& head, int64_t choice) {
+  return choice_event(head, choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+}
+
+std::string format_piece_event(const AnswerHead& head, int64_t choice, const std::string& piece,
+                               const WrittenToken* token) {
+  const Json delta = head.is_chat ? Json{{"content", piece}} : Json(piece);
+  return choice_event(head, choice, delta, token ? chances_json(head, std::span(token, 1)) : Json(nullptr), nullptr);
+}
+
+std::string format_end_event(const AnswerHead& head, int64_t choice, TextEnd end) {
+  return choice_event(head, choice, head.is_chat ? Json::object() : Json(""), nullptr, finish_reason(end));
+}
+
+std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage) {
+  Json json = event_head(head);
+  json["choices"] = Json::array();
+  json["usage"] = usage_json(usage);
+  return format_event(dump(json));
+}
+
+std::string format_openai_embeddings(const std::string& model, std::span<const float> rows, size_t width, bool base64,
+                                     int64_t prompt_tokens) {
+  std::string out = R"({"object":"list","data":[)";
+  for (size_t i = 0; i < rows.size() / width; ++i) {
+    const std::span<const float> row = rows.subspan(i * width, width);
+    out +=
+        (i > 0 ? "," : "") + std::string(R"({"object":"embedding","index":)") + std::to_string(i) + ",\"embedding\":";
+    if (base64)
+      out += '"' + encode_base64({reinterpret_cast<const char*>(row.data()), row.size_bytes()}) + '"';
+    else
+      append_row(out, row);
+    out += '}';
+  }
+  const Json usage = {{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}};
+  return out + "],\"model\":" + dump(model) + ",\"usage\":" + dump(usage) + "}";
+}
+
+std::string format_embeddings(std::span<const float> rows, size_t width) {
+  std::string out = "[";
+  for (size_t i = 0; i < rows.size() / width; ++i) {
+    if (i > 0) out += ',';
+    append_row(out, rows.subspan(i * width, width));
+  }
+  return out + "]";
+}
+
+std::string format_classes(std::span<const float> rows, const std::vector<std::string>& classes, size_t top) {
+  Json all = Json::array();
+  for (size_t i = 0; i < rows.size() / classes.size(); ++i) {
+    const std::span<const float> row = rows.subspan(i * classes.size(), classes.size());
+    std::vector<size_t> order(row.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return row[a] > row[b]; });
+    order.resize(std::min(top, order.size()));
+    Json one = Json::array();
+    for (const size_t index : order) one.push_back({{"label", classes[index]}, {"score", row[index]}});
+    all.push_back(std::move(one));
+  }
+  return dump(all);
+}
+
+std::string format_translations(const std::vector<std::string>& texts) {
+  Json all = Json::array();
+  for (const std::string& text : texts) all.push_back({{"translation_text", text}});
+  return dump(all);
+}
+
+namespace {
+
+Json model_json(const ModelDescription& model) {
+  Json json = {{"id", model.name},
+               {"object", "model"},
+               {"created", model.created},
+               {"owned_by", "linnet"},
+               {"kind", model.kind}};
+  if (model.room > 0) json["max_tokens"] = model.room;
+  if (model.room > 0) json["chat"] = model.chat;
+  if (!model.classes.empty()) json["classes"] = model.classes;
+  return json;
+}
+
+}  // namespace
+
+std::string format_model(const ModelDescription& model) { return dump(model_json(model)); }
+
+std::string format_models(const std::vector<ModelDescription>& models) {
+  Json json = {{"object", "list"}, {"data", Json::array()}};
+  for (const ModelDescription& model : models) json["data"].push_back(model_json(model));
+  return dump(json);
+}
+
+}  // namespace linnet

@@ -1,0 +1,59 @@
+// The bodies of answers, in OpenAI's form and in that of Hugging Face.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "serving/loaded/text_worker.h"
+
+namespace linnet {
+
+// What is the same in all parts of an answer that writes text.
+struct AnswerHead {
+  std::string id, model;
+  int64_t created = 0;  // seconds since 1970
+  bool is_chat = false;
+};
+
+struct TokenUsage {
+  int64_t prompt = 0, written = 0;
+};
+
+struct AnswerChoice {
+  std::string text;
+  TextEnd end = TextEnd::kLength;
+  std::vector<WrittenToken> tokens;
+  bool has_tokens = false;  // probabilities were asked for
+};
+
+std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice>& choices, const TokenUsage& usage);
+
+// Server-sent events. `token` may be null.
+std::string format_role_event(const AnswerHead& head, int64_t choice);
+std::string format_piece_event(const AnswerHead& head, int64_t choice, const std::string& piece,
+                               const WrittenToken* token);
+std::string format_end_event(const AnswerHead& head, int64_t choice, TextEnd end);
+std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage);
+std::string format_event(const std::string& json);  // of any JSON
+inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
+
+// `rows`: one embedding of `width` numbers after another.
+std::string format_openai_embeddings(const std::string& model, std::span<const float> rows, size_t width, bool base64,
+                                     int64_t prompt_tokens);
+std::string format_embeddings(std::span<const float> rows, size_t width);
+// The likeliest classes of each text, at most `top`, best first: [[{"label": ..., "score": ...}, ...], ...]
+std::string format_classes(std::span<const float> rows, const std::vector<std::string>& classes, size_t top);
+std::string format_translations(const std::vector<std::string>& texts);
+
+struct ModelDescription {
+  std::string name, kind;
+  int64_t created = 0;
+  bool chat = false;  // it has a chat template
+  int64_t room = 0;   // tokens of a text; 0: none are written
+  std::vector<std::string> classes;
+};
+std::string format_model(const ModelDescription& model);
+std::string format_models(const std::vector<ModelDescription>& models);
+
+}  // namespace linnet

@@ -1,0 +1,36 @@
+#include "serving/http/api_error.h"
+
+#include <nlohmann/json.hpp>
+
+namespace linnet {
+namespace {
+
+const char* type_of(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 403) return "permission_error";
+  if (status == 429) return "rate_limit_error";
+  return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+}  // namespace
+
+std::string error_body(const ApiError& error) {
+  nlohmann::ordered_json body;
+  auto& inner = body["error"];
+  inner["message"] = error.what();
+  inner["type"] = type_of(error.status);
+  inner["param"] = nullptr;
+  inner["code"] = nullptr;
+  if (!error.param.empty()) inner["param"] = error.param;
+  if (!error.code.empty()) inner["code"] = error.code;
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse response{.status = error.status, .body = error_body(error) + "\n"};
+  if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+}  // namespace linnet

@@ -1,0 +1,377 @@
+#include "serving/http/http_session.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/beast/http/read.hpp>
+#include <ctime>
+
+#include "base/log.h"
+
+namespace linnet {
+namespace {
+
+std::chrono::milliseconds duration(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+std::string date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts;
+  gmtime_r(&now, &parts);
+  char text[64];
+  std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  return text;
+}
+
+std::string lower_case(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+HttpRequest convert(http::request<http::string_body>&& message) {
+  HttpRequest request;
+  request.method = std::string(message.method_string());
+  const std::string target(message.target());
+  request.path = target.substr(0, target.find('?'));
+  for (const auto& field : message)
+    request.headers.emplace_back(lower_case({field.name_string().data(), field.name_string().size()}),
+                                 std::string(field.value()));
+  request.body = std::move(message.body());
+  return request;
+}
+
+std::string chunk(const std::string& piece) {
+  char size[24];
+  std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
+  return size + piece + "\r\n";
+}
+
+// Belongs to whoever answers; holds its session, which may be closed by then.
+class Exchange : public HttpExchange {
+ public:
+  Exchange(asio::io_context& io, std::shared_ptr<HttpSession> session, uint64_t request, std::string id)
+      : io_(io), session_(std::move(session)), request_(request), id_(std::move(id)) {}
+  ~Exchange() override {
+    if (!answered_) respond({.status = 500, .type = "text/plain", .body = "the request was not answered\n"});
+  }
+  const std::string& id() const override { return id_; }
+  void respond(HttpResponse response) override {
+    answered_ = true;
+    post([response = std::move(response)](HttpSession& session, uint64_t request) mutable {
+      session.respond(request, std::move(response));
+    });
+  }
+  void begin_stream(HttpResponse head) override {
+    answered_ = true;
+    post([head = std::move(head)](HttpSession& session, uint64_t request) mutable {
+      session.begin_stream(request, std::move(head));
+    });
+  }
+  void write(std::string piece) override {
+    post([piece = std::move(piece)](HttpSession& session, uint64_t request) mutable {
+      session.write_chunk(request, std::move(piece));
+    });
+  }
+  void end_stream() override {
+    post([](HttpSession& session, uint64_t request) { session.end_stream(request); });
+  }
+  void on_abort(std::function<void(HttpAbort)> abort) override { session_->set_abort(request_, std::move(abort)); }
+
+ private:
+  template <class Say>
+  void post(Say say) {
+    asio::post(io_,
+               [session = session_, request = request_, say = std::move(say)]() mutable { say(*session, request); });
+  }
+
+  asio::io_context& io_;
+  const std::shared_ptr<HttpSession> session_;
+  const uint64_t request_;
+  const std::string id_;
+  bool answered_ = false;
+};
+
+}  // namespace
+
+void HttpSession::set_timer(double seconds) {
+  const uint64_t number = ++timer_number_;
+  timer_.expires_after(duration(seconds));
+  timer_.async_wait([self = shared_from_this(), number](error_code error) {
+    if (!error && number == self->timer_number_) self->timed_out();
+  });
+}
+
+void HttpSession::timed_out() {
+  switch (state_) {
+    case kIdle:
+      return close();
+    case kReading:
+      read_timed_out_ = true;
+      socket_.cancel();
+      return;
+    case kAnswering:
+      if (writing_) {  // the client takes nothing
+        abort(HttpAbort::kClientGone);
+        return close();
+      }
+      return abort(HttpAbort::kTimeout);
+    case kClosing:
+      return close();
+    case kClosed:
+      return;
+  }
+}
+
+void HttpSession::read_head() {
+  state_ = buffer_.size() > 0 ? kReading : kIdle;
+  request_ = {}, id_.clear(), abort_ = nullptr, answered_ = streaming_ = false, status_ = 0;
+  parser_.emplace();
+  parser_->header_limit(server_.limits.header_bytes);
+  parser_->body_limit(server_.limits.body_bytes);
+  if (state_ == kReading) {
+    began_ = Clock::now();
+    set_timer(server_.limits.read_seconds);
+  } else {
+    set_timer(server_.draining ? 1 : server_.limits.idle_seconds);
+  }
+  // The first bytes tell an idle connection from one that is slow to say what it wants.
+  if (state_ == kIdle) {
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+      if (self->state_ != kIdle) return;
+      if (error) return self->close();
+      self->state_ = kReading;
+      self->began_ = Clock::now();
+      self->set_timer(self->server_.limits.read_seconds);
+      http::async_read_header(self->socket_, self->buffer_, *self->parser_,
+                              [self](error_code failed, size_t) { self->got_head(failed); });
+    });
+    return;
+  }
+  http::async_read_header(socket_, buffer_, *parser_,
+                          [self = shared_from_this()](error_code error, size_t) { self->got_head(error); });
+}
+
+void HttpSession::got_head(error_code error) {
+  if (state_ != kReading) return;
+  if (error) return read_failed(error);
+  HttpRequest head = convert(http::request<http::string_body>(parser_->get().base()));
+  id_ = server_.next_id();
+  keep_alive_ = parser_->get().keep_alive();
+  chunked_ = parser_->get().version() >= 11;
+  request_ = head;
+  if (const auto length = parser_->content_length(); length && *length > server_.limits.body_bytes)
+    return read_failed(http::error::body_limit);
+  if (auto refused = server_.handler.refuse(head)) {
+    // What little body has come with the head is skipped; more ends the connection.
+    keep_alive_ = keep_alive_ && parser_->content_length().value_or(0) == 0 && !parser_->chunked();
+    return refuse(std::move(*refused));
+  }
+  if (lower_case(head.header("expect")) == "100-continue" && buffer_.size() == 0) {
+    send("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  read_body();
+}
+
+void HttpSession::read_body() {
+  if (parser_->is_done()) return handle();
+  http::async_read(socket_, buffer_, *parser_,
+                   [self = shared_from_this()](error_code error, size_t) { self->got_body(error); });
+}
+
+void HttpSession::got_body(error_code error) {
+  if (state_ != kReading) return;
+  if (error) return read_failed(error);
+  handle();
+}
+
+void HttpSession::handle() {
+  request_ = convert(parser_->release());
+  parser_.reset();
+  state_ = kAnswering;
+  ++number_;
+  deadline_ = Clock::now() + duration(server_.limits.request_seconds);
+  set_timer(server_.limits.request_seconds);
+  watch();
+  HttpRequest taken{request_.method, request_.path, request_.headers, std::move(request_.body)};
+  server_.handler.handle(std::move(taken), std::make_shared<Exchange>(server_.io, shared_from_this(), number_, id_));
+}
+
+void HttpSession::read_failed(error_code error) {
+  const bool nothing_came = !parser_->got_some() && buffer_.size() == 0;
+  const auto answer = [&](int status, const std::string& message) {
+    keep_alive_ = false;
+    if (id_.empty()) id_ = server_.next_id();
+    refuse(server_.handler.error(status, message));
+  };
+  if (read_timed_out_ && !nothing_came)
+    return answer(408, "the request did not come within " +
+                           std::to_string(static_cast<int64_t>(server_.limits.read_seconds)) + " seconds");
+  if (error == http::error::header_limit || error == http::error::buffer_overflow)
+    return answer(431,
+                  "the head of the request is larger than " + std::to_string(server_.limits.header_bytes) + " bytes");
+  if (error == http::error::body_limit)
+    return answer(413,
+                  "the body of the request is larger than " + std::to_string(server_.limits.body_bytes) + " bytes");
+  if (error.category() == make_error_code(http::error::bad_version).category() && error != http::error::end_of_stream &&
+      error != http::error::partial_message)
+    return answer(400, "this is not an HTTP request: " + error.message());
+  close();
+}
+
+// Answers a request that the handler does not get to see whole.
+void HttpSession::refuse(HttpResponse response) {
+  state_ = kAnswering;
+  ++number_;
+  respond(number_, std::move(response));
+}
+
+// Notices that the client closes its connection while it waits for an answer.
+void HttpSession::watch() {
+  if (watching_) return;
+  watching_ = true;
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+    self->watching_ = false;
+    if (error || self->state_ != kAnswering) return;
+    char byte;
+    const ssize_t got = ::recv(self->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0) return;  // the next request, which waits
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return self->watch();
+    self->abort(HttpAbort::kClientGone);
+    self->close();
+  });
+}
+
+void HttpSession::abort(HttpAbort why) {
+  if (auto tell = std::exchange(abort_, nullptr)) {
+    if (why == HttpAbort::kTimeout) {  // some time more, in which that is answered
+      deadline_ = Clock::now() + duration(server_.limits.write_seconds);
+      set_timer(server_.limits.write_seconds);
+    }
+    return tell(why);
+  }
+  if (why == HttpAbort::kTimeout) close();  // nobody answers
+}
+
+std::string HttpSession::head_of(const HttpResponse& response, bool stream) const {
+  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " " + http_reason(response.status) +
+                     "\r\nDate: " + date() + "\r\nServer: linnet\r\nContent-Type: " + response.type + "\r\n";
+  if (!id_.empty()) head += "X-Request-Id: " + id_ + "\r\n";
+  for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
+  if (stream && chunked_) head += "Transfer-Encoding: chunked\r\n";
+  if (!stream) head += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+  if (!keep_alive_) head += "Connection: close\r\n";
+  return head + "\r\n";
+}
+
+void HttpSession::respond(uint64_t request, HttpResponse response) {
+  if (request != number_ || state_ != kAnswering || answered_ || streaming_) return;
+  answered_ = true, abort_ = nullptr, status_ = response.status;
+  keep_alive_ = keep_alive_ && !server_.draining;
+  std::string bytes = head_of(response, false);
+  if (request_.method != "HEAD") bytes += response.body;
+  send(std::move(bytes));
+}
+
+void HttpSession::begin_stream(uint64_t request, HttpResponse head) {
+  if (request != number_ || state_ != kAnswering || answered_ || streaming_) return;
+  streaming_ = true, status_ = head.status;
+  keep_alive_ = keep_alive_ && chunked_ && !server_.draining;
+  send(head_of(head, true));
+}
+
+void HttpSession::write_chunk(uint64_t request, std::string piece) {
+  if (request != number_ || state_ != kAnswering || answered_ || !streaming_ || piece.empty()) return;
+  if (unsent_ + piece.size() > server_.limits.unsent_bytes) {
+    abort(HttpAbort::kClientGone);
+    return close();
+  }
+  send(chunked_ ? chunk(piece) : std::move(piece));
+}
+
+void HttpSession::end_stream(uint64_t request) {
+  if (request != number_ || state_ != kAnswering || answered_ || !streaming_) return;
+  answered_ = true, abort_ = nullptr;
+  if (chunked_) send("0\r\n\r\n");
+  if (!writing_) sent_all();
+}
+
+void HttpSession::send(std::string bytes) {
+  unsent_ += bytes.size();
+  out_.push_back(std::move(bytes));
+  if (writing_) return;
+  writing_ = true;
+  if (state_ == kAnswering) set_timer(server_.limits.write_seconds);
+  write_some();
+}
+
+void HttpSession::write_some() {
+  const asio::const_buffer rest = asio::const_buffer(out_.front().data(), out_.front().size()) + out_offset_;
+  socket_.async_write_some(rest, [self = shared_from_this()](error_code error, size_t size) {
+    if (self->state_ == kClosed) return;
+    if (error) {
+      self->abort(HttpAbort::kClientGone);
+      return self->close();
+    }
+    self->unsent_ -= size, self->out_offset_ += size;
+    if (self->out_offset_ == self->out_.front().size()) self->out_.pop_front(), self->out_offset_ = 0;
+    if (!self->out_.empty()) {
+      if (self->state_ == kAnswering) self->set_timer(self->server_.limits.write_seconds);
+      return self->write_some();
+    }
+    self->writing_ = false;
+    self->sent_all();
+  });
+}
+
+// All that there is to say so far has been written.
+void HttpSession::sent_all() {
+  if (state_ != kAnswering) return;
+  if (!answered_)  // a stream that goes on
+    return set_timer(std::max(0.0, std::chrono::duration<double>(deadline_ - Clock::now()).count()));
+  finish_request(status_);
+  if (!keep_alive_) return linger();
+  read_head();
+}
+
+void HttpSession::finish_request(int status) {
+  if (id_.empty()) return;
+  const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  server_.handler.finished(request_, id_, status, seconds);
+  id_.clear();
+}
+
+// A connection that is closed while bytes of its client are unread is reset, and the client may not see the answer: so
+// the client is told that this is the end, and what it still sends is thrown away for a moment.
+void HttpSession::linger() {
+  state_ = kClosing;
+  set_timer(2);
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  buffer_.clear();
+  const auto discard = [self = shared_from_this()](const auto& again) -> void {
+    self->socket_.async_read_some(self->buffer_.prepare(16 * 1024), [self, again](error_code error, size_t) {
+      if (self->state_ != kClosing) return;
+      error ? self->close() : again(again);
+    });
+  };
+  discard(discard);
+}
+
+void HttpSession::close() {
+  if (state_ == kClosed) return;
+  const bool unanswered = state_ == kAnswering;
+  state_ = kClosed;
+  if (unanswered) finish_request(499);
+  abort_ = nullptr;
+  ++timer_number_;
+  timer_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+  out_.clear();
+  server_.remove(shared_from_this());
+}
+
+}  // namespace linnet

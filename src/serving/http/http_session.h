@@ -1,0 +1,124 @@
+// A connection of the HTTP server, and what the server keeps. Only http_server.cpp and http_session.cpp include this:
+// Boost is in them alone.
+#pragma once
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <deque>
+#include <set>
+
+#include "serving/http/http_server.h"
+
+namespace linnet {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+class HttpSession;
+
+struct HttpServer::State {
+  State(HttpHandler& handler, const HttpLimits& limits) : handler(handler), limits(limits) {}
+
+  HttpHandler& handler;
+  const HttpLimits limits;
+  asio::io_context io{1};
+  tcp::acceptor acceptor{io};
+  asio::signal_set stop_signals{io}, reload_signals{io};
+  std::set<std::shared_ptr<HttpSession>> sessions;
+  bool accepting = false;  // an accept is under way
+  bool draining = false;
+  uint64_t requests = 0;
+  std::string id_prefix;
+
+  void accept();
+  void add(tcp::socket socket);
+  void remove(const std::shared_ptr<HttpSession>& session);
+  void drain();
+  std::string next_id() { return id_prefix + std::to_string(++requests); }
+};
+
+// One connection. It reads a request, waits for its answer and writes it, then reads the next one. All of it happens in
+// the server's thread; an Exchange posts what other threads say.
+class HttpSession : public std::enable_shared_from_this<HttpSession> {
+ public:
+  HttpSession(HttpServer::State& server, tcp::socket socket)
+      : server_(server),
+        socket_(std::move(socket)),
+        timer_(server.io),
+        buffer_(server.limits.header_bytes + 64 * 1024) {
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.set_option(asio::socket_base::keep_alive(true), ignored);  // finds clients that went without a word
+    socket_.non_blocking(true, ignored);
+  }
+
+  void start() { read_head(); }
+  // No request after the present one. A connection without a request is given a moment, as one may be on its way.
+  void drain() {
+    if (state_ == kIdle) set_timer(1);
+  }
+  void close();
+
+  // The answer, from an exchange. `request`: the number of the request that it is for.
+  void respond(uint64_t request, HttpResponse response);
+  void begin_stream(uint64_t request, HttpResponse head);
+  void write_chunk(uint64_t request, std::string piece);
+  void end_stream(uint64_t request);
+  void set_abort(uint64_t request, std::function<void(HttpAbort)> abort) {
+    if (request == number_ && state_ == kAnswering) abort_ = std::move(abort);
+  }
+
+ private:
+  enum State { kIdle, kReading, kAnswering, kClosing, kClosed };
+
+  void read_head();
+  void got_head(error_code error);
+  void read_body();
+  void got_body(error_code error);
+  void handle();
+  void read_failed(error_code error);
+  void refuse(HttpResponse response);
+  void watch();
+  void set_timer(double seconds);
+  void timed_out();
+  void abort(HttpAbort why);
+  void send(std::string bytes);
+  void write_some();
+  void sent_all();
+  void finish_request(int status);
+  void linger();
+  std::string head_of(const HttpResponse& response, bool stream) const;
+
+  HttpServer::State& server_;
+  tcp::socket socket_;
+  asio::steady_timer timer_;
+  uint64_t timer_number_ = 0;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  State state_ = kIdle;
+  bool read_timed_out_ = false, watching_ = false, writing_ = false, keep_alive_ = true, chunked_ = false;
+  bool streaming_ = false, answered_ = false;
+
+  // The request that is being answered.
+  HttpRequest request_;
+  std::string id_;
+  uint64_t number_ = 0;
+  Clock::time_point began_, deadline_;
+  std::function<void(HttpAbort)> abort_;
+  int status_ = 0;
+
+  std::deque<std::string> out_;
+  size_t out_offset_ = 0;  // of the first of them
+  uint64_t unsent_ = 0;
+};
+
+}  // namespace linnet

@@ -1,0 +1,32 @@
+#include "serving/http/server.h"
+
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace linnet {
+namespace {
+
+bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "localhost" || host == "::1"; }
+
+}  // namespace
+
+void serve(const ServeOptions& options) {
+  // Models end before the server does: their threads answer through it.
+  auto service = std::make_unique<Service>(options.service);
+  HttpServer server(*service, options.host, options.port, options.limits);
+  service->count_connections([&] { return server.connections(); });
+  const bool is_ipv6 = options.host.find(':') != std::string::npos;
+  const std::string host = is_ipv6 ? "[" + options.host + "]" : options.host;
+  for (const std::string& name : service->names()) std::printf("model %s\n", name.c_str());
+  std::printf("http://%s:%d\n", host.c_str(), server.port());
+  if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
+  if (!is_loopback(options.host) && options.service.api_key_file.empty())
+    log_warning("anyone who reaches " + host + " may use the models: --api-key-file FILE asks for a key");
+  server.run([&] { service->reload(); });
+  service.reset();
+  log_info("all requests are answered");
+}
+
+}  // namespace linnet

@@ -1,0 +1,348 @@
+#include "serving/http/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "serving/http/api_answer.h"
+#include "serving/http/api_error.h"
+#include "serving/http/try_page.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kMostLoggedText = 2000;  // bytes of a body
+
+struct Route {
+  const char *path, *method;
+  bool needs_key;
+};
+constexpr Route kRoutes[] = {
+    {"/", "GET", false},
+    {"/health", "GET", false},
+    {"/metrics", "GET", true},
+    {"/v1/models", "GET", true},
+    {"/v1/completions", "POST", true},
+    {"/v1/chat/completions", "POST", true},
+    {"/v1/embeddings", "POST", true},
+    {"/translate", "POST", true},
+    {"/classify", "POST", true},
+    {"/embed", "POST", true},
+};
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+const Route* find_route(std::string_view path) {
+  for (const Route& route : kRoutes)
+    if (path == route.path) return &route;
+  static constexpr Route kOneModel{"/v1/models/", "GET", true};
+  return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kOneModel : nullptr;
+}
+
+// Whether a page of another site sends this: browsers say where a page is from.
+bool is_foreign(const HttpRequest& head) {
+  const std::string_view origin = head.header("origin"), host = head.header("host");
+  if (origin.empty() || origin == "null") return origin == "null";
+  return origin != "http://" + std::string(host) && origin != "https://" + std::string(host);
+}
+
+// "NAME=FOLDER" or "FOLDER".
+std::pair<std::string, std::string> split_model(const std::string& description) {
+  if (const size_t at = description.find('='); at != std::string::npos && description.find('/') > at)
+    return {description.substr(0, at), description.substr(at + 1)};
+  std::filesystem::path path(description);
+  if (!path.has_filename()) path = path.parent_path();  // "runs/gpt/"
+  std::string name = path.filename().string();
+  if (name.empty() || name == "." || name == "..")
+    name = std::filesystem::absolute(path).lexically_normal().filename().string();
+  if (constexpr std::string_view kEnding = ".linnet"; name.size() > kEnding.size() && name.ends_with(kEnding))
+    name.resize(name.size() - kEnding.size());
+  return {name, description};
+}
+
+}  // namespace
+
+Service::Service(const ServiceOptions& options) : options_(options) {
+  check_drafts();
+  check_adapters();
+  if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
+  for (const std::string& description : options.models) {
+    const std::string name = split_model(description).first;
+    for (const Model& model : models_)
+      if (model->name == name)
+        fail_user("two models are called \"" + name + "\"; NAME=FOLDER gives one of them another name");
+    models_.push_back(load(description));
+  }
+}
+
+void Service::check_drafts() const {
+  std::vector<std::string> names;
+  for (const std::string& model : options_.models) names.push_back(split_model(model).first);
+  for (const std::string& draft : options_.drafts) {
+    const auto [name, folder] = split_model(draft);
+    if (folder == draft && names.size() > 1)
+      fail_user("there are several models; --draft NAME=" + draft + " says whose draft model it is");
+    if (folder != draft && std::ranges::find(names, name) == names.end())
+      fail_user("--draft " + draft + ": there is no model \"" + name + "\"");
+  }
+}
+
+void Service::check_adapters() const {
+  if (!options_.resident.adapters.empty() && options_.models.size() > 1)
+    fail_user("there are several models; --adapter is for a server of one, whose requests choose by \"adapter\"");
+}
+
+// Its folder; "" if it has none.
+std::string Service::draft_of(const std::string& model) const {
+  for (const std::string& draft : options_.drafts)
+    if (const auto [name, folder] = split_model(draft); folder == draft || name == model) return folder;
+  return "";
+}
+
+Service::~Service() {
+  if (reload_thread_.joinable()) reload_thread_.join();
+}
+
+Service::Model Service::load(const std::string& description) const {
+  auto model = std::make_shared<ServedModel>();
+  const auto [name, folder] = split_model(description);
+  model->name = name;
+  LoadedModelOptions resident = options_.resident;
+  resident.draft = draft_of(name);
+  model->resident = open_loaded_model(folder, resident);
+  model->created = std::time(nullptr);
+  return model;
+}
+
+std::vector<std::string> Service::names() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const Model& model : models_) names.push_back(model->name + " (" + model_kind_name(model->resident->kind) + ")");
+  return names;
+}
+
+void Service::reload() {
+  const std::lock_guard lock(reload_mutex_);
+  reload_again_ = true;
+  if (reloading_.exchange(true)) return;
+  if (reload_thread_.joinable()) reload_thread_.join();
+  reload_thread_ = std::thread([this] {
+    for (;;) {
+      while (reload_again_.exchange(false)) reload_all();
+      const std::lock_guard inner(reload_mutex_);
+      if (reload_again_) continue;
+      reloading_ = false;
+      return;
+    }
+  });
+}
+
+void Service::reload_all() {
+  const auto attempt = [](const std::string& what, const auto& action) {
+    try {
+      action();
+      log_info("loaded " + what + " again");
+    } catch (const std::exception& error) {
+      log_warning(what + " could not be loaded again, and stays as it was: " + error.what());
+    }
+  };
+  if (!options_.api_key_file.empty())
+    attempt("the keys", [&] {
+      ApiKeys keys = ApiKeys::load(options_.api_key_file);
+      const std::lock_guard lock(mutex_);
+      keys_ = std::move(keys);
+    });
+  for (size_t i = 0; i < options_.models.size(); ++i)
+    attempt("'" + options_.models[i] + "'", [&] {
+      Model model = load(options_.models[i]);
+      {
+        const std::lock_guard lock(mutex_);
+        models_[i].swap(model);
+      }
+      // The old one answers what it has; it must end here, not in the thread of the server or in its own.
+      while (model.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    });
+  metrics_.add("linnet_reloads_total", {});
+}
+
+std::optional<HttpResponse> Service::refuse(const HttpRequest& head) {
+  const Route* route = find_route(head.path);
+  const auto refused = [](const ApiError& error) { return error_response(error); };
+  if (!route) return refused(ApiError(404, "there is no " + head.path.substr(0, 200), "", "unknown_url"));
+  const bool head_only = head.method == "HEAD" && std::string_view(route->method) == "GET";
+  if (head.method != route->method && !head_only) {
+    HttpResponse response = refused(ApiError(405, std::string(route->path) + " takes " + route->method));
+    response.headers.emplace_back("Allow", route->method);
+    return response;
+  }
+  if (std::string_view(route->method) == "POST" && is_foreign(head))
+    return refused(ApiError(403, "a page of another site may not use this server"));
+  const std::lock_guard lock(mutex_);
+  if (route->needs_key && keys_.needed() && !keys_.accept(head.header("authorization")))
+    return refused(ApiError(401,
+                            head.header("authorization").empty() ? "a key is needed: Authorization: Bearer KEY"
+                                                                 : "this is not the right key",
+                            "", "invalid_api_key"));
+  return {};
+}
+
+HttpResponse Service::error(int status, const std::string& message) {
+  return error_response(ApiError(status, message));
+}
+
+void Service::finished(const HttpRequest& request, const std::string& id, int status, double seconds) {
+  const Route* route = find_route(request.path);
+  const std::string path = route ? route->path : "other";
+  metrics_.add("linnet_requests_total", {{"path", path}, {"status", std::to_string(status)}});
+  metrics_.observe("linnet_request_seconds", {{"path", path}}, seconds);
+  std::string note;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = notes_.find(id); found != notes_.end()) {
+      note = ", " + found->second;
+      notes_.erase(found);
+    }
+  }
+  if (!options_.log_requests) return;
+  char time[32];
+  std::snprintf(time, sizeof time, "%.3f", seconds);
+  // What a client sends may hold anything: a log has one line a request.
+  std::string shown = request.path.substr(0, 100);
+  std::ranges::replace_if(
+      shown, [](char c) { return c < ' ' || c == 127; }, '?');
+  log_info("request " + id + ": " + (request.method.empty() ? "-" : request.method.substr(0, 16)) + " " + shown + " " +
+           std::to_string(status) + ", " + time + " s" + note);
+}
+
+void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+  try {
+    if (options_.log_text && !request.body.empty()) {
+      std::string text = request.body.substr(0, kMostLoggedText);
+      std::ranges::replace_if(
+          text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+      log_info("request " + exchange->id() + " says " + text);
+    }
+    route(request, exchange);
+  } catch (const ApiError& error) {
+    exchange->respond(error_response(error));
+  } catch (const Error& error) {
+    exchange->respond(error_response(ApiError(error.kind() == ErrorKind::kUser ? 422 : 500, error.what())));
+  } catch (const std::bad_alloc&) {
+    exchange->respond(error_response(ApiError(503, "out of memory")));
+  } catch (const std::exception& error) {
+    exchange->respond(error_response(ApiError(500, std::string("internal error: ") + error.what())));
+  }
+}
+
+void Service::route(HttpRequest& request, const Exchange& exchange) {
+  const std::string& path = request.path;
+  if (path == "/") return exchange->respond(try_page());
+  if (path == "/health") return exchange->respond({.body = "{\"status\":\"ok\"}\n"});
+  if (path == "/metrics")
+    return exchange->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text()});
+  if (path == "/v1/models") return exchange->respond({.body = models_text() + "\n"});
+  if (path == "/v1/completions") return write_text(parse_completion_call(request.body), exchange);
+  if (path == "/v1/chat/completions") return write_text(parse_chat_call(request.body), exchange);
+  if (path == "/v1/embeddings") return embed(parse_embedding_call(request.body), true, exchange);
+  if (path == "/embed") return embed(parse_inputs_call(request.body, path), false, exchange);
+  if (path == "/classify") return classify(parse_inputs_call(request.body, path), exchange);
+  if (path == "/translate") return translate(parse_inputs_call(request.body, path), exchange);
+  const Model model = find(path.substr(kModelPrefix.size()), {});
+  exchange->respond({.body = format_model(describe(*model)) + "\n"});
+}
+
+// The model of that name or, without a name, the only one that does the work. Without kinds any will do.
+Service::Model Service::find(const std::string& name, std::initializer_list<ModelKind> kinds) const {
+  const auto does = [&](const Model& model) {
+    return kinds.size() == 0 || std::ranges::find(kinds, model->resident->kind) != kinds.end();
+  };
+  const std::lock_guard lock(mutex_);
+  if (name.empty()) {
+    if (std::ranges::count_if(models_, does) == 1) return *std::ranges::find_if(models_, does);
+    throw ApiError(400,
+                   std::ranges::any_of(models_, does) ? "\"model\" is missing, and several models do this"
+                                                      : "no model that is loaded does this",
+                   "model");
+  }
+  const auto found = std::ranges::find(models_, name, [](const Model& model) { return model->name; });
+  if (found == models_.end())
+    throw ApiError(404, "there is no model \"" + name + "\"; /v1/models lists those there are", "model",
+                   "model_not_found");
+  if (!does(*found))
+    throw ApiError(
+        400, "the model \"" + name + "\" does not do this: its kind is " + model_kind_name((*found)->resident->kind),
+        "model");
+  return *found;
+}
+
+ModelDescription Service::describe(const ServedModel& model) {
+  const LoadedModel& resident = *model.resident;
+  ModelDescription description{.name = model.name, .kind = model_kind_name(resident.kind), .created = model.created};
+  if (resident.text) {
+    description.chat = resident.text->model().has_chat_template();
+    description.room = resident.text->model().room();
+  } else {
+    description.classes = resident.rows->model().classes();
+  }
+  return description;
+}
+
+std::string Service::models_text() const {
+  std::vector<ModelDescription> descriptions;
+  const std::lock_guard lock(mutex_);
+  for (const Model& model : models_) descriptions.push_back(describe(*model));
+  return format_models(descriptions);
+}
+
+std::string Service::metrics_text() const {
+  std::string text = metrics_.text();
+  std::string slots, running, waiting;
+  std::string hits, misses, reused, bytes, guessed, accepted;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Model& model : models_) {
+      const Metrics::Labels labels{{"model", model->name}};
+      if (model->resident->text) {
+        const TextWorker::Load load = model->resident->text->load();
+        slots += metric_line("linnet_slots", labels, static_cast<double>(load.slots));
+        running += metric_line("linnet_running", labels, static_cast<double>(load.running));
+        waiting += metric_line("linnet_waiting", labels, static_cast<double>(load.waiting));
+        const EngineCounts& counts = load.counts;
+        const auto add = [&](std::string& lines, const char* name, int64_t value) {
+          lines += metric_line(name, labels, static_cast<double>(value));
+        };
+        add(hits, "linnet_prefix_cache_hits_total", counts.prefix_hits);
+        add(misses, "linnet_prefix_cache_misses_total", counts.prefix_misses);
+        add(reused, "linnet_prefix_cache_tokens_total", counts.reused_tokens);
+        add(bytes, "linnet_prefix_cache_bytes", counts.prefix_bytes);
+        add(guessed, "linnet_draft_tokens_total", counts.guessed);
+        add(accepted, "linnet_draft_accepted_total", counts.accepted);
+      } else {
+        waiting += metric_line("linnet_waiting", labels, static_cast<double>(model->resident->rows->waiting()));
+      }
+    }
+  }
+  for (const auto& [name, lines] : {std::pair("linnet_slots", slots),
+                                    {"linnet_running", running},
+                                    {"linnet_waiting", waiting},
+                                    {"linnet_prefix_cache_hits_total", hits},
+                                    {"linnet_prefix_cache_misses_total", misses},
+                                    {"linnet_prefix_cache_tokens_total", reused},
+                                    {"linnet_prefix_cache_bytes", bytes},
+                                    {"linnet_draft_tokens_total", guessed},
+                                    {"linnet_draft_accepted_total", accepted}})
+    if (!lines.empty())
+      text += std::string("# TYPE ") + name + (std::string_view(name).ends_with("_total") ? " counter" : " gauge") +
+              "\n" + lines;
+  if (connections_)
+    text += "# TYPE linnet_connections gauge\n" +
+            metric_line("linnet_connections", {}, static_cast<double>(connections_()));
+  text += "# TYPE process_resident_memory_bytes gauge\n" +
+          metric_line("process_resident_memory_bytes", {}, static_cast<double>(resident_bytes()));
+  return text;
+}
+
+}  // namespace linnet

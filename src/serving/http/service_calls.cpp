@@ -1,0 +1,192 @@
+// What the service does for requests that its models answer: their text is checked and handed to the models' workers.
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <random>
+
+#include "base/error.h"
+#include "serving/http/api_answer.h"
+#include "serving/http/api_error.h"
+#include "serving/http/service.h"
+
+namespace linnet {
+namespace {
+
+uint64_t random_seed() {
+  thread_local std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+void normalize_rows(std::vector<float>& rows, size_t width) {
+  for (size_t row = 0; row < rows.size(); row += width) {
+    double sum = 0;
+    for (size_t i = row; i < row + width; ++i) sum += static_cast<double>(rows[i]) * rows[i];
+    if (sum > 0)
+      for (size_t i = row; i < row + width; ++i) rows[i] = static_cast<float>(rows[i] / std::sqrt(sum));
+  }
+}
+
+}  // namespace
+
+// Every error of it is the request's.
+TextJob Service::prepare(const ServedModel& model, const TextRequest& request, bool translation) const {
+  const TextModel& writer = model.resident->text->model();
+  TextJob job;
+  try {
+    job = translation ? writer.prepare_translation(request) : writer.prepare(request);
+  } catch (const Error& error) {
+    throw ApiError(422, error.what());
+  }
+  const int64_t most = options_.max_tokens > 0 ? std::min(options_.max_tokens, writer.room()) : writer.room();
+  const auto prompt = static_cast<int64_t>(job.prompt.size());
+  if (prompt >= writer.room() + (writer.answers() ? 1 : 0))
+    throw ApiError(422,
+                   request.where + " has " + std::to_string(prompt) + " tokens, and the server takes " +
+                       std::to_string(writer.room()) + (writer.answers() ? "" : ", the text it writes included"),
+                   "", "context_length_exceeded");
+  if (request.options.max_tokens && *request.options.max_tokens > most)
+    throw ApiError(422,
+                   "max_tokens is " + std::to_string(*request.options.max_tokens) + ", and the server writes at most " +
+                       std::to_string(most),
+                   "max_tokens");
+  job.choice.max_tokens = std::min(job.choice.max_tokens, most);
+  const int64_t beams = writer.beams();
+  if (job.choice.beams > beams)
+    throw ApiError(422,
+                   "a search of " + std::to_string(job.choice.beams) + " beams is more than the " +
+                       std::to_string(beams) + " that the server has room for (linnet serve --beam)",
+                   "beam");
+  return job;
+}
+
+void Service::submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer) {
+  TextWorker& worker = *model->resident->text;
+  int64_t texts = 0;
+  for (const TextOrder& order : orders) texts += order.samples;
+  const TextWorker::Load load = worker.load();
+  const int64_t room = load.slots + options_.resident.limits.waiting;
+  if (texts > room)
+    throw ApiError(422, "the request asks for " + std::to_string(texts) + " texts, and at most " +
+                            std::to_string(room) + " run and wait at once");
+  if (load.running + load.waiting + texts > room) throw ApiError(429, "too many requests wait; try again in a moment");
+  answer->expect(texts);
+  const auto shared = answer;
+  answer->exchange()->on_abort([shared, weak = std::weak_ptr(model)](HttpAbort why) {
+    shared->abort(why);
+    if (const Model still = weak.lock())
+      for (const int64_t order : shared->orders()) still->resident->text->cancel(order);
+  });
+  for (TextOrder& order : orders) answer->add_order(worker.submit(std::move(order)));
+}
+
+void Service::write_text(TextCall call, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kLanguage, ModelKind::kTranslation});
+  if (call.is_chat && !model->resident->text->model().has_chat_template())
+    throw ApiError(400, "the model \"" + model->name + "\" has no chat template; /v1/completions takes a prompt",
+                   "messages");
+  TextAnswer::Form form{.stream = call.stream, .include_usage = call.include_usage};
+  form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + exchange->id(),
+               .model = model->name,
+               .created = std::time(nullptr),
+               .is_chat = call.is_chat};
+  const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
+  std::vector<TextOrder> orders;
+  int64_t choice = 0;
+  for (TextRequest& request : call.requests) {
+    if (!call.seed_given) request.options.seed = random_seed();
+    request.options.log_probabilities = call.alternatives >= 0;
+    TextOrder order{.job = prepare(*model, request), .samples = call.samples, .alternatives = call.alternatives};
+    if (order.job.choice.beams > 1 && call.alternatives >= 0)
+      throw ApiError(400, "probabilities of tokens are for sampling, not for a search", "logprobs");
+    order.events = answer->events(choice, static_cast<int64_t>(order.job.prompt.size()),
+                                  call.echo ? request.prompt : std::string());
+    choice += call.samples;
+    orders.push_back(std::move(order));
+  }
+  submit(model, std::move(orders), answer);
+}
+
+void Service::translate(InputCall call, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kTranslation});
+  TextAnswer::Form form;
+  form.whole = [](const std::vector<AnswerChoice>& choices, const TokenUsage&) {
+    std::vector<std::string> texts;
+    for (const AnswerChoice& choice : choices) texts.push_back(choice.text);
+    return format_translations(texts);
+  };
+  const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
+  std::vector<TextOrder> orders;
+  for (size_t i = 0; i < call.texts.size(); ++i) {
+    TextRequest request;
+    request.prompt = call.texts[i], request.options = call.options;
+    request.where = call.is_list ? "text " + std::to_string(i + 1) : "the text";
+    // As `linnet translate`: what has no words has an empty translation.
+    if (request.prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
+      answer->skip(static_cast<int64_t>(i));
+      continue;
+    }
+    TextOrder order{.job = prepare(*model, request, true)};
+    order.events = answer->events(static_cast<int64_t>(i), static_cast<int64_t>(order.job.prompt.size()), "");
+    orders.push_back(std::move(order));
+  }
+  if (orders.empty()) return answer->finish_empty();
+  submit(model, std::move(orders), answer);
+}
+
+void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange,
+                           const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
+  RowWorker& worker = *model->resident->rows;
+  if (!call.tokens.empty()) throw ApiError(400, "\"input\" must be texts here, not token ids", "input");
+  std::vector<std::vector<int32_t>> texts;
+  int64_t tokens = 0;
+  for (const std::string& text : call.texts) {
+    texts.push_back(worker.model().encode(text));
+    tokens += std::ssize(texts.back());
+  }
+  metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
+  const bool taken = worker.submit(std::move(texts), [exchange, format, tokens](RowOutcome&& outcome) {
+    if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
+    exchange->respond({.body = format(std::move(outcome.rows), tokens) + "\n"});
+  });
+  if (!taken) throw ApiError(429, "too many requests wait; try again in a moment");
+}
+
+void Service::embed(InputCall call, bool openai, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kEmbedder});
+  const size_t width = model->resident->rows->model().width();
+  if (call.dimensions && static_cast<size_t>(*call.dimensions) != width)
+    throw ApiError(
+        400, "\"dimensions\" is " + std::to_string(*call.dimensions) + ", and the model gives " + std::to_string(width),
+        "dimensions");
+  compute_rows(model, call, exchange,
+               [=, name = model->name, normalize = call.normalize, base64 = call.base64](std::vector<float>&& rows,
+                                                                                         int64_t tokens) {
+                 if (normalize) normalize_rows(rows, width);
+                 return openai ? format_openai_embeddings(name, rows, width, base64, tokens)
+                               : format_embeddings(rows, width);
+               });
+}
+
+void Service::classify(InputCall call, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kClassifier});
+  const std::vector<std::string> classes = model->resident->rows->model().classes();
+  const auto top = static_cast<size_t>(call.top.value_or(std::ssize(classes)));
+  compute_rows(model, call, exchange,
+               [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
+}
+
+TextAnswer::Sink Service::sink(const std::string& model) {
+  TextAnswer::Sink sink;
+  sink.first_token = [this, model](double seconds) {
+    metrics_.observe("linnet_first_token_seconds", {{"model", model}}, seconds);
+  };
+  sink.done = [this, model](const std::string& id, const TokenUsage& usage) {
+    metrics_.add("linnet_prompt_tokens_total", {{"model", model}}, static_cast<double>(usage.prompt));
+    metrics_.add("linnet_generated_tokens_total", {{"model", model}}, static_cast<double>(usage.written));
+    const std::lock_guard lock(mutex_);
+    notes_[id] = model + ", " + std::to_string(usage.prompt) + " + " + std::to_string(usage.written) + " tokens";
+  };
+  return sink;
+}
+
+}  // namespace linnet

@@ -1,0 +1,230 @@
+#include "serving/loaded/batch.h"
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
+
+// The shortest digits that are read back as the same number.
+std::string digits(float value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+// One request: what it says, and its answer when it is there.
+struct Item {
+  TextRequest request;
+  int64_t index = 0;
+  std::vector<int32_t> prompt = {};
+  bool blank = false;  // has an answer without being asked
+  // Set by the model's thread.
+  std::optional<TextOutcome> written = {};
+  std::optional<RowOutcome> row = {};
+  std::string refusal = {};  // why it was not asked
+  bool done() const { return blank || written || row || !refusal.empty(); }
+};
+
+class Batch {
+ public:
+  Batch(LoadedModel& model, const BatchOptions& options, const TakeAnswer& take)
+      : model_(model), options_(options), take_(take), most_(options.ahead) {
+    // Texts take long, and whoever interrupts waits for those that have begun.
+    if (model.text) most_ = std::min(most_, 2 * static_cast<size_t>(model.text->load().slots));
+  }
+  // What is under way ends before this does, as the model's thread writes to it.
+  ~Batch() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return std::ranges::all_of(items_, &Item::done); });
+  }
+
+  BatchCounts run(const NextLine& next, const std::function<bool()>& stopped) {
+    int64_t line_number = 0;
+    try {
+      while (!stopped()) {
+        const std::optional<std::string> line = next();
+        if (!line) break;
+        ++line_number;
+        if (options_.json && is_blank(*line)) continue;
+        if (requests_++ < options_.skip) continue;
+        begin_or_refuse(*line, options_.name + ", line " + std::to_string(line_number));
+        give(most_);
+      }
+    } catch (const Error&) {
+      give(0);  // what came before a wrong line is not lost
+      throw;
+    }
+    give(0);
+    if (requests_ < options_.skip && !stopped())
+      fail_user(options_.name + " has " + std::to_string(requests_) + " requests, and " +
+                std::to_string(options_.skip) + " are answered: it is another input");
+    return counts_;
+  }
+
+ private:
+  // One wrong request of many does not end them all: in JSON its answer says what is wrong. A line of text has no place
+  // for that.
+  void begin_or_refuse(const std::string& line, const std::string& where) {
+    try {
+      begin(line, where);
+    } catch (const Error& error) {
+      if (!options_.json || error.kind() != ErrorKind::kUser) throw;
+      Item item{.index = requests_ - 1, .refusal = error.what()};
+      const Json json = Json::parse(line, nullptr, false);
+      if (json.is_object() && json.contains("id")) item.request.id = dump(json["id"]);
+      keep(std::move(item));
+      ++counts_.refused;
+    }
+  }
+
+  TextRequest read(const std::string& line, const std::string& where) const {
+    TextRequest request;
+    request.options = options_.text, request.where = where;
+    if (!options_.json) {
+      request.prompt = line;
+      return request;
+    }
+    if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
+    // Of other models "text" says what parse_text_request() calls a prompt.
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) fail_user(where + ": not a JSON object");
+    if (!json.contains("text") || !json["text"].is_string()) fail_user(where + ": needs \"text\"");
+    Json renamed;
+    for (const auto& [key, value] : json.items()) renamed[key == "text" ? "prompt" : key] = value;
+    return parse_text_request(renamed.dump(), options_.text, where);
+  }
+
+  void begin(const std::string& line, const std::string& where) {
+    if (const size_t at = invalid_utf8_at(line); at != std::string::npos)
+      fail_user(where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
+    Item item{read(line, where), requests_ - 1};
+    if (model_.rows) return compute_row(std::move(item));
+    const bool translates = model_.kind == ModelKind::kTranslation;
+    if (translates && is_blank(item.request.prompt) && !item.request.has_tokens) {
+      item.blank = true;
+      const std::lock_guard lock(mutex_);
+      items_.push_back(std::move(item));
+      return;
+    }
+    const TextModel& writer = model_.text->model();
+    item.request.options.log_probabilities = options_.json && !translates;
+    TextJob job = translates ? writer.prepare_translation(item.request) : writer.prepare(item.request);
+    if (job.choice.beams > writer.beams())
+      fail_user(where + ": a search of " + std::to_string(job.choice.beams) + " beams needs --beam to be as many");
+    job.choice.max_tokens = std::min(job.choice.max_tokens, writer.room());
+    item.prompt = job.prompt;
+    Item& kept = keep(std::move(item));
+    const auto finished = [this, &kept](int64_t, TextOutcome&& outcome) {
+      const std::lock_guard lock(mutex_);
+      kept.written = std::move(outcome);
+      changed_.notify_one();
+    };
+    if (model_.text->submit({.job = std::move(job), .events = {.finished = finished}}) < 0)
+      fail_internal("the model has no room for a request of a batch");
+  }
+
+  void compute_row(Item item) {
+    const auto tokens = model_.rows->model().encode(item.request.prompt);
+    Item& kept = keep(std::move(item));
+    const auto finished = [this, &kept](RowOutcome&& outcome) {
+      const std::lock_guard lock(mutex_);
+      kept.row = std::move(outcome);
+      changed_.notify_one();
+    };
+    if (!model_.rows->submit({tokens}, finished)) fail_internal("the model has no room for a request of a batch");
+  }
+
+  Item& keep(Item item) {
+    const std::lock_guard lock(mutex_);
+    items_.push_back(std::move(item));
+    return items_.back();  // stays where it is: a deque that grows at its ends
+  }
+
+  // Gives answers in their order: those that are there, and with more than `most` requests under way also the next.
+  void give(size_t most) {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      if (items_.empty() || (items_.size() <= most && !items_.front().done())) return;
+      changed_.wait(lock, [&] { return items_.front().done(); });
+      const Item item = std::move(items_.front());
+      items_.pop_front();
+      lock.unlock();
+      take_(format(item));
+      ++counts_.answers;
+    }
+  }
+
+  std::string format(const Item& item) const {
+    if (item.written && !item.written->error.empty()) fail_user(item.request.where + ": " + item.written->error);
+    if (item.row && !item.row->error.empty()) fail_user(item.request.where + ": " + item.row->error);
+    const std::string text = item.written ? item.written->text.text : "";
+    if (options_.json && item.refusal.empty() && model_.kind == ModelKind::kLanguage)
+      return format_written_text(item.written->text, item.request, item.index, 0, item.prompt, false);
+    Json json{{"request", item.index}};
+    if (!item.request.id.empty()) json["id"] = Json::parse(item.request.id);
+    if (!item.refusal.empty()) {
+      json["error"] = item.refusal;
+      return dump(json);
+    }
+    switch (model_.kind) {
+      case ModelKind::kLanguage:
+        return one_line(text);
+      case ModelKind::kTranslation:
+        json["translation"] = text;
+        return options_.json ? dump(json) : one_line(text);
+      case ModelKind::kClassifier: {
+        const auto& classes = model_.rows->model().classes();
+        const auto best = std::ranges::max_element(item.row->rows);
+        const std::string& label = classes[static_cast<size_t>(best - item.row->rows.begin())];
+        json["label"] = label, json["probability"] = *best;
+        return options_.json ? dump(json) : label + "\t" + digits(*best);
+      }
+      case ModelKind::kEmbedder:
+        break;
+    }
+    std::string numbers;
+    for (const float value : item.row->rows)
+      numbers += (numbers.empty() ? "" : options_.json ? "," : " ") + digits(value);
+    if (!options_.json) return numbers;
+    const std::string head = dump(json);
+    return head.substr(0, head.size() - 1) + ",\"embedding\":[" + numbers + "]}";
+  }
+
+  static std::string one_line(const std::string& text) {
+    std::string line;
+    for (const char c : text) line += c == '\n' ? "\\n" : std::string(1, c);
+    return line;
+  }
+
+  LoadedModel& model_;
+  const BatchOptions& options_;
+  const TakeAnswer& take_;
+  size_t most_;  // requests that may be under way
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> items_;
+  int64_t requests_ = 0;
+  BatchCounts counts_;
+};
+
+}  // namespace
+
+BatchCounts answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
+                         const std::function<bool()>& stopped) {
+  return Batch(model, options, take).run(next, stopped);
+}
+
+}  // namespace linnet

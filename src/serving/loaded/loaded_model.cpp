@@ -1,0 +1,83 @@
+#include "serving/loaded/loaded_model.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "config/task_rows.h"
+#include "training/run/run_folder.h"
+#include "tasks/classification/text_classifier.h"
+#include "tasks/translation/translation_model.h"
+
+namespace linnet {
+namespace {
+
+ModelKind kind_of_run(const std::string& folder, const Config& config) {
+  switch (task_kind(config)) {
+    case TaskKind::kTranslation:
+      return ModelKind::kTranslation;
+    case TaskKind::kLanguage:
+      return ModelKind::kLanguage;
+    case TaskKind::kClassification:
+      return ModelKind::kClassifier;
+    case TaskKind::kMaskedLanguage:
+      fail_user("run '" + folder + "' is a masked language model; `linnet export " + folder +
+                " --out FOLDER` makes a folder of it that embeds sentences");
+    case TaskKind::kImages:
+      break;
+  }
+  fail_user("run '" + folder + "' classifies images; `linnet predict` does that");
+}
+
+}  // namespace
+
+const char* model_kind_name(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::kLanguage:
+      return "language";
+    case ModelKind::kTranslation:
+      return "translation";
+    case ModelKind::kClassifier:
+      return "classifier";
+    case ModelKind::kEmbedder:
+      break;
+  }
+  return "embedder";
+}
+
+ModelKind model_kind(const std::string& folder) {
+  if (!file_exists(folder)) fail_user("there is no model '" + folder + "'");
+  const RunFolder run(folder);
+  if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
+  if (is_translation_folder(folder)) return ModelKind::kTranslation;
+  if (is_text_classifier_folder(folder)) return ModelKind::kClassifier;
+  const Family& family = find_family(ConfigFile(folder + "/config.json"));
+  if (std::string_view(family.model_type) == "vit")
+    fail_user("'" + folder + "' classifies images; `linnet predict` does that");
+  return &family == &kBertFamily ? ModelKind::kEmbedder : ModelKind::kLanguage;
+}
+
+std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
+  auto model = std::make_unique<LoadedModel>();
+  model->folder = folder, model->kind = model_kind(folder);
+  if (!options.draft.empty() && model->kind != ModelKind::kLanguage)
+    fail_user("'" + folder + "' is no language model, so it has no draft model");
+  // Adapters of a classifier bring its head.
+  if (model->kind == ModelKind::kEmbedder && are_classifiers(parse_adapters(options.adapters)))
+    model->kind = ModelKind::kClassifier;
+  const RowOptions rows{options.threads, options.device, options.quantize, options.keep, options.adapters};
+  if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
+    auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);
+    model->rows = std::make_unique<RowWorker>(std::move(opened), options.limits.waiting);
+    return model;
+  }
+  TextGenerationOptions generation;
+  generation.threads = options.threads, generation.device = options.device;
+  generation.quantize = options.quantize, generation.keep = options.keep, generation.adapters = options.adapters;
+  generation.draft = options.draft, generation.draft_tokens = options.draft_tokens;
+  generation.prefix_megabytes = options.prefix_megabytes;
+  std::unique_ptr<TextModel> text = open_text_model(folder, generation);
+  text->plan_resident(options.text, options.check);
+  model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
+  return model;
+}
+
+}  // namespace linnet

@@ -1,0 +1,46 @@
+// Whatever a folder holds that answers texts, loaded once and asked from any thread: a language model, a translator, a
+// classifier, or an encoder of sentences.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "serving/loaded/row_worker.h"
+#include "serving/loaded/text_worker.h"
+
+namespace linnet {
+
+enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder };
+const char* model_kind_name(ModelKind kind);  // "language"...
+
+// `folder`: a run or a model folder. User error for one that answers no texts, as a classifier of images.
+ModelKind model_kind(const std::string& folder);
+
+struct LoadedModelOptions {
+  TextRoom text;  // of a language model or a translator
+  TextWorkerLimits limits;
+  int threads = 0;  // 0: all there are
+  std::string device = "cpu";
+  // How weights are kept, in the words of folder_quantization(), and parameters that stay in fp32.
+  std::string quantize = {};
+  std::vector<std::string> keep = {};
+  std::vector<std::string> adapters = {};  // parse_adapters()
+  // Of a language model: see TextGenerationOptions.
+  std::string draft;
+  int64_t draft_tokens = 4;
+  std::optional<int64_t> prefix_megabytes;
+  // kLater, of packed language models and translators: the first token comes sooner, and the first text fails where the
+  // weights are damaged. Others are checked when they are opened.
+  WeightCheck check = WeightCheck::kNow;
+};
+
+// One of `text` and `rows` is there.
+struct LoadedModel {
+  std::string folder;
+  ModelKind kind;
+  std::unique_ptr<TextWorker> text;
+  std::unique_ptr<RowWorker> rows;
+};
+std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options);
+
+}  // namespace linnet

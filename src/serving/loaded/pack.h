@@ -1,0 +1,30 @@
+// `linnet pack`: a run or a model folder as one file (formats/packed_model.h).
+#pragma once
+#include <functional>
+#include <string>
+
+#include "models/nn/parameter_file.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+
+struct PackReport {
+  size_t files = 0, parameters = 0;
+  uint64_t bytes = 0;   // of the packed file
+  std::string weights;  // "int8, 50 of 148 parameters; others F32"
+};
+// User error for a folder that holds no model, and for quantized weights of a model that is not asked texts. What has
+// been written is read back and checked.
+PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words = {});
+
+// The same of a model that the caller has made, in place of what answers texts. `load` fills a flat buffer with its
+// parameters.
+struct ModelToPack {
+  const Module& module;
+  std::function<void(const ParameterLayout&, const ParameterTarget&)> load;
+  const PretrainedModel* pretrained = nullptr;  // says in which types the model folder has its weights; null: in fp32
+};
+PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
+                      const ModelToPack& model);
+
+}  // namespace linnet

@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "base/packed_files.h"
+#include "serving/loaded/row_worker.h"
+#include "engine/kernels/isa.h"
+#include "models/nn/forward.h"
+#include "models/nn/parameter_file.h"
+#include "models/families/sentence_embedder.h"
+#include "models/families/static_scales.h"
+#include "tasks/class_probabilities.h"
+#include "tasks/classification/text_classifier.h"
+#include "data/text/pretrained_tokenizer.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kRows = 16;  // texts that are computed at once
+
+class Embedder : public RowModel {
+ public:
+  Embedder(const std::string& folder, const RowOptions& options)
+      : tokenizer_(load_pretrained_tokenizer(folder)),
+        embedder_(folder, kRows, options.threads, folder_quantization(folder, options.quantize, options.keep),
+                  parse_adapters(options.adapters)) {}
+  const std::vector<std::string>& classes() const override { return classes_; }
+  size_t width() const override { return static_cast<size_t>(embedder_.width()); }
+  std::vector<int32_t> encode(const std::string& text) const override {
+    return tokenizer_->encode(text, {.max_length = embedder_.max_tokens(), .offsets = false}).ids;
+  }
+  int64_t padded_length(int64_t tokens) const override { return embedder_.padded_length(tokens); }
+  std::vector<float> compute(const std::vector<std::vector<int32_t>>& texts) override { return embedder_.embed(texts); }
+
+ private:
+  const std::vector<std::string> classes_;
+  std::unique_ptr<PretrainedTokenizer> tokenizer_;
+  SentenceEmbedder embedder_;
+};
+
+// Computes in fp32, or as the weights are quantized, as models that write do, whatever a run was trained with.
+class RowClassifier : public RowModel {
+ public:
+  RowClassifier(const std::string& folder, const RowOptions& options)
+      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))),
+        lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
+    force_isa(opened_.config.train.isa);
+    auto& model = opened_.model.as<TextClassifier>();
+    std::vector<Forward::Function> functions;
+    for (const int64_t length : lengths_)
+      functions.emplace_back([&model, length](Trace& trace) {
+        const Tensor tokens = trace.input("tokens", {DType::kI32, {kRows, length}});
+        trace.graph().output("logits", model.logits(tokens, trace.input("lengths", {DType::kI32, {kRows}})));
+      });
+    const int threads = options.threads > 0 ? options.threads : static_cast<int>(opened_.config.train.threads);
+    forward_.emplace(
+        *opened_.model.module, functions,
+        ForwardOptions{.threads = threads,
+                       .quantization = folder_quantization(folder, options.quantize, options.keep, options.device),
+                       .device = options.device,
+                       .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
+    if (const auto packed = ParameterFile::open(folder); packed && forward_->load(*packed)) return;
+    forward_->load([&](const ParameterTarget& parameters) { opened_.load_weights(forward_->layout(), parameters); });
+  }
+  const std::vector<std::string>& classes() const override { return opened_.classes; }
+  size_t width() const override { return opened_.classes.size(); }
+  std::vector<int32_t> encode(const std::string& text) const override {
+    return opened_.tokenizer->encode(text, {.max_length = lengths_.back(), .offsets = false}).ids;
+  }
+  int64_t padded_length(int64_t tokens) const override {
+    return *std::ranges::lower_bound(lengths_, std::min(tokens, lengths_.back()));
+  }
+  std::vector<float> compute(const std::vector<std::vector<int32_t>>& texts) override {
+    std::vector<float> logits;
+    for (size_t first = 0; first < texts.size(); first += kRows)
+      add_logits(std::span(texts).subspan(first, std::min<size_t>(kRows, texts.size() - first)), logits);
+    const std::vector<double> rows = softmax_rows(logits, width());
+    return {rows.begin(), rows.end()};
+  }
+
+ private:
+  void add_logits(std::span<const std::vector<int32_t>> texts, std::vector<float>& logits) {
+    size_t longest = 1;
+    for (const std::vector<int32_t>& text : texts) longest = std::max(longest, text.size());
+    const auto shape = std::ranges::lower_bound(lengths_, static_cast<int64_t>(longest));
+    const auto length = static_cast<size_t>(*shape);
+    std::vector<int32_t> tokens(kRows * length, 0), lengths(kRows, 1);  // rows beyond the texts: one token each
+    for (size_t row = 0; row < texts.size(); ++row) {
+      std::ranges::copy(texts[row], tokens.begin() + static_cast<std::ptrdiff_t>(row * length));
+      lengths[row] = static_cast<int32_t>(texts[row].size());
+    }
+    forward_->set("tokens", tokens);
+    forward_->set("lengths", lengths);
+    const auto found = forward_->run(static_cast<size_t>(shape - lengths_.begin())).output("logits");
+    logits.insert(logits.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(texts.size() * width()));
+  }
+
+  OpenedTextClassifier opened_;
+  const std::vector<int64_t> lengths_;
+  std::optional<Forward> forward_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowModel> open_embedder(const std::string& folder, const RowOptions& options) {
+  if (options.device != "cpu") fail_user("embeddings are computed on the CPU: leave --device out");
+  return std::make_unique<Embedder>(folder, options);
+}
+
+std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const RowOptions& options) {
+  return std::make_unique<RowClassifier>(folder, options);
+}
+
+}  // namespace linnet

@@ -1,0 +1,51 @@
+// Is a model sane, before a night is spent on it? Checks of a model with its loss, its initial weights and one batch:
+// each gives a line with a figure and a verdict.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "training/trainer/trainer.h"
+
+namespace linnet {
+
+enum class Verdict { kPass, kFail, kSkipped };
+
+struct CheckLine {
+  std::string name;  // "causality"
+  Verdict verdict;
+  std::string figure;  // "loss 9.32, ln(6000 classes) = 8.70"; of a skipped check: why
+};
+
+// Tokens of a batch, so that checks know what they may change: i32 arrays [rows, length].
+struct CheckSequence {
+  std::string tokens;
+  std::string lengths;  // i32 [rows]: what lies beyond is padding; empty: rows are full
+  std::string targets;  // [rows, length]: target t is predicted from tokens up to t; empty: not of this kind
+};
+
+// The arrays of one batch by graph input; the first axis of each is the rows.
+using CheckBatch = std::map<std::string, std::vector<std::byte>>;
+
+struct CheckSubject {
+  Trainer& trainer;  // without dropout and label smoothing, its steps one micro-batch, without a moving average
+  const Store& store;
+  CheckBatch batch;
+  int shape = 0;
+  std::function<void()> reset;  // gives the trainer the weights it starts from
+  double learning_rate = 1e-3;
+  bool is_fresh = true;  // the weights are random, not read from a folder
+  std::vector<CheckSequence> sequences = {};
+  std::vector<std::string> labels = {};  // i32 arrays whose negative values count nothing
+  std::string flat_positions = {};       // i32 places in [rows * length] (masked tokens)
+  // The mean loss of the same batch and weights with products in bf16; empty: there are no such instructions.
+  std::function<double()> bf16_loss = {};
+  double overfit_seconds = 20;
+  uint64_t planned_bytes = 0;  // what the process should take at most; 0: not known
+};
+
+// Runs all checks, in an order in which a reader would look at them. `on_line` is called as each is done.
+std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<void(const CheckLine&)>& on_line = {});
+
+}  // namespace linnet

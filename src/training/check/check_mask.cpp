@@ -1,0 +1,220 @@
+// Who sees what: padding, other rows, later tokens, and the length that a row is padded to.
+#include <algorithm>
+#include <cstring>
+
+#include "training/check/checks.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kRounding = 2e-5;  // relative, between sums in another order
+
+int64_t row_bytes(const CheckSubject& subject, const std::string& name) {
+  const TensorType type = input_type(subject, name);
+  return static_cast<int64_t>(type.bytes()) / type.shape[0];
+}
+
+// Other tokens of the batch in the places of [from, to) of a row, so that all stay in the vocabulary.
+void replace(std::span<int32_t> row, int64_t from, int64_t to, std::span<const int32_t> all) {
+  for (int64_t i = from; i < to; ++i)
+    for (size_t next = static_cast<size_t>(7 * i + 3), tries = 0; tries < all.size(); ++next, ++tries)
+      if (const int32_t token = all[next % all.size()]; token != row[static_cast<size_t>(i)]) {
+        row[static_cast<size_t>(i)] = token;
+        break;
+      }
+}
+
+struct Rows {
+  int64_t count, length;
+};
+Rows sizes(const CheckSubject& subject, const CheckSequence& sequence) {
+  const Shape shape = input_type(subject, sequence.tokens).shape;
+  return {shape[0], shape[1]};
+}
+
+// All targets but those of [from, to) of each row count nothing.
+void keep_targets(CheckBatch& batch, const CheckSequence& sequence, const Rows& rows, int64_t from, int64_t to) {
+  const auto targets = ids(batch, sequence.targets);
+  for (int64_t row = 0; row < rows.count; ++row)
+    for (int64_t t = 0; t < rows.length; ++t)
+      if (t < from || t >= to) targets[static_cast<size_t>(row * rows.length + t)] = -1;
+}
+
+void replace_tokens(CheckBatch& batch, const CheckSequence& sequence, const Rows& rows, int64_t from, int64_t to) {
+  const auto tokens = ids(batch, sequence.tokens);
+  const std::vector<int32_t> all(tokens.begin(), tokens.end());
+  for (int64_t row = 0; row < rows.count; ++row)
+    replace(tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)), from, to, all);
+}
+
+const CheckSequence* causal_sequence(const CheckSubject& subject) {
+  const auto found = std::ranges::find_if(subject.sequences, [](const auto& s) { return !s.targets.empty(); });
+  return found == subject.sequences.end() ? nullptr : &*found;
+}
+
+// A position that rows reach with tokens on both sides of it.
+int64_t middle(const CheckSubject& subject, const CheckSequence& sequence) {
+  const Rows rows = sizes(subject, sequence);
+  int64_t longest = rows.length;
+  if (!sequence.lengths.empty()) {
+    CheckBatch batch = subject.batch;
+    longest = std::ranges::max(ids(batch, sequence.lengths));
+  }
+  return longest / 2;
+}
+
+// Row `row` of the batch in every row.
+CheckBatch repeated(const CheckSubject& subject, int64_t row, int64_t rows) {
+  CheckBatch batch = subject.batch;
+  for (auto& [name, bytes] : batch) {
+    const auto size = static_cast<size_t>(row_bytes(subject, name));
+    const std::vector<std::byte> kept(bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(row) * size),
+                                      bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(row + 1) * size));
+    for (int64_t other = 0; other < rows; ++other)
+      std::memcpy(bytes.data() + static_cast<size_t>(other) * size, kept.data(), size);
+  }
+  return batch;
+}
+
+// Every row one place further down.
+CheckBatch rotated(const CheckSubject& subject, int64_t rows) {
+  CheckBatch batch = subject.batch;
+  for (auto& [name, bytes] : batch)
+    if (name != subject.flat_positions && input_type(subject, name).shape[0] == rows)
+      std::rotate(bytes.begin(), bytes.end() - static_cast<std::ptrdiff_t>(row_bytes(subject, name)), bytes.end());
+  if (subject.flat_positions.empty()) return batch;
+  const int64_t length = sizes(subject, subject.sequences.front()).length;
+  for (int32_t& position : ids(batch, subject.flat_positions))
+    if (position >= 0) position = static_cast<int32_t>((position + length) % (rows * length));
+  return batch;
+}
+
+}  // namespace
+
+CheckLine check_causality(CheckSubject& subject) {
+  constexpr const char* kName = "no look at later tokens";
+  const CheckSequence* sequence = causal_sequence(subject);
+  if (!sequence) return skipped(kName, "the model does not predict token by token");
+  restart(subject);
+  const Rows rows = sizes(subject, *sequence);
+  const int64_t at = middle(subject, *sequence);
+  CheckBatch batch = subject.batch;
+  keep_targets(batch, *sequence, rows, 0, at);
+  const double before = loss_of(subject, batch).sum;
+  replace_tokens(batch, *sequence, rows, at, rows.length);
+  const double after = loss_of(subject, batch).sum;
+  return verdict(kName, difference(before, after) < kRounding,
+                 text_of("other tokens from position %lld on change the loss before it by %.2g relative",
+                         static_cast<long long>(at), difference(before, after)));
+}
+
+CheckLine check_context(CheckSubject& subject) {
+  constexpr const char* kName = "earlier tokens count";
+  const CheckSequence* sequence = causal_sequence(subject);
+  if (!sequence) return skipped(kName, "the model does not predict token by token");
+  const int64_t at = middle(subject, *sequence);
+  if (at < 2) return skipped(kName, "the rows are too short");
+  restart(subject);
+  const Rows rows = sizes(subject, *sequence);
+  CheckBatch batch = subject.batch;
+  keep_targets(batch, *sequence, rows, at, at + 1);
+  const double before = loss_of(subject, batch).sum;
+  replace_tokens(batch, *sequence, rows, 0, at);  // not the token at that position itself
+  const double after = loss_of(subject, batch).sum;
+  return verdict(kName, difference(before, after) > 1e-7,
+                 text_of("other tokens before position %lld change its loss by %.2g relative",
+                         static_cast<long long>(at), difference(before, after)));
+}
+
+CheckLine check_padding(CheckSubject& subject) {
+  constexpr const char* kName = "padding";
+  double worst = -1;
+  restart(subject);
+  for (const CheckSequence& sequence : subject.sequences) {
+    if (sequence.lengths.empty() || !subject.flat_positions.empty()) continue;
+    const Rows rows = sizes(subject, sequence);
+    CheckBatch batch = subject.batch;
+    for (int32_t& length : ids(batch, sequence.lengths)) length = std::min(length, std::max(1, length / 2));
+    const double before = loss_of(subject, batch).sum;
+    const auto lengths = ids(batch, sequence.lengths);
+    const auto tokens = ids(batch, sequence.tokens);
+    const std::vector<int32_t> all(tokens.begin(), tokens.end());
+    for (int64_t row = 0; row < rows.count; ++row)
+      replace(tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)),
+              lengths[static_cast<size_t>(row)], rows.length, all);
+    worst = std::max(worst, difference(before, loss_of(subject, batch).sum));
+  }
+  if (worst < 0) return skipped(kName, "the rows have no padding");
+  return verdict(kName, worst < kRounding,
+                 text_of("other tokens beyond the lengths change the loss by %.2g relative", worst));
+}
+
+CheckLine check_rows(CheckSubject& subject) {
+  constexpr const char* kName = "rows do not see each other";
+  const int64_t rows = rows_of(subject);
+  if (rows < 2) return skipped(kName, "the batch has one row");
+  restart(subject);
+  const double whole = loss_of(subject, subject.batch).sum;
+  double worst = difference(whole, loss_of(subject, rotated(subject, rows)).sum);
+  if (subject.flat_positions.empty() && rows <= 64) {
+    double alone = 0;
+    for (int64_t row = 0; row < rows; ++row)
+      alone += loss_of(subject, repeated(subject, row, rows)).sum / static_cast<double>(rows);
+    worst = std::max(worst, difference(whole, alone));
+  }
+  return verdict(kName, worst < kRounding,
+                 text_of("%lld rows in another order, or each among copies of itself: %.2g relative",
+                         static_cast<long long>(rows), worst));
+}
+
+// Row 0 alone, in its own shape and padded to that of another plan.
+CheckLine check_lengths(CheckSubject& subject) {
+  constexpr const char* kName = "padded length";
+  const auto plans = subject.trainer.plans();
+  if (subject.sequences.empty() || !subject.flat_positions.empty() || subject.sequences[0].lengths.empty() ||
+      !plans.contains("evaluate.1"))
+    return skipped(kName, "there is one length");
+  restart(subject);
+  const auto row_alone = [&](int shape) {
+    const Graph& graph = plans.at("evaluate." + std::to_string(shape))->graph;
+    CheckBatch batch;
+    for (const auto& [name, bytes] : subject.batch) {
+      const TensorType type = graph.value(*graph.find_input(name)).type, own = input_type(subject, name);
+      std::vector<std::byte>& to = batch[name];
+      to.resize(type.bytes());
+      if (std::ranges::find(subject.labels, name) != subject.labels.end()) std::ranges::fill(to, std::byte{0xff});
+      const size_t row =
+          std::min(type.bytes() / static_cast<size_t>(type.shape[0]), own.bytes() / static_cast<size_t>(own.shape[0]));
+      std::memcpy(to.data(), bytes.data(), row);
+    }
+    // What does not fit the shorter of the two is cut off in both.
+    CheckSubject other = subject;
+    other.shape = shape;
+    for (const CheckSequence& sequence : subject.sequences)
+      if (!sequence.lengths.empty()) {
+        int32_t& length = ids(batch, sequence.lengths)[0];
+        for (const int each : {shape, subject.shape}) {
+          const Graph& limit = plans.at("evaluate." + std::to_string(each))->graph;
+          length =
+              std::min(length, static_cast<int32_t>(limit.value(*limit.find_input(sequence.tokens)).type.shape[1]));
+        }
+      }
+    return loss_of(other, batch).sum;
+  };
+  const int other = subject.shape == 0 ? 1 : subject.shape - 1;
+  // The row must be cut the same way in its own shape.
+  CheckSubject own = subject;
+  const double there = row_alone(other);
+  for (const CheckSequence& sequence : subject.sequences)
+    if (!sequence.lengths.empty()) {
+      const Graph& limit = plans.at("evaluate." + std::to_string(other))->graph;
+      int32_t& length = ids(subject.batch, sequence.lengths)[0];
+      length = std::min(length, static_cast<int32_t>(limit.value(*limit.find_input(sequence.tokens)).type.shape[1]));
+    }
+  const double here = row_alone(subject.shape);
+  subject.batch = own.batch;
+  return verdict(kName, difference(here, there) < kRounding,
+                 text_of("a row alone, padded to another length: %.2g relative", difference(here, there)));
+}
+
+}  // namespace linnet

@@ -1,0 +1,100 @@
+#include "training/run/memory_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "base/process_memory.h"
+#include "engine/device/buffer.h"
+
+namespace linnet {
+namespace {
+
+// The program's code that is read in later, thread stacks, the text of an evaluation.
+constexpr uint64_t kUnplanned = 5 << 20;
+
+std::string megabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%10.1f MB", static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
+}  // namespace
+
+uint64_t MemoryForecast::peak() const {
+  uint64_t sum = 0;
+  for (const MemoryItem& item : items) sum += item.bytes;
+  return sum;
+}
+
+std::string MemoryForecast::text() const {
+  std::string text;
+  const auto line = [&](const std::string& name, uint64_t bytes) {
+    text += "  " + name + std::string(26 - std::min<size_t>(25, name.size()), ' ') + megabytes(bytes) + "\n";
+  };
+  for (const MemoryItem& item : items) line(item.name, item.bytes);
+  line("peak", peak());
+  return text;
+}
+
+MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
+  MemoryForecast forecast{.resident = resident};
+  if (const Device& device = store.device(); !device.is_host()) {
+    forecast.where = device.info().name;
+    forecast.limit = device.info().free_bytes;
+  }
+  if (store.device().is_host()) forecast.items.push_back({"program, text, plans", resident});
+  std::map<MemoryKind, uint64_t> by_kind;
+  for (const Store::Region& region : store.regions()) by_kind[region.kind] += store.device().footprint(region.bytes);
+  for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
+  if (store.device().is_host()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
+  return forecast;
+}
+
+uint64_t bytes_beside(uint64_t resident, const Store& store) {
+  return store.device().is_host() ? resident + kUnplanned : 0;
+}
+
+namespace {
+
+uint64_t available_for(const MemoryForecast& forecast, const Store& store) {
+  return store.device().is_host() ? available_memory() : forecast.limit;
+}
+
+}  // namespace
+
+bool fits(const Store& store) {
+  const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
+  return forecast.peak() <= available_for(forecast, store);
+}
+
+void check_fits(const Store& store, const std::string& advice) {
+  const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
+  const uint64_t need = forecast.peak(), available = available_for(forecast, store);
+  if (need > available)
+    fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and " + forecast.where + " has " +
+              std::to_string(available / 1000000) + " MB available" + advice);
+}
+
+uint64_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  uint64_t value = 0, available = UINT64_MAX;
+  while (meminfo >> key >> value >> unit)
+    if (key == "MemAvailable:") available = value * 1024;
+  const auto cgroup = [](const char* path) {
+    std::ifstream file(path);
+    uint64_t bytes = 0;
+    return file >> bytes ? bytes : UINT64_MAX;
+  };
+  const uint64_t limit = cgroup("/sys/fs/cgroup/memory.max");
+  if (limit != UINT64_MAX) {
+    const uint64_t used = cgroup("/sys/fs/cgroup/memory.current");
+    available = std::min(available, limit > used ? limit - used : 0);
+  }
+  return available == UINT64_MAX ? available : available + resident_bytes();
+}
+
+}  // namespace linnet

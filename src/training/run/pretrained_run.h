@@ -1,0 +1,33 @@
+// Run folders of models that a family describes (models/families/family.h): beside the weights they hold config.json and the
+// tokenizer as model folders have them.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "config/config.h"
+#include "models/families/pretrained.h"
+#include "data/text/pretrained_tokenizer.h"
+
+namespace linnet {
+
+class Trainer;
+
+void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
+                            const PretrainedTokenizer& tokenizer);
+
+// What those hold, without the weights.
+PretrainedModel open_run_model(const std::string& folder);
+// User error where there are adapters to read beside a run, whose weights are those that it trained.
+void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters);
+std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folder);
+
+// Writes the run's model as a folder that other programs load; adapters are merged into the weights.
+void export_pretrained_run(const std::string& folder, const std::string& out);
+// Writes the adapters of a run that has some as a folder that PEFT reads. User error for a run without.
+void export_adapters(const std::string& folder, const std::string& out);
+
+// The weights that training begins from: those of a model folder, what it lacks drawn from the configuration's seed.
+// Nothing where ranks share the layers of a model: load_divided_weights() (training/run/divided_weights.h).
+void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config);
+
+}  // namespace linnet

@@ -1,0 +1,106 @@
+// The bar as a terminal shows it: what it writes to a pseudo-terminal, replayed on one line of that width.
+#include "training/run/progress_bar.h"
+
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace linnet {
+namespace {
+
+// Standard error on a pseudo-terminal of `columns`, in an environment of its own.
+class PseudoTerminal {
+ public:
+  PseudoTerminal(unsigned short columns, const char* term) : saved_(::dup(STDERR_FILENO)) {
+    winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    int slave = -1;
+    if (::openpty(&master_, &slave, nullptr, nullptr, &size) != 0) ADD_FAILURE() << "no pseudo-terminal";
+    ::dup2(slave, STDERR_FILENO);
+    ::close(slave);
+    ::setenv("TERM", term, 1);
+  }
+  ~PseudoTerminal() {
+    restore();
+    ::close(master_);
+  }
+  void restore() {
+    if (saved_ >= 0) ::dup2(saved_, STDERR_FILENO), ::close(saved_);
+    saved_ = -1;
+  }
+  std::string written() {
+    restore();  // so that reading ends
+    std::string text;
+    char buffer[4096];
+    for (ssize_t got; (got = ::read(master_, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<size_t>(got));
+    return text;
+  }
+
+ private:
+  int saved_, master_ = -1;
+};
+
+const ProgressView kView{.step = 1234,
+                         .max_steps = 20000,
+                         .loss = 3.14159,
+                         .learning_rate = 1e-3,
+                         .speed = 12345,
+                         .seconds_left = 3725,
+                         .memory_mb = 512,
+                         .items = "tokens"};
+
+std::string drawn(unsigned short columns, const char* term = "xterm", bool cleared = false) {
+  PseudoTerminal terminal(columns, term);
+  {
+    ProgressBar bar;
+    bar.update(kView);
+    if (!cleared) return terminal.written();
+  }
+  return terminal.written();
+}
+
+// The last line after all carriage returns; fails where a character would go beyond the last but one column.
+std::string visible(const std::string& written, size_t columns) {
+  std::string line;
+  size_t at = 0;
+  for (const char c : written) {
+    if (c == '\r') {
+      at = 0;
+      continue;
+    }
+    EXPECT_GE(static_cast<unsigned char>(c), 0x20) << "an escape sequence or a line end";
+    EXPECT_LT(at, columns - 1) << written;
+    if (at == line.size()) line += ' ';
+    line[at++] = c;
+  }
+  return line;
+}
+
+TEST(ProgressBar, FitsEveryTerminalAndKeepsTheTimeLeftWhereItCan) {
+  for (const unsigned short columns : {40, 60, 80, 200}) {
+    const std::string line = visible(drawn(columns), columns);
+    EXPECT_NE(line.find("step 1234/20000"), line.npos) << line;
+    EXPECT_NE(line.find("1:02:05 left"), line.npos) << line;
+    if (columns >= 80) {
+      EXPECT_NE(line.find("loss 3.1416"), line.npos) << line;
+    }
+  }
+  EXPECT_EQ(visible(drawn(20), 20), "step 1234/20000");
+  EXPECT_EQ(
+      visible(drawn(200), 200),
+      "[=                       ] step 1234/20000  loss 3.1416  lr 1.00e-03  12345 tokens/s  512 MB  1:02:05 left");
+}
+
+TEST(ProgressBar, LeavesABlankLineBehind) {
+  const std::string line = visible(drawn(80, "xterm", true), 80);
+  EXPECT_EQ(line.find_first_not_of(' '), line.npos) << line;
+}
+
+TEST(ProgressBar, ADumbTerminalGetsWholeLines) {
+  EXPECT_EQ(drawn(40, "dumb"), "step 1234/20000  loss 3.1416  lr 1.00e-03  12345 tokens/s  512 MB  1:02:05 left\r\n");
+}
+
+}  // namespace
+}  // namespace linnet

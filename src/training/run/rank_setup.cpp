@@ -1,0 +1,177 @@
+#include "training/run/rank_setup.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "distributed/comm/agreement.h"
+#include "engine/kernels/isa.h"
+#include "models/nn/pipeline_parallel.h"
+#include "models/nn/stage_text.h"
+#include "training/run/data_fingerprint.h"
+#include "training/run/memory_report.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string data_text(const Config& config) {
+  std::string text;
+  for (const DataFingerprint::Entry& entry : DataFingerprint::of(config).entries)
+    text += entry.key + " with " + std::to_string(entry.bytes) + " bytes and checksum " + entry.checksum + "\n";
+  return text;
+}
+
+// What each rank may have of its own.
+std::string common_text(Config config) {
+  config.train.threads = 0;
+  return to_toml(config, false);
+}
+
+// A folder that goes with its owner.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "linnet-rank-XXXXXX").string();
+    if (!mkdtemp(name.data())) fail_system("cannot make a folder in " + fs::temp_directory_path().string());
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The files below rank 0's folder come into the others'.
+void share_files(Communicator& world, const std::string& folder) {
+  std::vector<std::string> names;
+  if (world.rank() == 0)
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(folder).string());
+  const std::string count = broadcast_text(world, 0, std::to_string(names.size()));
+  names.resize(std::stoul(count));
+  for (std::string& name : names) {
+    name = broadcast_text(world, 0, name);
+    const std::string path = folder + "/" + name;
+    const std::string text = broadcast_text(world, 0, world.rank() == 0 ? read_file(path) : "");
+    if (world.rank() == 0) continue;
+    make_directories(fs::path(path).parent_path().string());
+    write_file_atomically(path, text);
+  }
+}
+
+}  // namespace
+
+void check_ranks_agree(Communicator& world, const std::string& program, const Config& config) {
+  if (world.size() == 1) return;
+  check_equal(world, "program", program);
+  check_equal(world, "instruction set", std::string(current_isa()) + " (--isa chooses one that all have)");
+  check_equal(world, "configuration", common_text(config));
+  check_equal(world, "set of data", data_text(config));
+}
+
+void check_tasks_agree(Communicator& world, TrainingTask& task) {
+  if (world.size() == 1) return;
+  std::string text;
+  for (const ParameterSlot& slot : of_all_stages(task.trainer().layout()).parameters())
+    text += slot.spec.name + " " + TensorType{DType::kF32, task.trainer().layout().whole_shape(slot)}.text() + "\n";
+  check_equal(world, "model", text);
+  check_equal(world, "division into batches",
+              std::to_string(task.batches().batches_per_epoch()) + " batches of " +
+                  std::to_string(task.batches().shape_count()) + " shapes");
+}
+
+Config share_config(Communicator& world, const Config& config) {
+  if (world.size() == 1) return config;
+  Config shared = parse_config(broadcast_text(world, 0, to_toml(config, false)), "the configuration of rank 0");
+  shared.train.threads = config.train.threads;
+  shared.process = config.process;
+  return shared;
+}
+
+namespace {
+
+std::unique_ptr<TrainingTask> make_within_memory(const std::string& assets, Config& config, MakeTaskFrom make) {
+  if (config.train.micro_batches > 0) return make(assets);
+  config.train.micro_batches = 1;
+  for (;;) {
+    try {
+      return make(assets);
+    } catch (const DoesNotFit&) {
+      if (!halve_micro_batches(config)) throw;
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
+                                               MakeTaskFrom make) {
+  if (world.size() == 1) return make_within_memory(assets, config, make);
+  std::unique_ptr<TrainingTask> task;
+  std::unique_ptr<TemporaryFolder> folder;
+  run_on_all(world, [&] {
+    folder = std::make_unique<TemporaryFolder>();
+    if (world.rank() > 0) return;
+    task = make_within_memory(assets, config, make);
+    task->save_assets(folder->path());
+  });
+  share_files(world, folder->path());
+  broadcast(world, 0, std::as_writable_bytes(std::span(&config.train.micro_batches, 1)));
+  run_on_all(world, [&] {
+    if (world.rank() > 0) task = make(folder->path());
+  });
+  return task;
+}
+
+std::string forecast_of_all(Communicator& world, TrainingTask& task) {
+  const int ranks = task.trainer().options().pipeline.ranks;
+  if (ranks == 1) return task.forecast().text();
+  const std::string own = " " + stage_text(task.trainer().layout()) + "\n" + task.forecast().text();
+  const std::vector<std::string> all = gather_texts(world, own);
+  std::string text;
+  for (int i = 0; i < ranks; ++i)
+    text += all[static_cast<size_t>(i) * static_cast<size_t>(task.trainer().options().tensor.ranks)];
+  return text;
+}
+
+void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
+  if (world.size() == 1) return;
+  static_assert(std::is_trivially_copyable_v<Progress>);
+  broadcast(world, 0, std::as_writable_bytes(std::span(&progress, 1)));
+  trainer.pull_states();
+  const ParameterLayout& layout = trainer.layout();
+  for (const std::string& state : trainer.states()) {
+    // What stages of a pipeline have, too, was drawn by each from the seed, or comes from a file.
+    if (trainer.is_divided(state) || stages_of(layout)) continue;
+    const int64_t count = state == "parameters" ? layout.stored_count() : layout.trained_count();
+    if (!layout.division()) {
+      broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));
+      continue;
+    }
+    // What tensor ranks divide was drawn by each from the seed, or comes from a file (load_divided_states).
+    for (const ParameterSlot& slot : layout.parameters())
+      if (slot.offset < count && !layout.sharding_of(slot))
+        broadcast(world, 0,
+                  std::span(trainer.state(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
+  }
+  LossScale scale = trainer.loss_scale();
+  static_assert(std::is_trivially_copyable_v<LossScale>);
+  broadcast(world, 0, std::as_writable_bytes(std::span(&scale, 1)));
+  trainer.set_loss_scale(scale);
+  for (const auto& [name, type] : trainer.all_packed())
+    broadcast(world, 0, std::span(trainer.store().data(name), type.bytes()));
+  trainer.push_states();
+}
+
+}  // namespace linnet

@@ -1,0 +1,36 @@
+// How the ranks of a run begin with the same configuration, data, assets and weights. Rank 0 alone reads and writes the
+// run folder; the others get from it what they need, so that they may be on machines that do not see the folder. With
+// one rank all of these do nothing.
+#pragma once
+#include <string>
+
+#include "base/function_ref.h"
+#include "distributed/comm/communicator.h"
+#include "config/config.h"
+#include "training/run/training_task.h"
+#include "training/trainer/checkpoint.h"
+
+namespace linnet {
+
+// AgreedError in one line where a rank has another program, instruction set, configuration or data than rank 0.
+void check_ranks_agree(Communicator& world, const std::string& program, const Config& config);
+// The same of what was made of the data.
+void check_tasks_agree(Communicator& world, TrainingTask& task);
+
+// Rank 0's configuration, in which only what concerns this process is its own.
+Config share_config(Communicator& world, const Config& config);
+
+// Rank 0 makes the task with `assets` (a run folder, or empty); the others make it with the assets that rank 0's task
+// has, in a temporary folder. Where config.train.micro_batches is 0, rank 0 settles it: as few as fit into the limit of
+// memory. `make` takes its configuration from `config`.
+using MakeTaskFrom = FunctionRef<std::unique_ptr<TrainingTask>(const std::string& assets)>;
+std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
+                                               MakeTaskFrom make);
+
+// The task's forecast of memory; of a pipeline, whose stages take different amounts, that of each. Every rank calls it.
+std::string forecast_of_all(Communicator& world, TrainingTask& task);
+
+// The states of rank 0's trainer that ranks do not divide, and where the run stands.
+void share_state(Communicator& world, Trainer& trainer, Progress& progress);
+
+}  // namespace linnet

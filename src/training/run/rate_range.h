@@ -1,0 +1,38 @@
+// A learning-rate range test (Smith 2017): a run of few steps whose rate rises from step to step, to see where the loss
+// begins to fall and where it breaks out.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "training/run/training_task.h"
+
+namespace linnet {
+
+struct RateRange {
+  double from = 1e-6, to = 1;
+};
+
+// "1e-6:1". Throws Error(kUser) unless both are above 0 and rise.
+RateRange parse_rate_range(const std::string& text);
+
+struct RateTrial {
+  double rate, loss;  // the loss is a running average
+};
+
+struct RateAnswer {
+  std::vector<RateTrial> trials;
+  double suggestion = 0;   // where the loss fell fastest; 0: it did not fall
+  double highest = 0;      // rates above it let the loss rise; 0: none was too high
+  bool broke_out = false;  // ended before the last rate: the loss was far above its least, or not finite
+};
+
+// Trains from the task's first weights, which are gone afterwards. Stops early if a signal asks for it.
+RateAnswer test_rates(TrainingTask& task, const RateRange& range, int64_t steps);
+
+// The suggestion from the trials.
+RateAnswer judge_rates(std::vector<RateTrial> trials, bool broke_out);
+
+// A chart of the loss over the rate, in characters, and the suggestion.
+std::string rate_chart(const RateAnswer& answer);
+
+}  // namespace linnet

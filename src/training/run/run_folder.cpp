@@ -1,0 +1,47 @@
+#include "training/run/run_folder.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace linnet {
+
+Config RunFolder::load_config() const {
+  if (!file_exists(path_)) fail_user("there is no run folder '" + path_ + "'");
+  if (!has_config() && file_exists(path_ + "/config.json"))
+    fail_user("'" + path_ +
+              "' is neither a run folder nor a model folder of the kind that is needed here; `linnet info " + path_ +
+              "` tells what it is");
+  if (!has_config())
+    fail_user("'" + path_ + "' is not a run folder: it has no config.toml (nor a model's config.json)");
+  const Config config = linnet::load_config(config_path());
+  try {
+    validate(config);
+  } catch (const Error& error) {  // edited by hand since: say where
+    throw Error(error.kind(), config_path() + ": " + error.what());
+  }
+  return config;
+}
+
+std::string RunFolder::best_weights() const {
+  if (!file_exists(model_path()))
+    fail_user("run '" + path_ +
+              "' has no model.safetensors yet: training saves it at its first evaluation, after step " +
+              std::to_string(load_config().train.eval_every) + " (eval_every) or at its end");
+  return model_path();
+}
+
+RunFolder::~RunFolder() {
+  if (!made_ || !lock_ || in_use()) return;
+  std::error_code not_empty;
+  std::filesystem::remove(path_ + "/.lock", not_empty);
+  std::filesystem::remove(path_, not_empty);
+}
+
+void RunFolder::lock() {
+  made_ = !file_exists(path_);
+  make_directories(path_);
+  lock_.emplace(path_);
+}
+
+}  // namespace linnet

@@ -1,0 +1,54 @@
+// The files of a run.
+//
+//   config.toml                  the effective configuration
+//   tokenizer.*                  or source.* and target.*
+//   model.safetensors            the best weights so far, or their moving average where that is better
+//   training_state.safetensors   everything --resume needs
+//   metrics.jsonl                one JSON object a line
+//   data.json                    what the data looked like
+//   memory.json, system.json     the planned memory, and what trains it (run_record.h)
+//   samples.jsonl                what evaluations let the model write
+//   profile/                     traces of steps (engine/profile/step_profiler.h), if they were asked for
+//   anomaly.safetensors          a step that was not finite (anomaly.h), the same
+//   events.out.tfevents.*        for TensorBoard, the same
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/files.h"
+#include "config/config.h"
+
+namespace linnet {
+
+class RunFolder {
+ public:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  ~RunFolder();  // takes away a folder that lock() made and that stayed empty: a refused run leaves nothing
+
+  const std::string& path() const { return path_; }
+  std::string config_path() const { return path_ + "/config.toml"; }
+  std::string model_path() const { return path_ + "/model.safetensors"; }
+  std::string best_weights() const;  // model_path(), or a user error when there are none yet
+  std::string state_path() const { return path_ + "/training_state.safetensors"; }
+  std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+
+  bool has_config() const { return file_exists(config_path()); }
+  bool has_state() const { return file_exists(state_path()); }
+  // Any file that a new run would replace.
+  bool in_use() const {
+    return has_config() || has_state() || file_exists(model_path()) || file_exists(metrics_path());
+  }
+  Config load_config() const;  // user error when the folder is not a run
+  void lock();                 // user error when another process trains here
+
+ private:
+  std::string path_;
+  std::optional<FolderLock> lock_;
+  bool made_ = false;  // by lock()
+};
+
+// Checks what --resume may not change. Throws Error(kUser) naming the keys. Data may lie elsewhere than they did when
+// they are the same (data_fingerprint.h); data that changed where they are give a warning.
+void check_resumable(const Config& saved, const Config& wanted, const std::string& folder);
+
+}  // namespace linnet

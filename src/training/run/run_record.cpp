@@ -1,0 +1,99 @@
+#include "training/run/run_record.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/thread_pool.h"
+#include "config/config_keys.h"
+#include "training/report/memory_picture.h"
+#include "training/run/run_folder.h"
+
+namespace linnet {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      if (const size_t colon = line.find(": "); colon != line.npos) return line.substr(colon + 2);
+  return "";
+}
+
+std::string time_text() {
+  char text[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc)};
+}
+
+std::string text_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : ""; }
+
+// The summary of the steps that were profiled last.
+std::string last_profile(const std::string& folder) {
+  std::string newest;
+  std::filesystem::file_time_type time{};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().string().ends_with(".summary.json") && (newest.empty() || entry.last_write_time(error) > time))
+      newest = entry.path().string(), time = entry.last_write_time(error);
+  return newest.empty() ? "" : read_file(newest);
+}
+
+}  // namespace
+
+std::string memory_record(const Trainer& trainer, const Store& store, const MemoryForecast& forecast) {
+  const auto arena = std::ranges::find(store.regions(), MemoryKind::kActivations, &Store::Region::kind);
+  Json items = Json::array();
+  for (const MemoryItem& item : forecast.items) items.push_back({{"name", item.name}, {"bytes", item.bytes}});
+  const Json record{
+      {"parameters", trainer.layout().parameter_count()},
+      {"items", std::move(items)},
+      {"picture", Json::parse(memory_picture(trainer, static_cast<RegionId>(arena - store.regions().begin())))}};
+  return record.dump() + "\n";
+}
+
+void write_memory_record(const std::string& folder, TrainingTask& task) {
+  write_file_atomically(folder + "/memory.json", memory_record(task.trainer(), task.store(), task.forecast()));
+}
+
+void write_system_record(const std::string& folder, const std::string& program, const std::string& where) {
+  utsname system{};
+  uname(&system);
+  const Json record{{"program", program},
+                    {"runs on", where},
+                    {"processor", processor_name()},
+                    {"processors usable", available_threads()},
+                    {"system", std::string(system.sysname) + " " + system.release + ", " + system.machine},
+                    {"last started", time_text()}};
+  write_file_atomically(folder + "/system.json", record.dump(1) + "\n");
+}
+
+std::vector<std::pair<std::string, std::string>> report_config(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const ConfigKey& key : config_keys())
+    values.emplace_back(std::string(key.section) + "." + key.name, value_text(field_value(key, config)));
+  return values;
+}
+
+ReportRun read_report_run(const std::string& folder) {
+  const RunFolder run(folder);
+  std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "runs/mine/"
+  ReportRun report{.name = path.filename().string(), .config = report_config(run.load_config())};
+  report.metrics = text_if_there(run.metrics_path());
+  report.samples = text_if_there(folder + "/samples.jsonl");
+  report.memory = text_if_there(folder + "/memory.json");
+  report.system = text_if_there(folder + "/system.json");
+  report.profile = last_profile(folder + "/profile");
+  return report;
+}
+
+}  // namespace linnet

@@ -1,0 +1,131 @@
+#include "training/run/run_reporter.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/process_memory.h"
+#include "config/task_rows.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kMemoryEvery = 64;  // steps between looks at /proc
+
+double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
+
+double running_average(double average, double value, double keep) {
+  return average == 0 ? value : keep * average + (1 - keep) * value;
+}
+
+std::string metric_text(const std::string& name, double value) {
+  if (name == "chrf") return fmt::format("chrF {:.2f}", value);
+  if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
+  return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
+}
+
+// Is the difference between the weights and their average worth a line? More than a point of BLEU or 1% of the
+// examples, or 2% of the loss.
+bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
+  const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
+  if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
+  return std::abs(a.loss - b.loss) > 0.02 * std::abs(a.loss);
+}
+
+}  // namespace
+
+double metric_of(const TrainConfig& config, const Evaluation& result) {
+  return config.metric == "loss" ? -result.loss : result.metric(config.metric);
+}
+
+RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
+    : config_(config.train),
+      items_(task_row(config).items),
+      log_(metrics_path, resumed.step, resumed.evaluated),
+      memory_mb_(resident_mb()) {
+  samples_path_ = (std::filesystem::path(metrics_path).parent_path() / "samples.jsonl").string();
+  if (file_exists(samples_path_)) {
+    const uint64_t good = bytes_up_to_step(samples_path_, resumed.step, resumed.evaluated);
+    samples_.emplace(samples_path_);
+    if (good != samples_->size()) samples_->truncate_to(good);
+  }
+  const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
+  if (config_.tensorboard)
+    events_.emplace(folder, resumed.step);
+  else if (has_event_files(folder))
+    EventLog(folder, resumed.step);  // the steps that this run does again are void there
+}
+
+void RunReporter::write(const MetricsLine& line) {
+  log_.write(line);
+  if (events_) events_->write(line);
+}
+
+void RunReporter::write_samples(int64_t step, const std::vector<std::string>& samples) {
+  if (samples.empty()) return;
+  if (!samples_) samples_.emplace(samples_path_);
+  const nlohmann::ordered_json line{{"step", step}, {"split", "valid"}, {"samples", samples}};
+  samples_->write_line(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+void RunReporter::sync() {
+  log_.sync();
+  if (samples_) samples_->sync();
+  if (events_) events_->flush();
+}
+
+void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
+                       const Pace& pace, std::optional<int64_t> skipped_steps) {
+  const double speed = static_cast<double>(report.tokens) / seconds;
+  speed_ = running_average(speed_, speed, 0.98);
+  if (std::isfinite(report.loss)) loss_ = running_average(loss_, report.loss, 0.95);
+  if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
+  if (progress.step % config_.log_every == 0)
+    write({.step = progress.step,
+           .split = "train",
+           .loss = report.loss,
+           .learning_rate = rate,
+           .grad_norm = report.grad_norm,
+           .speed = speed,
+           .seconds = progress.seconds,
+           .memory_mb = memory_mb_,
+           .items = items_,
+           .loss_scale = skipped_steps ? report.loss_scale : 0,
+           .skipped_steps = skipped_steps.value_or(0)});
+  const double per_step = pace.seconds_here / static_cast<double>(++steps_here_);
+  bar_.update({progress.step, pace.total_steps, loss_, rate, speed_,
+               per_step * static_cast<double>(pace.total_steps - progress.step), memory_mb_, items_});
+}
+
+std::string RunReporter::figures(const Evaluation& result) const {
+  std::string text = fmt::format("loss {:.4f}", result.loss);
+  if (config_.metric != "loss") text += "  " + metric_text(config_.metric, metric_of(config_, result));
+  return text;
+}
+
+void RunReporter::evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better) {
+  const Evaluation& result = judged.best;
+  const double speed = static_cast<double>(result.items) / seconds;
+  MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_, items_};
+  if (config_.metric != "loss") {
+    line.metric = config_.metric;
+    line.metric_value = metric_of(config_, result);
+  }
+  if (judged.other) line.weights = judged.average ? "average" : "trained";
+  write(line);
+  write_samples(progress.step, result.samples);
+  if (events_) events_->write_samples(progress.step, result.samples);
+  bar_.print(fmt::format("step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds,
+                         better ? "  best so far" : ""));
+  if (judged.other && differ(config_, result, *judged.other))
+    bar_.print(judged.average
+                   ? "    of the weights' moving average; the weights themselves have " + figures(*judged.other)
+                   : "    of the weights themselves; their moving average is worse: " + figures(*judged.other));
+  for (const std::string& sample : result.samples) bar_.print(replace_invalid_utf8(sample));
+}
+
+}  // namespace linnet

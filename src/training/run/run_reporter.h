@@ -1,0 +1,64 @@
+// What a training run tells: a line of metrics.jsonl for the machine, the progress bar and messages for people.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "training/run/event_log.h"
+#include "training/run/metrics_log.h"
+#include "training/run/progress_bar.h"
+#include "training/run/training_task.h"
+#include "training/trainer/checkpoint.h"
+
+namespace linnet {
+
+// The figure a run's best checkpoint is chosen by; larger is better.
+double metric_of(const TrainConfig& config, const Evaluation& result);
+
+// An evaluation of a run. With a moving average, of it and of the weights: the better one and the other.
+struct Judged {
+  bool average = false;  // `best` is of the moving average
+  Evaluation best;
+  std::optional<Evaluation> other;
+};
+
+// How far training has come in this process, and how many steps the run will have.
+struct Pace {
+  double seconds_here;
+  int64_t total_steps;
+};
+
+class RunReporter {
+ public:
+  // `resumed` is where the run goes on: lines of metrics.jsonl after it are dropped. Events go to the same folder.
+  RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed);
+
+  // `seconds` is what the step took.
+  // `skipped_steps`: of a run with a loss scale, so far.
+  void step(const Progress& progress, const StepReport& report, double rate, double seconds, const Pace& pace,
+            std::optional<int64_t> skipped_steps);
+  void evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better);
+  void message(const std::string& text) { bar_.print(text); }
+  void clear() { bar_.clear(); }
+  // What was told so far survives a crash.
+  void sync();
+  // Null unless the configuration asks for events.
+  EventLog* events() { return events_ ? &*events_ : nullptr; }
+
+ private:
+  void write(const MetricsLine& line);
+  void write_samples(int64_t step, const std::vector<std::string>& samples);
+  std::string figures(const Evaluation& result) const;
+
+  const TrainConfig& config_;
+  const char* const items_;  // what the model is trained on: "tokens", "images"
+  MetricsLog log_;
+  std::optional<AppendFile> samples_;  // samples.jsonl, once there are any
+  std::string samples_path_;
+  std::optional<EventLog> events_;
+  ProgressBar bar_;
+  int64_t steps_here_ = 0;
+  double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages
+};
+
+}  // namespace linnet

@@ -1,0 +1,478 @@
+#include "training/run/training_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "distributed/comm/agreement.h"
+#include "distributed/comm/pipeline_group.h"
+#include "distributed/comm/tensor_group.h"
+#include "engine/exec/backend.h"
+#include "engine/exec/device_ranks.h"
+#include "engine/profile/rank_profiles.h"
+#include "training/run/anomaly.h"
+#include "training/run/data_fingerprint.h"
+#include "training/run/open_run.h"
+#include "training/run/rank_setup.h"
+#include "training/run/run_checkpoints.h"
+#include "training/run/run_record.h"
+#include "training/run/run_reporter.h"
+#include "training/run/run_schedule.h"
+#include "training/run/trainer_options.h"
+#include "training/run/where_it_runs.h"
+#include "training/trainer/step_queue.h"
+
+namespace linnet {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingTask& task)
+      : request_(request),
+        config_(request.config.train),
+        folder_(folder),
+        task_(task),
+        trainer_(task.trainer()),
+        world_(*request.world),
+        groups_(world_, trainer_.options().tensor.ranks, trainer_.options().pipeline.ranks),
+        tensor_scope_(groups_.tensor),
+        evaluation_(groups_.data),
+        pipeline_scope_(groups_.pipeline),
+        joined_(trainer_.is_sharded() ? join_devices(trainer_.store().backend(), world_) : JoinedDevices{}),
+        shards_(trainer_.is_sharded()
+                    ? std::make_optional<ShardedStep>(trainer_, groups_.data,
+                                                      trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr,
+                                                      joined_.ranks.get())
+                    : std::nullopt),
+        checkpoints_(request, folder, task, groups_),
+        steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
+        schedule_(schedule_of(config_)),
+        last_step_(last_step(config_, task.batches().batches_per_epoch())) {
+    rates_.reserve(static_cast<size_t>(steps_.most_steps()));
+  }
+
+  TrainOutcome run() {
+    start();
+    try {
+      return train();
+    } catch (const Error& error) {
+      const int64_t saved = checkpoints_.last_saved();
+      if (error.kind() != ErrorKind::kSystem || saved <= 0) throw;
+      throw Error(error.kind(), std::string(error.what()) + "; when that is mended, --resume goes on from step " +
+                                    std::to_string(saved));
+    }
+  }
+
+ private:
+  TrainOutcome train() {
+    const double began = now();
+    before_ = progress_.seconds;
+    began_ = began;
+    if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
+    done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience() ||
+            out_of_time();
+    if (done_ && progress_.step < config_.max_steps && is_first_rank()) log_info(reason_of_end());
+    while (!stopped_ && progress_.step < config_.max_steps && !done_) {
+      train_some();
+      if (must_stop() || done_) finish_submitted(0);
+      if (must_stop() || steps_.waiting() == 0) finish_step();
+    }
+    close();
+    default_stop_signals();
+    return {stopped_, progress_, now() - began, task_.forecast().peak()};
+  }
+
+  // Of a run that was resumed and has nothing left to do.
+  std::string reason_of_end() const {
+    if (out_of_time())
+      return fmt::format("the run has used its {} minutes already; --set max_minutes=N goes on to N",
+                         config_.max_minutes);
+    if (out_of_patience())
+      return "the run had ended early: " + std::to_string(progress_.worse_since_best) +
+             " evaluations were no better; --set patience=N goes on to N of them";
+    return "the run has its " + std::to_string(config_.max_epochs) + " epochs already; --epochs N goes on to N";
+  }
+
+  bool is_first_rank() const { return world_.rank() == 0; }
+  bool is_alone() const { return world_.size() == 1; }
+  // Whether ranks share the layers of one model: then they run every step and every evaluation together.
+  bool shares_layers() const { return trainer_.options().tensor.ranks > 1 || trainer_.pipeline(); }
+
+  // Whether the run ends here. Several ranks must end at the same point: each learns of the other's wishes where they
+  // exchange messages anyway (ShardedStep::finish), and after evaluations.
+  bool must_stop() const { return is_alone() ? stop_requested() : stop_is_agreed_; }
+  void agree_on_stop(bool here) {
+    if (!is_alone() && any_rank(world_, here)) stop_is_agreed_ = true;
+  }
+
+  void start() {
+    progress_ = checkpoints_.load();
+    // Only now: where ranks divide a parameter, each draws it as a whole, and needs memory for that.
+    run_on_all(world_, [&] { task_.take_memory(); });
+    catch_stop_signals();
+    task_.batches().seek(progress_.epoch, progress_.batch);
+    if (is_first_rank()) begin_files();
+    if (is_first_rank()) tell_of_devices();
+    start_profile();
+    // A run that is killed before its first checkpoint must still go on from the other run's weights.
+    if (!request_.init.empty() && any_rank(world_, is_first_rank() && !checkpoints_.has_state())) save();
+  }
+
+  // Written once the checkpoint was found to be whole: a refused run changes no file.
+  void begin_files() {
+    task_.save_assets(folder_.path());
+    write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
+    DataFingerprint::of(request_.config).save(folder_.path());
+    write_memory_record(folder_.path(), task_);
+    write_system_record(folder_.path(), request_.program,
+                        where_it_runs(config_, trainer_.options().threads, request_.config.process.ranks));
+    reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
+  }
+
+  // How gradients go between GPUs.
+  void tell_of_devices() const {
+    if (joined_.ranks && !is_alone()) log_info("gradients go from GPU to GPU by " + joined_.ranks->text());
+    if (!joined_.reason.empty()) log_warning("gradients go through the host's memory: " + joined_.reason);
+  }
+
+  // Every rank profiles the steps that rank 0 was asked for.
+  void start_profile() {
+    ProfileOptions options = request_.profile.is_on() ? request_.profile : profile_options_from_environment();
+    std::array steps{options.skip_first, options.wait, options.warmup, options.active, options.repeat};
+    if (!is_alone()) broadcast(world_, 0, std::as_writable_bytes(std::span(steps)));
+    options = {steps[0], steps[1], steps[2], steps[3], steps[4], folder_.path() + "/profile"};
+    if (!options.is_on()) return;
+    trainer_.profile(options);
+    const PipelineRank& pipeline = trainer_.options().pipeline;
+    std::string of_pipeline;
+    for (int chunk = 0; pipeline.ranks > 1 && chunk < pipeline.chunks; ++chunk)
+      of_pipeline += (chunk > 0 ? " and " : ", stage ") + std::to_string(pipeline.rank + chunk * pipeline.ranks);
+    if (pipeline.ranks > 1) of_pipeline += " of " + std::to_string(pipeline.stages());
+    if (!is_alone())
+      rank_profiles_.emplace(RankProfiles::Rank{.world = &world_,
+                                                .name = "rank " + std::to_string(world_.rank()) + of_pipeline,
+                                                .stages = pipeline.ranks > 1 ? &groups_.pipeline : nullptr,
+                                                .micro_batches = trainer_.options().accumulate_steps,
+                                                .chunks = pipeline.chunks});
+    trainer_.profiler()->on_summary = [this, folder = options.folder](const ProfileSummary& summary) {
+      reporter_->message(summary_table(summary, 10) + (rank_profiles_ ? rank_profiles_->bubble().text() : "") +
+                         "written to " + folder + "/steps-" + std::to_string(summary.first_step) + "-" +
+                         std::to_string(summary.last_step) + ".pt.trace.json (for Perfetto) and .summary.json");
+    };
+  }
+
+  // One step, or as many as are done without the host, up to where something is due. A step during which a stop is
+  // requested is abandoned before its update: the run is saved as it was, and trains that step when it is resumed.
+  void train_some() {
+    const int64_t first = progress_.step + static_cast<int64_t>(steps_.waiting()) + 1;
+    rates_.clear();
+    for (int64_t step = first; step < first + steps_.most_steps(); ++step) {
+      rates_.push_back(rate(step));
+      if (is_due(step)) break;
+    }
+    if (shares_layers()) agree_on_stop(stop_requested());
+    try {
+      // A rank that abandoned a step alone would leave the others waiting for its gradient.
+      std::optional<StopPoints> points;
+      if (is_alone()) points.emplace();
+      if (must_stop()) throw Stopped{};
+      const BatchPosition batch = steps_.submit(rates_, first);
+      // What is due after a step needs all that came before it, and nothing that comes later.
+      const int64_t last = progress_.step + static_cast<int64_t>(steps_.waiting());
+      finish_submitted(is_due(last) || ends_training(batch) ? 0 : steps_.steps_ahead());
+    } catch (const Stopped&) {
+      stopped_ = stop_is_agreed_ = true;
+    }
+  }
+
+  bool is_due(int64_t step) const {
+    return step % config_.eval_every == 0 || checkpoints_.is_due(step) || step == config_.max_steps;
+  }
+
+  void finish_submitted(size_t left) {
+    while (steps_.waiting() > left) {
+      const DoneStep done = steps_.collect();
+      count(done.batch);
+      finish(done);
+    }
+  }
+
+  void finish(const DoneStep& done) {
+    if (!done.report.finite && !done.report.skipped) stop_non_finite(done);
+    progress_.step = done.step;
+    progress_.target_tokens += done.report.tokens;
+    count_time();
+    if (out_of_time()) done_ = true;
+    last_shape_ = done.batch.shape_index, last_tokens_ = done.report.tokens;
+    progress_.evaluated = !evaluation_due();
+    last_scale_ = done.report.loss_scale;
+    if (reporter_)
+      reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()},
+                      skipped_steps());
+  }
+
+  // Of a run with a loss scale.
+  std::optional<int64_t> skipped_steps() const {
+    if (!trainer_.options().loss_scale.is_on()) return {};
+    return trainer_.loss_scale().skipped_steps;
+  }
+
+  // With max_minutes, time decides what is done: then rank 0's is that of all.
+  void count_time() {
+    progress_.seconds = before_ + now() - began_;
+    if (config_.max_minutes > 0 && !is_alone())
+      broadcast(world_, 0, std::as_writable_bytes(std::span(&progress_.seconds, 1)));
+  }
+
+  void count(const BatchPosition& batch) {
+    progress_.epoch = batch.next_epoch, progress_.batch = batch.next_index;
+    if (ends_training(batch)) done_ = true;
+  }
+
+  bool ends_training(const BatchPosition& batch) const {
+    return config_.max_epochs > 0 && batch.next_epoch >= config_.max_epochs;
+  }
+
+  [[noreturn]] void stop_non_finite(const DoneStep& done) {
+    const std::string what = std::isfinite(done.report.loss) ? "gradient" : "loss";
+    stop_non_finite("the " + what + " is not finite at step " + std::to_string(done.step), done.batch.shape_index,
+                    done.step);
+  }
+
+  // What an evaluation found to be no numbers: the weights that the last step has left.
+  void stop_if_broken() {
+    if (last_tokens_ == 0 || task_.resident() || !is_alone() || trainer_.find_non_finite(last_shape_).empty()) return;
+    stop_non_finite("the weights are broken after step " + std::to_string(progress_.step), last_shape_, progress_.step);
+  }
+
+  [[noreturn]] void stop_non_finite(const std::string& what, int shape, int64_t step) {
+    if (reporter_) reporter_->clear();
+    std::string where;
+    for (const std::string& found : gather_texts(world_, trainer_.find_non_finite(shape)))
+      if (where.empty()) where = found;
+    const bool keeps = request_.detect_anomaly && !where.empty();
+    if (keeps && is_first_rank()) save_anomaly(folder_.path(), task_, trainer_, shape, step);
+    throw AgreedError(
+        ErrorKind::kNumeric,
+        what + "; first at " +
+            (!where.empty()                 ? where
+             : trainer_.layout().division() ? "a place that is not looked for while ranks share the layers"
+             : trainer_.accumulates()       ? "an earlier micro-batch"
+                                            : "a place that later steps have hidden") +
+            ". The last checkpoint is as it was" +
+            (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
+  }
+
+  double rate(int64_t step) const {
+    Schedule schedule = schedule_;
+    schedule.max_steps = std::max(step, total_steps());
+    return learning_rate(schedule, step);
+  }
+
+  // How many steps the run will have; with max_minutes an estimate from the steps so far.
+  int64_t total_steps() const {
+    if (config_.max_minutes == 0 || progress_.step == 0) return last_step_;
+    const double budget = 60 * config_.max_minutes, used = std::max(progress_.seconds, 1e-3);
+    const double steps = static_cast<double>(progress_.step) * budget / used;
+    return std::max(progress_.step, steps < static_cast<double>(last_step_) ? static_cast<int64_t>(steps) : last_step_);
+  }
+
+  bool out_of_time() const { return config_.max_minutes > 0 && progress_.seconds >= 60 * config_.max_minutes; }
+
+  bool out_of_patience() const { return config_.patience > 0 && progress_.worse_since_best >= config_.patience; }
+
+  bool evaluation_due() const {
+    return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_;
+  }
+
+  // Evaluates and saves where they are due. An evaluation during which a stop is requested is abandoned; a resumed run
+  // evaluates first.
+  void finish_step() {
+    if (!progress_.evaluated && !must_stop()) evaluate();
+    agree_on_stop(stop_requested());
+    if (must_stop()) stopped_ = true;
+    if (checkpoints_.is_due(progress_.step) && !stopped_) save();
+  }
+
+  void evaluate() {
+    const double began = now();
+    if (shards_) shards_->share_average();
+    const std::optional<Judged> judged = judge_unless_stopped();
+    agree_on_stop(!judged);
+    if (!judged || (!is_alone() && must_stop())) return;
+    progress_.evaluated = true;
+    unsaved_result_ = true;  // it belongs into the training state
+    count_time();
+    const bool better = compare(judged->best);
+    if (EventLog* events = reporter_ ? reporter_->events() : nullptr) {
+      trainer_.pull_states();
+      events->write_histograms(progress_.step, trainer_.layout(), trainer_.state("parameters"));
+    }
+    if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
+    if (better) checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : "parameters");
+    if (out_of_time()) done_ = true;
+    if (out_of_patience()) {
+      if (reporter_)
+        reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
+      done_ = true;
+    }
+  }
+
+  // Empty: abandoned, because a stop was requested on this rank.
+  std::optional<Judged> judge_unless_stopped() {
+    try {
+      std::optional<StopPoints> points;
+      if (!shares_layers()) points.emplace();
+      // Evaluation writes over what the step has left in memory.
+      if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
+        reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_ * static_cast<int64_t>(last_scale_));
+      return judge();
+    } catch (const Stopped&) {
+      return {};
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kUser) stop_if_broken();
+      throw;
+    }
+  }
+
+  // With a moving average, both it and the weights are evaluated: an average of few steps, or of steps that went wrong,
+  // is worse than the weights.
+  Judged judge() {
+    Judged judged{.average = trainer_.has_average(), .best = task_.evaluate(evaluation_), .other = {}};
+    if (!judged.average) return judged;
+    trainer_.exchange_average();
+    try {
+      judged.other = task_.evaluate(evaluation_);
+    } catch (...) {
+      trainer_.exchange_average();
+      throw;
+    }
+    trainer_.exchange_average();
+    if (is_better(*judged.other, metric_of(config_, judged.best), judged.best.loss)) {
+      judged.average = false;
+      std::swap(judged.best, *judged.other);
+    }
+    return judged;
+  }
+
+  // Equal metrics are told apart by the loss: early BLEU is often 0.
+  bool is_better(const Evaluation& result, double than_metric, double than_loss) const {
+    const double metric = metric_of(config_, result);
+    return metric > than_metric || (metric == than_metric && result.loss < than_loss);
+  }
+
+  bool compare(const Evaluation& result) {
+    const double metric = metric_of(config_, result);
+    const bool better = progress_.best_step == 0 || is_better(result, progress_.best_metric, progress_.best_loss);
+    if (!better) {
+      ++progress_.worse_since_best;
+      return false;
+    }
+    progress_.best_step = progress_.step, progress_.best_metric = metric, progress_.best_loss = result.loss;
+    progress_.worse_since_best = 0;
+    return true;
+  }
+
+  void save() {
+    if (shards_) shards_->share_average();
+    if (reporter_) reporter_->sync();
+    checkpoints_.save(progress_);
+    unsaved_result_ = false;
+  }
+
+  void close() {
+    const bool is_missing = is_first_rank() && !checkpoints_.has_state();
+    if (any_rank(world_, unsaved_result_ || checkpoints_.last_saved() != progress_.step || is_missing)) save();
+    // Stopped before the first evaluation: better than nothing to load.
+    if (progress_.best_step == 0) checkpoints_.save_best(progress_, trainer_.evaluated_state());
+    if (!is_first_rank()) return;
+    reporter_->clear();
+    if (stopped_)
+      log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
+  }
+
+  const TrainRequest& request_;
+  const TrainConfig& config_;
+  RunFolder& folder_;
+  TrainingTask& task_;
+  Trainer& trainer_;
+  Communicator& world_;
+  RankGroups groups_;
+  const TensorGroupScope tensor_scope_;
+  SharedWork evaluation_;
+  const PipelineScope pipeline_scope_;
+  const JoinedDevices joined_;  // of GPUs, whose ranks only share data
+  std::optional<ShardedStep> shards_;
+  RunCheckpoints checkpoints_;
+  StepQueue steps_;
+  std::vector<double> rates_;  // of the steps that are begun next
+  const Schedule schedule_;
+  const int64_t last_step_;  // by max_steps and max_epochs
+  Progress progress_;
+  std::optional<RunReporter> reporter_;
+  std::optional<RankProfiles> rank_profiles_;
+  int last_shape_ = 0;       // of the step that ran last in this process
+  int64_t last_tokens_ = 0;  // its tokens; 0: none has run
+  double last_scale_ = 1;    // of its loss
+  bool stopped_ = false, done_ = false;
+  bool stop_is_agreed_ = false;    // of several ranks
+  bool unsaved_result_ = false;    // of an evaluation after the last training state that was written
+  double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
+};
+
+}  // namespace
+
+TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
+                          const std::function<void(TrainingTask&)>& afterwards) {
+  TrainRequest request = given;
+  Communicator& world = *request.world;
+  request.config = with_absolute_paths(request.config);
+  request.config.process = {world.rank(), world.size()};
+  announce_stop(world.rank() == 0 ? "linnet: stopped before training began; the run folder is as it was\n" : "");
+  check_ranks_agree(world, request.program, request.config);
+  RunFolder folder(request.folder);
+  std::string assets;
+  run_on_all(world, [&] {
+    validate(request.config);                   // the folder we are in may have a name that config.toml cannot hold
+    open_backend(request.config.train.device);  // a device that is not there is told before any text is read
+    if (world.rank() == 0) assets = open_folder(request, folder);
+    if (world.rank() == 0) divide_into_shards(request.config);
+  });
+  request.config = share_config(world, request.config);
+  const std::unique_ptr<TrainingTask> task =
+      make_shared_task(world, assets, request.config,
+                       [&](const std::string& from) { return make_task(of_one_shard(request.config), from); });
+  check_tasks_agree(world, *task);
+  Trainer& trainer = task->trainer();
+  run_on_all(world, [&] {
+    if (world.rank() == 0) check_space(folder, trainer);
+  });
+  log_info(std::to_string(trainer.layout().whole_parameter_count()) + " parameters, " +
+           std::to_string(task->batches().shape_count()) +
+           (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
+           where_it_runs(request.config.train, trainer.options().threads, world.size()) +
+           (world.size() > 1 ? "; memory of each at its peak:\n" : "; memory at its peak:\n") +
+           forecast_of_all(world, *task));
+  if (const std::string again = trainer.largest_fit().text(); !again.empty())
+    log_info("to take less memory it " + again);
+  if (request.config.train.micro_batches > 1)
+    log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) + " micro-batches");
+  const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
+  if (afterwards && !outcome.stopped) {
+    load_run_weights(trainer, folder);
+    afterwards(*task);
+  }
+  return outcome;
+}
+
+}  // namespace linnet

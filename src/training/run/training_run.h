@@ -1,0 +1,41 @@
+// `linnet train`: from a configuration to a run folder with a trained model.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "distributed/comm/communicator.h"
+#include "training/run/run_folder.h"
+#include "training/run/training_task.h"
+#include "training/trainer/checkpoint.h"
+
+namespace linnet {
+
+struct TrainRequest {
+  Config config;
+  std::string folder;
+  bool resume = false;
+  std::string init;                // a run folder whose weights to start from; empty: none
+  std::string program = "linnet";  // with its version, for system.json
+  bool detect_anomaly = false;     // keep a step that is not finite (anomaly.h)
+  // Processes that train together, of which rank 0 alone writes the run folder and tells what happens. See
+  // rank_setup.h.
+  Communicator* world = &single_process();
+  ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder
+};
+
+struct TrainOutcome {
+  bool stopped = false;  // by a signal, after saving
+  Progress progress;
+  double train_seconds = 0;  // this process: steps and evaluations
+  uint64_t predicted_peak = 0;
+};
+
+// The task of a configuration (see make_training_task in tasks/task_table.h). `assets`: a run folder whose tokenizers
+// and other assets are taken instead of made anew; empty: none.
+using MakeTask = std::unique_ptr<TrainingTask>(const Config& config, const std::string& assets);
+
+// `afterwards` is called with the trained model still in memory, its best weights in the state that evaluation uses.
+TrainOutcome run_training(const TrainRequest& request, MakeTask* make_task,
+                          const std::function<void(TrainingTask&)>& afterwards = {});
+
+}  // namespace linnet

@@ -1,0 +1,145 @@
+// Buffers: state that training graphs update, through batch normalization's running statistics.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "models/nn/layers.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+#include "training/trainer/checkpoint.h"
+#include "training/trainer/learner.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kRows = 6, kChannels = 3;
+
+struct Net : Module {
+  BatchNorm norm{this, "norm", kChannels};
+  Linear head{this, "head", kChannels, 1};
+};
+
+LossFunction loss_of(Net& net) {
+  return [&net](Trace& trace) -> Loss {
+    const Tensor x = trace.input("x", {DType::kF32, {kRows, kChannels}});
+    const Tensor y = trace.input("y", {DType::kF32, {kRows, 1}});
+    const Tensor normed = net.norm(x);
+    trace.graph().output("normed", normed * 1.0);
+    return {sum_to(square(net.head(normed) - y), {}), trace.number(kRows)};
+  };
+}
+
+double element(int64_t row, int64_t channel) { return std::sin(1.7 * row + 3.1 * channel) * (1 + channel) + channel; }
+
+struct Training {
+  explicit Training(const TrainerOptions& options = {}) : learner(net, loss_of(net), options) {
+    std::vector<float> x, y;
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t channel = 0; channel < kChannels; ++channel) x.push_back(static_cast<float>(element(row, channel)));
+      y.push_back(std::cos(static_cast<float>(row)));
+    }
+    learner.set<float>("x", x);
+    learner.set<float>("y", y);
+  }
+  std::vector<float> values(const std::string& name) {
+    const auto span = learner.parameter(name);
+    return {span.begin(), span.end()};
+  }
+  Net net;
+  SingleShapeLearner learner;
+};
+
+struct Moments {
+  double mean = 0, variance = 0;  // the variance without bias
+};
+Moments moments(int64_t channel) {
+  Moments m;
+  for (int64_t row = 0; row < kRows; ++row) m.mean += element(row, channel) / kRows;
+  for (int64_t row = 0; row < kRows; ++row) m.variance += std::pow(element(row, channel) - m.mean, 2) / (kRows - 1);
+  return m;
+}
+
+// After `count` updates toward `value` from `start`.
+double moved(double start, double value, int count) { return value + (start - value) * std::pow(0.9, count); }
+
+void expect_statistics(Training& training, int updates) {
+  for (int64_t channel = 0; channel < kChannels; ++channel) {
+    const auto i = static_cast<size_t>(channel);
+    EXPECT_NEAR(training.values("norm.running_mean")[i], moved(0, moments(channel).mean, updates), 1e-5);
+    EXPECT_NEAR(training.values("norm.running_var")[i], moved(1, moments(channel).variance, updates), 1e-4);
+  }
+}
+
+TEST(Buffers, RunningStatisticsMoveWithEachStepAndEvaluationUsesThem) {
+  Training training({.optimizer = {.ema_decay = 0.9}});
+  for (int step = 1; step <= 3; ++step) {
+    training.learner.step(0.01);
+    expect_statistics(training, step);
+  }
+  training.learner.evaluate();
+  const auto normed = training.learner.trainer().evaluation_output(0, "normed").as<float>();
+  const auto mean = training.values("norm.running_mean"), variance = training.values("norm.running_var");
+  // With the moving average of weight and bias, which evaluation takes, the statistics are still the running ones.
+  const float* average = training.learner.trainer().state("ema");
+  const auto value_of = [&](const std::string& name, size_t i) {
+    for (const ParameterSlot& slot : training.learner.trainer().layout().trained())
+      if (slot.spec.name == name) return average[slot.offset + static_cast<int64_t>(i)];
+    return NAN;
+  };
+  for (size_t i = 0; i < kChannels; ++i)
+    EXPECT_NEAR(
+        normed[i],
+        (element(0, static_cast<int64_t>(i)) - mean[i]) / std::sqrt(variance[i] + 1e-5) * value_of("norm.weight", i) +
+            value_of("norm.bias", i),
+        1e-5);
+}
+
+TEST(Buffers, EachMicroBatchUpdates) {
+  Training training({.accumulate_steps = 2});
+  Trainer& trainer = training.learner.trainer();
+  for (int64_t micro = 0; micro < 2; ++micro) trainer.accumulate(0, 1, micro);
+  trainer.apply(0.01, 1);
+  expect_statistics(training, 2);
+}
+
+TEST(Buffers, AreSavedWithTheModelAndResumedWithTheRun) {
+  const std::string folder = ::testing::TempDir() + "linnet-buffers";
+  std::filesystem::create_directories(folder);
+  const TrainerOptions options{.optimizer = {.ema_decay = 0.9}};
+  Training first(options), whole(options);
+  for (int step = 0; step < 4; ++step) whole.learner.step(0.01);
+  for (int step = 0; step < 2; ++step) first.learner.step(0.01);
+  Trainer& trainer = first.learner.trainer();
+  save_model(folder + "/model", trainer.layout(), trainer.evaluated_values(), {});
+  save_training_state(folder + "/state", trainer, {.step = 2}, {});
+
+  Training resumed(options);
+  load_training_state(folder + "/state", resumed.learner.trainer());
+  for (int64_t step = 3; step <= 4; ++step) resumed.learner.trainer().step(0, 0.01, step);
+  for (const char* name : {"norm.running_mean", "norm.running_var", "norm.weight", "head.weight"})
+    EXPECT_EQ(resumed.values(name), whole.values(name)) << name;
+
+  Training loaded;
+  load_model(folder + "/model", loaded.learner.trainer().layout(), loaded.learner.trainer().state("parameters"));
+  EXPECT_EQ(loaded.values("norm.running_var"), first.values("norm.running_var"));
+  EXPECT_DOUBLE_EQ(loaded.learner.evaluate(), first.learner.evaluate());
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Buffers, AModuleUsedTwiceAndABatchOfOneAreErrors) {
+  Net net;
+  const LossFunction twice = [&](Trace& trace) -> Loss {
+    const Tensor x = trace.input("x", {DType::kF32, {kRows, kChannels}});
+    return {sum_to(square(net.norm(net.norm(x))), {}), trace.number(1)};
+  };
+  EXPECT_THROW(SingleShapeLearner(net, twice), Error);
+  const LossFunction one = [&](Trace& trace) -> Loss {
+    return {sum_to(square(net.norm(trace.input("x", {DType::kF32, {1, kChannels}}))), {}), trace.number(1)};
+  };
+  EXPECT_THROW(SingleShapeLearner(net, one), Error);
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,46 @@
+// What a run leaves on disk: a model (models/nn/model_file.h) and a training state (weights, moments, moving average and where
+// the run stands, for resuming bit for bit). Both are safetensors files, replaced in one step, so that a crash at any
+// moment leaves the last good one.
+#pragma once
+#include <string>
+
+#include "models/nn/model_file.h"
+#include "training/trainer/whole_states.h"
+
+namespace linnet {
+
+constexpr int kStateFormatVersion = 1;
+
+// Where a run stands after `step` steps.
+struct Progress {
+  int64_t step = 0;
+  int64_t epoch = 0, batch = 0;  // the next batch to train on
+  int64_t target_tokens = 0;     // trained on so far
+  double seconds = 0;            // of training so far
+  bool evaluated = true;         // false: stopped before this step's evaluation was done
+  // The best evaluation so far; `best_step` 0: none yet.
+  int64_t best_step = 0;
+  double best_metric = 0, best_loss = 0;
+  int64_t worse_since_best = 0;
+};
+
+// save_model() and load_model() of a trainer whose parameters ranks divide, with the trained ones from a state. All
+// ranks call it at the same point; rank 0 writes the file, or reads it.
+void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
+                        const Metadata& metadata, WholeStates& whole);
+void load_divided_model(const std::string& path, const Trainer& trainer, WholeStates& whole);
+
+// `whole`: of a trainer whose states ranks divide, which are gathered while the file is written; the other ranks call
+// give_training_state() meanwhile.
+void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
+                         const Metadata& metadata, WholeStates* whole = nullptr);
+void give_training_state(const Trainer& trainer, WholeStates& whole);
+// All but what ranks divide.
+Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata = nullptr);
+// That, on every rank; `path` is read by rank 0.
+void load_divided_states(const std::string& path, const Trainer& trainer, WholeStates& whole);
+
+// Bytes a run folder needs at most while it is replacing its files.
+uint64_t checkpoint_bytes(const Trainer& trainer);
+
+}  // namespace linnet

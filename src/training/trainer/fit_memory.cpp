@@ -1,0 +1,200 @@
+#include "training/trainer/fit_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+namespace linnet {
+namespace {
+
+using Choices = std::vector<BlockChoice>;
+
+// One layer's way from one choice to a costlier one.
+struct Upgrade {
+  double work_per_byte;  // that it frees
+  uint64_t kind;         // of the layers it is for
+  BlockChoice choice;
+};
+
+struct Measured {
+  BlockChoice choice;
+  double work, bytes;  // more than without, and freed
+};
+
+// With the cheap recomputation of single nodes, which follows anyway.
+Measured measure(const Graph& traced, size_t block, const BlockChoice& choice, size_t count, const Backend& backend) {
+  Choices choices(choice.what == Recomputation::kNone ? 0 : count);
+  if (!choices.empty()) choices[block] = choice;
+  const Graph graph = recompute(recompute_blocks(traced, choices), backend);
+  return {choice, estimated_work(graph), static_cast<double>(saved_bytes(graph))};
+}
+
+// The lower convex hull of the options of one layer, from cheap to costly for each byte that is freed.
+std::vector<Upgrade> upgrades_of(uint64_t kind, const std::vector<Measured>& options) {
+  std::vector<Upgrade> upgrades;
+  for (Measured now{{}, 0, 0};;) {
+    std::optional<Upgrade> best;
+    Measured next = now;
+    for (const Measured& option : options) {
+      if (option.bytes <= now.bytes || option.work <= now.work) continue;
+      const double ratio = (option.work - now.work) / (option.bytes - now.bytes);
+      if (!best || ratio < best->work_per_byte) best = Upgrade{ratio, kind, option.choice}, next = option;
+    }
+    if (!best) return upgrades;
+    upgrades.push_back(*best);
+    now = next;
+  }
+}
+
+// The upgrades of all kinds of layers, the cheapest first. Layers of one kind are measured once, at the first of them.
+std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
+  std::map<uint64_t, std::vector<Measured>> kinds;
+  const Measured none = measure(traced, 0, {}, blocks.size(), backend);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto [entry, is_new] = kinds.try_emplace(blocks[i].kind);
+    if (!is_new) continue;
+    Choices options{{.what = Recomputation::kBlock}};
+    for (const std::vector<int>& kept : kept_parts(traced, blocks[i]))
+      options.push_back({.what = Recomputation::kPart, .kept = kept});
+    for (const BlockChoice& option : options) {
+      const Measured with = measure(traced, i, option, blocks.size(), backend);
+      entry->second.push_back({option, with.work - none.work, none.bytes - with.bytes});
+    }
+  }
+  std::vector<Upgrade> upgrades;
+  for (const auto& [kind, options] : kinds)
+    for (const Upgrade& upgrade : upgrades_of(kind, options)) upgrades.push_back(upgrade);
+  std::ranges::stable_sort(upgrades, {}, &Upgrade::work_per_byte);
+  return upgrades;
+}
+
+std::string list_of(const Block& block) { return block.path.substr(0, block.path.rfind('.') + 1); }
+
+// Every `length`-th layer of a list keeps its input; the others compute it again from there.
+Choices chains(const std::vector<Block>& blocks, size_t length) {
+  Choices choices(blocks.size(), {.what = Recomputation::kBlock});
+  for (size_t i = 1, position = 1; i < blocks.size(); ++i, ++position) {
+    if (list_of(blocks[i]) != list_of(blocks[i - 1])) position = 0;
+    choices[i].joined = position % length != 0;
+  }
+  return choices;
+}
+
+// All choices in the order in which they are tried. The first layers come first: their backward pass is the last, when
+// most of what other layers saved is gone, so that computing them again needs no memory that the peak has.
+std::vector<Choices> ladder(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
+  std::vector<Choices> steps{Choices(blocks.size())};
+  for (const Upgrade& upgrade : find_upgrades(traced, blocks, backend))
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i].kind != upgrade.kind) continue;
+      steps.push_back(steps.back());
+      steps.back()[i] = upgrade.choice;
+    }
+  for (const size_t length : {2, 3, 4, 6, 8})
+    if (2 * length <= blocks.size()) steps.push_back(chains(blocks, length));
+  return steps;
+}
+
+class Search {
+ public:
+  Search(const Graph& traced, const PassOptions& passes, const PlanOptions& planning, const FitsMemory& fits)
+      : traced_(traced),
+        passes_(passes),
+        planning_(planning),
+        fits_(fits),
+        steps_(ladder(traced, find_blocks(traced), *passes.backend)) {
+    passes_.verify = false;
+  }
+
+  Fit run() {
+    // No plan is smaller than its bound: the first step whose bound fits, by bisection, then the first whose plan does.
+    size_t low = 0, high = steps_.size();
+    while (low < high) {
+      const size_t middle = (low + high) / 2;
+      if (fits_(size(middle, false)))
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    for (size_t i = low; i < steps_.size(); ++i) {
+      const PlanSize placed = size(i, true);
+      if (fits_(placed)) return result(i, placed, true);
+    }
+    // The bounds need not fall from each step to the next.
+    const size_t least = smallest();
+    const PlanSize placed = size(least, true);
+    return result(least, placed, fits_(placed));
+  }
+
+ private:
+  // The first step that takes hardly more than the one that takes least.
+  size_t smallest() const {
+    std::vector<size_t> bytes;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const PlanSize bound = size(i, false);
+      bytes.push_back(bound.arena_bytes + bound.workspace_bytes);
+    }
+    const size_t least = *std::ranges::min_element(bytes);
+    const auto first = std::ranges::find_if(bytes, [&](size_t b) { return b <= least + least / 100; });
+    return static_cast<size_t>(first - bytes.begin());
+  }
+
+  Graph optimized(size_t step) const {
+    PassOptions passes = passes_;
+    passes.blocks = steps_[step];
+    return optimize(traced_.clone(), passes);
+  }
+
+  PlanSize size(size_t step, bool placed) const {
+    return plan_size(optimized(step), *passes_.backend, planning_, placed);
+  }
+
+  Fit result(size_t step, const PlanSize& size, bool fits) const {
+    const double none = estimated_work(optimized(0));
+    return {fits, steps_[step], estimated_work(optimized(step)) / none - 1, size.arena_bytes + size.workspace_bytes};
+  }
+
+  const Graph& traced_;
+  PassOptions passes_;
+  const PlanOptions& planning_;
+  const FitsMemory& fits_;
+  const std::vector<Choices> steps_;
+};
+
+}  // namespace
+
+std::string Fit::text() const {
+  std::map<Recomputation, size_t> counts;
+  size_t joined = 0;
+  for (const BlockChoice& choice : choices) ++counts[choice.what], joined += choice.joined;
+  std::string text;
+  const auto add = [&](Recomputation what, const char* before) {
+    if (counts[what] > 0) text += (text.empty() ? "" : ", ") + std::string(before) + std::to_string(counts[what]);
+  };
+  add(Recomputation::kBlock, "");
+  add(Recomputation::kAttention, "the attention of ");
+  add(Recomputation::kPart, "parts of ");
+  if (text.empty()) return "";
+  text = "computes " + text + " of " + std::to_string(choices.size()) + " layers again";
+  if (joined > 0) text += ", in chains that save " + std::to_string(choices.size() - joined) + " inputs";
+  return text + ", about " + std::to_string(std::lround(100 * extra_work)) + "% more work";
+}
+
+Fit fit_by_mode(const Graph& traced, const PassOptions& passes, RecomputeMode mode) {
+  Fit fit;
+  if (mode != RecomputeMode::kAttention && mode != RecomputeMode::kBlock) return fit;
+  const Recomputation what = mode == RecomputeMode::kBlock ? Recomputation::kBlock : Recomputation::kAttention;
+  fit.choices.assign(find_blocks(traced).size(), {.what = what});
+  PassOptions with = passes;
+  with.blocks = fit.choices;
+  const double none = estimated_work(optimize(traced.clone(), passes));
+  fit.extra_work = estimated_work(optimize(traced.clone(), with)) / none - 1;
+  return fit;
+}
+
+Fit fit_to_memory(const Graph& traced, const PassOptions& passes, const PlanOptions& planning, const FitsMemory& fits) {
+  return Search(traced, passes, planning, fits).run();
+}
+
+}  // namespace linnet

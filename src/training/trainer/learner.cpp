@@ -1,0 +1,71 @@
+#include "training/trainer/learner.h"
+
+#include <malloc.h>
+
+#include "base/error.h"
+#include "models/nn/pipeline_parallel.h"
+#include "models/nn/tensor_parallel.h"
+#include "models/nn/whole_loss.h"
+
+namespace linnet {
+SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options,
+                                       const ResidentOptions& resident, std::span<const ParameterGroup> groups)
+    : layout_(model, groups, {}, divide_among_ranks(model, groups, loss, options.tensor, options.pipeline)),
+      store_(*options.backend) {
+  const LossFunction whole = loss;
+  loss = loss_of_rank(std::move(loss), layout_.shared_division());
+  shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
+             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);
+  // Whatever the loss asks for beyond the trainer's own states is the user's to fill; on each stage of a pipeline, the
+  // whole batch.
+  const ModelStages* stages = stages_of(layout_);
+  const Graph graph =
+      stages ? WholeLoss(whole, DType::kF32, false).graph.clone() : evaluate_graph(layout_, loss, "parameters");
+  for (const GraphInput& input : graph.inputs()) {
+    if (store_.has(input.name) || (stages && !stages->batch.contains(input.name))) continue;
+    const size_t bytes = graph.value(input.value).type.bytes();
+    store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
+    inputs_[input.name] = bytes;
+  }
+  if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared_, loss, resident);
+  if (options.memory > 0) {
+    shape_ = trainer_->add_evaluation_shape(std::move(loss));
+    trainer_->plan_training_within_memory(options.memory_beside);
+    const uint64_t needed = store_.total_bytes() + options.memory_beside;
+    if (needed > options.memory)
+      fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
+                std::to_string(needed));
+    malloc_trim(0);  // what the search for a plan freed should not count
+  } else {
+    shape_ = trainer_->add_shape(std::move(loss));
+  }
+  store_.allocate();
+  store_.touch();
+  trainer_->bind();
+  if (resident_) resident_->bind();
+  trainer_->initialize();
+}
+
+void* SingleShapeLearner::slot(const std::string& input, size_t bytes) {
+  const auto found = inputs_.find(input);
+  if (found == inputs_.end()) fail_user("the loss has no input \"" + input + "\"");
+  if (found->second != bytes)
+    fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " +
+              std::to_string(bytes));
+  return store_.data(input);
+}
+
+double SingleShapeLearner::evaluate() {
+  const LossTotal total = trainer_->evaluate(shape_);
+  return total.sum / static_cast<double>(total.tokens);
+}
+
+std::span<float> SingleShapeLearner::parameter(const std::string& name) {
+  trainer_->pull_states();
+  for (const auto& [spec, offset] : layout_.parameters())
+    if (spec.name == name) return {trainer_->state("parameters") + offset, static_cast<size_t>(spec.shape.elements())};
+  fail_user("the model has no parameter \"" + name + "\"");
+}
+
+}  // namespace linnet

@@ -1,0 +1,127 @@
+#include "training/trainer/range_update.h"
+
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/optimizer/adam_8bit.h"
+#include "engine/ops/quantized/round_bf16.h"
+#include "training/trainer/adafactor_update.h"
+#include "training/trainer/muon_update.h"
+
+namespace linnet {
+namespace {
+
+using Kind = OptimizerAttrs::Kind;
+
+void update_by_adam_8bit(Graph& graph, const TrainedRange& range, const OptimizerAttrs& attrs,
+                         const RangeGradient& gradient) {
+  const TensorType flat = gradient.flat.type(), codes = moment_codes_type(range.count),
+                   scales = moment_scales_type(range.count, flat.dtype);
+  const auto state = [&](const char* name, const TensorType& type) { return graph.input(name + range.suffix, type); };
+  Adam8bitState old{range_parameters(graph, range, gradient), state("moment1.codes", codes),
+                    state("moment1.scales", scales),          state("moment2.codes", codes),
+                    state("moment2.scales", scales),          {}};
+  if (attrs.ema_decay > 0) old.ema = state("ema", flat);
+  const Adam8bitState next =
+      adam_8bit_step(old, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
+  update_parameters(graph, old.parameters, next.parameters, gradient);
+  graph.update(old.codes1, next.codes1), graph.update(old.scales1, next.scales1);
+  graph.update(old.codes2, next.codes2), graph.update(old.scales2, next.scales2);
+  if (old.ema.defined()) graph.update(old.ema, next.ema);
+}
+
+}  // namespace
+
+OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common) {
+  OptimizerAttrs attrs = common;
+  if (range.group.optimizer) {
+    attrs = *range.group.optimizer;
+    attrs.clip_norm = common.clip_norm, attrs.ema_decay = common.ema_decay;
+  }
+  if (range.group.weight_decay) attrs.weight_decay = *range.group.weight_decay;
+  attrs.rate_factor = range.group.rate_factor;
+  attrs.decay_count = range.decay_count;
+  return attrs;
+}
+
+bool is_elementwise(const OptimizerAttrs& attrs) { return attrs.kind <= Kind::kLion; }
+
+bool has_moment(const OptimizerAttrs& attrs, int moment) {
+  if (moment == 2) return attrs.kind == Kind::kAdam;
+  return is_elementwise(attrs) || attrs.kind == Kind::kMuon;
+}
+
+std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
+                                          const OptimizerAttrs& common, DType dtype) {
+  std::vector<PackedState> states;
+  const auto add = [&](const char* name, const TensorType& type) { states.push_back({name + range.suffix, type}); };
+  const OptimizerAttrs attrs = optimizer_of(range, common);
+  if (attrs.kind == Kind::kAdam8bit) {
+    for (const char* codes : {"moment1.codes", "moment2.codes"}) add(codes, moment_codes_type(range.count));
+    for (const char* scales : {"moment1.scales", "moment2.scales"}) add(scales, moment_scales_type(range.count, dtype));
+  } else if (attrs.kind == Kind::kMuon) {
+    const int64_t others = other_elements(layer_matrices(layout, range));
+    if (others > 0) add("moment2.rest", {dtype, {others}});
+  } else if (attrs.kind == Kind::kAdafactor) {
+    const std::vector<RangePiece> pieces = tensors_of(layout, range);
+    if (const int64_t factors = factor_elements(pieces); factors > 0) add("moment2.factors", {dtype, {factors}});
+    if (const int64_t others = other_elements(pieces); others > 0) add("moment2.rest", {dtype, {others}});
+  }
+  return states;
+}
+
+std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common, DType dtype) {
+  std::vector<PackedState> states;
+  const auto add_range = [&](const TrainedRange& range) {
+    for (PackedState& state : packed_states_of(layout, range, common, dtype)) states.push_back(std::move(state));
+  };
+  for (const TrainedRange& range : layout.ranges()) add_range(range);
+  for (const PackedRange& packed : layout.packed_ranges()) {
+    add_range(packed.range);
+    const OptimizerAttrs attrs = optimizer_of(packed.range, common);
+    for (const int moment : {1, 2})
+      if (has_moment(attrs, moment))
+        states.push_back({"moment" + std::to_string(moment) + packed.range.suffix, {dtype, {packed.range.count}}});
+  }
+  return states;
+}
+
+void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
+                  const RangeGradient& gradient) {
+  const OptimizerAttrs attrs = optimizer_of(range, common);
+  if (attrs.kind == Kind::kAdam8bit) return update_by_adam_8bit(graph, range, attrs, gradient);
+  if (attrs.kind == Kind::kMuon) return update_by_muon(graph, layer_matrices(layout, range), range, attrs, gradient);
+  if (attrs.kind == Kind::kAdafactor)
+    return update_by_adafactor(graph, tensors_of(layout, range), range, attrs, gradient);
+  const OptimizerState state = optimizer_state(attrs, [&](const std::string& name) {
+    return name == "parameters" ? range_parameters(graph, range, gradient)
+                                : graph.input(name + range.suffix, gradient.flat.type());
+  });
+  const OptimizerState next =
+      optimizer_step(state, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
+  update_parameters(graph, state.parameters, next.parameters, gradient);
+  update_moments(graph, state, next);
+}
+
+Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGradient& gradient) {
+  const TensorType flat = gradient.flat.type();
+  if (!gradient.packed) return graph.input("parameters" + range.suffix, flat);
+  const QuantizedSlot& slot = gradient.packed->slot;
+  const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
+  return reshape(dequantize(graph.input(slot.input(), packed), slot.shape, flat.dtype), flat.shape);
+}
+
+void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradient& gradient) {
+  if (!gradient.packed) return graph.update(old, next);
+  const auto& [slot, random] = *gradient.packed;
+  const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
+  graph.update(graph.input(slot.input(), packed),
+               round_bf16(next, random, slot.shape, dropout_site(slot.slot.spec.name, "storage")));
+}
+
+void update_moments(Graph& graph, const OptimizerState& state, const OptimizerState& next) {
+  graph.update(state.moment1, next.moment1);
+  if (next.moment2.defined()) graph.update(state.moment2, next.moment2);
+  if (next.ema.defined()) graph.update(state.ema, next.ema);
+}
+
+}  // namespace linnet

@@ -1,0 +1,64 @@
+// How the parameters of one trained range become new ones: what its optimizer keeps between steps, and the nodes of an
+// update. Elementwise optimizers are one node over the flat buffer. Those that see a matrix as a whole (Muon,
+// Adafactor) are composed of other ops, a piece of the buffer at a time; the pieces lie where they did, so that nothing
+// is copied.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/nn/parameter_layout.h"
+#include "engine/ops/optimizer/optimizer.h"
+
+namespace linnet {
+
+// A state of the optimizer beside "moment1", "moment2" and "ema", which have a number for each parameter.
+struct PackedState {
+  std::string name;  // of the graphs' input, with the range's suffix
+  TensorType type;
+};
+
+// The trainer's optimizer with what the group says otherwise.
+OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common);
+// Whether the range's optimizer keeps "moment1" or "moment2".
+bool has_moment(const OptimizerAttrs& attrs, int moment);
+std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
+                                          const OptimizerAttrs& common, DType dtype = DType::kF32);
+// Of all ranges.
+std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common,
+                                       DType dtype = DType::kF32);
+// Whether any part of a range can be updated without the rest.
+bool is_elementwise(const OptimizerAttrs& attrs);
+
+// A range's matrix that is stored in bf16.
+struct PackedParameters {
+  QuantizedSlot slot;
+  Tensor random;  // [4], for rounding
+};
+
+// The gradient of the sum of losses and what an update needs beside it.
+struct RangeGradient {
+  Tensor flat;                                  // [range.count]
+  Tensor squares, count, control;               // of all ranges; see engine/ops/optimizer/optimizer.h
+  std::optional<PackedParameters> packed = {};  // empty: the parameters are an input of the graph, in fp32
+};
+
+// The parameters of a range as its update reads them, [range.count] in fp32, and what becomes of its result.
+Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGradient& gradient);
+void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradient& gradient);
+
+// Adds the states of a range to the graph as inputs, and updates them.
+void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
+                  const RangeGradient& gradient);
+
+// Of elementwise optimizers: `state(name)` is an input of the graph.
+template <class State>
+OptimizerState optimizer_state(const OptimizerAttrs& attrs, const State& state) {
+  OptimizerState s{state("parameters"), state("moment1"), {}, {}};
+  if (attrs.kind == OptimizerAttrs::Kind::kAdam) s.moment2 = state("moment2");
+  if (attrs.ema_decay > 0) s.ema = state("ema");
+  return s;
+}
+void update_moments(Graph& graph, const OptimizerState& state, const OptimizerState& next);  // and the average
+
+}  // namespace linnet

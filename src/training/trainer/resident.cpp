@@ -1,0 +1,176 @@
+#include "training/trainer/resident.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/ops/resident/resident.h"
+#include "engine/passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+const std::string kPrefix = "resident.";
+constexpr std::array kReported{"loss_sum", "token_count", "sum_of_squares"};
+// A recording of more nodes saves nothing more: the host is ahead anyway.
+constexpr int64_t kNodesTogether = 512;
+constexpr size_t kAlignment = 256;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+ValueId output_of(const Graph& graph, const std::string& name) {
+  for (const GraphOutput& output : graph.outputs())
+    if (output.name == name) return output.value;
+  fail_internal("a step without " + name);
+}
+
+// All data of an input, as a new input of the graph.
+Tensor all_of(Graph& graph, const ResidentOptions::Input& data, const TensorType& batch) {
+  TensorType row = batch;
+  const bool has_rows = batch.shape.rank() >= 1 && data.type.shape.rank() >= 1;
+  if (has_rows) row.shape.set(0, data.type.shape[0]);
+  if (!has_rows || row != data.type)
+    fail_user("resident data \"" + data.name + "\" are " + data.type.text() + ", and a batch is " + batch.text());
+  return graph.input(kPrefix + data.name, data.type);
+}
+
+}  // namespace
+
+Graph resident_graph(const Graph& step, const ResidentOptions& options) {
+  std::set<std::string> replaced{"control", "random"};
+  for (const auto& data : options.data) replaced.insert(data.name);
+  Rewriter rewriter(step, replaced);
+  Graph& graph = rewriter.graph();
+  const Tensor cursor = graph.input(kPrefix + "cursor", {DType::kI32, {1}});
+  std::vector<ValueId> wanted;
+  std::vector<Tensor> from;
+  const auto map_to = [&](const std::vector<Tensor>& made) {
+    for (size_t i = 0; i < made.size(); ++i) rewriter.map(wanted[i], made[i]);
+    wanted.clear(), from.clear();
+  };
+  for (const char* name : {"control", "random"})
+    if (const auto value = step.find_input(name)) {
+      const TensorType& type = step.value(*value).type;
+      wanted.push_back(*value);
+      from.push_back(graph.input(kPrefix + name, {type.dtype, {options.steps_per_chunk, type.shape[0]}}));
+    }
+  map_to(pick_rows(cursor, from));
+  for (const auto& data : options.data) {
+    const auto value = step.find_input(data.name);
+    if (!value) fail_user("the loss has no input \"" + data.name + "\"");
+    wanted.push_back(*value);
+    from.push_back(all_of(graph, data, step.value(*value).type));
+  }
+  const int64_t rows = step.value(wanted.front()).type.shape[0];
+  const Tensor order = graph.input(kPrefix + "order", {DType::kI32, {options.steps_per_chunk * rows}});
+  map_to(gather_rows(order, cursor, from, rows));
+  for (const Node& node : step.nodes()) rewriter.copy(node);
+  std::vector<Tensor> scalars;
+  for (const char* name : kReported) scalars.push_back(rewriter[output_of(step, name)]);
+  const auto width = static_cast<int64_t>(kReported.size());
+  const Tensor ring = graph.input(kPrefix + "ring", {scalars[0].type().dtype, {options.steps_per_chunk, width}});
+  const WrittenRow written = write_row(ring, cursor, scalars);
+  graph.update(ring, written.table);
+  graph.update(cursor, written.cursor);
+  return rewriter.finish();
+}
+
+ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss,
+                             ResidentOptions options)
+    : store_(store),
+      shared_(shared),
+      options_(std::move(options)),
+      seed_(trainer.options().seed),
+      pool_(trainer.pool()) {
+  if (trainer.accumulates()) fail_internal("resident steps are of one micro-batch");
+  if (options_.steps_per_chunk < 1 || options_.steps_per_graph < 1 || options_.data.empty())
+    fail_internal("resident steps without data or steps");
+  const TrainerOptions& training = trainer.options();
+  if (training.loss_scale.is_on())
+    fail_user("training in fp16 takes its batches from the host: leave out the resident data");
+  Graph step = single_graph(trainer.layout(), loss, {DType::kF32, training.optimizer});
+  PassOptions passes = training.passes;
+  if (passes.storage_type == DType::kBF16) step = round_shared(step);  // before anything is computed again
+  const Fit fit = fit_by_mode(step, passes, training.recompute);
+  Graph graph = resident_graph(recompute_blocks(step, fit.choices), options_);
+  declare(graph);
+  passes.recompute = true;
+  passes.backend = &store.backend();
+  plan_ = make_plan(optimize(std::move(graph), passes), store_, shared_,
+                    {.threads = training.threads, .verify = training.verify_plans});
+  const int64_t nodes = plan_.graph.node_count();
+  together_ = std::clamp<int64_t>(kNodesTogether / nodes, 1, options_.steps_per_graph);
+}
+
+// What graph inputs there are of ours, in three regions: the data; what begin_chunk() writes, which goes over in one
+// piece ("resident.chunk"); and the ring, which comes back.
+void ResidentSteps::declare(const Graph& graph) {
+  const auto bind_in_one = [&](const char* region, MemoryKind kind, const std::vector<std::string>& names) {
+    size_t bytes = 0;
+    std::vector<std::pair<std::string, Location>> slots;
+    const RegionId id = store_.add_region(region, kind, 0);
+    for (const std::string& name : names)
+      if (const auto input = graph.find_input(kPrefix + name)) {
+        const size_t size = graph.value(*input).type.bytes();
+        store_.grow_region(id, bytes + aligned(size));
+        store_.bind(kPrefix + name, {id, bytes}, size);
+        bytes += aligned(size);
+      }
+    return std::pair{id, bytes};
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, type] : options_.data) {
+    names.push_back(name);
+    rows_ = graph.value(*graph.find_input(kPrefix + "order")).type.shape[0] / options_.steps_per_chunk;
+    if (type.shape[0] != options_.data[0].type.shape[0]) fail_user("resident data \"" + name + "\" are not as many");
+  }
+  bind_in_one("resident data", MemoryKind::kData, names);
+  const auto [chunk, bytes] =
+      bind_in_one("steps to come", MemoryKind::kConstants, {"cursor", "control", "random", "order"});
+  store_.bind(kPrefix + "chunk", {chunk, 0}, bytes);
+  bind_in_one("loss ring", MemoryKind::kConstants, {"ring"});
+}
+
+void ResidentSteps::bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }
+
+void ResidentSteps::stage(const std::string& input, std::span<const std::byte> data) {
+  const auto found = std::ranges::find(options_.data, input, &ResidentOptions::Input::name);
+  if (found == options_.data.end()) fail_internal("no resident data \"" + input + "\"");
+  if (found->type.bytes() != data.size())
+    fail_internal("resident data \"" + input + "\" take " + std::to_string(found->type.bytes()) + " bytes, got " +
+                  std::to_string(data.size()));
+  store_.fill(kPrefix + input, data.data(), data.size());
+}
+
+void ResidentSteps::begin_chunk(std::span<const int32_t> order, std::span<const float> rates, int64_t first_step) {
+  prepared_ = static_cast<int64_t>(rates.size());
+  done_ = 0;
+  if (prepared_ > options_.steps_per_chunk || static_cast<int64_t>(order.size()) != prepared_ * rows_)
+    fail_internal("a chunk of " + std::to_string(prepared_) + " steps with an order of " +
+                  std::to_string(order.size()));
+  *store_.as<int32_t>(kPrefix + "cursor") = 0;
+  std::ranges::copy(order, store_.as<int32_t>(kPrefix + "order"));
+  float* control = store_.as<float>(kPrefix + "control");
+  int32_t* random = store_.has(kPrefix + "random") ? store_.as<int32_t>(kPrefix + "random") : nullptr;
+  for (int64_t i = 0; i < prepared_; ++i) {
+    write_control(control + 2 * i, rates[static_cast<size_t>(i)], first_step + i);
+    if (random) write_random(random + 4 * i, seed_, first_step + i, 0);
+  }
+  store_.push(kPrefix + "chunk");
+}
+
+void ResidentSteps::run(int64_t steps) {
+  if (done_ + steps > prepared_) fail_internal("more steps than the chunk has");
+  done_ += steps;
+  for (; steps >= together_; steps -= together_) executor_->run_together(pool_, together_);
+  for (; steps > 0; --steps) executor_->run_together(pool_, 1);
+}
+
+std::vector<StepReport> ResidentSteps::reports() const {
+  store_.pull(kPrefix + "ring");
+  const float* row = store_.as<float>(kPrefix + "ring");
+  std::vector<StepReport> reports;
+  for (int64_t i = 0; i < done_; ++i, row += kReported.size()) reports.push_back(step_report(row[0], row[1], row[2]));
+  return reports;
+}
+
+}  // namespace linnet

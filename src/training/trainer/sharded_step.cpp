@@ -1,0 +1,375 @@
+#include "training/trainer/sharded_step.h"
+
+#include <algorithm>
+
+#include "base/signals.h"
+#include "base/timeline.h"
+#include "distributed/comm/tensor_group.h"
+#include "training/trainer/pipeline_stage.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kWaiting = "shards.waiting";
+constexpr const char* kMessages = "shards.messages";
+
+// The values of a node beside its gradient; buffers follow.
+enum Few : size_t { kLoss, kTokens, kStops, kBuffers };
+
+size_t few_count(const ParameterLayout& layout) {
+  return kBuffers + static_cast<size_t>(layout.stored_count() - layout.buffer_offset());
+}
+
+// A state's values, on the device or in the host's copy.
+std::span<float> floats(const Store& store, const char* name, size_t count, bool on_device = false) {
+  if (!store.has(name)) return {static_cast<float*>(nullptr), count};
+  if (!on_device) return {store.as<float>(name), count};
+  const Location& at = store.find(name, count * sizeof(float));
+  return {reinterpret_cast<float*>(store.location(at.region) + at.offset), count};
+}
+
+// The nodes that wait while a rank computes the last of its shards.
+std::vector<ShardNode> nodes_before_last(const ShardShare& share) {
+  ShardStack stack;
+  for (int64_t i = 0; i + 1 < share.count(); ++i) stack.push({share.first() + i, 1});
+  return stack.nodes();
+}
+
+size_t message_count(const ParameterLayout& layout, const ShardShare& share, bool on_device) {
+  return ShardSum::workspace_size(share, std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)),
+                                  on_device);
+}
+
+}  // namespace
+
+void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share,
+                        const Ownership* divided) {
+  const auto declare = [&](const char* name, MemoryKind kind, size_t count) {
+    if (count == 0) return;
+    const size_t bytes = count * sizeof(float);
+    store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
+  };
+  if (divided)
+    GradientSlices::declare(store, layout, share, *divided);
+  else
+    declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
+  declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share, !store.device().is_host()));
+}
+
+ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor, DeviceRanks* device)
+    : trainer_(trainer),
+      world_(world),
+      tensor_(tensor),
+      device_(device),
+      shares_layers_(tensor || trainer.pipeline()),
+      store_(trainer.store()),
+      share_(trainer.options().shards),
+      gradient_(floats(store_, "gradient",
+                       trainer.has_whole_gradient() ? static_cast<size_t>(trainer.layout().trained_count()) : 0,
+                       device != nullptr)),
+      buffers_(floats(store_, kBufferInput, few_count(trainer.layout()) - kBuffers)),
+      host_messages_(device || store_.device().is_host() ? 0 : message_count(trainer.layout(), share_, false)),
+      few_messages_(ShardSum::workspace_size(share_, few_count(trainer.layout()))),
+      sum_(device ? ShardSum(*device, share_,
+                             floats(store_, kMessages, message_count(trainer.layout(), share_, true), true))
+                  : ShardSum(world, share_,
+                             store_.device().is_host()
+                                 ? floats(store_, kMessages, message_count(trainer.layout(), share_, false))
+                                 : std::span(host_messages_))),
+      few_sum_(world, share_, few_messages_),
+      few_(static_cast<size_t>(std::max(share_.most_waiting() + 1, share_.most_nodes_after_a_round())),
+           std::vector<float>(few_count(trainer.layout()))),
+      buffers_before_(buffers_.size()),
+      squares_(world),
+      waiting_at_last_(static_cast<int64_t>(nodes_before_last(share_).size())) {
+  nodes_.reserve(few_.size()), sent_nodes_.reserve(few_.size());
+  if (trainer.divides_gradients()) {
+    slices_.emplace(store_, trainer.layout(), share_, trainer.ownership());
+    few_of_round_.resize(few_[0].size());
+  }
+  if (world.size() == 1 || trainer.pipeline() || !store_.device().is_host()) return;
+  if (trainer.has_whole_gradient()) {
+    additions_of_last_ = waiting_at_last_ + 1 - static_cast<int64_t>(share_.nodes_of(share_.rank).size());
+    buckets_ = gradient_buckets(trainer.layout());
+    sort_by_completion(buckets_, last_writers(trainer.train_executor(0).plan(), trainer.layout(), buckets_), world);
+  } else {
+    buckets_ = trainer.buckets();
+  }
+  if (!tensor)
+    sender_.emplace("gradients", [this](size_t bucket) { send(bucket, own_thread_, Communicator::Wait::kPatiently); });
+}
+
+BatchShare ShardedStep::batches() const {
+  const int64_t micros = trainer_.options().accumulate_steps;
+  if (divides_gradients())
+    return {share_.rank * micros, share_.shards * micros, share_.count() * micros, micros, share_.ranks * micros};
+  return {share_.first() * micros, share_.shards * micros, share_.count() * micros};
+}
+
+int64_t ShardedStep::first_micro(int64_t shard) const {
+  const int64_t of_step = divides_gradients() ? shard * share_.ranks + share_.rank : share_.first() + shard;
+  return of_step * trainer_.options().accumulate_steps;
+}
+
+const std::vector<NodeId>& ShardedStep::last_writers_of(int shape) {
+  const auto index = static_cast<size_t>(shape);
+  if (last_writers_.size() <= index) last_writers_.resize(index + 1);
+  if (last_writers_[index].empty())
+    last_writers_[index] = last_writers(trainer_.train_executor(shape).plan(), trainer_.layout(), buckets_);
+  return last_writers_[index];
+}
+
+const std::vector<HeldBucket>& ShardedStep::held_of(int shape) {
+  const auto index = static_cast<size_t>(shape);
+  if (held_.size() <= index) held_.resize(index + 1);
+  if (held_[index].empty()) held_[index] = held_buckets(trainer_.train_executor(shape).plan());
+  return held_[index];
+}
+
+void ShardedStep::accumulate(int shape, int64_t step, int64_t micro) {
+  if (!trainer_.has_whole_gradient()) return accumulate_and_send_held(shape, step, first_micro(added_) + micro);
+  const bool is_last =
+      micro + 1 == trainer_.options().accumulate_steps && (divides_gradients() || added_ + 1 == share_.count());
+  if (sender_ && is_last) return accumulate_and_send(shape, step, first_micro(added_) + micro);
+  trainer_.accumulate(shape, step, first_micro(added_) + micro);
+}
+
+// All ranks send their buckets in one order, whatever the order in which this plan completes them.
+void ShardedStep::accumulate_and_send(int shape, int64_t step, int64_t micro) {
+  const std::vector<NodeId>& last = last_writers_of(shape);
+  size_t complete = 0;
+  trainer_.accumulate(shape, step, micro, [&](NodeId node) {
+    const size_t before = complete;
+    while (complete < last.size() && last[complete] <= node) ++complete;
+    if (complete > before) sender_->allow(complete);
+  });
+  sender_->allow(buckets_.size());
+}
+
+// Without a sender each bucket is sent when it is complete. With one, the next bucket is computed meanwhile; then its
+// memory is used for others.
+void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micro) {
+  const std::vector<HeldBucket>& held = held_of(shape);
+  sent_ = &held;
+  size_t complete = 0, released = 0;
+  trainer_.accumulate(shape, step, micro, [&](NodeId node) {
+    for (; complete < held.size() && held[complete].ready <= node; ++complete) {
+      if (sender_)
+        sender_->allow(complete + 1);
+      else
+        send(complete, trainer_.pool(), Communicator::Wait::kSoon);
+    }
+    for (; sender_ && released < held.size() && held[released].hold <= node; ++released) sender_->wait(released + 1);
+  });
+}
+
+void ShardedStep::send(size_t bucket, ThreadPool& pool, Communicator::Wait wait) {
+  const HostSpan span("add ranks' gradients");
+  if (divides_gradients())
+    send_of_round(bucket, pool, wait);
+  else
+    send_of_last(buckets_[bucket]);
+}
+
+void ShardedStep::send_of_round(size_t index, ThreadPool& pool, Communicator::Wait wait) {
+  const GradientBucket& bucket = buckets_[index];
+  const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
+  const auto offset = static_cast<size_t>(trainer_.layout().ranges()[bucket.range].offset) + part.first;
+  float* values = gradient_.empty() ? (*sent_)[index].values(store_) : gradient_.data() + offset;
+  sum_.add_round(added_, {values, part.count}, trainer_.ownership().bounds(bucket.range), part,
+                 slices_->nodes(bucket.range), pool, wait);
+}
+
+// On the sender's thread: what add() and sum_range() do of the last shard, for a bucket of it.
+void ShardedStep::send_of_last(const GradientBucket& bucket) {
+  const TrainedRange& range = trainer_.layout().ranges()[bucket.range];
+  const auto of_range = [&](std::span<float> flat) {
+    return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
+  };
+  const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
+  const std::span<float> gradient = of_range(gradient_);
+  auto waiting = static_cast<size_t>(waiting_at_last_);
+  for (int64_t i = 0; i < additions_of_last_; ++i)
+    add_values(own_thread_, gradient.data() + part.first, of_range(waiting_gradient(--waiting)).data() + part.first,
+               part.count);
+  sent_nodes_.clear();
+  for (size_t i = 0; i < waiting; ++i) sent_nodes_.push_back(of_range(waiting_gradient(i)));
+  sent_nodes_.push_back(gradient);
+  const SliceBounds& bounds = trainer_.ownership().bounds(bucket.range);
+  sum_.reduce_scatter(sent_nodes_, bounds, part, own_thread_, Communicator::Wait::kPatiently);
+  const Slice own = overlap(slice(bounds, share_.rank), part);
+  if (waiting > 0) std::ranges::copy(sent_nodes_[0].subspan(own.first, own.count), gradient.data() + own.first);
+}
+
+std::span<float> ShardedStep::waiting_gradient(size_t index) const {
+  return floats(store_, kWaiting, (index + 1) * gradient_.size(), device_ != nullptr).last(gradient_.size());
+}
+
+void ShardedStep::add_gradient(std::span<float> into, std::span<const float> from) {
+  if (device_)
+    device_->add(into.data(), from.data(), into.size());
+  else
+    add_values(trainer_.pool(), into.data(), from.data(), into.size());
+}
+
+// The gradient is zero for the next shard.
+void ShardedStep::keep_for_sibling(std::span<float> into) {
+  if (device_) {
+    device_->copy(into.data(), gradient_.data(), gradient_.size());
+    device_->clear(gradient_.data(), gradient_.size());
+  } else {
+    move_values(trainer_.pool(), into, gradient_);
+    store_.push("gradient");
+  }
+}
+
+void ShardedStep::begin() {
+  added_ = 0;
+  stack_.clear();
+  if (buffers_.empty()) return;
+  store_.pull(kBufferInput);
+  std::ranges::copy(buffers_, buffers_before_.begin());
+}
+
+// What the next shard begins with.
+void ShardedStep::reset_shard() {
+  const float zero = 0;
+  for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+  if (buffers_.empty()) return;
+  std::ranges::copy(buffers_before_, buffers_.begin());
+  store_.push(kBufferInput);
+}
+
+void ShardedStep::read_few(std::vector<float>& few) const {
+  few[kLoss] = *store_.as<float>("loss_sum"), few[kTokens] = *store_.as<float>("token_count");
+  few[kStops] = !shares_layers_ && stop_requested() ? 1.0F : 0.0F;
+  std::ranges::copy(buffers_, few.begin() + kBuffers);
+}
+
+// Of divided gradients: what accumulate() has not sent, and the few values.
+void ShardedStep::add_round() {
+  if (sender_)
+    sender_->finish();
+  else if (trainer_.has_whole_gradient())
+    for (size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+      send(bucket, trainer_.pool(), Communicator::Wait::kSoon);
+  fill_values(trainer_.pool(), gradient_, 0);
+  read_few(few_of_round_);
+  nodes_.assign(few_.begin(), few_.end());
+  few_sum_.add_round_everywhere(added_, few_of_round_, nodes_, trainer_.pool());
+  if (++added_ < share_.count()) reset_shard();
+}
+
+void ShardedStep::add() {
+  const HostSpan span("add shard");
+  if (divides_gradients()) return add_round();
+  trainer_.finish_accumulation();
+  for (const char* name : {"loss_sum", "token_count"}) store_.pull(name);
+  if (!device_) store_.pull("gradient");
+  if (!buffers_.empty()) store_.pull(kBufferInput);
+  const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send_of_last()
+  size_t last = stack_.nodes().size();
+  read_few(few_[last]);
+  for (int64_t additions = stack_.push({share_.first() + added_, 1}); additions > 0; --additions, --last) {
+    if (!sends) add_gradient(gradient_, waiting_gradient(last - 1));
+    add_values(trainer_.pool(), few_[last - 1].data(), few_[last].data(), few_[last].size());
+  }
+  if (++added_ == share_.count()) return;
+  keep_for_sibling(waiting_gradient(last));
+  reset_shard();
+}
+
+// Of a range of the gradient: its sum over all ranks.
+void ShardedStep::sum_range(size_t index) {
+  const TrainedRange& range = trainer_.layout().ranges()[index];
+  const auto part = [&](std::span<float> flat) {
+    return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
+  };
+  const std::span<float> gradient = part(gradient_);
+  const size_t count = stack_.nodes().size();
+  nodes_.clear();
+  for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(part(waiting_gradient(i)));
+  nodes_.push_back(gradient);
+  const SliceBounds& bounds = trainer_.ownership().bounds(index);
+  sum_.reduce_scatter(nodes_, bounds, trainer_.pool());
+  const Slice own = slice(bounds, share_.rank);
+  if (count == 1) return;
+  const std::span<const float> sum = nodes_[0].subspan(own.first, own.count);
+  if (device_)
+    device_->copy(gradient.data() + own.first, sum.data(), sum.size());
+  else
+    std::ranges::copy(sum, gradient.data() + own.first);
+}
+
+std::span<const float> ShardedStep::own_gradient(size_t range) const {
+  if (divides_gradients()) return slices_->nodes(range)[0];
+  const Slice own = slice(trainer_.ownership().bounds(range), share_.rank);
+  return gradient_.subspan(static_cast<size_t>(trainer_.layout().ranges()[range].offset) + own.first, own.count);
+}
+
+// The norm's square, as the op sum_of_squares computes it from whole gradients.
+void ShardedStep::add_squares() {
+  float total = 0;
+  for (size_t i = 0; i < trainer_.layout().ranges().size(); ++i) {
+    const TrainedRange& range = trainer_.layout().ranges()[i];
+    if (is_copy(trainer_.layout(), range)) continue;
+    float squares = squares_.sum(own_gradient(i), trainer_.ownership().bounds(i), trainer_.pool());
+    if (range.is_divided) {
+      scratch_.resize(sum_scratch_size(1, tensor_->size()));
+      sum_over_ranks(*tensor_, {&squares, 1}, scratch_, trainer_.pool());
+    }
+    total += squares;
+  }
+  if (PipelineStage* pipeline = trainer_.pipeline()) total = pipeline->sum_over_stages(total, trainer_.pool());
+  store_.fill("sum_of_squares", &total, sizeof total);
+}
+
+void ShardedStep::share_update() {
+  if (!trainer_.divides_moments()) return;
+  const HostSpan span("share update");
+  share_slices("parameters");
+}
+
+void ShardedStep::share_average() {
+  if (trainer_.divides_moments() && trainer_.has_average()) share_slices("ema");
+}
+
+void ShardedStep::share_slices(const char* state) {
+  for (size_t i = 0; i < trainer_.layout().ranges().size(); ++i) {
+    const TrainedRange& range = trainer_.layout().ranges()[i];
+    all_gather_slices(world_, {trainer_.state(state) + range.offset, static_cast<size_t>(range.count)},
+                      trainer_.ownership().bounds(i));
+  }
+}
+
+void ShardedStep::finish() {
+  const HostSpan span("add ranks");
+  if (!divides_gradients()) {
+    if (sender_) sender_->finish();
+    const size_t count = stack_.nodes().size();
+    nodes_.assign(few_.begin(), few_.begin() + static_cast<std::ptrdiff_t>(count));
+    few_sum_.sum_everywhere(nodes_, trainer_.pool());
+  }
+  if (few_[0][kStops] > 0) throw Stopped{};
+
+  for (size_t i = 0; !divides_gradients() && i < trainer_.layout().ranges().size(); ++i) {
+    if (!sender_) sum_range(i);
+    // Where each rank updates its slice alone, it needs no other.
+    if (trainer_.divides_moments()) continue;
+    const TrainedRange& range = trainer_.layout().ranges()[i];
+    const std::span<float> sum = gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
+    if (device_)
+      device_->all_gather_slices(sum, trainer_.ownership().bounds(i));
+    else
+      all_gather_slices(world_, sum, trainer_.ownership().bounds(i));
+  }
+  if (trainer_.divides_moments() || trainer_.pipeline()) add_squares();
+  if (!divides_gradients() && !device_) store_.push("gradient");
+  store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
+  store_.fill("token_count", &few_[0][kTokens], sizeof(float));
+  if (buffers_.empty()) return;
+  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = few_[0][kBuffers + i] / static_cast<float>(share_.shards);
+  store_.push(kBufferInput);
+}
+
+}  // namespace linnet

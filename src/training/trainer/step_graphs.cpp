@@ -1,0 +1,289 @@
+#include "training/trainer/step_graphs.h"
+
+#include <algorithm>
+
+#include "models/nn/pipeline_parallel.h"
+#include "engine/ops/collective/collective.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/passes/gradient.h"
+#include "engine/passes/passes.h"
+#include "engine/passes/pipeline_parallel.h"
+#include "engine/passes/tensor_parallel.h"
+#include "training/trainer/range_update.h"
+
+namespace linnet {
+namespace {
+
+struct Traced {
+  Loss loss;
+  std::vector<Tensor> gradients;  // of the sum of losses, one flat tensor for each trained range, packed ones last
+  NodeId flat;                    // the first node after the backward pass
+};
+
+Tensor flat_state(Graph& graph, const std::string& name, const TrainedRange& range, DType dtype) {
+  return graph.input(name + range.suffix, {dtype, {range.count}});
+}
+
+// The gradients of one range's parameters, one after another in the order of the layout. With `start`, added to it
+// piece by piece, so that each contribution can be computed where it lies.
+Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
+  std::vector<int64_t> sizes;
+  for (const Tensor& part : parts) sizes.push_back(part.shape().elements());
+  const std::vector<Tensor> before = start.defined() ? split(start, 0, sizes) : std::vector<Tensor>{};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (start.defined()) parts[i] = reshape(before[i], parts[i].shape()) + parts[i];
+    parts[i] = reshape(parts[i], {sizes[i]});
+  }
+  return concat(parts[0], parts.subspan(1), 0);
+}
+
+Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
+
+// What a stage of a pipeline gets from the one before it, which gets their gradients.
+std::vector<Tensor> stage_inputs(Graph& graph) {
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; const auto value = graph.find_input(stage_input(i)); ++i) inputs.push_back({&graph, *value});
+  return inputs;
+}
+
+// The gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
+std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& layout, const Loss& traced,
+                                        const StepOptions& options) {
+  const Tensor loss = options.scales_loss ? traced.sum * loss_scale(trace.graph(), options) : traced.sum;
+  std::vector<Tensor> parameters;
+  for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
+  for (const PackedRange& packed : layout.packed_ranges())
+    parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
+  const std::vector<Tensor> ends = stage_inputs(trace.graph());
+  parameters.insert(parameters.end(), ends.begin(), ends.end());
+  std::vector<Tensor> parts = gradients(loss, parameters);
+  for (size_t i = 0; i < ends.size(); ++i)
+    trace.graph().output(stage_gradient_output(i), parts[parts.size() - ends.size() + i]);
+  parts.resize(parts.size() - ends.size());
+  return parts;
+}
+
+// `starts`: what the gradient of each range is added to, undefined where it is not wanted; or empty.
+Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
+                       const StepOptions& options, std::span<const Tensor> starts) {
+  Traced traced{loss_function(trace), {}, 0};
+  std::vector<Tensor> parts = parameter_gradients(trace, layout, traced.loss, options);
+  traced.flat = trace.graph().node_count();
+  size_t first = 0;
+  for (size_t i = 0; i < layout.ranges().size(); ++i) {
+    const size_t count = layout.slots_in(layout.ranges()[i]);
+    const bool is_wanted = starts.empty() || starts[i].defined();
+    traced.gradients.push_back(
+        is_wanted ? flat_gradient(std::span(parts).subspan(first, count), starts.empty() ? Tensor{} : starts[i])
+                  : Tensor{});
+    first += count;
+  }
+  for (; first < parts.size(); ++first)
+    traced.gradients.push_back(
+        flat_gradient(std::span(parts).subspan(first, 1), starts.empty() ? Tensor{} : starts[traced.gradients.size()]));
+  return traced;
+}
+
+// What the gradient's sum is divided by: the tokens, and the loss's scale.
+Tensor scaled_count(Graph& graph, const StepOptions& options, Tensor count) {
+  return options.scales_loss ? count * loss_scale(graph, options) : count;
+}
+
+Tensor unscaled_squares(Graph& graph, const StepOptions& options, Tensor squares) {
+  if (!options.scales_loss) return squares;
+  const Tensor scale = loss_scale(graph, options);
+  return squares / scale / scale;
+}
+
+// Of a range that ranks divide, each has the squares of its part.
+Tensor squares_of(const ParameterLayout& layout, size_t range, Tensor gradient) {
+  const Tensor squares = sum_of_squares(gradient);
+  const bool is_divided = range < layout.ranges().size() && layout.ranges()[range].is_divided;
+  return is_divided ? all_reduce(squares, layout.division()->rank) : squares;
+}
+
+// One update for each range; all are clipped by the norm of all gradients.
+void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
+                 std::span<const Tensor> gradients, Tensor count) {
+  Tensor squares = squares_of(layout, 0, gradients[0]);
+  for (size_t i = 1; i < gradients.size(); ++i) squares = squares + squares_of(layout, i, gradients[i]);
+  const Tensor control = graph.input("control", {options.dtype, {2}});
+  const Tensor divisor = scaled_count(graph, options, count);
+  const size_t ranges = layout.ranges().size();
+  for (size_t i = 0; i < ranges; ++i)
+    update_range(graph, layout, layout.ranges()[i], options.optimizer, {gradients[i], squares, divisor, control});
+  for (size_t i = ranges; i < gradients.size(); ++i) {
+    const auto& [range, quantized] = layout.packed_ranges()[i - ranges];
+    const PackedParameters packed{layout.quantized()[quantized], graph.input("random", {DType::kI32, {4}})};
+    update_range(graph, layout, range, options.optimizer, {gradients[i], squares, divisor, control, packed});
+  }
+  graph.output("sum_of_squares", unscaled_squares(graph, options, squares));
+}
+
+std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype) {
+  std::vector<Tensor> states;
+  for (const TrainedRange& range : layout.ranges()) states.push_back(flat_state(graph, "gradient", range, dtype));
+  for (const PackedRange& packed : layout.packed_ranges())
+    states.push_back(flat_state(graph, "gradient", packed.range, dtype));
+  return states;
+}
+
+}  // namespace
+
+Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
+  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
+  const Traced traced = trace_gradients(trace, layout, loss, options, {});
+  add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count);
+  trace.graph().output("loss_sum", traced.loss.sum);
+  trace.graph().output("token_count", traced.loss.count);
+  trace.finish_buffers();
+  return trace.finish();
+}
+
+namespace {
+
+// Adds to the states "loss_sum" and "token_count".
+void add_totals(Graph& graph, const Loss& loss, DType dtype) {
+  for (const auto& [name, value] : {std::pair{"loss_sum", loss.sum}, {"token_count", loss.count}}) {
+    const Tensor total = graph.input(name, {dtype, {}});
+    graph.update(total, total + value);
+  }
+}
+
+}  // namespace
+
+Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
+  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
+  Graph& graph = trace.graph();
+  std::vector<Tensor> states;
+  for (const TrainedRange& range : layout.ranges())
+    states.push_back(is_in_chunk(layout, range, options.chunk) ? flat_state(graph, "gradient", range, options.dtype)
+                                                               : Tensor{});
+  for (const PackedRange& packed : layout.packed_ranges())
+    states.push_back(flat_state(graph, "gradient", packed.range, options.dtype));
+  const Traced traced = trace_gradients(trace, layout, loss, options, states);
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i].defined()) graph.update(states[i], traced.gradients[i]);
+  add_totals(graph, traced.loss, options.dtype);
+  trace.finish_buffers();
+  // Each gradient is added where the backward pass has computed it, and the activations it was computed from are not
+  // kept any longer.
+  return run_early(trace.finish(), traced.flat);
+}
+
+namespace {
+
+// The trained parameters of a bucket, as numbers of ParameterLayout::trained().
+std::vector<size_t> slots_of(const ParameterLayout& layout, const GradientBucket& bucket) {
+  std::vector<size_t> slots;
+  const int64_t first = layout.ranges()[bucket.range].offset + bucket.first;
+  for (size_t slot = 0; slot < layout.trained().size(); ++slot)
+    if (const int64_t offset = layout.trained()[slot].offset; offset >= first && offset < first + bucket.count)
+      slots.push_back(slot);
+  return slots;
+}
+
+void sort_by_producer(std::vector<GradientBucket>& buckets, const Graph& graph, const ParameterLayout& layout,
+                      std::span<const Tensor> parts) {
+  std::ranges::stable_sort(buckets, {}, [&](const GradientBucket& bucket) {
+    NodeId last = kNone;
+    for (const size_t slot : slots_of(layout, bucket)) last = std::max(last, graph.value(parts[slot].id).producer);
+    return last;
+  });
+}
+
+}  // namespace
+
+Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_function, const StepOptions& options,
+                   std::vector<GradientBucket>& buckets, bool sorts) {
+  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
+  Graph& graph = trace.graph();
+  const Loss loss = loss_function(trace);
+  const std::vector<Tensor> parts = parameter_gradients(trace, layout, loss, options);
+  if (sorts) sort_by_producer(buckets, graph, layout, parts);
+  const NodeId flat = graph.node_count();
+  std::vector<Tensor> sums;
+  for (const GradientBucket& bucket : buckets) {
+    std::vector<Tensor> flat_parts;
+    for (const size_t slot : slots_of(layout, bucket)) {
+      const Tensor start = fill(graph, parts[slot].type(), 0);
+      flat_parts.push_back(reshape(start + parts[slot], {parts[slot].shape().elements()}));
+    }
+    sums.push_back(concat(flat_parts[0], std::span(flat_parts).subspan(1), 0));
+  }
+  Tensor held;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    std::vector<Tensor> later;
+    if (i + 1 < sums.size()) later.push_back(sums[i + 1]);
+    if (held.defined()) later.push_back(held);
+    held = hold(sums[i], later);
+  }
+  graph.output("gradients_sent", held);
+  add_totals(graph, loss, options.dtype);
+  trace.finish_buffers();
+  return run_early(trace.finish(), flat);
+}
+
+namespace {
+
+// Loss and tokens are copied out before they are cleared, with the gradients, for the next step.
+Graph finish_apply(Trace& trace, std::vector<Tensor> gradients, Tensor count, Tensor sum) {
+  Graph& graph = trace.graph();
+  graph.output("loss_sum", sum * 1.0);
+  graph.output("token_count", count * 1.0);
+  gradients.insert(gradients.end(), {count, sum});
+  for (const Tensor& state : gradients) graph.update(state, fill(graph, state.type(), 0));
+  return trace.finish();
+}
+
+}  // namespace
+
+Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
+  Trace trace({.dtype = options.dtype});
+  Graph& graph = trace.graph();
+  const std::vector<Tensor> gradients = gradient_states(graph, layout, options.dtype);
+  const Tensor count = graph.input("token_count", {options.dtype, {}}),
+               sum = graph.input("loss_sum", {options.dtype, {}});
+  add_updates(graph, layout, options, gradients, count);
+  return finish_apply(trace, gradients, count, sum);
+}
+
+TrainedRange part_of(const TrainedRange& range, const RangeSlice& part) {
+  TrainedRange own = range;
+  own.offset += part.first, own.count = part.count;
+  own.decay_count = std::clamp<int64_t>(range.decay_count - part.first, 0, part.count);
+  own.suffix += kOwnSuffix;
+  return own;
+}
+
+Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
+                         bool has_whole_gradient) {
+  Trace trace({.dtype = options.dtype});
+  Graph& graph = trace.graph();
+  const TensorType scalar{options.dtype, {}};
+  std::vector<Tensor> gradients;
+  if (has_whole_gradient) gradients = gradient_states(graph, layout, options.dtype);
+  const Tensor count = graph.input("token_count", scalar), sum = graph.input("loss_sum", scalar),
+               squares = graph.input("sum_of_squares", scalar), control = graph.input("control", {options.dtype, {2}});
+  const Tensor divisor = scaled_count(graph, options, count);
+  for (const RangeSlice& part : slices) {
+    const TrainedRange own = part_of(layout.ranges()[part.range], part);
+    const Tensor gradient = has_whole_gradient ? slice(gradients[part.range], 0, part.first, own.count)
+                                               : flat_state(graph, "gradient", own, options.dtype);
+    update_range(graph, layout, own, options.optimizer, {gradient, squares, divisor, control});
+  }
+  graph.output("sum_of_squares", unscaled_squares(graph, options, squares * 1.0));
+  return finish_apply(trace, gradients, count, sum);
+}
+
+Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss_function, const std::string& flat_name,
+                     DType dtype) {
+  Trace trace({.dtype = dtype, .layout = &layout, .flat_name = flat_name});
+  const Loss loss = loss_function(trace);
+  trace.graph().output("loss_sum", loss.sum);
+  trace.graph().output("token_count", loss.count);
+  return trace.finish();
+}
+
+}  // namespace linnet

@@ -1,0 +1,62 @@
+// The graphs of a training step, built from a loss.
+//
+//   accumulate   forward and backward of one micro-batch; adds to the states "gradient", "loss_sum" and "token_count"
+//   bucket       the same with gradients that are in memory only until they were sent (ZeRO stage 2)
+//   apply        divides by the tokens, clips, updates the parameters and their moments; clears those states
+//   single       both in one, when a step is one micro-batch: the gradient is never added up in memory
+//   evaluate     forward only
+//
+// States, of each range of trained parameters (models/nn/parameter_layout.h), with the range's suffix: "parameters",
+// "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [range.count], and what other optimizers keep
+// (training/trainer/range_update.h); "loss_sum", "token_count" []. Other inputs: "parameters.frozen", "control" [2] = {learning
+// rate, step from 1}, "random" i32 [4], "loss_scale" [] (if asked for), and what the loss declares. Outputs: single and
+// apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient); evaluate: "loss_sum", "token_count".
+#pragma once
+#include "models/nn/loss.h"
+#include "models/nn/parameter_layout.h"
+#include "models/nn/trace.h"
+#include "engine/ops/optimizer/optimizer.h"
+#include "training/trainer/gradient_buckets.h"
+
+namespace linnet {
+
+// A part of a trained range.
+struct RangeSlice {
+  size_t range;  // of ParameterLayout::ranges()
+  int64_t first, count;
+};
+
+// That part as a range of its own, whose states have this behind their names: "parameters.own", "moment1.1.own".
+inline constexpr const char* kOwnSuffix = ".own";
+TrainedRange part_of(const TrainedRange& range, const RangeSlice& part);
+
+struct StepOptions {
+  DType dtype = DType::kF32;
+  OptimizerAttrs optimizer;
+  // Gradients are those of the loss times the input "loss_scale" []; the update and "sum_of_squares" are without it.
+  bool scales_loss = false;
+  // Of the loss of a rank's stage (models/nn/pipeline_parallel.h): ranges that the stage has no parameters of are left out of
+  // accumulate_graph().
+  int chunk = 0;
+};
+
+Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
+Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
+// accumulate_graph() without the states "gradient", of a step's only micro-batch: each bucket is a tensor [count],
+// which begins at zero and is added to in the same way, so that it has the same bits. A node `hold` (ops/collective) of
+// its own for each bucket, in their order, reads it when the bucket behind it is complete; whoever runs the graph waits
+// there until the bucket was sent. With `sorts`, brings the buckets into the order in which the backward pass completes
+// them.
+Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options,
+                   std::vector<GradientBucket>& buckets, bool sorts);
+Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
+// The same for slices of the parameters alone, where other processes update the rest. "sum_of_squares" [] of all
+// gradients is an input. With `has_whole_gradient` the gradients are the states "gradient" of whole ranges; otherwise
+// those of the slices, which are not cleared.
+Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
+                         bool has_whole_gradient);
+// `flat_name`: "parameters", or "ema" to evaluate the moving average.
+Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name,
+                     DType dtype = DType::kF32);
+
+}  // namespace linnet
