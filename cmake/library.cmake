@@ -4,9 +4,10 @@
 #                  TEST_DEPENDS exec)
 #
 # SOURCES are the library; DEPENDS are folders below (by name) or imported targets; TESTS may look further up through
-# TEST_DEPENDS, because a test of an op wants the interpreter.
+# TEST_DEPENDS, because a test of an op wants the interpreter. TOGETHER compiles a few sources at a time; not for what the
+# small runtime is made of, which takes objects apart (src/api/runtime).
 function(linnet_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;TESTS;TEST_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "TOGETHER" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;TESTS;TEST_DEPENDS" ${ARGN})
   add_library(linnet_${name} STATIC ${ARG_SOURCES})
   add_library(linnet::${name} ALIAS linnet_${name})
   set_target_properties(linnet_${name} PROPERTIES EXPORT_NAME ${name})
@@ -15,9 +16,17 @@ function(linnet_library name)
   target_compile_features(linnet_${name} PUBLIC cxx_std_20)
   target_link_libraries(linnet_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
   set_property(GLOBAL APPEND PROPERTY LINNET_LIBRARIES linnet_${name})
+  if(ARG_TOGETHER)
+    linnet_together(linnet_${name})
+  endif()
   if(LINNET_TESTS AND ARG_TESTS)
     linnet_test(${name}_test SOURCES ${ARG_TESTS} DEPENDS linnet::${name} ${ARG_TEST_DEPENDS})
   endif()
+endfunction()
+
+# A few sources are compiled as one, which reads their common headers once. Sources with options of their own are not.
+function(linnet_together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${LINNET_UNITY} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 
 # For code that is compiled more often than it runs: tests, commands, configuration. What they call is optimised.
@@ -69,9 +78,14 @@ function(linnet_test name)
 endfunction()
 
 # Files written with Google Highway, compiled once per instruction set and chosen at run time. They are optimised in
-# every build type (at -O0 they are some 35 times slower), and g++ 12's 128-bit fallback is switched on. Tracking
-# variables for the debugger takes minutes on them.
+# every build type (at -O0 they are some 35 times slower). Tracking variables for the debugger takes minutes on them.
+# On x86-64 the least instruction set is SSE4.2: code without vector instructions took longer to compile than all others
+# together. Elsewhere g++ 12's 128-bit fallback is switched on.
 function(linnet_simd_sources)
+  set(floor -DHWY_BROKEN_EMU128=0)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(floor -msse4.2 -DHWY_DISABLE_PCLMUL_AES=1)
+  endif()
   set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "-O2;-fno-var-tracking;-DHWY_BROKEN_EMU128=0;-fno-math-errno;-fno-trapping-math;-Wno-psabi")
+    COMPILE_OPTIONS "-O2;-fno-var-tracking;${floor};-fno-math-errno;-fno-trapping-math;-Wno-psabi")
 endfunction()

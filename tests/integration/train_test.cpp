@@ -118,11 +118,11 @@ TEST_P(Signal, AbandonsAnEvaluation) {
 TEST(Train, SaysWhatItReallyMultipliesIn) {
   const TemporaryFolder folder;
   Arguments arguments = train_arguments(folder / "run", {"precision=bf16", "max_steps=1"});
-  arguments.insert(arguments.end(), {"--isa", "baseline"});
+  arguments.insert(arguments.end(), {"--isa", "sse4"});
   const Outcome outcome = run(arguments, {.log = "info"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_NE(
-      outcome.error.find("1 thread, baseline, fp32 (bf16 was asked for, and baseline has no instructions for it);"),
+      outcome.error.find("1 thread, sse4, fp32 (bf16 was asked for, and sse4 has no instructions for it);"),
       outcome.error.npos)
       << outcome.error;
 }

@@ -1,4 +1,4 @@
-// One function per command: it declares its arguments and what to run with them.
+// The commands of the program, and the arguments that several of them share.
 #pragma once
 #include <optional>
 #include <string>
@@ -24,32 +24,16 @@ struct ConfigArguments {
   Config load(bool resume = false) const;
 };
 
-void add_train_command(Command& linnet);
-void add_check_command(Command& linnet);
-void add_profile_command(Command& linnet);
-void add_report_command(Command& linnet);
-void add_inspect_command(Command& linnet);
-void add_runs_command(Command& linnet);
-void add_average_command(Command& linnet);
-void add_eval_command(Command& linnet);
-void add_predict_command(Command& linnet);
-void add_score_command(Command& linnet);
-void add_translate_command(Command& linnet);
-void add_generate_command(Command& linnet);
-void add_serve_command(Command& linnet);
-void add_run_command(Command& linnet);
-void add_pack_command(Command& linnet);
-void add_quantize_command(Command& linnet);
-void add_export_command(Command& linnet);
-void add_import_command(Command& linnet);
-void add_onnx_command(Command& linnet);
-void add_plan_command(Command& linnet);
-void add_presets_command(Command& linnet);
-void add_info_command(Command& linnet);
-void add_convert_command(Command& linnet);
-void add_embed_command(Command& linnet);
-void add_demo_command(Command& linnet);
-void add_bench_command(Command& linnet);
-void add_tokenizer_command(Command& linnet);
+// All commands, in the order of the help page: each is a line here and a function add_NAME_command in a file of its own,
+// which declares its arguments and what to run with them (docs/add_a_command.md).
+#define LINNET_COMMANDS(COMMAND) \
+  COMMAND(train) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(serve) \
+  COMMAND(run) COMMAND(pack) COMMAND(quantize) COMMAND(export) COMMAND(import) COMMAND(onnx) COMMAND(plan) \
+  COMMAND(check) COMMAND(profile) COMMAND(report) COMMAND(inspect) COMMAND(runs) COMMAND(average) COMMAND(presets) \
+  COMMAND(info) COMMAND(convert) COMMAND(embed) COMMAND(demo) COMMAND(bench) COMMAND(tokenizer)
+
+#define LINNET_DECLARE(NAME) void add_##NAME##_command(Command& linnet);
+LINNET_COMMANDS(LINNET_DECLARE)
+#undef LINNET_DECLARE
 
 }  // namespace linnet

@@ -21,33 +21,9 @@ void check_output() {
 
 int run(int argc, char** argv) {
   const int code = linnet::run_command_line(argc, argv, [](linnet::Command& root) {
-    linnet::add_train_command(root);
-    linnet::add_eval_command(root);
-    linnet::add_predict_command(root);
-    linnet::add_score_command(root);
-    linnet::add_translate_command(root);
-    linnet::add_generate_command(root);
-    linnet::add_serve_command(root);
-    linnet::add_run_command(root);
-    linnet::add_pack_command(root);
-    linnet::add_quantize_command(root);
-    linnet::add_export_command(root);
-    linnet::add_import_command(root);
-    linnet::add_onnx_command(root);
-    linnet::add_plan_command(root);
-    linnet::add_check_command(root);
-    linnet::add_profile_command(root);
-    linnet::add_report_command(root);
-    linnet::add_inspect_command(root);
-    linnet::add_runs_command(root);
-    linnet::add_average_command(root);
-    linnet::add_presets_command(root);
-    linnet::add_info_command(root);
-    linnet::add_convert_command(root);
-    linnet::add_embed_command(root);
-    linnet::add_demo_command(root);
-    linnet::add_bench_command(root);
-    linnet::add_tokenizer_command(root);
+#define LINNET_ADD(NAME) linnet::add_##NAME##_command(root);
+    LINNET_COMMANDS(LINNET_ADD)
+#undef LINNET_ADD
   });
   check_output();
   return code;

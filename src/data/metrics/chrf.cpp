@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kOrders = 6;
+constexpr size_t kCharacterOrders = 6;
 constexpr double kBetaSquared = 4;
 
 // A line without white space, and where its characters begin: one more than it has.
@@ -31,11 +31,11 @@ struct Characters {
   std::vector<size_t> begins;
 };
 
-using Counts = std::unordered_map<std::string_view, int64_t>;
+using NgramCounts = std::unordered_map<std::string_view, int64_t>;
 
 // The n-grams of n characters. They point into the line.
-Counts count_ngrams(const Characters& line, size_t n) {
-  Counts counts;
+NgramCounts count_ngrams(const Characters& line, size_t n) {
+  NgramCounts counts;
   for (size_t i = 0; i + n < line.begins.size(); ++i)
     ++counts[std::string_view(line.text).substr(line.begins[i], line.begins[i + n] - line.begins[i])];
   return counts;
@@ -46,7 +46,7 @@ struct OrderTotals {
 };
 
 void add(const Characters& hypothesis, const Characters& reference, size_t n, OrderTotals& totals) {
-  const Counts here = count_ngrams(hypothesis, n), there = count_ngrams(reference, n);
+  const NgramCounts here = count_ngrams(hypothesis, n), there = count_ngrams(reference, n);
   const auto sum = [n](const Characters& line) {
     return std::max<int64_t>(0, static_cast<int64_t>(line.begins.size()) - static_cast<int64_t>(n));
   };
@@ -62,10 +62,10 @@ double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector
   if (hypotheses.size() != references.size())
     fail_internal("chrF of " + std::to_string(hypotheses.size()) + " hypotheses against " +
                   std::to_string(references.size()) + " references");
-  OrderTotals totals[kOrders];
+  OrderTotals totals[kCharacterOrders];
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     const Characters hypothesis(hypotheses[i]), reference(references[i]);
-    for (size_t n = 1; n <= kOrders; ++n) add(hypothesis, reference, n, totals[n - 1]);
+    for (size_t n = 1; n <= kCharacterOrders; ++n) add(hypothesis, reference, n, totals[n - 1]);
   }
   double precision = 0, recall = 0;
   int orders = 0;

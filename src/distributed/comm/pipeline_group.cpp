@@ -5,18 +5,18 @@
 namespace linnet {
 namespace {
 
-thread_local Communicator* t_group = nullptr;
+thread_local Communicator* t_pipeline_group = nullptr;
 
 }  // namespace
 
-PipelineScope::PipelineScope(Communicator& group) : outer_(t_group) { t_group = &group; }
-PipelineScope::~PipelineScope() { t_group = outer_; }
+PipelineScope::PipelineScope(Communicator& group) : outer_(t_pipeline_group) { t_pipeline_group = &group; }
+PipelineScope::~PipelineScope() { t_pipeline_group = outer_; }
 
 Communicator& pipeline_group(int stages) {
-  if (!t_group || t_group->size() != stages)
+  if (!t_pipeline_group || t_pipeline_group->size() != stages)
     fail_internal("a pipeline of " + std::to_string(stages) + " stages is run by " +
-                  std::to_string(t_group ? t_group->size() : 1));
-  return *t_group;
+                  std::to_string(t_pipeline_group ? t_pipeline_group->size() : 1));
+  return *t_pipeline_group;
 }
 
 }  // namespace linnet

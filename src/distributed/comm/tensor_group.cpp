@@ -7,11 +7,11 @@
 namespace linnet {
 namespace {
 
-thread_local Communicator* t_group = nullptr;
+thread_local Communicator* t_tensor_group = nullptr;
 
-constexpr size_t kPiece = size_t{1} << 18;  // floats that are summed at once
+constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
 constexpr size_t kFew = 4096;               // floats that every rank sends whole: one exchange in place of two
-constexpr size_t kTask = size_t{1} << 14;   // floats that a thread adds at once
+constexpr size_t kThreadPiece = size_t{1} << 14;   // floats that a thread adds at once
 
 std::vector<int> some_ranks(int first, int count, int step) {
   std::vector<int> ranks;
@@ -31,10 +31,10 @@ void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* 
       to[i] = sum;
     }
   };
-  if (count <= kTask) return add(0, count);
-  pool.run(static_cast<int64_t>((count + kTask - 1) / kTask), [&](int64_t task, int) {
-    const size_t begin = static_cast<size_t>(task) * kTask;
-    add(begin, std::min(count, begin + kTask));
+  if (count <= kThreadPiece) return add(0, count);
+  pool.run(static_cast<int64_t>((count + kThreadPiece - 1) / kThreadPiece), [&](int64_t task, int) {
+    const size_t begin = static_cast<size_t>(task) * kThreadPiece;
+    add(begin, std::min(count, begin + kThreadPiece));
   });
 }
 
@@ -61,14 +61,14 @@ RankGroups::RankGroups(Communicator& world, int tensor_ranks, int stages)
       data(world, some_ranks(world.rank() % (tensor_ranks * stages), world.size() / (tensor_ranks * stages),
                              tensor_ranks * stages)) {}
 
-TensorGroupScope::TensorGroupScope(Communicator& group) : outer_(t_group) { t_group = &group; }
-TensorGroupScope::~TensorGroupScope() { t_group = outer_; }
+TensorGroupScope::TensorGroupScope(Communicator& group) : outer_(t_tensor_group) { t_tensor_group = &group; }
+TensorGroupScope::~TensorGroupScope() { t_tensor_group = outer_; }
 
 Communicator& tensor_group(int ranks) {
-  if (!t_group || t_group->size() != ranks)
+  if (!t_tensor_group || t_tensor_group->size() != ranks)
     fail_internal("a plan of " + std::to_string(ranks) + " tensor ranks is run by " +
-                  std::to_string(t_group ? t_group->size() : 1));
-  return *t_group;
+                  std::to_string(t_tensor_group ? t_tensor_group->size() : 1));
+  return *t_tensor_group;
 }
 
 void gather_over_ranks(Communicator& group, std::span<const float> mine, std::span<float> all) {
@@ -89,7 +89,7 @@ void gather_over_ranks(Communicator& group, std::span<const float> mine, std::sp
 
 size_t sum_scratch_size(size_t values, int ranks) {
   const auto count = static_cast<size_t>(ranks);
-  return sends_whole(values, count) ? values * count : std::min(values, kPiece) + count;
+  return sends_whole(values, count) ? values * count : std::min(values, kSummedPiece) + count;
 }
 
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool) {
@@ -98,7 +98,7 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
   thread_local std::vector<Communicator::Incoming> incoming;
   thread_local std::vector<const float*> parts;
   const bool whole = sends_whole(values.size(), ranks);
-  const size_t piece_size = whole ? values.size() : kPiece;
+  const size_t piece_size = whole ? values.size() : kSummedPiece;
   for (size_t done = 0; done < values.size(); done += piece_size) {
     const std::span<float> piece = values.subspan(done, std::min(piece_size, values.size() - done));
     const auto part = [&](size_t rank) {

@@ -67,9 +67,18 @@ class CpuDevice final : public Device {
   int64_t allocations_ = 0;
 };
 
+// Every x86-64 processor since 2011 has SSE4.2; kernels are compiled for it at least (cmake/library.cmake).
+void check_processor() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("sse4.2")) fail_user("this processor has no SSE4.2 instructions, which Linnet needs");
+#endif
+}
+
 }  // namespace
 
 Device& cpu_device() {
+  static const bool checked = (check_processor(), true);
+  (void)checked;
   // Never destroyed: stores that live to the end of the program give their memory back to it.
   static auto* const device = new CpuDevice;
   return *device;

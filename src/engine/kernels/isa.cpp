@@ -35,7 +35,6 @@ namespace {
 HWY_EXPORT(this_target);
 
 std::string isa_name(int64_t target) {
-  if (target == HWY_STATIC_TARGET) return "baseline";
   std::string name = hwy::TargetName(target);
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (name.starts_with("avx3")) name.replace(0, 4, "avx512");
@@ -65,8 +64,8 @@ std::string current_isa() { return isa_name(HWY_DYNAMIC_DISPATCH(this_target)())
 
 void force_isa(const std::string& name) {
   const std::vector<int64_t> targets = available_targets();
-  int64_t wanted = name == "auto" ? targets.front() : 0;
-  std::string choices = "auto";
+  int64_t wanted = name == "auto" ? targets.front() : name == "baseline" ? targets.back() : 0;
+  std::string choices = "auto, baseline";
   for (const int64_t target : targets) {
     choices += ", " + isa_name(target);
     if (isa_name(target) == name) wanted = target;

@@ -6,12 +6,12 @@
 
 namespace linnet {
 
-// The instruction sets of this processor, best first: "avx512", "avx2", "sse4", "baseline" (or "neon", ...).
+// The instruction sets of this processor, best first: "avx512", "avx2", "sse4" (or "neon", ...).
 std::vector<std::string> available_isas();
 
 std::string current_isa();
 
-// "auto" is the best one. An unknown or unsupported name is a user error that lists the choices. Not while a kernel
+// "auto" is the best one, "baseline" the least. An unknown or unsupported name is a user error that lists the choices. Not while a kernel
 // runs.
 void force_isa(const std::string& name);
 

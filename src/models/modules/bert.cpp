@@ -15,7 +15,7 @@
 namespace linnet {
 namespace {
 
-constexpr double kDeviation = 0.02;  // of initial weights
+constexpr double kBertDeviation = 0.02;  // of initial weights
 
 LayerConfig layer_config(const BertConfig& config) {
   return {.width = config.width,
@@ -26,8 +26,8 @@ LayerConfig layer_config(const BertConfig& config) {
           .norm_first = false,
           .activation = config.activation,
           .epsilon = config.epsilon,
-          .weights = normal_init(kDeviation),
-          .residual = normal_init(kDeviation),
+          .weights = normal_init(kBertDeviation),
+          .residual = normal_init(kBertDeviation),
           .attention_dropout = config.attention_dropout};
 }
 
@@ -36,9 +36,9 @@ LayerConfig layer_config(const BertConfig& config) {
 Bert::Bert(Module* parent, std::string name, const BertConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      words{this, "words", config.vocab_size, config.width, normal_init(kDeviation)},
-      positions{this, "positions", config.max_seq_len, config.width, normal_init(kDeviation)},
-      types{this, "types", config.token_types, config.width, normal_init(kDeviation)},
+      words{this, "words", config.vocab_size, config.width, normal_init(kBertDeviation)},
+      positions{this, "positions", config.max_seq_len, config.width, normal_init(kBertDeviation)},
+      types{this, "types", config.token_types, config.width, normal_init(kBertDeviation)},
       embedding_norm{this, "embedding_norm", config.width, config.epsilon},
       dropout{this, "dropout", static_cast<float>(config.dropout)},
       layers{this, "layers", config.layers, layer_config(config)} {
@@ -62,7 +62,7 @@ Tensor Bert::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
 MaskedHead::MaskedHead(Module* parent, std::string name, const BertConfig& config)
     : Module(parent, std::move(name)),
       activation(config.activation),
-      dense{this, "dense", config.width, config.width, normal_init(kDeviation)},
+      dense{this, "dense", config.width, config.width, normal_init(kBertDeviation)},
       norm{this, "norm", config.width, config.epsilon},
       bias{this, "bias", {config.vocab_size}, constant_init(0)} {}
 
@@ -123,7 +123,7 @@ Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batc
 }
 
 Pooler::Pooler(Module* parent, std::string name, const BertConfig& config)
-    : Module(parent, std::move(name)), dense{this, "dense", config.width, config.width, normal_init(kDeviation)} {}
+    : Module(parent, std::move(name)), dense{this, "dense", config.width, config.width, normal_init(kBertDeviation)} {}
 
 Tensor Pooler::operator()(Tensor states) {
   const Tensor first = reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)});
@@ -134,7 +134,7 @@ SequenceClassifier::SequenceClassifier(const BertConfig& config, int64_t classes
     : bert{this, "bert", config},
       pooler{this, "pooler", config},
       dropout{this, "dropout", static_cast<float>(probability.value_or(config.dropout))},
-      classifier{this, "classifier", config.width, classes, normal_init(kDeviation)} {}
+      classifier{this, "classifier", config.width, classes, normal_init(kBertDeviation)} {}
 
 Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
   return classifier(dropout(pooler(bert(tokens, lengths, types))));

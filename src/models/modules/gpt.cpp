@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-constexpr double kDeviation = 0.02;  // of initial weights
+constexpr double kGptDeviation = 0.02;  // of initial weights
 
 LayerConfig layer_config(const GptConfig& config) {
   // Two sub-layers each add to the residual stream: their scale keeps its variance at the end.
@@ -21,8 +21,8 @@ LayerConfig layer_config(const GptConfig& config) {
           .norm_first = true,
           .activation = config.activation,
           .epsilon = config.epsilon,
-          .weights = normal_init(kDeviation),
-          .residual = normal_init(kDeviation / std::sqrt(additions)),
+          .weights = normal_init(kGptDeviation),
+          .residual = normal_init(kGptDeviation / std::sqrt(additions)),
           .attention_dropout = config.attention_dropout,
           .norms = config.affine_norms ? NormKind::kLayer : NormKind::kBare};
 }
@@ -31,12 +31,12 @@ LayerConfig layer_config(const GptConfig& config) {
 
 Gpt::Gpt(const GptConfig& config)
     : config(config),
-      tokens{this, "tokens", config.vocab_size, config.width, normal_init(kDeviation)},
-      positions{this, "positions", config.max_seq_len, config.width, normal_init(kDeviation)},
+      tokens{this, "tokens", config.vocab_size, config.width, normal_init(kGptDeviation)},
+      positions{this, "positions", config.max_seq_len, config.width, normal_init(kGptDeviation)},
       dropout{this, "dropout", static_cast<float>(config.embedding_dropout.value_or(config.dropout))},
       layers{this, "layers", config.layers, layer_config(config)},
       norm{this, "norm", config.width, config.epsilon, config.affine_norms ? NormKind::kLayer : NormKind::kBare} {
-  if (!config.tied_head) head.emplace(this, "head", Shape{config.vocab_size, config.width}, normal_init(kDeviation));
+  if (!config.tied_head) head.emplace(this, "head", Shape{config.vocab_size, config.width}, normal_init(kGptDeviation));
 }
 
 Tensor Gpt::embed(Tensor ids) {

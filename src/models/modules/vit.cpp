@@ -13,7 +13,7 @@
 namespace linnet {
 namespace {
 
-constexpr double kDeviation = 0.02;  // of initial weights
+constexpr double kVitDeviation = 0.02;  // of initial weights
 
 const VitConfig& checked(const VitConfig& config) {
   const ImageShape& images = config.images;
@@ -36,8 +36,8 @@ LayerConfig layer_config(const VitConfig& config) {
           .norm_first = true,
           .activation = config.activation,
           .epsilon = config.epsilon,
-          .weights = normal_init(kDeviation),
-          .residual = normal_init(kDeviation),
+          .weights = normal_init(kVitDeviation),
+          .residual = normal_init(kVitDeviation),
           .attention_dropout = config.attention_dropout,
           .biases = {.attention = config.biases}};
 }
@@ -47,7 +47,7 @@ LayerConfig layer_config(const VitConfig& config) {
 PatchProjection::PatchProjection(Module* parent, std::string name, const VitConfig& config)
     : Module(parent, std::move(name)),
       weight{
-          this, "weight", {config.width, config.patch, config.patch, config.images.channels}, normal_init(kDeviation)},
+          this, "weight", {config.width, config.patch, config.patch, config.images.channels}, normal_init(kVitDeviation)},
       bias{this, "bias", {config.width}, constant_init(0)} {}
 
 // A convolution whose windows do not overlap is a product of the patches with the filters.
@@ -66,13 +66,13 @@ Tensor PatchProjection::operator()(At images) {
 Vit::Vit(const VitConfig& vit)
     : ImageModel(vit.images, vit.mean, vit.deviation),
       config(checked(vit)),
-      cls_token{this, "cls_token", {1, 1, vit.width}, normal_init(kDeviation)},
+      cls_token{this, "cls_token", {1, 1, vit.width}, normal_init(kVitDeviation)},
       patches{this, "patches", vit},
-      positions{this, "positions", {1, 1 + vit.patches(), vit.width}, normal_init(kDeviation)},
+      positions{this, "positions", {1, 1 + vit.patches(), vit.width}, normal_init(kVitDeviation)},
       dropout{this, "dropout", static_cast<float>(vit.dropout)},
       layers{this, "layers", vit.layers, layer_config(vit)},
       norm{this, "norm", vit.width, vit.epsilon},
-      classifier{this, "classifier", vit.width, vit.images.classes, normal_init(kDeviation)} {}
+      classifier{this, "classifier", vit.width, vit.images.classes, normal_init(kVitDeviation)} {}
 
 Tensor Vit::logits(At images) {
   const int64_t batch = images.value.dim(0);

@@ -14,7 +14,7 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kPool = 32;  // batches among which sequences are sorted by length
+constexpr int64_t kSortedTogether = 32;  // batches among which sequences are sorted by length
 
 }  // namespace
 
@@ -84,8 +84,8 @@ void LabelledBatches::shuffle(int64_t epoch) {
   const ShuffledIndex sequences(data_.size(), key), batches(batches_per_epoch(), mix64(key + 1));
   order_.resize(static_cast<size_t>(data_.size()));
   for (int64_t i = 0; i < data_.size(); ++i) order_[static_cast<size_t>(i)] = sequences(i);
-  for (int64_t begin = 0; begin < data_.size(); begin += kPool * rows_)
-    std::stable_sort(order_.begin() + begin, order_.begin() + std::min(data_.size(), begin + kPool * rows_),
+  for (int64_t begin = 0; begin < data_.size(); begin += kSortedTogether * rows_)
+    std::stable_sort(order_.begin() + begin, order_.begin() + std::min(data_.size(), begin + kSortedTogether * rows_),
                      [&](int64_t a, int64_t b) {
                        return data_.tokens[static_cast<size_t>(a)].size() < data_.tokens[static_cast<size_t>(b)].size();
                      });

@@ -12,10 +12,10 @@ namespace linnet {
 namespace {
 
 constexpr double kShare = 0.15, kMasked = 0.8, kReplaced = 0.9;  // kReplaced: those that become another token included
-constexpr int64_t kPool = 32;                                    // batches among which rows are sorted by length
-constexpr int64_t kDropEvery = 256;                              // batches between which pages of a mapped file stay
+constexpr int64_t kSortedBatches = 32;                                    // batches among which rows are sorted by length
+constexpr int64_t kBatchesBetweenDrops = 256;                              // batches between which pages of a mapped file stay
 constexpr int64_t kScoring = -2;
-constexpr uint64_t kOffsets = 0x6d61736b6f666673u, kOrders = 0x6d61736b6f726472u, kMasks = 0x6d61736b6d61736bu;
+constexpr uint64_t kMaskedOffsets = 0x6d61736b6f666673u, kMaskedOrders = 0x6d61736b6f726472u, kMasks = 0x6d61736b6d61736bu;
 
 uint64_t stream_key(uint64_t seed, uint64_t use, int64_t epoch) {
   return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
@@ -73,17 +73,17 @@ int64_t MaskedChunks::batches() const {
 // Shuffled, sorted by length within pools of batches, and the batches shuffled again.
 int64_t MaskedChunks::prepare_epoch(int64_t epoch) {
   if (prepared_ == epoch) return batches();
-  cut(static_cast<int64_t>(stream_key(seed_, kOffsets, epoch) % static_cast<uint64_t>(content_)));
-  const uint64_t key = stream_key(seed_, kOrders, epoch);
+  cut(static_cast<int64_t>(stream_key(seed_, kMaskedOffsets, epoch) % static_cast<uint64_t>(content_)));
+  const uint64_t key = stream_key(seed_, kMaskedOrders, epoch);
   const auto count = static_cast<int64_t>(pieces_.size());
   const ShuffledIndex order(count, key), batch_order(batches(), mix64(key + 1));
   std::vector<TokenSpan> shuffled(pieces_.size());
   for (int64_t i = 0; i < count; ++i) shuffled[static_cast<size_t>(i)] = pieces_[static_cast<size_t>(order(i))];
   pieces_ = std::move(shuffled);
   if (options_.lengths.size() > 1)
-    for (int64_t begin = 0; begin < count; begin += kPool * options_.rows)
+    for (int64_t begin = 0; begin < count; begin += kSortedBatches * options_.rows)
       std::ranges::stable_sort(pieces_.begin() + begin,
-                               pieces_.begin() + std::min(count, begin + kPool * options_.rows), {}, &TokenSpan::count);
+                               pieces_.begin() + std::min(count, begin + kSortedBatches * options_.rows), {}, &TokenSpan::count);
   starts_.resize(static_cast<size_t>(batches()));
   for (int64_t i = 0; i < batches(); ++i) starts_[static_cast<size_t>(i)] = batch_order(i) * options_.rows;
   prepared_ = epoch;
@@ -95,7 +95,7 @@ void MaskedChunks::seek(int64_t epoch, int64_t index) {
 }
 
 const Batch& MaskedChunks::next() {
-  if (++made_ % kDropEvery == 0) stream_.drop_pages();
+  if (++made_ % kBatchesBetweenDrops == 0) stream_.drop_pages();
   const auto taken = cursor_.take([this](int64_t epoch) { return prepare_epoch(epoch); });
   static_cast<BatchPosition&>(owned_.batch) = taken.position;
   fill(starts_[static_cast<size_t>(taken.index)], stream_key(seed_, kMasks, taken.epoch));

@@ -8,7 +8,7 @@ namespace linnet::jinja {
 namespace {
 
 constexpr size_t kLongest = 2000;  // tokens between two marks: their closures call each other
-constexpr const char* kSpace = " \t\n\r\f\v";
+constexpr const char* kTemplateSpace = " \t\n\r\f\v";
 
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -58,10 +58,10 @@ class Lexer {
     if (mark != source_.npos) {
       const char sign = mark + 2 < source_.size() ? source_[mark + 2] : ' ';
       if (sign == '-') {
-        text.resize(text.find_last_not_of(kSpace) + 1);
+        text.resize(text.find_last_not_of(kTemplateSpace) + 1);
       } else if (source_[mark + 1] != '{' && sign != '+') {
         const size_t line = text.rfind('\n') + 1;
-        if ((line > 0 || line_starts_) && text.find_first_not_of(kSpace, line) == text.npos) text.resize(line);
+        if ((line > 0 || line_starts_) && text.find_first_not_of(kTemplateSpace, line) == text.npos) text.resize(line);
       }
     }
     if (!text.empty()) push(Token::kText, std::move(text));
@@ -71,7 +71,7 @@ class Lexer {
   // Behind a tag that ends at `end`, before which `sign` stands.
   void finish_tag(size_t end, char sign, bool trims) {
     if (sign == '-') {
-      const size_t next = source_.find_first_not_of(kSpace, end);
+      const size_t next = source_.find_first_not_of(kTemplateSpace, end);
       end = next == source_.npos ? source_.size() : next;
     } else if (trims && sign != '+' && end < source_.size() && source_[end] == '\n') {
       ++end;
@@ -93,7 +93,7 @@ class Lexer {
     at_ += 2;
     if (at_ < source_.size() && (source_[at_] == '-' || (block && source_[at_] == '+'))) ++at_;
     for (int depth = 0;;) {
-      advance(std::min(source_.find_first_not_of(kSpace, at_), source_.size()));
+      advance(std::min(source_.find_first_not_of(kTemplateSpace, at_), source_.size()));
       if (at_ >= source_.size()) fail(std::string("a ") + (block ? "{%" : "{{") + " has no end");
       const char c = source_[at_];
       const bool sign = (c == '-' || c == '+') && source_.compare(at_ + 1, 2, close) == 0;
@@ -116,7 +116,7 @@ class Lexer {
     for (size_t begin = source_.find("{%", at_); begin != source_.npos; begin = source_.find("{%", begin + 2)) {
       size_t name = begin + 2;
       if (name < source_.size() && (source_[name] == '-' || source_[name] == '+')) ++name;
-      name = source_.find_first_not_of(kSpace, name);
+      name = source_.find_first_not_of(kTemplateSpace, name);
       if (name == source_.npos || source_.compare(name, 6, "endraw") != 0) continue;
       const size_t end = source_.find("%}", name);
       if (end == source_.npos) break;

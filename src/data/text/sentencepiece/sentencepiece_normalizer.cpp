@@ -5,7 +5,7 @@
 namespace linnet {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
@@ -55,7 +55,7 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::prefix_of(std::string_v
     if (const size_t length = longest_match(*user_defined_, text); length > 0) return {text.substr(0, length), length};
   if (const CharsmapTable::Entry entry = table_.longest(text); entry.text) return {entry.text, entry.length};
   const size_t length = utf8_length_at(text, 0);
-  if (length == 1 && !is_ascii(text[0])) return {kReplacement, 1};
+  if (length == 1 && !is_ascii(text[0])) return {kReplacementCharacter, 1};
   return {text.substr(0, length), length};
 }
 

@@ -14,7 +14,7 @@
 namespace linnet {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // below the lowest score, as in SentencePiece
+constexpr double kUnknownTokenPenalty = 10;  // below the lowest score, as in SentencePiece
 constexpr size_t kMostBytes = 1 << 30;
 
 // tokenizers reads the digits of a number as one integer and then divides by a power of ten (serde_json without its
@@ -84,7 +84,7 @@ void UnigramModel::finish(const std::string& where) {
   if (unknown_ >= vocabulary_.size()) fail_user(where + " has an unknown token outside its vocabulary");
   for (const double score : scores_)
     if (!std::isfinite(score)) fail_user(where + " has a score that is not finite");
-  unknown_score_ = (scores_.empty() ? 0 : *std::ranges::min_element(scores_)) - kUnknownPenalty;
+  unknown_score_ = (scores_.empty() ? 0 : *std::ranges::min_element(scores_)) - kUnknownTokenPenalty;
   for (int byte = 0; byte < 256; ++byte) {
     char text[8];
     std::snprintf(text, sizeof text, "<0x%02X>", byte);

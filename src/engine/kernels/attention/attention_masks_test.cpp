@@ -34,7 +34,7 @@ TEST(Attention, StartsWindowsAndBiasEqualTheDefinition) {
 }
 
 TEST(Attention, StartsWindowsAndBiasOverManyBlocks) {
-  for (const auto& isa : {available_isas().front(), std::string("baseline")}) {
+  for (const auto& isa : {available_isas().front(), available_isas().back()}) {
     const ForcedIsa forced(isa);
     for (const Precision precision : {Precision::kF32, Precision::kBf16})
       for (const int64_t queries : {700, 730, 100})

@@ -29,7 +29,7 @@ TEST(Attention, EqualsTheDefinitionForAnyShape) {
 }
 
 TEST(Attention, SeveralBlocksOfKeysAndChunksOfQueries) {
-  for (const auto& isa : {available_isas().front(), std::string("baseline")}) {
+  for (const auto& isa : {available_isas().front(), available_isas().back()}) {
     const ForcedIsa forced(isa);
     for (const bool causal : {false, true})
       for (const int64_t queries : {700, 100})
