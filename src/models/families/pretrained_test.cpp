@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/weight_files.h"
-#include "models/modules/gpt.h"
 #include "models/families/gpt2.h"
+#include "models/modules/gpt.h"
 
 namespace linnet {
 namespace {
@@ -151,7 +151,7 @@ TEST_F(PretrainedFolder, ShardsThatDoNotFitAreNamed) {
   expect_problem("has no object \"weight_map\"");
   take("gpt2_options");
   replace("model.safetensors.index.json", "{", "");
-  expect_problem("model.safetensors.index.json': not valid JSON");
+  expect_problem("model.safetensors.index.json' is not JSON");
   take("gpt2_options");
   replace("model.safetensors.index.json", "\"transformer.wpe.weight\"", "\"transformer.wpo.weight\"");
   expect_problem("says that tensor transformer.wpo.weight is in");
