@@ -203,6 +203,8 @@ struct Json::Item {
   mutable Json value;
 };
 
+std::string shown(const Json& json);  // for messages: in ASCII, and what is long is cut
+
 template <class T>
 T Json::get() const {
   if constexpr (std::same_as<T, bool>) {

@@ -20,6 +20,4 @@ struct Json::Object {
   void put(size_t member);
 };
 
-std::string shown(const Json& json);  // for messages: what is long is cut
-
 }  // namespace linnet

@@ -79,7 +79,7 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
     replace("config.json", from, to);
     expect_problem(part);
   };
-  with("\"n_layer\": 2,", "\"n_layer\": 2", "config.json': not valid JSON (line ");
+  with("\"n_layer\": 2,", "\"n_layer\": 2", "config.json' is not JSON: parse error at line ");
   with("\"gpt2\"", "\"gpt_j\"", "\"model_type\" is \"gpt_j\", which Linnet does not know");
   with("GPT2LMHeadModel", "GPT2ForTokenClassification", "architecture \"GPT2ForTokenClassification\" is not supported");
   with("\"gelu_new\"", "\"mish\"", "\"activation_function\" is \"mish\", Linnet supports relu, gelu");
