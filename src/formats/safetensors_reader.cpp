@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/packed_files.h"
 #include "formats/data_checksum.h"
 #include "formats/safetensors.h"
@@ -14,12 +13,10 @@
 namespace linnet {
 namespace {
 
-using nlohmann::json;
-
 // A name for a message of one line: control characters are escaped, and what is very long is cut.
 std::string quote(const std::string& text) {
   constexpr size_t kLongest = 200;
-  const std::string escaped = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string escaped = Json(text).dump();
   const std::string body = escaped.substr(1, escaped.size() - 2);
   return "'" + (body.size() > kLongest ? body.substr(0, kLongest) + "..." : body) + "'";
 }
@@ -38,38 +35,32 @@ class HeaderReader {
     fail_user("'" + path_ + "' is not a valid safetensors file: " + problem);
   }
 
-  // nlohmann keeps the last of two equal keys, which would hide a tensor: keys are watched while they are read. It also
-  // accepts any depth; a header has three levels.
-  json parse_text(const char* begin, const char* end) const {
-    constexpr int kMaxDepth = 3;
-    std::vector<std::set<std::string>> keys;
-    const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-      if (depth > kMaxDepth) fail("its header is nested too deeply");
-      if (event == json::parse_event_t::object_start) keys.emplace_back();
-      if (event == json::parse_event_t::object_end) keys.pop_back();
-      if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-        fail("its header names " + quote(value.get<std::string>()) + " twice");
-      return true;
-    };
-    if (begin == end || *begin != '{') fail("its header is not a JSON object");
+  // The last of two equal keys would hide a tensor, so that these are refused. A header has three levels.
+  Json parse_text(std::string_view text) const {
+    JsonLimits limits = JsonLimits::tables();
+    limits.depth = 3;
+    limits.refuses_duplicates = true;
+    if (!text.starts_with('{')) fail("its header is not a JSON object");
     try {
-      return json::parse(begin, end, watch);
-    } catch (const json::exception&) {
-      fail("its header is not valid JSON");
+      Json header = Json::parse(text, limits);
+      header.sort_keys();  // the first tensor that is wrong does not depend on their order
+      return header;
+    } catch (const JsonError& error) {
+      fail("its header " + std::string(error.what()));
     }
   }
 
-  std::map<std::string, std::string> metadata(const json& object) const {
+  std::map<std::string, std::string> metadata(const Json& object) const {
     if (!object.is_object()) fail("__metadata__ is not an object");
     std::map<std::string, std::string> result;
     for (const auto& [key, value] : object.items()) {
       if (!value.is_string()) fail("the metadata " + quote(key) + " is not a string");
-      result[key] = value.get<std::string>();
+      result[key] = value.text();
     }
     return result;
   }
 
-  Located tensor(const std::string& name, const json& object, uint64_t data_bytes) const {
+  Located tensor(const std::string& name, const Json& object, uint64_t data_bytes) const {
     const std::string who = "tensor " + quote(name);
     if (!object.is_object()) fail(who + " is not an object");
     for (const char* key : {"dtype", "shape", "data_offsets"})
@@ -79,9 +70,8 @@ class HeaderReader {
     Located result{{name, {}, nullptr, dtype(who, object["dtype"])}, 0, 0};
     result.entry.type.dtype = converted(result.entry.dtype);
     const uint64_t bytes = shape(who, object["shape"], result.entry.dtype, result.entry.type.shape);
-    const json& offsets = object["data_offsets"];
-    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-        !offsets[1].is_number_unsigned())
+    const Json& offsets = object["data_offsets"];
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_natural() || !offsets[1].is_natural())
       fail(who + " has data_offsets that are not two natural numbers");
     result.begin = offsets[0].get<uint64_t>();
     result.end = offsets[1].get<uint64_t>();
@@ -96,9 +86,9 @@ class HeaderReader {
   }
 
  private:
-  FileDType dtype(const std::string& who, const json& value) const {
+  FileDType dtype(const std::string& who, const Json& value) const {
     if (!value.is_string()) fail(who + " has a dtype that is not a string");
-    const std::string text = value.get<std::string>();
+    const std::string& text = value.text();
     const std::optional<FileDType> dtype = file_dtype(text);
     if (dtype && (types_ == SafetensorsTypes::kAll || engine_dtype(*dtype))) return *dtype;
     fail_user("'" + path_ + "': " + who + " has dtype " + quote(text) + ", which Linnet does not read" +
@@ -111,15 +101,15 @@ class HeaderReader {
   }
 
   // Fills `shape` and returns the bytes of the tensor.
-  uint64_t shape(const std::string& who, const json& value, FileDType dtype, Shape& shape) const {
+  uint64_t shape(const std::string& who, const Json& value, FileDType dtype, Shape& shape) const {
     if (!value.is_array()) fail(who + " has a shape that is not a list");
     if (value.size() > size_t{kMaxRank})
       fail_user("'" + path_ + "': " + who + " has " + std::to_string(value.size()) + " axes; Linnet reads up to " +
                 std::to_string(kMaxRank));
     int64_t bytes = static_cast<int64_t>(file_dtype_size(dtype));
     bool empty = false;
-    for (const json& size : value) {
-      if (!size.is_number_unsigned()) fail(who + " has a shape with " + size.dump() + " in it");
+    for (const Json& size : value) {
+      if (!size.is_natural()) fail(who + " has a shape with " + size.dump() + " in it");
       const uint64_t natural = size.get<uint64_t>();
       empty |= natural == 0;
       if (natural > INT64_MAX || (natural > 0 && __builtin_mul_overflow(bytes, static_cast<int64_t>(natural), &bytes)))
@@ -176,7 +166,7 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
   const uint64_t data_bytes = bytes.size() - sizeof header_bytes - header_bytes;
 
   std::vector<Located> tensors;
-  const json header = reader.parse_text(text, text + header_bytes);
+  const Json header = reader.parse_text({text, header_bytes});
   for (const auto& [name, value] : header.items()) {
     if (name == kSafetensorsMetadataKey)
       metadata_ = reader.metadata(value);

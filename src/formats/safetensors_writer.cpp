@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "formats/data_checksum.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_format.h"
@@ -12,8 +12,8 @@ namespace {
 
 std::string json_string(const std::string& text) {
   try {
-    return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) {
+    return Json(text).dump_if_utf8();
+  } catch (const JsonError&) {
     fail_user("a name or value for a safetensors file is not valid UTF-8");
   }
 }

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "formats/safetensors_format.h"
 
 namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 std::string join(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
 
@@ -28,16 +27,11 @@ std::string join(const std::string& folder, const std::string& file) { return (f
 // {tensor: file name} of an index.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const auto fail = [&](const std::string& problem) { fail_user("'" + path + "': " + problem); };
-  json index;
-  try {
-    index = json::parse(read_file(path));
-  } catch (const json::exception&) {
-    fail("not valid JSON");
-  }
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    fail("has no object \"weight_map\"");
+  const Json index = Json::parse(read_file(path), "'" + path + "'", JsonLimits::tables());
+  const Json* map = index.find("weight_map");
+  if (!map || !map->is_object()) fail("has no object \"weight_map\"");
   std::map<std::string, std::string> result;
-  for (const auto& [tensor, file] : index["weight_map"].items()) {
+  for (const auto& [tensor, file] : map->items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name.find_first_of(std::string("/\\\0", 3)) != name.npos || name == "..")
       fail("tensor " + tensor + " does not name a file of this folder");

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "formats/safetensors_format.h"
 #include "formats/weight_files.h"
 
@@ -11,8 +11,6 @@ namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-using nlohmann::ordered_json;
 using Shard = std::vector<const WeightSource*>;
 
 uint64_t bytes_of(const WeightSource& weight) {
@@ -29,14 +27,14 @@ Shard in_file_order(Shard shard) {
 
 // `unit`: the data begin at a multiple of it.
 std::string header_of(const Shard& shard, const SafetensorsMetadata& metadata, size_t unit) {
-  ordered_json header;
+  Json header;
   header[kSafetensorsMetadataKey] = metadata;
   uint64_t offset = 0;
   for (const WeightSource* weight : shard) {
     const uint64_t end = offset + bytes_of(*weight);
     const auto sizes = weight->shape.sizes();
     header[weight->name] = {{"dtype", file_dtype_name(weight->dtype)},
-                            {"shape", json(std::vector<int64_t>(sizes.begin(), sizes.end()))},
+                            {"shape", Json(std::vector<int64_t>(sizes.begin(), sizes.end()))},
                             {"data_offsets", {offset, end}}};
     offset = end;
   }
@@ -122,7 +120,7 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   }
   // A full disk must not leave some shards of the new and some of the old model.
   std::vector<std::unique_ptr<AtomicFile>> files;
-  ordered_json index;
+  Json index;
   uint64_t total = 0;
   std::map<std::string, std::string> map;
   for (size_t i = 0; i < shards.size(); ++i) {

@@ -192,11 +192,11 @@ TEST_F(BadTokenizer, TokenizerJson) {
   expect_bad("tokenizer.json", std::string(200, '[') + std::string(200, ']'), {"nests deeper than 100 levels"});
   expect_bad("tokenizer.json", std::string("{\0\xff}", 4), {"is not JSON"});
   expect_bad("tokenizer.json", "[1]", {"is not an object"});
-  expect_bad("tokenizer.json", "{}", {"has no 'model'"});
-  expect_bad_model("null", {"model is not an object"});
-  expect_bad_model(R"({"type":7})", {"model 'type' is not a string"});
+  expect_bad("tokenizer.json", "{}", {"has no \"model\""});
+  expect_bad_model("null", {"\"model\" is not an object"});
+  expect_bad_model(R"({"type":7})", {"model \"type\" is not a string"});
   expect_bad_model(R"({"type":"Magic"})", {"Magic"});
-  expect_bad_model(R"({"type":"BPE","vocab":[],"merges":[]})", {"'vocab' is not an object"});
+  expect_bad_model(R"({"type":"BPE","vocab":[],"merges":[]})", {"\"vocab\" is not an object"});
   expect_bad_model(R"({"type":"BPE","vocab":{"a":"0"},"merges":[]})", {"an id that is no integer"});
   expect_bad_model(R"({"type":"BPE","vocab":{"a":1e30},"merges":[]})", {"an id that is no integer"});
   expect_bad_model(R"({"type":"BPE","vocab":{"a":0,"b":0},"merges":[]})", {"comes twice: 0"});
@@ -241,7 +241,7 @@ TEST_F(BadTokenizer, VocabulariesAndMerges) {
   expect_pair(vocabulary, "a b\na b c\n", "merges.txt", "line 2: not two pieces and a space");
   expect_pair(vocabulary, "a c\n", "merges.txt", "merge 1 needs a piece");
   expect_pair(vocabulary.substr(0, 9), "a b\n", "vocab.json", "is not JSON");
-  expect_pair("[0]", "a b\n", "vocab.json", "'vocab' is not an object");
+  expect_pair("[0]", "a b\n", "vocab.json", "\"vocab\" is not an object");
   write("vocab.json", vocabulary);
   expect_refused(encode(), {"has no merges.txt"});
   add_folder("merges.txt");
@@ -265,8 +265,8 @@ TEST_F(BadTokenizer, FilesBeside) {
   expect_config("tokenizer_config.json", "{\"cls_token\"", "is not JSON");
   expect_config("tokenizer_config.json", "[]", "is not an object");
   expect_config("tokenizer_config.json", R"({"do_lower_case":"yes"})", "neither true nor false");
-  expect_config("tokenizer_config.json", R"({"cls_token":7})", "'cls_token' is not a string");
-  expect_config("special_tokens_map.json", R"({"pad_token":{"content":7}})", "'content' is not a string");
+  expect_config("tokenizer_config.json", R"({"cls_token":7})", "\"cls_token\" is not a string");
+  expect_config("special_tokens_map.json", R"({"pad_token":{"content":7}})", "\"content\" is not a string");
   write("vocab.txt", "[UNK]\na\n");
   add_folder("tokenizer_config.json");
   expect_refused(encode(), {"tokenizer_config.json", "Is a directory"});

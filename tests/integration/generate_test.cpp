@@ -430,7 +430,7 @@ TEST_F(Generate, ABrokenRequestIsNamedBeforeAnythingIsWritten) {
   refused(std::string(5000, '['), "nests deeper");
   refused("{}", "needs one of");
   refused("{\"prompt\": \"w7\", \"tokens\": [7]}", "needs one of");
-  refused("{\"prompt\": 7}", "\"prompt\" is not a text");
+  refused("{\"prompt\": 7}", "\"prompt\" is not a string");
   refused("{\"prompt\": \"w7\", \"temprature\": 1}", "did you mean \"temperature\"");
   refused("{\"prompt\": \"w7\", \"temperature\": \"hot\"}", "\"temperature\" is not a number");
   refused("{\"prompt\": \"w7\", \"temperature\": 1e999}", "not JSON");

@@ -160,7 +160,7 @@ TEST_F(ModelFolder, BrokenFilesAreRefused) {
   fs::remove(model_ + "/config.json");
   expect_refused("config.json");
   folder_.write("model/config.json", "");
-  expect_refused("config.json': not valid JSON");
+  expect_refused("config.json' is not JSON");
   for (const auto& [key, value] : std::map<std::string, json>{{"n_layer", -1},
                                                               {"n_layer", 1 << 30},
                                                               {"n_head", 3},

@@ -1,26 +1,26 @@
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/process_memory.h"
-#include "base/thread_pool.h"
+#include "app/bench/generation_bench.h"
+#include "app/bench/measure.h"
+#include "app/bench/translation_bench.h"
 #include "app/cli/bench_infer.h"
 #include "app/cli/bench_network.h"
 #include "app/cli/bench_sweep.h"
 #include "app/cli/commands.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/process_memory.h"
+#include "base/thread_pool.h"
 #include "config/byte_size.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"
 #include "training/run/memory_report.h"
 #include "training/run/trainer_options.h"
-#include "app/bench/generation_bench.h"
-#include "app/bench/measure.h"
-#include "app/bench/translation_bench.h"
 
 namespace linnet {
 namespace {
@@ -53,7 +53,7 @@ int print_peak(const Arguments& arguments, Precision precision, int threads) {
   ThreadPool pool(threads);
   const double gflops = measured_peak_gflops(precision, pool);
   if (arguments.json) {
-    const nlohmann::ordered_json json{
+    const Json json{
         {"workload", "peak"}, {"precision", arguments.precision}, {"threads", threads}, {"peak_gflops", gflops}};
     std::printf("%s\n", json.dump().c_str());
   } else {
@@ -75,7 +75,7 @@ std::string precision_text(const Arguments& arguments) {
 }
 
 // What is said of a workload wherever it ran.
-nlohmann::ordered_json figures(const Arguments& arguments, const Workload& workload, const Measurement& m) {
+Json figures(const Arguments& arguments, const Workload& workload, const Measurement& m) {
   return {{"workload", workload.name},
           {"precision", computes_in_fp32(arguments) ? "fp32" : arguments.precision},
           {"attention_precision", arguments.attention_precision},
@@ -115,7 +115,7 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
       std::printf("to take less memory it %s; planned in %.2f s\n", m.recomputation.c_str(), m.planning_seconds);
     return;
   }
-  nlohmann::ordered_json json = figures(arguments, workload, m);
+  Json json = figures(arguments, workload, m);
   json.update({{"threads", threads},
                {"isa", current_isa()},
                {"gflops", gflops},
@@ -134,7 +134,7 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
 
 int print_device(const Arguments& arguments, const Workload& workload, const Measurement& m, const DeviceInfo& device) {
   if (arguments.json) {
-    nlohmann::ordered_json json = figures(arguments, workload, m);
+    Json json = figures(arguments, workload, m);
     json.update({{"device", device.name},
                  {"device_detail", device.detail},
                  {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12},
@@ -157,28 +157,27 @@ int print_generation(const Arguments& arguments, int threads) {
   const bool quantized = arguments.quantize != "none";  // then the comparison without a cache says nothing new
   const GenerationMeasurement m =
       measure_generation(threads, {100, 500, 1000}, !quantized, parse_quantization(arguments.quantize, arguments.keep));
-  auto rows = nlohmann::ordered_json::array();
+  auto rows = Json::array();
   for (const GenerationRow& row : m.rows) {
     const auto count = static_cast<double>(row.tokens);
     rows.push_back({{"tokens", row.tokens},
                     {"cached_tokens_per_second", count / row.cached_seconds},
-                    {"uncached_tokens_per_second", nullptr},
+                    {"uncached_tokens_per_second", quantized ? Json() : Json(count / row.uncached_seconds)},
                     {"fraction_of_bandwidth_bound", row.bound_seconds / row.cached_seconds}});
-    if (!quantized) rows.back()["uncached_tokens_per_second"] = count / row.uncached_seconds;
     if (arguments.json) continue;
     std::printf("%4lld tokens: %.1f tokens/s with the cache (%.0f%% of what memory allows)",
                 static_cast<long long>(row.tokens), count / row.cached_seconds,
                 100 * row.bound_seconds / row.cached_seconds);
     std::printf(quantized ? "\n" : ", %.2f without\n", count / row.uncached_seconds);
   }
-  const nlohmann::ordered_json json{{"workload", "generate"},
-                                    {"model", "gpt2-124m"},
-                                    {"quantize", arguments.quantize},
-                                    {"weight_mb", m.weight_bytes * 1e-6},
-                                    {"threads", threads},
-                                    {"isa", current_isa()},
-                                    {"bandwidth_gb_per_second", m.bandwidth * 1e-9},
-                                    {"rows", rows}};
+  const Json json{{"workload", "generate"},
+                  {"model", "gpt2-124m"},
+                  {"quantize", arguments.quantize},
+                  {"weight_mb", m.weight_bytes * 1e-6},
+                  {"threads", threads},
+                  {"isa", current_isa()},
+                  {"bandwidth_gb_per_second", m.bandwidth * 1e-9},
+                  {"rows", rows}};
   if (arguments.json)
     std::printf("%s\n", json.dump().c_str());
   else
@@ -202,16 +201,16 @@ int print_translation(const Arguments& arguments, int threads) {
     file.commit();
   }
   const auto lines = static_cast<double>(m.translations.size());
-  const nlohmann::ordered_json json{{"workload", "translate"},
-                                    {"model", arguments.model},
-                                    {"quantize", arguments.quantize},
-                                    {"beam", m.beam},
-                                    {"threads", threads},
-                                    {"isa", current_isa()},
-                                    {"lines", m.translations.size()},
-                                    {"seconds", m.seconds},
-                                    {"token_seconds", m.token_seconds},
-                                    {"load_seconds", m.load_seconds}};
+  const Json json{{"workload", "translate"},
+                  {"model", arguments.model},
+                  {"quantize", arguments.quantize},
+                  {"beam", m.beam},
+                  {"threads", threads},
+                  {"isa", current_isa()},
+                  {"lines", m.translations.size()},
+                  {"seconds", m.seconds},
+                  {"token_seconds", m.token_seconds},
+                  {"load_seconds", m.load_seconds}};
   if (arguments.json)
     std::printf("%s\n", json.dump().c_str());
   else
@@ -223,11 +222,11 @@ int print_translation(const Arguments& arguments, int threads) {
 
 int print_plan(const Arguments& arguments, const Workload& workload, const Measurement& m) {
   if (arguments.json) {
-    const nlohmann::ordered_json json{{"workload", workload.name},      {"precision", arguments.precision},
-                                      {"predicted_mb", m.predicted_mb}, {"program_mb", m.program_mb},
-                                      {"saved_mb", m.saved_mb},         {"recomputation", m.recomputation},
-                                      {"extra_work", m.extra_work},     {"planning_seconds", m.planning_seconds},
-                                      {"parameters", m.parameters}};
+    const Json json{{"workload", workload.name},      {"precision", arguments.precision},
+                    {"predicted_mb", m.predicted_mb}, {"program_mb", m.program_mb},
+                    {"saved_mb", m.saved_mb},         {"recomputation", m.recomputation},
+                    {"extra_work", m.extra_work},     {"planning_seconds", m.planning_seconds},
+                    {"parameters", m.parameters}};
     std::printf("%s\n", json.dump().c_str());
     return 0;
   }

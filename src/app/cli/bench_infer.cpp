@@ -2,23 +2,21 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <ranges>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "app/cli/bench_sweep.h"
-#include "engine/kernels/isa.h"
-#include "models/families/config_file.h"
 #include "app/bench/bar_chart.h"
 #include "app/bench/decoding_bench.h"
 #include "app/bench/generation_bench.h"
 #include "app/bench/inference_bench.h"
+#include "app/cli/bench_sweep.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "engine/kernels/isa.h"
+#include "models/families/config_file.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kRandomDecoder = "gpt2-124m";
 

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
-#include "base/thread_pool.h"
 #include "app/cli/rank_start.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/thread_pool.h"
 #include "distributed/comm/world.h"
 #include "distributed/simulate/network.h"
 
@@ -98,7 +98,7 @@ int measure(Communicator& world, int threads, bool json) {
   std::vector<TimedExchange> exchanges;
   const bool prints = world.rank() == 0 && !json;
   if (prints) std::printf("%12s %12s %12s\n", "bytes", "us", "GB/s");
-  auto rows = nlohmann::ordered_json::array();
+  auto rows = Json::array();
   for (size_t bytes = kLeast; bytes <= kMost; bytes *= 4) {
     const double seconds = measured_seconds(world, std::span(sent).first(bytes), std::span(received).first(bytes));
     exchanges.push_back({static_cast<double>(bytes), seconds});
@@ -116,13 +116,13 @@ int measure(Communicator& world, int threads, bool json) {
   network.overlaps = gain >= kOverlaps;
   if (world.rank() > 0) return 0;
   if (json) {
-    const nlohmann::ordered_json answer{{"workload", "network"},
-                                        {"ranks", world.size()},
-                                        {"network", network_text(network)},
-                                        {"bytes_per_second", network.bytes_per_second},
-                                        {"latency_seconds", network.latency},
-                                        {"gain_of_overlap", gain},
-                                        {"rows", rows}};
+    const Json answer{{"workload", "network"},
+                      {"ranks", world.size()},
+                      {"network", network_text(network)},
+                      {"bytes_per_second", network.bytes_per_second},
+                      {"latency_seconds", network.latency},
+                      {"gain_of_overlap", gain},
+                      {"rows", rows}};
     std::printf("%s\n", answer.dump().c_str());
   } else {
     if (!one_machine)

@@ -2,11 +2,11 @@
 
 #include <charconv>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "app/bench/batch_sweep.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "app/bench/batch_sweep.h"
+#include "base/json.h"
 
 namespace linnet {
 namespace {
@@ -28,9 +28,8 @@ void print_point(const BatchPoint& point) {
   std::fflush(stdout);
 }
 
-nlohmann::ordered_json sweep_json(const SweepRequest& request, const std::string& unit, const BatchSweep& sweep,
-                                  uint64_t limit) {
-  auto rows = nlohmann::ordered_json::array();
+Json sweep_json(const SweepRequest& request, const std::string& unit, const BatchSweep& sweep, uint64_t limit) {
+  auto rows = Json::array();
   for (const auto& [batch, m] : sweep.points)
     rows.push_back({{"batch", batch},
                     {"median", m.median},

@@ -1,14 +1,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "app/cli/commands.h"
-#include "training/run/anomaly.h"
-#include "training/run/run_folder.h"
+#include "base/error.h"
+#include "base/json.h"
 #include "tasks/check_subject.h"
 #include "tasks/task_table.h"
+#include "training/run/anomaly.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -44,7 +44,7 @@ int check(const Arguments& arguments) {
       run_checks(task.subject(), arguments.json ? std::function<void(const CheckLine&)>{} : print);
   const auto failed = std::ranges::count(lines, Verdict::kFail, &CheckLine::verdict);
   if (arguments.json) {
-    nlohmann::ordered_json json{{"failed", failed}, {"checks", nlohmann::ordered_json::array()}};
+    Json json{{"failed", failed}, {"checks", Json::array()}};
     for (const CheckLine& line : lines)
       json["checks"].push_back({{"name", line.name},
                                 {"verdict", line.verdict == Verdict::kFail ? "fail" : verdict_name(line.verdict)},

@@ -2,15 +2,15 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "base/process_memory.h"
 #include "app/cli/commands.h"
+#include "base/json.h"
+#include "base/process_memory.h"
 #include "data/metrics/exact_match.h"
-#include "training/run/training_run.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/corpus.h"
 #include "tasks/translation/translation_task.h"
+#include "training/run/training_run.h"
 
 namespace linnet {
 namespace {
@@ -53,12 +53,12 @@ int demo(const std::string& folder, const std::vector<std::string>& settings) {
     score = show_test(dynamic_cast<TranslationTask&>(task));
   });
   if (outcome.stopped) return 0;
-  const nlohmann::ordered_json json{{"task", "dates"},
-                                    {"exact_match", score.exact_match},
-                                    {"worst_format", score.worst_format},
-                                    {"train_seconds", outcome.train_seconds},
-                                    {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
-                                    {"predicted_peak_mb", static_cast<double>(outcome.predicted_peak) / 1e6}};
+  const Json json{{"task", "dates"},
+                  {"exact_match", score.exact_match},
+                  {"worst_format", score.worst_format},
+                  {"train_seconds", outcome.train_seconds},
+                  {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+                  {"predicted_peak_mb", static_cast<double>(outcome.predicted_peak) / 1e6}};
   std::printf("%s\n", json.dump().c_str());
   return 0;
 }

@@ -3,16 +3,16 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/files.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "data/text/pretrained_tokenizer.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "training/run/run_folder.h"
-#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 namespace {
@@ -38,7 +38,7 @@ void print(const Arguments& arguments, const std::vector<std::string>& lines, st
            size_t width) {
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (arguments.json) out += "{\"text\":" + nlohmann::json(lines[i]).dump() + ",\"embedding\":[";
+    if (arguments.json) out += "{\"text\":" + Json(lines[i]).dump() + ",\"embedding\":[";
     for (size_t j = 0; j < width; ++j) {
       if (j > 0) out += arguments.json ? ',' : ' ';
       append(out, embeddings[i * width + j]);

@@ -3,19 +3,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "app/cli/commands.h"
+#include "base/json.h"
 #include "config/task_rows.h"
 #include "engine/kernels/isa.h"
 #include "tasks/task_table.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Arguments : EvaluationRequest {
   std::vector<std::string> folders;
@@ -46,7 +44,7 @@ void print_json(const Arguments& arguments, const EvaluationAnswer& answer, doub
     else
       json[name] = value;
   json["seconds"] = seconds;
-  std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  std::printf("%s\n", json.dump().c_str());
 }
 
 // The run's data lie in another folder now. A run may name each file by its whole path; then its name is looked for

@@ -1,20 +1,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "base/files.h"
 #include "app/cli/commands.h"
 #include "app/cli/plan_ranks.h"
 #include "app/cli/plan_sweep.h"
-#include "distributed/comm/shard_tree.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "config/byte_size.h"
 #include "config/parallel_layout.h"
-#include "training/run/run_record.h"
+#include "distributed/comm/shard_tree.h"
 #include "tasks/planning/plan_memory.h"
+#include "training/run/run_record.h"
 
 namespace linnet {
 namespace {
@@ -43,14 +43,14 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
 }
 
 void print_json(const PlanAnswer& answer, const ParallelLayout& division, uint64_t limit) {
-  auto memory = nlohmann::ordered_json::array();
+  auto memory = Json::array();
   for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
-  const nlohmann::ordered_json json{{"data", division.data},           {"tensor", division.tensor},
-                                    {"parameters", answer.parameters}, {"batches", answer.batches},
-                                    {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
-                                    {"memory", std::move(memory)},     {"peak_bytes", answer.forecast.peak()},
-                                    {"memory_bytes", limit},           {"fits", answer.forecast.peak() <= limit},
-                                    {"batch_key", answer.batch_key},   {"largest_batch", answer.largest_batch}};
+  const Json json{{"data", division.data},           {"tensor", division.tensor},
+                  {"parameters", answer.parameters}, {"batches", answer.batches},
+                  {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
+                  {"memory", std::move(memory)},     {"peak_bytes", answer.forecast.peak()},
+                  {"memory_bytes", limit},           {"fits", answer.forecast.peak() <= limit},
+                  {"batch_key", answer.batch_key},   {"largest_batch", answer.largest_batch}};
   std::printf("%s\n", json.dump().c_str());
 }
 

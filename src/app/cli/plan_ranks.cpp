@@ -4,25 +4,23 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "config/byte_size.h"
 #include "config/parallel_layout.h"
 #include "engine/kernels/bandwidth.h"
 #include "engine/kernels/peak.h"
-#include "training/run/trainer_options.h"
 #include "tasks/planning/foresight.h"
+#include "training/run/trainer_options.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double megabytes(double bytes) { return bytes / 1e6; }
 

@@ -4,14 +4,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "base/error.h"
-#include "base/log.h"
-#include "base/phase.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/phase.h"
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/line_reader.h"
 #include "tasks/classifier.h"
@@ -120,12 +120,11 @@ class Predictions {
     order.resize(static_cast<size_t>(arguments_.top));
     const std::vector<std::string>& names = classifier_->classes();
     if (arguments_.json) {
-      nlohmann::ordered_json json{
-          {input_name(), input}, {"label", names[order[0]]}, {"probability", probabilities[order[0]]}};
+      Json json{{input_name(), input}, {"label", names[order[0]]}, {"probability", probabilities[order[0]]}};
       if (arguments_.top > 1)
         for (const size_t i : order) json["top"].push_back({{"label", names[i]}, {"probability", probabilities[i]}});
       // A path may be any bytes; JSON may not.
-      std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+      std::printf("%s\n", json.dump().c_str());
       return;
     }
     const char separator = arguments_.csv ? ',' : '\t';

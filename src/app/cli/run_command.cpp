@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/log.h"
-#include "base/signals.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/signals.h"
 #include "config/task_rows.h"
-#include "serving/loaded/batch.h"
 #include "engine/kernels/isa.h"
-#include "training/run/run_folder.h"
+#include "serving/loaded/batch.h"
 #include "tasks/classifier.h"
 #include "tasks/generation/text_writer.h"
 #include "tasks/images/image_session.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -39,8 +39,7 @@ int64_t answered(const std::string& path, AppendFile& file) {
   int64_t count = 0;
   for (size_t start = 0; start < whole; ++count) {
     const size_t end = text.find('\n', start);
-    const auto json = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(start),
-                                            text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const Json json = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
     if (!json.is_object() || !json.contains("request") || json["request"] != count)
       fail_user("'" + path + "', line " + std::to_string(count + 1) + ": not the answer to request " +
                 std::to_string(count) + "; --resume goes on with what `linnet run --jsonl` has written");

@@ -6,10 +6,10 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "app/cli/commands.h"
+#include "base/error.h"
+#include "base/json.h"
 #include "training/run/kept_checkpoints.h"
 #include "training/run/run_folder.h"
 
@@ -32,19 +32,18 @@ void read_metrics(const std::string& path, Row& row) {
   const std::string text = file_exists(path) ? read_file(path) : "";
   double best = 0, best_loss = 0;
   for (size_t start = 0, end; (end = text.find('\n', start)) != text.npos; start = end + 1) {
-    const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(start),
-                                            text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
     if (!line.is_object() || !line.contains("step") || !line.contains("loss") || !line["loss"].is_number()) continue;
     row.step = std::to_string(line.value("step", int64_t{0}));
-    const double loss = line["loss"];
+    const double loss = line["loss"].get<double>();
     if (line.value("split", "train") == "train") {
       row.loss = shortened(loss);
       continue;
     }
     if (row.valid == "-" || loss < best_loss) best_loss = loss, row.valid = shortened(loss);
     for (const char* name : {"bleu", "exact_match", "accuracy", "f1", "masked_accuracy"})
-      if (line.contains(name) && line[name].is_number() && (row.metric == "-" || line[name] > best))
-        best = line[name], row.metric = std::string(name) + " " + shortened(best);
+      if (line.contains(name) && line[name].is_number() && (row.metric == "-" || line[name].get<double>() > best))
+        best = line[name].get<double>(), row.metric = std::string(name) + " " + shortened(best);
   }
 }
 

@@ -1,11 +1,11 @@
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/log.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "data/examples/text/parallel_text.h"
 #include "tasks/scorer.h"
 
@@ -29,12 +29,12 @@ class Scores {
   void print(const std::string& text, const std::string& source) {
     const TextScore score = scorer_->score(text, source);
     if (json_) {
-      nlohmann::ordered_json json;
+      Json json;
       if (takes_pairs()) json["source"] = source;
       json[takes_pairs() ? "target" : "text"] = text;
       json["log_probability"] = score.log_probability;
       json["tokens"] = score.tokens;
-      std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+      std::printf("%s\n", json.dump().c_str());
     } else {
       std::printf("%.6f\t%lld\t%s%s%s\n", score.log_probability, static_cast<long long>(score.tokens), source.c_str(),
                   takes_pairs() ? "\t" : "", text.c_str());

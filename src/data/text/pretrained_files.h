@@ -1,5 +1,6 @@
 // The older files of tokenizers, and tokenizer_config.json beside any of them.
 #pragma once
+#include "base/json.h"
 #include "data/text/pipeline/pipeline_tokenizer.h"
 
 namespace linnet {
@@ -19,6 +20,9 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
 // tokenizer_config.json of a folder, "" for none. The text of chat_template.jinja, if the folder has it, replaces its
 // "chat_template".
 std::string read_tokenizer_config(const std::string& folder);
+
+// The object in one of these files; {} for no text.
+Json parse_tokenizer_config(std::string_view text, const std::string& path);
 
 // Gives the tokenizer its roles, maximum length and chat template: from tokenizer_config.json (`config`, may be empty),
 // from special_tokens_map.json (`map`, may be empty), else from the usual spellings.

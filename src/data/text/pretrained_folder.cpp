@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json_reader.h"
 #include "base/packed_files.h"
-#include "data/text/pipeline/json_reader-inl.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "data/text/pretrained_files.h"
@@ -26,7 +26,7 @@ std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string
   const std::string config = pipeline.config_json;
   auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
   set_roles_from_files(*tokenizer, config, config_path, read_if_there(map_path), map_path);
-  const auto json = config.empty() ? nlohmann::json::object() : parse_json(config, config_path);
+  const Json json = parse_tokenizer_config(config, config_path);
   const JsonObject flags(json, "'" + config_path + "':");
   tokenizer->add_to_template(flags.flag("add_bos_token", false), flags.flag("add_eos_token", false));
   return tokenizer;

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json.h"
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
@@ -16,8 +16,8 @@ using Ids = std::vector<TokenId>;
 
 const std::string kFolder = "tests/golden/tokenizers/";
 
-const nlohmann::json& golden() {
-  static const nlohmann::json json = parse_json(read_file(kFolder + "golden.json"), "golden.json");
+const Json& golden() {
+  static const Json json = Json::parse(read_file(kFolder + "golden.json"), "golden.json", JsonLimits::tables());
   return json;
 }
 
@@ -35,7 +35,7 @@ class PretrainedGolden : public ::testing::TestWithParam<const char*> {
     const std::string base = kFolder + GetParam();
     tokenizer_ = load_pretrained_tokenizer(fs::exists(base + ".json") ? base + ".json" : base + ".model");
   }
-  const nlohmann::json& want_;
+  const Json& want_;
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, PretrainedGolden,
@@ -124,16 +124,16 @@ class PromptGolden : public ::testing::Test {
     folder_ = ::mkdtemp(name);
   }
   ~PromptGolden() override { fs::remove_all(folder_); }
-  std::unique_ptr<PretrainedTokenizer> open(const nlohmann::json& test) {
+  std::unique_ptr<PretrainedTokenizer> open(const Json& test) {
     for (const auto& file : fs::directory_iterator(folder_)) fs::remove_all(file);
-    const std::string file = test.at("file");
-    const nlohmann::json& post = test.at("post_processor");
+    const std::string file = test.at("file").text();
+    const Json& post = test.at("post_processor");
     write_file_atomically(folder_ + "/tokenizer_config.json", test.at("config").dump());
     if (file.ends_with(".model")) {
       write_file_atomically(folder_ + "/tokenizer.model", read_file(kFolder + file));
       return load_pretrained_tokenizer(folder_);
     }
-    nlohmann::json tokenizer = parse_json(read_file(kFolder + file), file);
+    Json tokenizer = Json::parse(read_file(kFolder + file), file, JsonLimits::tables());
     if (post == "files") {
       std::string merges = "#version: 0.2\n";
       for (const auto& pair : tokenizer["model"]["merges"])
@@ -150,7 +150,7 @@ class PromptGolden : public ::testing::Test {
 };
 
 TEST_F(PromptGolden, PromptsBecomeWhatTransformersFeeds) {
-  const nlohmann::json golden = parse_json(read_file(kFolder + "prompts.json"), "prompts.json");
+  const Json golden = Json::parse(read_file(kFolder + "prompts.json"), "prompts.json", JsonLimits::tables());
   const auto prompts = golden.at("prompts").get<std::vector<std::string>>();
   for (const auto& [name, test] : golden.at("cases").items()) {
     const auto tokenizer = open(test);
@@ -165,8 +165,8 @@ TEST_F(PromptGolden, PromptsBecomeWhatTransformersFeeds) {
 
 // tokenizer.json cannot say add_bos_token: a folder that does is written with a template.
 TEST_F(PromptGolden, ABeginTokenStaysWhenTheFolderIsSaved) {
-  const nlohmann::json golden = parse_json(read_file(kFolder + "prompts.json"), "prompts.json");
-  const nlohmann::json& test = golden.at("cases").at("gpt2_files_with_begin");
+  const Json golden = Json::parse(read_file(kFolder + "prompts.json"), "prompts.json", JsonLimits::tables());
+  const Json& test = golden.at("cases").at("gpt2_files_with_begin");
   const auto tokenizer = open(test);
   for (const auto& file : fs::directory_iterator(folder_)) fs::remove_all(file);
   tokenizer->save_pretrained(folder_);

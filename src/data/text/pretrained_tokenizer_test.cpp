@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "temporary_folder.h"
 #include "data/text/base64.h"
 #include "data/text/bpe/bpe_trainer.h"
 #include "data/text/pipeline/tokenizer_json.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -126,7 +126,7 @@ TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
   EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("holds no tokenizer"), std::string::npos);
   EXPECT_EQ(error_of([] { load_pretrained_tokenizer("/no/such"); }), "there is no tokenizer '/no/such'");
   EXPECT_NE(load("{\"model\":").find("is not JSON"), std::string::npos);
-  EXPECT_EQ(load("{}"), "'" + path + "': has no 'model'");
+  EXPECT_EQ(load("{}"), "'" + path + "': has no \"model\"");
   EXPECT_NE(load("[1]").find("is not an object"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"Magic"}})").find("has the type 'Magic'"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})").find("merge 1"), std::string::npos);

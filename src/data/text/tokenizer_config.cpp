@@ -1,11 +1,9 @@
 #include "base/files.h"
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json_reader.h"
 #include "data/text/pretrained_files.h"
 
 namespace linnet {
 namespace {
-
-using nlohmann::json;
 
 struct Role {
   const char* key;
@@ -36,14 +34,12 @@ std::string read_token(const JsonObject& config, const char* key) {
 // Several templates are a list of names and templates; the one called "default" counts, or the only one.
 std::string read_chat_template(const JsonObject& config) {
   if (!config.has("chat_template")) return "";
-  const json& value = config.at("chat_template");
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) config.fail("'chat_template' is neither a text nor a list");
+  const Json& value = config.at("chat_template");
+  if (value.is_string()) return value.text();
+  if (!value.is_array()) config.fail("chat_template", "is neither a string nor a list");
   std::string chosen;
-  for (size_t i = 0; i < value.size(); ++i) {
-    const JsonObject named(value[i], config.within("chat_template") + "[" + std::to_string(i) + "]");
+  for (const JsonObject& named : config.objects("chat_template"))
     if (value.size() == 1 || named.text("name") == "default") chosen = named.text("template");
-  }
   return chosen;
 }
 
@@ -53,15 +49,19 @@ std::string read_tokenizer_config(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json", chat = folder + "/chat_template.jinja";
   std::string text = file_exists(path) ? read_file(path) : std::string();
   if (!file_exists(chat)) return text;
-  json config = text.empty() ? json::object() : parse_json(text, path);
+  Json config = parse_tokenizer_config(text, path);
   if (config.is_object()) config["chat_template"] = read_file(chat);
-  return json_text(config);
+  return config.dump_sorted();
+}
+
+Json parse_tokenizer_config(std::string_view text, const std::string& path) {
+  return text.empty() ? Json::object() : Json::parse(text, "'" + path + "'", JsonLimits::settings());
 }
 
 void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config_text, const std::string& config_path,
                           std::string_view map_text, const std::string& map_path) {
-  const json config_json = config_text.empty() ? json::object() : parse_json(config_text, config_path);
-  const json map_json = map_text.empty() ? json::object() : parse_json(map_text, map_path);
+  const Json config_json = parse_tokenizer_config(config_text, config_path);
+  const Json map_json = parse_tokenizer_config(map_text, map_path);
   const JsonObject config(config_json, "'" + config_path + "':"), map(map_json, "'" + map_path + "':");
   bool any = false;
   for (const Role& role : all_roles()) any = any || config_json.contains(role.key) || map_json.contains(role.key);
@@ -79,14 +79,13 @@ void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view confi
   tokenizer.set_roles(roles);
   tokenizer.set_chat_template(read_chat_template(config));
   // Where a model has no limit, files have 10^30.
-  if (const auto found = config_json.find("model_max_length"); found != config_json.end() && found->is_number_integer())
+  if (const Json* found = config_json.find("model_max_length"); found && found->is_number())
     if (const double length = found->get<double>(); length > 0 && length < 1e9)
       tokenizer.set_max_length(static_cast<int64_t>(length));
 }
 
 std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::string_view read_before) {
-  json config = json::object();
-  if (!read_before.empty()) config = parse_json(read_before, "tokenizer_config.json");
+  Json config = parse_tokenizer_config(read_before, "tokenizer_config.json");
   for (const Role& role : all_roles()) {
     const TokenId id = tokenizer.roles().*role.id;
     if (id == kNoToken)
@@ -96,7 +95,7 @@ std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::s
   }
   if (tokenizer.max_length() > 0) config["model_max_length"] = tokenizer.max_length();
   if (!config.contains("tokenizer_class")) config["tokenizer_class"] = "PreTrainedTokenizerFast";
-  return config.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return config.dump_sorted(2) + "\n";
 }
 
 }  // namespace linnet

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <queue>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace linnet {
 namespace {
@@ -74,7 +74,6 @@ double duration_of(const std::vector<Interval>& intervals) {
 }
 
 std::string chrome_trace(const RankSchedule& schedule, const std::vector<Interval>& intervals) {
-  using Json = nlohmann::ordered_json;
   constexpr std::array<const char*, kLaneKinds> kTracks{"compute", "send", "receive"};
   Json events = Json::array();
   std::vector<bool> used(static_cast<size_t>(schedule.ranks()) * kLaneKinds);

@@ -1,13 +1,11 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "engine/profile/profile.h"
 #include "engine/profile/rank_profiles.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kShortest = 300;  // nanoseconds: nodes that only name memory in another way are left out
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <tuple>
 
+#include "base/json.h"
 #include "engine/profile/profile.h"
 #include "engine/profile/rank_profiles.h"
 
@@ -47,7 +47,8 @@ std::string ending(const std::string& text, size_t width) {
 }  // namespace
 
 const char* host_phase(const Span& span) {
-  const std::string_view name = span.name ? span.name : "";  // by training/trainer/sharded_step.cpp and training/trainer/pipeline_stage.cpp
+  const std::string_view name =
+      span.name ? span.name : "";  // by training/trainer/sharded_step.cpp and training/trainer/pipeline_stage.cpp
   const bool shares = name == "add shard" || name == "share update" || name == "add ranks" ||
                       name == "exchange with stages" || name == "share between stages";
   return shares ? kSharing.data() : is_stage_pass(span) ? kStage.data() : kData.data();
@@ -92,7 +93,6 @@ ProfileSummary summarize(const Profile& profile) {
 std::string summary_json(const ProfileSummary& summary) { return summary_json(summary, {}); }
 
 std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble) {
-  using Json = nlohmann::ordered_json;
   Json rows = Json::array();
   for (const ProfileRow& row : summary.rows) {
     const auto rate = [&](double amount, double peak) -> Json {

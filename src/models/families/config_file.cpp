@@ -1,80 +1,41 @@
 #include "models/families/config_file.h"
 
-#include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/files.h"
 
 namespace linnet {
-
-using nlohmann::ordered_json;
-
-struct ConfigFile::Json {
-  ordered_json value = ordered_json::object();
-
-  // Null when absent.
-  const ordered_json* find(const std::string& key) const {
-    const auto found = value.find(key);
-    return found == value.end() || found->is_null() ? nullptr : &*found;
-  }
-};
-
 namespace {
-
-std::string shown(const ordered_json& value) {
-  constexpr size_t kLongest = 100;
-  std::string text = value.dump(-1, ' ', true, ordered_json::error_handler_t::replace);
-  return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
-}
 
 std::string quoted(const std::string& key) { return "\"" + key + "\""; }
 
 }  // namespace
 
-ConfigFile::ConfigFile() : json_(std::make_unique<Json>()), path_("config.json") {}
 ConfigFile::ConfigFile(const std::string& path) : ConfigFile(parse(read_file(path), path)) {}
-ConfigFile::ConfigFile(const ConfigFile& other) : json_(std::make_unique<Json>(*other.json_)), path_(other.path_) {}
-ConfigFile& ConfigFile::operator=(const ConfigFile& other) {
-  *json_ = *other.json_;
-  path_ = other.path_;
-  return *this;
-}
-ConfigFile::~ConfigFile() = default;
 
 ConfigFile ConfigFile::parse(const std::string& text, const std::string& name) {
-  constexpr int kMaxDepth = 64;
   ConfigFile file;
   file.path_ = name;
-  const auto shallow = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
-    if (depth > kMaxDepth) file.fail("nested too deeply");
-    return true;
-  };
-  try {
-    file.json_->value = ordered_json::parse(text, shallow);
-  } catch (const ordered_json::parse_error& error) {
-    const size_t end = std::min(error.byte, text.size());
-    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
-    file.fail("not valid JSON (line " + std::to_string(line) + ")");
-  } catch (const ordered_json::exception&) {
-    file.fail("not valid JSON: a number is out of range");
-  }
-  if (!file.json_->value.is_object()) file.fail("not a JSON object");
+  file.json_ = Json::parse(text, "'" + name + "'", JsonLimits::settings());
+  if (!file.json_.is_object()) file.fail("not a JSON object");
   return file;
+}
+
+const Json* ConfigFile::find(const std::string& key) const {
+  const Json* found = json_.find(key);
+  return found && found->is_null() ? nullptr : found;
 }
 
 void ConfigFile::fail(const std::string& problem) const { fail_user("'" + path_ + "': " + problem); }
 
-bool ConfigFile::has(const std::string& key) const { return json_->find(key) != nullptr; }
-bool ConfigFile::mentions(const std::string& key) const { return json_->value.contains(key); }
+bool ConfigFile::has(const std::string& key) const { return find(key) != nullptr; }
+bool ConfigFile::mentions(const std::string& key) const { return json_.contains(key); }
 
 int64_t ConfigFile::integer(const std::string& key) const {
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) fail("has no " + quoted(key));
-  if (value->is_number_unsigned() && value->get<uint64_t>() <= INT64_MAX) return value->get<int64_t>();
-  if (value->is_number_integer() && !value->is_number_unsigned()) return value->get<int64_t>();
-  if (value->is_number_float() && std::abs(value->get<double>()) < 0x1p53 &&
+  if (value->is_integer()) return value->get<int64_t>();
+  if (value->is_float() && std::abs(value->get<double>()) < 0x1p53 &&
       std::floor(value->get<double>()) == value->get<double>())
     return static_cast<int64_t>(value->get<double>());  // 1e20 or 512.0, as some programs write integers
   fail(quoted(key) + " is " + shown(*value) + ", expected an integer");
@@ -98,29 +59,29 @@ int64_t ConfigFile::layers(const std::string& key) const {
 int64_t ConfigFile::layers(const std::string& key, int64_t fallback) const { return has(key) ? layers(key) : fallback; }
 
 double ConfigFile::number(const std::string& key, double fallback) const {
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) return fallback;
   if (!value->is_number()) fail(quoted(key) + " is " + shown(*value) + ", expected a number");
   return value->get<double>();
 }
 
 bool ConfigFile::flag(const std::string& key, bool fallback) const {
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) return fallback;
   if (!value->is_boolean()) fail(quoted(key) + " is " + shown(*value) + ", expected true or false");
   return value->get<bool>();
 }
 
 bool ConfigFile::is_text(const std::string& key) const {
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   return value && value->is_string();
 }
 
 std::string ConfigFile::text(const std::string& key) const {
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) fail("has no " + quoted(key));
   if (!value->is_string()) fail(quoted(key) + " is " + shown(*value) + ", expected a string");
-  return value->get<std::string>();
+  return value->text();
 }
 std::string ConfigFile::text(const std::string& key, const std::string& fallback) const {
   return has(key) ? text(key) : fallback;
@@ -128,38 +89,50 @@ std::string ConfigFile::text(const std::string& key, const std::string& fallback
 
 std::vector<std::string> ConfigFile::texts(const std::string& key) const {
   std::vector<std::string> result;
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) return result;
   if (!value->is_array()) fail(quoted(key) + " is " + shown(*value) + ", expected a list of strings");
-  for (const ordered_json& item : *value) {
+  for (const Json& item : *value) {
     if (!item.is_string()) fail(quoted(key) + " holds " + shown(item) + ", expected strings");
-    result.push_back(item.get<std::string>());
+    result.push_back(item.text());
   }
   return result;
 }
 
 std::vector<int64_t> ConfigFile::integers(const std::string& key) const {
   std::vector<int64_t> result;
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) return result;
   if (!value->is_array()) return {integer(key)};
-  for (const ordered_json& item : *value) {
-    if (!item.is_number_integer()) fail(quoted(key) + " holds " + shown(item) + ", expected integers");
+  for (const Json& item : *value) {
+    if (!item.is_integer()) fail(quoted(key) + " holds " + shown(item) + ", expected integers");
     result.push_back(item.get<int64_t>());
+  }
+  return result;
+}
+
+std::vector<double> ConfigFile::numbers(const std::string& key) const {
+  std::vector<double> result;
+  const Json* value = find(key);
+  if (!value) return result;
+  if (!value->is_array()) return {number(key, 0)};
+  for (const Json& item : *value) {
+    if (!item.is_number()) fail(quoted(key) + " holds " + shown(item) + ", expected numbers");
+    result.push_back(item.get<double>());
   }
   return result;
 }
 
 std::vector<std::vector<int64_t>> ConfigFile::integer_lists(const std::string& key) const {
   std::vector<std::vector<int64_t>> result;
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) return result;
   const auto wrong = [&] { fail(quoted(key) + " is " + shown(*value) + ", expected lists of integers"); };
   if (!value->is_array()) wrong();
-  for (const ordered_json& list : *value) {
+  for (const Json& list : *value) {
     if (!list.is_array()) wrong();
-    for (const ordered_json& item : list)
-      if (!item.is_number_integer()) wrong();
+    for (const Json& item : list)
+      if (!item.is_integer()) wrong();
     result.push_back(list.get<std::vector<int64_t>>());
   }
   return result;
@@ -168,29 +141,29 @@ std::vector<std::vector<int64_t>> ConfigFile::integer_lists(const std::string& k
 ConfigFile ConfigFile::object(const std::string& key) const {
   ConfigFile result;
   result.path_ = path_;
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) return result;
   if (!value->is_object()) fail(quoted(key) + " is " + shown(*value) + ", expected an object");
-  result.json_->value = *value;
+  result.json_ = *value;
   return result;
 }
 
 std::vector<ConfigFile> ConfigFile::objects(const std::string& key) const {
   std::vector<ConfigFile> result;
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   if (!value) return result;
   if (!value->is_array()) fail(quoted(key) + " is " + shown(*value) + ", expected a list of objects");
-  for (const ordered_json& item : *value) {
+  for (const Json& item : *value) {
     if (!item.is_object()) fail(quoted(key) + " holds " + shown(item) + ", expected objects");
     ConfigFile& file = result.emplace_back();
     file.path_ = path_;
-    file.json_->value = item;
+    file.json_ = item;
   }
   return result;
 }
 
 size_t ConfigFile::count(const std::string& key) const {
-  const ordered_json* value = json_->find(key);
+  const Json* value = find(key);
   return value && (value->is_object() || value->is_array()) ? value->size() : 0;
 }
 
@@ -210,18 +183,17 @@ std::string ConfigFile::choice(const std::string& key, std::initializer_list<con
   fail(quoted(key) + " is " + shown(value) + ", Linnet supports " + names);
 }
 
-void ConfigFile::set(const std::string& key, int64_t value) { json_->value[key] = value; }
-void ConfigFile::set(const std::string& key, double value) { json_->value[key] = value; }
-void ConfigFile::set(const std::string& key, bool value) { json_->value[key] = value; }
-void ConfigFile::set(const std::string& key, const std::string& value) { json_->value[key] = value; }
-void ConfigFile::set(const std::string& key, const std::vector<std::string>& values) { json_->value[key] = values; }
-void ConfigFile::set(const std::string& key, const ConfigFile& value) { json_->value[key] = value.json_->value; }
-void ConfigFile::set_null(const std::string& key) { json_->value[key] = nullptr; }
-void ConfigFile::erase(const std::string& key) { json_->value.erase(key); }
+void ConfigFile::set(const std::string& key, int64_t value) { json_[key] = value; }
+void ConfigFile::set(const std::string& key, double value) { json_[key] = value; }
+void ConfigFile::set(const std::string& key, bool value) { json_[key] = value; }
+void ConfigFile::set(const std::string& key, const std::string& value) { json_[key] = value; }
+void ConfigFile::set(const std::string& key, const std::vector<std::string>& values) { json_[key] = values; }
+void ConfigFile::set(const std::string& key, const std::vector<double>& values) { json_[key] = values; }
+void ConfigFile::set(const std::string& key, const ConfigFile& value) { json_[key] = value.json_; }
+void ConfigFile::set_null(const std::string& key) { json_[key] = nullptr; }
+void ConfigFile::erase(const std::string& key) { json_.erase(key); }
 
-std::string ConfigFile::dump() const {
-  return json_->value.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
+std::string ConfigFile::dump() const { return json_.dump(2) + "\n"; }
 void ConfigFile::save(const std::string& path) const { write_file_atomically(path, dump()); }
 
 }  // namespace linnet

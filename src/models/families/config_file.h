@@ -3,22 +3,20 @@
 #pragma once
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <vector>
+
+#include "base/json.h"
 
 namespace linnet {
 
 // Every error is a user error of one line that names file and key. A key whose value is null counts as absent.
 class ConfigFile {
  public:
-  ConfigFile();                                  // {}
+  ConfigFile() = default;                        // {}
   explicit ConfigFile(const std::string& path);  // reads a file
   // `name` stands for the path in messages.
   static ConfigFile parse(const std::string& text, const std::string& name);
-  ConfigFile(const ConfigFile& other);
-  ConfigFile& operator=(const ConfigFile& other);
-  ~ConfigFile();
 
   bool has(const std::string& key) const;
   bool mentions(const std::string& key) const;  // also as null
@@ -36,6 +34,7 @@ class ConfigFile {
   std::string text(const std::string& key, const std::string& fallback) const;
   std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty when absent
   std::vector<int64_t> integers(const std::string& key) const;   // a list, or one integer; empty when absent
+  std::vector<double> numbers(const std::string& key) const;     // a list, or one number; empty when absent
   std::vector<std::vector<int64_t>> integer_lists(const std::string& key) const;  // empty when absent
   ConfigFile object(const std::string& key) const;                                // {} when absent
   std::vector<ConfigFile> objects(const std::string& key) const;  // a list of objects; empty when absent
@@ -55,6 +54,7 @@ class ConfigFile {
   void set(const std::string& key, const std::string& value);
   void set(const std::string& key, const char* value) { set(key, std::string(value)); }
   void set(const std::string& key, const std::vector<std::string>& values);
+  void set(const std::string& key, const std::vector<double>& values);
   void set(const std::string& key, const ConfigFile& value);
   void set_null(const std::string& key);
   void erase(const std::string& key);
@@ -64,9 +64,10 @@ class ConfigFile {
   const std::string& path() const { return path_; }
 
  private:
-  struct Json;
-  std::unique_ptr<Json> json_;
-  std::string path_;
+  const Json* find(const std::string& key) const;  // null when absent
+
+  Json json_ = Json::object();
+  std::string path_ = "config.json";
 };
 
 }  // namespace linnet

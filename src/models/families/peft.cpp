@@ -4,7 +4,6 @@
 #include <cctype>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -177,9 +176,9 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
   const SafetensorsFile file(path_in(adapters, kWeightsName), SafetensorsTypes::kAll);
   const auto found = file.metadata().find(kClassesKey);
   if (found == file.metadata().end()) return;
-  const auto names = nlohmann::json::parse(found->second, nullptr, false);
-  const auto is_text = [](const nlohmann::json& name) { return name.is_string(); };
-  if (!names.is_array() || std::ssize(names) != label_count(model.config) || !std::ranges::all_of(names, is_text))
+  const Json names = Json::parse_or_null(found->second, JsonLimits::settings());
+  if (!names.is_array() || static_cast<int64_t>(names.size()) != label_count(model.config) ||
+      !std::ranges::all_of(names, &Json::is_string))
     fail_user("'" + file.path() + "': its \"" + kClassesKey + "\" is not a list of " +
               std::to_string(label_count(model.config)) + " names");
   name_labels(model.config, names.get<std::vector<std::string>>());
@@ -276,8 +275,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, 
   adapter_config(model, base).save(path_in(folder, kConfigName));
   SafetensorsMetadata metadata{{"format", "pt"}};
   if (model.architecture.ends_with("ForSequenceClassification"))
-    metadata[kClassesKey] =
-        nlohmann::json(label_names(model.config)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    metadata[kClassesKey] = Json(label_names(model.config)).dump();
   save_safetensors(path_in(folder, kWeightsName), tensors, metadata);
 }
 

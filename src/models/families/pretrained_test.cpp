@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/weight_files.h"
-#include "models/modules/gpt.h"
 #include "models/families/gpt2.h"
+#include "models/modules/gpt.h"
 
 namespace linnet {
 namespace {
@@ -79,7 +79,7 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
     replace("config.json", from, to);
     expect_problem(part);
   };
-  with("\"n_layer\": 2,", "\"n_layer\": 2", "config.json': not valid JSON (line ");
+  with("\"n_layer\": 2,", "\"n_layer\": 2", "config.json' is not JSON: parse error at line ");
   with("\"gpt2\"", "\"gpt_j\"", "\"model_type\" is \"gpt_j\", which Linnet does not know");
   with("GPT2LMHeadModel", "GPT2ForTokenClassification", "architecture \"GPT2ForTokenClassification\" is not supported");
   with("\"gelu_new\"", "\"mish\"", "\"activation_function\" is \"mish\", Linnet supports relu, gelu");
@@ -151,7 +151,7 @@ TEST_F(PretrainedFolder, ShardsThatDoNotFitAreNamed) {
   expect_problem("has no object \"weight_map\"");
   take("gpt2_options");
   replace("model.safetensors.index.json", "{", "");
-  expect_problem("model.safetensors.index.json': not valid JSON");
+  expect_problem("model.safetensors.index.json' is not JSON");
   take("gpt2_options");
   replace("model.safetensors.index.json", "\"transformer.wpe.weight\"", "\"transformer.wpo.weight\"");
   expect_problem("says that tensor transformer.wpo.weight is in");

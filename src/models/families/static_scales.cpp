@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
+#include "engine/ops/fake_quantize/fake_quantize.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "models/nn/parameter_file.h"
 #include "models/nn/quantized_training.h"
-#include "engine/ops/fake_quantize/fake_quantize.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "linnet static int8";
 constexpr int kVersion = 1;
@@ -31,15 +29,18 @@ void add_scale(StaticScales& scales, const std::string& weight, float scale, con
 
 StaticScales parse(const std::string& path) {
   try {
-    const Json json = Json::parse(read_file(path));
+    const Json json = Json::parse(read_file(path), JsonLimits::settings());
     if (json.at("format") != kFormat) fail_user("'" + path + "' holds no scales of static int8");
     if (json.at("version").get<int>() != kVersion)
       fail_user("'" + path + "' is of version " + json.at("version").dump() + "; this program reads version " +
                 std::to_string(kVersion));
-    StaticScales scales{.method = json.at("method"), .examples = json.at("examples"), .keep = json.at("keep")};
-    for (const auto& [weight, scale] : json.at("input_scales").items()) add_scale(scales, weight, scale, path);
+    StaticScales scales{.method = json.at("method").text(),
+                        .examples = json.at("examples").get<int64_t>(),
+                        .keep = json.at("keep").get<std::vector<std::string>>()};
+    for (const auto& [weight, scale] : json.at("input_scales").items())
+      add_scale(scales, weight, scale.get<float>(), path);
     return scales;
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     fail_user("'" + path + "' is damaged: " + error.what());
   }
 }

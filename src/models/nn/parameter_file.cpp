@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "models/nn/model_store.h"
 
 namespace linnet {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char *kCodes = ".codes", *kSums = ".sums";
 
@@ -71,7 +69,7 @@ std::string QuantizationWords::text() const {
 }
 
 std::string parameters_metadata(const QuantizationWords& words) {
-  return json{{"quantize", words.quantize}, {"tables", words.tables}, {"keep", words.keep}}.dump();
+  return Json{{"keep", words.keep}, {"quantize", words.quantize}, {"tables", words.tables}}.dump();
 }
 
 std::unique_ptr<const ParameterFile> ParameterFile::open(const std::string& folder) {
@@ -84,13 +82,14 @@ std::unique_ptr<const ParameterFile> ParameterFile::open(const std::string& fold
 ParameterFile::ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<const OpenedPackedModel> opened)
     : tensors_(tensors), opened_(std::move(opened)) {
   const auto found = tensors.metadata().find(kParametersKey);
-  const json words = json::parse(found == tensors.metadata().end() ? "" : found->second, nullptr, false);
+  const Json words =
+      Json::parse_or_null(found == tensors.metadata().end() ? "" : found->second, JsonLimits::settings());
   try {
     words.at("quantize").get_to(words_.quantize);
     words.at("tables").get_to(words_.tables);
     words.at("keep").get_to(words_.keep);
     words_.parsed();
-  } catch (const json::exception&) {
+  } catch (const JsonError&) {
     fail("its metadata do not say how its weights are quantized");
   } catch (const Error& error) {
     fail(error.what());

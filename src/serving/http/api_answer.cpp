@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "data/text/base64.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 const char* finish_reason(TextEnd end) { return end == TextEnd::kLength ? "length" : "stop"; }
 
@@ -95,7 +91,7 @@ std::string choice_event(const AnswerHead& head, int64_t choice, Json delta, Jso
                                   {head.is_chat ? "delta" : "text", std::move(delta)},
                                   {"logprobs", std::move(chances)},
                                   {"finish_reason", std::move(reason)}}});
-  return format_event(dump(json));
+  return format_event(json.dump());
 }
 
 // The shortest digits that are read back as the same number.
@@ -123,7 +119,7 @@ std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice
   for (size_t i = 0; i < choices.size(); ++i)
     json["choices"].push_back(choice_json(head, static_cast<int64_t>(i), choices[i]));
   json["usage"] = usage_json(usage);
-  return dump(json);
+  return json.dump();
 }
 
 std::string format_role_event(const AnswerHead& head, int64_t choice) {
@@ -144,7 +140,7 @@ std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage) 
   Json json = event_head(head);
   json["choices"] = Json::array();
   json["usage"] = usage_json(usage);
-  return format_event(dump(json));
+  return format_event(json.dump());
 }
 
 std::string format_openai_embeddings(const std::string& model, std::span<const float> rows, size_t width, bool base64,
@@ -161,7 +157,7 @@ std::string format_openai_embeddings(const std::string& model, std::span<const f
     out += '}';
   }
   const Json usage = {{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}};
-  return out + "],\"model\":" + dump(model) + ",\"usage\":" + dump(usage) + "}";
+  return out + "],\"model\":" + Json(model).dump() + ",\"usage\":" + usage.dump() + "}";
 }
 
 std::string format_embeddings(std::span<const float> rows, size_t width) {
@@ -185,13 +181,13 @@ std::string format_classes(std::span<const float> rows, const std::vector<std::s
     for (const size_t index : order) one.push_back({{"label", classes[index]}, {"score", row[index]}});
     all.push_back(std::move(one));
   }
-  return dump(all);
+  return all.dump();
 }
 
 std::string format_translations(const std::vector<std::string>& texts) {
   Json all = Json::array();
   for (const std::string& text : texts) all.push_back({{"translation_text", text}});
-  return dump(all);
+  return all.dump();
 }
 
 namespace {
@@ -210,12 +206,12 @@ Json model_json(const ModelDescription& model) {
 
 }  // namespace
 
-std::string format_model(const ModelDescription& model) { return dump(model_json(model)); }
+std::string format_model(const ModelDescription& model) { return model_json(model).dump(); }
 
 std::string format_models(const std::vector<ModelDescription>& models) {
   Json json = {{"object", "list"}, {"data", Json::array()}};
   for (const ModelDescription& model : models) json["data"].push_back(model_json(model));
-  return dump(json);
+  return json.dump();
 }
 
 }  // namespace linnet

@@ -1,6 +1,6 @@
 #include "serving/http/api_error.h"
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace linnet {
 namespace {
@@ -15,15 +15,14 @@ const char* type_of(int status) {
 }  // namespace
 
 std::string error_body(const ApiError& error) {
-  nlohmann::ordered_json body;
-  auto& inner = body["error"];
+  Json inner;
   inner["message"] = error.what();
   inner["type"] = type_of(error.status);
   inner["param"] = nullptr;
   inner["code"] = nullptr;
   if (!error.param.empty()) inner["param"] = error.param;
   if (!error.code.empty()) inner["code"] = error.code;
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return Json{{"error", std::move(inner)}}.dump();
 }
 
 HttpResponse error_response(const ApiError& error) {

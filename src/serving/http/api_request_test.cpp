@@ -41,6 +41,22 @@ TEST(CompletionCall, ReadsSettingsAndPrompts) {
   EXPECT_TRUE(call.stream && call.include_usage && call.seed_given);
 }
 
+TEST(CompletionCall, LargeAndDeepBodiesAreRefused) {
+  const auto problem = [](const std::string& body) -> std::string {
+    try {
+      parse_completion_call(body);
+    } catch (const ApiError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::string objects = "[{}";
+  for (int i = 1; i < 1'000'000; ++i) objects += ",{}";
+  EXPECT_EQ(problem(R"({"prompt": )" + objects + "]}"), "the body has more than 100000 values");
+  EXPECT_EQ(problem(std::string(200, '[') + std::string(200, ']')), "the body nests deeper than 64 levels");
+  EXPECT_TRUE(problem(R"({"prompt": )").starts_with("the body is not JSON: "));
+}
+
 TEST(CompletionCall, ARefusalNamesTheKey) {
   const auto key = [](const std::string& more) {
     return refused_key(parse_completion_call, R"({"prompt": "a")" + (more.empty() ? "" : ", " + more) + "}");

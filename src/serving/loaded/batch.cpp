@@ -5,17 +5,13 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
 
@@ -83,8 +79,8 @@ class Batch {
     } catch (const Error& error) {
       if (!options_.json || error.kind() != ErrorKind::kUser) throw;
       Item item{.index = requests_ - 1, .refusal = error.what()};
-      const Json json = Json::parse(line, nullptr, false);
-      if (json.is_object() && json.contains("id")) item.request.id = dump(json["id"]);
+      const Json json = Json::parse_or_null(line, JsonLimits::request());
+      if (json.is_object() && json.contains("id")) item.request.id = json["id"].dump();
       keep(std::move(item));
       ++counts_.refused;
     }
@@ -99,7 +95,7 @@ class Batch {
     }
     if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
     // Of other models "text" says what parse_text_request() calls a prompt.
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = Json::parse_or_null(line, JsonLimits::request());
     if (!json.is_object()) fail_user(where + ": not a JSON object");
     if (!json.contains("text") || !json["text"].is_string()) fail_user(where + ": needs \"text\"");
     Json renamed;
@@ -174,23 +170,23 @@ class Batch {
     if (options_.json && item.refusal.empty() && model_.kind == ModelKind::kLanguage)
       return format_written_text(item.written->text, item.request, item.index, 0, item.prompt, false);
     Json json{{"request", item.index}};
-    if (!item.request.id.empty()) json["id"] = Json::parse(item.request.id);
+    if (!item.request.id.empty()) json["id"] = Json::parse(item.request.id, JsonLimits::request());
     if (!item.refusal.empty()) {
       json["error"] = item.refusal;
-      return dump(json);
+      return json.dump();
     }
     switch (model_.kind) {
       case ModelKind::kLanguage:
         return one_line(text);
       case ModelKind::kTranslation:
         json["translation"] = text;
-        return options_.json ? dump(json) : one_line(text);
+        return options_.json ? json.dump() : one_line(text);
       case ModelKind::kClassifier: {
         const auto& classes = model_.rows->model().classes();
         const auto best = std::ranges::max_element(item.row->rows);
         const std::string& label = classes[static_cast<size_t>(best - item.row->rows.begin())];
         json["label"] = label, json["probability"] = *best;
-        return options_.json ? dump(json) : label + "\t" + digits(*best);
+        return options_.json ? json.dump() : label + "\t" + digits(*best);
       }
       case ModelKind::kEmbedder:
         break;
@@ -199,7 +195,7 @@ class Batch {
     for (const float value : item.row->rows)
       numbers += (numbers.empty() ? "" : options_.json ? "," : " ") + digits(value);
     if (!options_.json) return numbers;
-    const std::string head = dump(json);
+    const std::string head = json.dump();
     return head.substr(0, head.size() - 1) + ",\"embedding\":[" + numbers + "]}";
   }
 

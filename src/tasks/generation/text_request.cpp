@@ -1,122 +1,44 @@
 #include "tasks/generation/text_request.h"
 
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
 
-using Json = nlohmann::ordered_json;
+void read_messages(const JsonObject& json, TextRequest& request) {
+  const Json& messages = json.at("messages");
+  if (!messages.is_array() || messages.empty()) json.fail("messages", "is not a list of messages");
+  for (const Json& message : messages)
+    if (const Json* role = message.find("role"); !role || !role->is_string())
+      json.fail("a message is an object with a \"role\" and a \"content\"");
+  request.messages = messages.dump();
+}
 
-class RequestReader {
- public:
-  RequestReader(const Json& json, TextRequest& request) : json_(json), request_(request) {}
+void read_tokens(const JsonObject& json, TextRequest& request) {
+  const Json& tokens = json.at("tokens");
+  if (!is_token_list(tokens)) json.fail("tokens", "is not a list of token ids");
+  request.has_tokens = true;
+  request.tokens = tokens.get<std::vector<int32_t>>();
+}
 
-  void read() {
-    TextGenerationOptions& options = request_.options;
-    if (const Json* prompt = find("prompt")) request_.prompt = text(*prompt, "prompt");
-    if (const Json* messages = find("messages")) read_messages(*messages);
-    if (const Json* tokens = find("tokens")) read_tokens(*tokens);
-    if (json_.contains("prompt") + json_.contains("messages") + json_.contains("tokens") != 1)
-      fail("needs one of \"prompt\", \"messages\" and \"tokens\"");
-    if (const Json* id = find("id")) request_.id = id->dump(-1, ' ', false, Json::error_handler_t::replace);
-    read_integer("max_tokens", 1, 1'000'000'000, options.max_tokens);
-    read_integer("beam", 1, 1024, options.beams);
-    read_integer("top_k", 0, INT32_MAX, options.top_k);
-    read_number(
-        "temperature", [](double x) { return x >= 0; }, "0 or more", options.temperature);
-    read_number(
-        "top_p", [](double x) { return x > 0 && x <= 1; }, "above 0 and at most 1", options.top_p);
-    read_number(
-        "repetition_penalty", [](double x) { return x > 0; }, "above 0", options.repetition_penalty);
-    read_number(
-        "length_penalty", [](double) { return true; }, "a number", options.length_penalty);
-    std::optional<int64_t> seed;
-    read_integer("seed", 0, INT64_MAX, seed);
-    if (seed) options.seed = static_cast<uint64_t>(*seed);
-    if (const Json* ignore = find("ignore_end")) {
-      if (!ignore->is_boolean()) fail("\"ignore_end\" is neither true nor false");
-      options.ignore_end = ignore->get<bool>();
-    }
-    if (const Json* stop = find("stop")) read_stop(*stop);
-    if (const Json* adapter = find("adapter"))
-      options.adapter = adapter->is_null() ? kNoAdapter : text(*adapter, "adapter");
-    check_names();
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& what) const { fail_user(request_.where + ": " + what); }
-
-  const Json* find(const std::string& key) {
-    known_.push_back(key);
-    const auto found = json_.find(key);
-    return found == json_.end() ? nullptr : &*found;
-  }
-
-  std::string text(const Json& value, const std::string& key) const {
-    if (!value.is_string()) fail("\"" + key + "\" is not a text");
-    return value.get<std::string>();
-  }
-
-  void read_integer(const std::string& key, int64_t least, int64_t most, std::optional<int64_t>& out) {
-    const Json* value = find(key);
-    if (!value) return;
-    const bool large = value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX;
-    if (!value->is_number_integer() || large || value->get<int64_t>() < least || value->get<int64_t>() > most)
-      fail("\"" + key + "\" is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-    out = value->get<int64_t>();
-  }
-
-  void read_number(const std::string& key, bool (*fits)(double), const std::string& range, std::optional<double>& out) {
-    const Json* value = find(key);
-    if (!value) return;
-    if (!value->is_number() || !std::isfinite(value->get<double>()) || !fits(value->get<double>()))
-      fail("\"" + key + "\" is not a number that is " + range);
-    out = value->get<double>();
-  }
-
-  void read_messages(const Json& messages) {
-    if (!messages.is_array() || messages.empty()) fail("\"messages\" is not a list of messages");
-    for (const Json& message : messages)
-      if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
-        fail("a message is an object with a \"role\" and a \"content\"");
-    request_.messages = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
-
-  void read_tokens(const Json& tokens) {
-    if (!tokens.is_array() || tokens.empty()) fail("\"tokens\" is not a list of token ids");
-    request_.has_tokens = true;
-    for (const Json& token : tokens) {
-      if (!token.is_number_integer() || token.get<double>() < 0 || token.get<double>() > INT32_MAX)
-        fail("\"tokens\" is not a list of token ids");
-      request_.tokens.push_back(token.get<int32_t>());
-    }
-  }
-
-  void read_stop(const Json& stop) {
-    request_.options.stop.clear();
-    if (stop.is_string()) request_.options.stop.push_back(stop.get<std::string>());
-    if (!stop.is_string() && !stop.is_array()) fail("\"stop\" is neither a text nor a list of texts");
-    if (stop.is_array())
-      for (const Json& one : stop) request_.options.stop.push_back(text(one, "stop"));
-    for (const std::string& one : request_.options.stop)
-      if (one.empty()) fail("\"stop\" holds an empty text");
-  }
-
-  void check_names() const {
-    for (const auto& [key, value] : json_.items())
-      if (std::ranges::find(known_, key) == known_.end())
-        fail("there is no setting \"" + key + "\" (did you mean \"" + nearest(key, known_) + "\"?)");
-  }
-
-  const Json& json_;
-  TextRequest& request_;
-  std::vector<std::string> known_;
-};
+void read_request(const JsonObject& json, TextRequest& request) {
+  if (json.has("prompt") + json.has("messages") + json.has("tokens") != 1)
+    json.fail("needs one of \"prompt\", \"messages\" and \"tokens\"");
+  request.prompt = json.text("prompt", "");
+  if (json.has("messages")) read_messages(json, request);
+  if (json.has("tokens")) read_tokens(json, request);
+  if (const Json* id = json.find("id")) request.id = id->dump();
+  read_text_options(json, request.options);
+  if (const auto seed = json.integer("seed", 0, INT64_MAX)) request.options.seed = static_cast<uint64_t>(*seed);
+  if (const Json* adapter = json.find("adapter"))
+    request.options.adapter = adapter->is_null() ? kNoAdapter : json.text("adapter");
+  json.check_names(nearest);
+}
 
 // Calls `use` with each line and its number; a line may end in "\r\n". User error where a line is not valid UTF-8.
 template <class Use>
@@ -150,17 +72,41 @@ const char* name_of(TextEnd end) {
 
 }  // namespace
 
+bool is_token_list(const Json& value) {
+  return value.is_array() && !value.empty() &&
+         std::ranges::all_of(value, [](const Json& token) { return token.is_integer(0, INT32_MAX); });
+}
+
+void read_text_options(const JsonObject& json, TextGenerationOptions& options) {
+  const auto integer = [&](const char* key, int64_t least, int64_t most, std::optional<int64_t>& out) {
+    if (const auto value = json.integer(key, least, most)) out = value;
+  };
+  const auto number = [&](const char* key, bool (*fits)(double), const char* range, std::optional<double>& out) {
+    if (const auto value = json.number(key, fits, range)) out = value;
+  };
+  constexpr auto above_zero = [](double x) { return x > 0; };
+  integer("max_tokens", 1, 1'000'000'000, options.max_tokens);
+  integer("beam", 1, 1024, options.beams);
+  integer("top_k", 0, INT32_MAX, options.top_k);
+  number(
+      "temperature", [](double x) { return x >= 0; }, "0 or more", options.temperature);
+  number(
+      "top_p", [](double x) { return x > 0 && x <= 1; }, "above 0 and at most 1", options.top_p);
+  number("repetition_penalty", above_zero, "above 0", options.repetition_penalty);
+  number(
+      "length_penalty", [](double) { return true; }, "a number", options.length_penalty);
+  options.ignore_end = json.flag("ignore_end", options.ignore_end);
+  if (!json.has("stop")) return;
+  options.stop = json.texts("stop");
+  if (std::ranges::count(options.stop, "") > 0) json.fail("stop", "holds an empty text");
+}
+
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where) {
-  constexpr int kDeepest = 100;
   TextRequest request;
   request.options = defaults, request.where = where;
-  bool too_deep = false;
-  const Json json = Json::parse(
-      line, [&](int depth, Json::parse_event_t, Json&) { return !(too_deep = too_deep || depth > kDeepest); }, false);
-  if (too_deep) fail_user(where + ": it nests deeper than " + std::to_string(kDeepest) + " levels");
-  if (json.is_discarded()) fail_user(where + ": not JSON");
+  const Json json = Json::parse(line, where + ":", JsonLimits::request());
   if (!json.is_object()) fail_user(where + ": not a JSON object");
-  RequestReader(json, request).read();
+  read_request(JsonObject(json, where + ":"), request);
   return request;
 }
 
@@ -190,9 +136,9 @@ std::string format_written_text(const WrittenText& written, const TextRequest& r
                                 const std::vector<int32_t>& prompt, bool echo) {
   Json json;
   json["request"] = index;
-  if (!request.id.empty()) json["id"] = Json::parse(request.id);
+  if (!request.id.empty()) json["id"] = Json::parse(request.id, JsonLimits::request());
   json["sample"] = sample;
-  if (echo && !request.messages.empty()) json["messages"] = Json::parse(request.messages);
+  if (echo && !request.messages.empty()) json["messages"] = Json::parse(request.messages, JsonLimits::request());
   if (echo && request.messages.empty() && !request.has_tokens) json["prompt"] = request.prompt;
   json["prompt_tokens"] = prompt;
   json["text"] = written.text;
@@ -201,7 +147,7 @@ std::string format_written_text(const WrittenText& written, const TextRequest& r
   json["log_probability"] = written.log_probability;
   json["end"] = name_of(written.end);
   if (written.end_token >= 0) json["end_token"] = written.end_token;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump();
 }
 
 }  // namespace linnet

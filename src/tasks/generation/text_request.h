@@ -8,6 +8,9 @@
 
 namespace linnet {
 
+class Json;
+class JsonObject;
+
 struct TextRequest {
   std::string prompt;
   std::string messages;         // in place of the prompt: a conversation as JSON, for the folder's chat template
@@ -21,6 +24,9 @@ struct TextRequest {
 // A line of JSON: {"prompt": TEXT} or {"messages": [...]} or {"tokens": [ids]}, with "id" and the settings that the
 // command line has, which `defaults` gives otherwise. User error that begins with `where`.
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where);
+// The settings in it that a request of the command line and one to the server share. What is absent stays as it is.
+void read_text_options(const JsonObject& json, TextGenerationOptions& options);
+bool is_token_list(const Json& value);  // ids, at least one
 // One request for each line that is not empty.
 std::vector<TextRequest> parse_text_requests(std::string_view lines, const TextGenerationOptions& defaults,
                                              const std::string& name);

@@ -1,21 +1,21 @@
 #include "tasks/images/image_session.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "data/examples/images/image_batches.h"
+#include "models/families/bert.h"
+#include "models/families/pretrained.h"
+#include "models/families/vit.h"
 #include "models/modules/cnn.h"
 #include "models/modules/resnet.h"
 #include "models/modules/vit.h"
 #include "models/nn/model_file.h"
 #include "onnx/image_network.h"
-#include "models/families/bert.h"
-#include "models/families/pretrained.h"
-#include "models/families/vit.h"
-#include "training/run/run_folder.h"
 #include "tasks/inference.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -109,8 +109,8 @@ ImageFormat ImageFormat::of(const ImageDataset& train, int threads) {
 }
 
 void ImageFormat::save(const std::string& folder) const {
-  const nlohmann::ordered_json json{{"height", height},       {"width", width}, {"channels", channels},
-                                    {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
+  const Json json{{"height", height},       {"width", width}, {"channels", channels},
+                  {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
   if (!network.empty()) write_onnx(load_onnx(network)->model(), folder + kNetworkFile);
   if (!vit.empty()) {
     const ConfigFile file(vit);
@@ -123,7 +123,7 @@ void ImageFormat::save(const std::string& folder) const {
 ImageFormat ImageFormat::load(const std::string& folder) {
   const std::string path = folder + kFormatFile;
   try {
-    const auto json = nlohmann::json::parse(read_file(path));
+    const Json json = Json::parse(read_file(path), JsonLimits::settings());
     ImageFormat format;
     json.at("height").get_to(format.height);
     json.at("width").get_to(format.width);
@@ -134,7 +134,7 @@ ImageFormat ImageFormat::load(const std::string& folder) {
     if (file_exists(folder + kNetworkFile)) format.network = folder + kNetworkFile;
     if (file_exists(folder + kVitFile)) format.vit = folder + kVitFile;
     return format;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const JsonError& error) {
     fail_user(path + ": not what a run of images leaves there: " + error.what());
   }
 }

@@ -1,9 +1,9 @@
-#include <nlohmann/json.hpp>
 
-#include "tasks/translation/tokenizer_pair.h"
+#include "base/json.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/sentencepiece/sentencepiece_proto.h"
 #include "data/text/sentencepiece/sentencepiece_tokenizer.h"
+#include "tasks/translation/tokenizer_pair.h"
 
 namespace linnet {
 namespace {
@@ -38,8 +38,10 @@ std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vect
 TokenizerPair train_marian(const Config& config, const std::vector<std::string>& lines) {
   const std::string model = train_sentencepiece(tokenizer_options(config), lines);
   const SentencePieceModelFile file = read_sentencepiece_model(model, kTrained);
-  nlohmann::ordered_json vocabulary;
-  const auto add = [&](const std::string& piece) { vocabulary.emplace(piece, vocabulary.size()); };
+  Json vocabulary;
+  const auto add = [&](const std::string& piece) {
+    if (!vocabulary.contains(piece)) vocabulary[piece] = vocabulary.size();
+  };
   add(file.end_piece), add("<unk>");
   for (const auto& piece : file.pieces)
     if (piece.text != file.pad_piece) add(piece.text);

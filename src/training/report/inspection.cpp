@@ -1,17 +1,15 @@
 #include "training/report/inspection.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "training/report/page_parts.h"
+#include "base/json.h"
 #include "data/text/base64.h"
+#include "training/report/page_parts.h"
 
 namespace linnet {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string text_of(const Json& json) { return json.dump(); }
 
 size_t length_of(const Inspection& inspection, size_t sequence) { return inspection.sequences[sequence].tokens.size(); }
 

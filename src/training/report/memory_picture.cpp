@@ -1,6 +1,6 @@
 #include "training/report/memory_picture.h"
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace linnet {
 
@@ -14,7 +14,6 @@ std::string name_of(const TensorType& type, size_t bytes) {
 }  // namespace
 
 std::string memory_picture(const Trainer& trainer, RegionId arena) {
-  using Json = nlohmann::ordered_json;
   const NamedPlans plans = trainer.plans();
   const bool trains = trainer.options().training;
   const Plan* largest = nullptr;

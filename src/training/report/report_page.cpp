@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "training/report/page_parts.h"
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostBytes = 1'900'000;  // of a page
 constexpr size_t kMostPoints = 1500;      // of a curve
@@ -20,9 +18,8 @@ std::vector<Json> parsed_lines(const std::string& text) {
   std::vector<Json> lines;
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find('\n', start), text.size());
-    Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(start),
-                            text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (line.is_object() && line.contains("step") && line["step"].is_number_integer()) lines.push_back(std::move(line));
+    Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
+    if (line.is_object() && line.contains("step") && line["step"].is_integer()) lines.push_back(std::move(line));
     start = end + 1;
   }
   return lines;
@@ -30,8 +27,8 @@ std::vector<Json> parsed_lines(const std::string& text) {
 
 // Six digits are more than a picture shows.
 Json rounded(const Json& value) {
-  if (!value.is_number_float()) return value.is_number() ? value : Json(nullptr);
-  const double x = value;
+  if (!value.is_float()) return value.is_number() ? value : Json(nullptr);
+  const double x = value.get<double>();
   if (x == 0 || !std::isfinite(x)) return x == 0 ? Json(0) : Json(nullptr);
   const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::abs(x))));
   return std::isfinite(scale) && scale > 0 ? std::round(x * scale) / scale : x;
@@ -71,7 +68,7 @@ Json columns(const std::vector<Json>& lines) {
 }
 
 Json object_or_null(const std::string& text) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = Json::parse_or_null(text, JsonLimits::tables());
   return json.is_object() ? json : Json(nullptr);
 }
 
@@ -79,10 +76,10 @@ Json profile_of(const std::string& text) {
   Json profile = object_or_null(text);
   if (!profile.is_object() || !profile.contains("rows") || !profile["rows"].is_array()) return nullptr;
   Json& rows = profile["rows"];
-  if (rows.size() > kMostRows) rows.erase(rows.begin() + kMostRows, rows.end());
+  if (rows.size() > kMostRows) rows.resize(kMostRows);
   for (Json& row : rows)
     for (auto& [name, value] : row.items())
-      if (value.is_number_float()) value = rounded(value);
+      if (value.is_float()) value = rounded(value);
   return profile;
 }
 
@@ -127,8 +124,7 @@ std::string report_page(const ReportTitle& title, std::span<const ReportRun> run
   for (size_t pictures = runs.size() + 1; pictures-- > 0;) {
     Json data{{"subtitle", title.subtitle}, {"runs", Json::array()}};
     for (size_t i = 0; i < runs.size(); ++i) data["runs"].push_back(run_data(runs[i], i < pictures));
-    page =
-        filled_page(title.title, title.command, kPageScript, data.dump(-1, ' ', false, Json::error_handler_t::replace));
+    page = filled_page(title.title, title.command, kPageScript, data.dump());
     if (page.size() <= kMostBytes) break;
   }
   return page;

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "config/task_rows.h"
 
 namespace linnet {
@@ -75,17 +75,18 @@ DataFingerprint DataFingerprint::load(const std::string& folder) {
   const std::string path = folder + kFile;
   if (!file_exists(path)) return fingerprint;
   try {
-    const auto json = nlohmann::json::parse(read_file(path));
+    Json json = Json::parse(read_file(path), JsonLimits::settings());
+    json.sort_keys();
     for (const auto& [key, value] : json.items())
-      fingerprint.entries.push_back({key, value.at("bytes"), value.at("checksum")});
-  } catch (const nlohmann::json::exception& error) {
+      fingerprint.entries.push_back({key, value.at("bytes").get<uint64_t>(), value.at("checksum").text()});
+  } catch (const JsonError& error) {
     fail_user(path + ": not what a run leaves there: " + error.what());
   }
   return fingerprint;
 }
 
 void DataFingerprint::save(const std::string& folder) const {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  Json json = Json::object();
   for (const Entry& entry : entries) json[entry.key] = {{"bytes", entry.bytes}, {"checksum", entry.checksum}};
   write_file_atomically(folder + kFile, json.dump(1) + "\n");
 }

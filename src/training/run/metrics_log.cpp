@@ -3,8 +3,9 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
+
+#include "base/json.h"
 
 namespace linnet {
 namespace {
@@ -15,9 +16,9 @@ struct Location {
 };
 
 std::optional<Location> location_of(std::string_view text) {
-  const auto line = nlohmann::json::parse(text, nullptr, false);
-  if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return {};
-  return Location{line["step"], line.value("split", "train") != "train"};
+  const Json line = Json::parse_or_null(text, JsonLimits::settings());
+  if (!line.is_object() || !line.contains("step") || !line["step"].is_integer()) return {};
+  return Location{line["step"].get<int64_t>(), line.value("split", "train") != "train"};
 }
 
 // A line in the making, without allocation.

@@ -6,8 +6,8 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/thread_pool.h"
 #include "config/config_keys.h"
 #include "training/report/memory_picture.h"
@@ -15,8 +15,6 @@
 
 namespace linnet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -56,7 +54,8 @@ std::string memory_record(const Trainer& trainer, const Store& store, const Memo
   const Json record{
       {"parameters", trainer.layout().parameter_count()},
       {"items", std::move(items)},
-      {"picture", Json::parse(memory_picture(trainer, static_cast<RegionId>(arena - store.regions().begin())))}};
+      {"picture", Json::parse(memory_picture(trainer, static_cast<RegionId>(arena - store.regions().begin())),
+                              JsonLimits::tables())}};
   return record.dump() + "\n";
 }
 

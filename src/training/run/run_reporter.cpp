@@ -4,9 +4,9 @@
 
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/process_memory.h"
 #include "config/task_rows.h"
 #include "data/text/unicode/utf8.h"
@@ -68,8 +68,8 @@ void RunReporter::write(const MetricsLine& line) {
 void RunReporter::write_samples(int64_t step, const std::vector<std::string>& samples) {
   if (samples.empty()) return;
   if (!samples_) samples_.emplace(samples_path_);
-  const nlohmann::ordered_json line{{"step", step}, {"split", "valid"}, {"samples", samples}};
-  samples_->write_line(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  const Json line{{"step", step}, {"split", "valid"}, {"samples", samples}};
+  samples_->write_line(line.dump());
 }
 
 void RunReporter::sync() {

@@ -6,11 +6,9 @@
 namespace linnet {
 namespace {
 
-using nlohmann::json;
-
 // A first line "#version: 0.2", then "a b" on each line. A line may end in \r\n; the last one need not end at all.
-json read_merge_lines(std::string_view text, const std::string& path) {
-  json merges = json::array();
+Json read_merge_lines(std::string_view text, const std::string& path) {
+  Json merges = Json::array();
   size_t number = 0;
   text = without_mark(text);
   while (!text.empty()) {
@@ -33,10 +31,10 @@ json read_merge_lines(std::string_view text, const std::string& path) {
 
 Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
                          const std::string& merges_path) {
-  json model = {{"type", "BPE"}};
-  model["vocab"] = parse_json(vocabulary, vocabulary_path);
+  Json model = {{"type", "BPE"}};
+  model["vocab"] = Json::parse(vocabulary, "'" + vocabulary_path + "'", JsonLimits::tables());
   model["merges"] = read_merge_lines(merges, merges_path);
-  const json byte_level = {
+  const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
   Pipeline pipeline;
   pipeline.model = read_model(JsonObject(model, "'" + vocabulary_path + "' and '" + merges_path + "'"), true);
@@ -44,7 +42,7 @@ Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabul
   read_pre_tokenizer(step, pipeline.pre_tokenizers);
   read_post_processor(step, pipeline.post);
   read_decoder(step, pipeline.decoders);
-  pipeline.pre_tokenizer_json = pipeline.post_json = pipeline.decoder_json = json_text(byte_level);
+  pipeline.pre_tokenizer_json = pipeline.post_json = pipeline.decoder_json = byte_level.dump_sorted();
   const char* kEnd = "<|endoftext|>";
   if (const TokenId end = pipeline.model->vocabulary().find(kEnd); end >= 0)
     pipeline.added.push_back({.id = end, .text = kEnd, .special = true});

@@ -1,8 +1,7 @@
 #include "data/text/chat/chat_template.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 
 namespace linnet {
 namespace {
@@ -26,12 +25,11 @@ const std::string& template_of(const PretrainedTokenizer& tokenizer, const std::
   return tokenizer.chat_template();
 }
 
-jinja::Value value_of(const nlohmann::ordered_json& json) {
+jinja::Value value_of(const Json& json) {
   if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX) return json.get<double>();
-  if (json.is_number_integer()) return json.get<int64_t>();
+  if (json.is_integer()) return json.get<int64_t>();
   if (json.is_number()) return json.get<double>();
-  if (json.is_string()) return json.get<std::string>();
+  if (json.is_string()) return json.text();
   if (json.is_array()) {
     jinja::List list;
     for (const auto& item : json) list.push_back(value_of(item));
@@ -45,7 +43,7 @@ jinja::Value value_of(const nlohmann::ordered_json& json) {
 
 }  // namespace
 
-jinja::Value template_value(const std::string& json) { return value_of(nlohmann::ordered_json::parse(json)); }
+jinja::Value template_value(const std::string& json) { return value_of(Json::parse(json, JsonLimits::request())); }
 
 ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder)
     : tokens_(special_tokens(tokenizer)),

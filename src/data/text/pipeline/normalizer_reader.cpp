@@ -6,11 +6,8 @@ namespace linnet {
 namespace {
 
 std::unique_ptr<Normalizer> read_sequence(const JsonObject& json) {
-  const nlohmann::json& list = json.at("normalizers");
-  if (!list.is_array()) json.fail("'normalizers' is not a list");
   std::vector<std::unique_ptr<Normalizer>> steps;
-  for (size_t i = 0; i < list.size(); ++i)
-    steps.push_back(read_normalizer(JsonObject(list[i], json.within("normalizers") + "[" + std::to_string(i) + "]")));
+  for (const JsonObject& step : json.objects("normalizers")) steps.push_back(read_normalizer(step));
   return std::make_unique<SequenceNormalizer>(std::move(steps));
 }
 

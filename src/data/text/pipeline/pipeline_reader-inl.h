@@ -1,14 +1,14 @@
-// The parts of tokenizer.json, each from its JSON. Only for .cpp files: it includes the JSON library.
+// The parts of tokenizer.json, each from its JSON.
 #pragma once
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json_reader.h"
 #include "data/text/pipeline/pipeline_tokenizer.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 
 namespace linnet {
 
-// `byte_level`: the words that the model sees are spelt in GPT-2's alphabet of bytes. `vocabulary`: the members of its
-// "vocab", where that is an object and its members were read apart. `tables`: what the JSON lacks then.
-std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const JsonMembers& vocabulary = {},
+// `byte_level`: the words that the model sees are spelt in GPT-2's alphabet of bytes. `tables`: if set, they have
+// what the JSON lacks.
+std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level,
                                          const TokenizerTables* tables = nullptr);
 
 std::unique_ptr<Normalizer> read_normalizer(const JsonObject& json);

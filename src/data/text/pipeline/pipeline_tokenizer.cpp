@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json.h"
 #include "data/text/pipeline/truncation.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
@@ -142,27 +142,26 @@ void PipelineTokenizer::add_to_template(bool begin, bool end) {
   begin = begin && roles_.begin != kNoToken, end = end && roles_.end != kNoToken;
   PostProcessing& post = pipeline_.post;
   if (special_count(post.single) > 0 || (!begin && !end)) return;
-  nlohmann::json single = nlohmann::json::array(), pair = nlohmann::json::array(), tokens = nlohmann::json::object();
+  Json single = Json::array(), pair = Json::array(), tokens = Json::object();
   post.single.clear(), post.pair.clear();
   const auto add_token = [&](TokenId id, uint8_t segment) {
     const std::string name = piece(id);
-    const nlohmann::json item = {{"SpecialToken", {{"id", name}, {"type_id", segment}}}};
-    tokens[name] = {{"id", name}, {"ids", nlohmann::json::array({id})}, {"tokens", nlohmann::json::array({name})}};
+    const Json item = {{"SpecialToken", {{"id", name}, {"type_id", segment}}}};
+    tokens[name] = {{"id", name}, {"ids", Json::array({id})}, {"tokens", Json::array({name})}};
     if (segment == 0) post.single.push_back({-1, id, 0}), single.push_back(item);
     post.pair.push_back({-1, id, segment}), pair.push_back(item);
   };
   for (const uint8_t segment : {uint8_t{0}, uint8_t{1}}) {
     if (begin) add_token(roles_.begin, segment);
-    const nlohmann::json text = {{"Sequence", {{"id", segment == 0 ? "A" : "B"}, {"type_id", segment}}}};
+    const Json text = {{"Sequence", {{"id", segment == 0 ? "A" : "B"}, {"type_id", segment}}}};
     if (segment == 0) post.single.push_back({0, kNoToken, 0}), single.push_back(text);
     post.pair.push_back({segment, kNoToken, segment}), pair.push_back(text);
     if (end) add_token(roles_.end, segment);
   }
-  const nlohmann::json added = {
-      {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
-  const nlohmann::json before = nlohmann::json::parse(pipeline_.post_json);
-  const nlohmann::json all = {{"type", "Sequence"}, {"processors", nlohmann::json::array({before, added})}};
-  pipeline_.post_json = json_text(before.is_null() ? added : all);
+  const Json added = {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+  const Json before = Json::parse(pipeline_.post_json, JsonLimits::tables());
+  const Json all = {{"type", "Sequence"}, {"processors", Json::array({before, added})}};
+  pipeline_.post_json = (before.is_null() ? added : all).dump_sorted();
 }
 
 int64_t PipelineTokenizer::added_by_template(bool pair) const {

@@ -1,5 +1,3 @@
-#include <functional>
-
 #include "data/text/pipeline/decoders.h"
 #include "data/text/pipeline/pipeline_reader-inl.h"
 #include "data/text/pipeline/pre_tokenizers.h"
@@ -8,16 +6,6 @@
 
 namespace linnet {
 namespace {
-
-using nlohmann::json;
-
-// Calls `read` for each object of a list.
-void for_each(const JsonObject& parent, const char* key, const std::function<void(const JsonObject&)>& read) {
-  const json& list = parent.at(key);
-  if (!list.is_array()) parent.fail(std::string("'") + key + "' is not a list");
-  for (size_t i = 0; i < list.size(); ++i)
-    read(JsonObject(list[i], parent.within(key) + "[" + std::to_string(i) + "]"));
-}
 
 [[noreturn]] void fail_unknown(const JsonObject& step, const std::string& type) {
   step.fail("has the type '" + type + "', which Linnet does not know");
@@ -71,10 +59,10 @@ bool read_pre_tokenizer(const JsonObject& json, std::vector<std::unique_ptr<PreT
   const std::string type = json.text("type");
   if (type == "Sequence") {
     bool byte_level = false;
-    for_each(json, "pretokenizers", [&](const JsonObject& step) {
+    for (const JsonObject& step : json.objects("pretokenizers")) {
       if (byte_level) step.fail("follows ByteLevel, which Linnet expects last");
       byte_level = read_pre_tokenizer(step, steps);
-    });
+    }
     return byte_level;
   }
   if (type == "ByteLevel") {
@@ -118,23 +106,18 @@ bool read_pre_tokenizer(const JsonObject& json, std::vector<std::unique_ptr<PreT
 
 namespace {
 
-bool is_id(const nlohmann::json& value) {
-  if (!value.is_number_integer()) return false;
-  if (value.is_number_unsigned()) return value.get<uint64_t>() <= Vocabulary::kMaxId;
-  return value.get<int64_t>() >= 0 && value.get<int64_t>() <= Vocabulary::kMaxId;
-}
+bool is_id(const Json& value) { return value.is_integer(0, Vocabulary::kMaxId); }
 
 // [piece, id]
 TokenId read_token_pair(const JsonObject& json, const char* key) {
-  const nlohmann::json& value = json.at(key);
-  if (!value.is_array() || value.size() != 2 || !is_id(value[1]))
-    json.fail(std::string("'") + key + "' is not a piece and its id");
+  const Json& value = json.at(key);
+  if (!value.is_array() || value.size() != 2 || !is_id(value[1])) json.fail(key, "is not a piece and its id");
   return value[1].get<TokenId>();
 }
 
 std::vector<TemplateItem> read_template(const JsonObject& json, const char* key) {
   std::vector<TemplateItem> items;
-  for_each(json, key, [&](const JsonObject& item) {
+  for (const JsonObject& item : json.objects(key)) {
     const bool special = item.has("SpecialToken");
     const JsonObject part = item.object(special ? "SpecialToken" : "Sequence");
     const int64_t segment = part.integer("type_id", 0);
@@ -144,16 +127,14 @@ std::vector<TemplateItem> read_template(const JsonObject& json, const char* key)
       if (id != "A" && id != "B") part.fail("names the text '" + id + "', not A or B");
       if (id == "B" && std::string_view(key) == "single") part.fail("names B in the template of one text");
       items.push_back({id == "A" ? 0 : 1, kNoToken, static_cast<uint8_t>(segment)});
-      return;
+      continue;
     }
     const JsonObject tokens = json.object("special_tokens").object(id.c_str());
-    const nlohmann::json& ids = tokens.at("ids");
-    if (!ids.is_array()) tokens.fail("'ids' is not a list");
-    for (const auto& value : ids) {
+    for (const Json& value : tokens.list("ids")) {
       if (!is_id(value)) tokens.fail("has an id that is out of range");
       items.push_back({-1, value.get<TokenId>(), static_cast<uint8_t>(segment)});
     }
-  });
+  }
   return items;
 }
 
@@ -162,7 +143,7 @@ std::vector<TemplateItem> read_template(const JsonObject& json, const char* key)
 void read_post_processor(const JsonObject& json, PostProcessing& post) {
   const std::string type = json.text("type");
   if (type == "Sequence") {
-    for_each(json, "processors", [&](const JsonObject& step) { read_post_processor(step, post); });
+    for (const JsonObject& step : json.objects("processors")) read_post_processor(step, post);
   } else if (type == "ByteLevel") {
     post.trim_offsets = json.flag("trim_offsets", true);
     post.prefix_space = json.flag("add_prefix_space", true);
@@ -187,7 +168,7 @@ void read_post_processor(const JsonObject& json, PostProcessing& post) {
 void read_decoder(const JsonObject& json, std::vector<std::unique_ptr<TokenDecoder>>& steps) {
   const std::string type = json.text("type");
   if (type == "Sequence") {
-    for_each(json, "decoders", [&](const JsonObject& step) { read_decoder(step, steps); });
+    for (const JsonObject& step : json.objects("decoders")) read_decoder(step, steps);
   } else if (type == "ByteLevel") {
     steps.push_back(std::make_unique<ByteLevelDecoder>());
   } else if (type == "WordPiece") {

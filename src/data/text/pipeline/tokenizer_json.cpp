@@ -9,8 +9,6 @@
 namespace linnet {
 namespace {
 
-using nlohmann::json;
-
 AddedToken read_added_token(const JsonObject& token) {
   AddedToken added;
   const int64_t id = token.integer("id");
@@ -28,11 +26,8 @@ AddedToken read_added_token(const JsonObject& token) {
 std::vector<AddedToken> read_added_tokens(const JsonObject& root) {
   std::vector<AddedToken> added;
   if (!root.has("added_tokens")) return added;
-  const json& list = root.at("added_tokens");
-  if (!list.is_array()) root.fail("'added_tokens' is not a list");
   std::unordered_set<TokenId> ids;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const JsonObject object(list[i], root.within("added_tokens") + "[" + std::to_string(i) + "]");
+  for (const JsonObject& object : root.objects("added_tokens")) {
     added.push_back(read_added_token(object));
     if (!ids.insert(added.back().id).second) object.fail("has an id that another has");
   }
@@ -49,9 +44,9 @@ std::string format_added_token(const AddedToken& token) {
 
 }  // namespace
 
-std::string quote_json(std::string_view text) { return json_text(json(std::string(text))); }
+std::string quote_json(std::string_view text) { return Json(text).dump(); }
 
-std::string number_json(double value) { return json(value).dump(); }
+std::string number_json(double value) { return Json(value).dump(); }
 
 std::string vocabulary_json(const Vocabulary& vocabulary) {
   std::string text = "{";
@@ -64,28 +59,27 @@ std::string vocabulary_json(const Vocabulary& vocabulary) {
 }
 
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables) {
-  JsonMembers vocabulary;
-  const json document = parse_json(text, path, "model", "vocab", vocabulary);
+  const Json document = Json::parse(text, "'" + path + "'", JsonLimits::tables());
   const JsonObject root(document, "'" + path + "':");
   Pipeline pipeline;
   bool byte_level = false;
   if (root.has("normalizer")) {
     pipeline.normalizer = read_normalizer(root.object("normalizer"));
-    pipeline.normalizer_json = json_text(root.at("normalizer"));
+    pipeline.normalizer_json = root.at("normalizer").dump_sorted();
   }
   if (root.has("pre_tokenizer")) {
     byte_level = read_pre_tokenizer(root.object("pre_tokenizer"), pipeline.pre_tokenizers);
-    pipeline.pre_tokenizer_json = json_text(root.at("pre_tokenizer"));
+    pipeline.pre_tokenizer_json = root.at("pre_tokenizer").dump_sorted();
   }
-  pipeline.model = read_model(root.object("model"), byte_level, vocabulary, tables);
+  pipeline.model = read_model(root.object("model"), byte_level, tables);
   if (root.has("post_processor")) {
     read_post_processor(root.object("post_processor"), pipeline.post);
-    pipeline.post_json = json_text(root.at("post_processor"));
+    pipeline.post_json = root.at("post_processor").dump_sorted();
   }
   pipeline.join_by_space = !root.has("decoder");
   if (root.has("decoder")) {
     read_decoder(root.object("decoder"), pipeline.decoders);
-    pipeline.decoder_json = json_text(root.at("decoder"));
+    pipeline.decoder_json = root.at("decoder").dump_sorted();
   }
   pipeline.added = read_added_tokens(root);
   return pipeline;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json.h"
 #include "data/text/pipeline/tokenizer_json.h"
 
 namespace linnet {
@@ -40,8 +40,9 @@ struct Answers {
 };
 
 std::vector<std::string> texts() {
-  auto texts =
-      parse_json(read_file(kFolder + "golden.json"), "golden.json").at("lines").get<std::vector<std::string>>();
+  auto texts = Json::parse(read_file(kFolder + "golden.json"), "golden.json", JsonLimits::tables())
+                   .at("lines")
+                   .get<std::vector<std::string>>();
   texts.push_back(read_file("README.md"));
   std::mt19937 random(3);
   for (int i = 0; i < 200; ++i) {

@@ -1,7 +1,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json_reader.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/sentencepiece/sentencepiece_proto.h"
@@ -22,8 +22,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   };
   SentencePieceOptions options;
   options.config_json = read_tokenizer_config(folder);
-  const nlohmann::json json =
-      options.config_json.empty() ? nlohmann::json::object() : parse_json(options.config_json, config_path);
+  const Json json = parse_tokenizer_config(options.config_json, config_path);
   const JsonObject config(json, "'" + config_path + "':");
   const std::string type = config.text("tokenizer_class", "");
   const std::string name = std::filesystem::path(path).filename().string();
@@ -38,7 +37,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   options.add_begin = config.flag("add_bos_token", llama);
   options.add_end = config.flag("add_eos_token", t5 || marian);
   options.extra_ids = config.integer("extra_ids", t5 && path.ends_with("spiece.model") ? 100 : 0);
-  if (options.extra_ids < 0 || options.extra_ids > 10000) config.fail("'extra_ids' is out of range");
+  if (options.extra_ids < 0 || options.extra_ids > 10000) config.fail("extra_ids", "is out of range");
   // A name that a folder is searched for.
   const bool usual = marian || name == "spiece.model" || name == "sentencepiece.bpe.model";
   options.file_name = usual ? name : "tokenizer.model";

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
 
@@ -22,13 +22,13 @@ std::string bytes_of(const std::string& spelt) {
 class SentencePieceGolden : public ::testing::TestWithParam<const char*> {
  protected:
   SentencePieceGolden()
-      : golden_(parse_json(read_file(kFolder + "golden.json"), "golden.json")),
+      : golden_(Json::parse(read_file(kFolder + "golden.json"), "golden.json", JsonLimits::tables())),
         tokenizer_(load_pretrained_tokenizer(kFolder + GetParam() + ".model")) {
     for (const auto& line : golden_.at("lines")) lines_.push_back(bytes_of(line.get<std::string>()));
   }
-  const nlohmann::json& want(const char* what) const { return golden_.at("cases").at(GetParam()).at(what); }
+  const Json& want(const char* what) const { return golden_.at("cases").at(GetParam()).at(what); }
 
-  nlohmann::json golden_;
+  Json golden_;
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
   std::vector<std::string> lines_;
 };

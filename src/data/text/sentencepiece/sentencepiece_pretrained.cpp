@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/text/pipeline/json_reader-inl.h"
+#include "base/json.h"
 #include "data/text/pipeline/truncation.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/vocabulary.h"
@@ -94,12 +94,11 @@ void SentencePiecePretrained::find_roles() {
 
 // Marian's models share a vocabulary of their own between the two languages.
 void SentencePiecePretrained::map_ids(const std::string& path) {
-  const nlohmann::json json = parse_json(options_.vocabulary, path);
+  const Json json = Json::parse(options_.vocabulary, "'" + path + "'", JsonLimits::tables());
   if (!json.is_object()) fail_user("'" + path + "' is not an object of pieces and ids");
   Vocabulary vocabulary;
   for (const auto& [piece, id] : json.items())
-    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > Vocabulary::kMaxId ||
-        !vocabulary.add(piece, id.get<TokenId>()))
+    if (!id.is_integer(0, Vocabulary::kMaxId) || !vocabulary.add(piece, id.get<TokenId>()))
       fail_user("'" + path + "' has an id that is out of range or comes twice");
   const TokenId unknown = vocabulary.find("<unk>");
   if (unknown < 0) fail_user("'" + path + "' has no <unk>");

@@ -6,10 +6,8 @@
 namespace linnet {
 namespace {
 
-using nlohmann::json;
-
-json read_piece_lines(std::string_view text, const std::string& path) {
-  json vocabulary = json::object();
+Json read_piece_lines(std::string_view text, const std::string& path) {
+  Json vocabulary = Json::object();
   int64_t id = 0;
   for (text = without_mark(text); !text.empty(); ++id) {
     const size_t end = text.find('\n');
@@ -27,34 +25,34 @@ json read_piece_lines(std::string_view text, const std::string& path) {
 
 Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, std::string_view config_text,
                               const std::string& config_path) {
-  const json config_json = config_text.empty() ? json::object() : parse_json(config_text, config_path);
+  const Json config_json = parse_tokenizer_config(config_text, config_path);
   const JsonObject config(config_json, "'" + config_path + "':");
   const bool lowercase = config.flag("do_lower_case", true);
-  const json normalizer = {{"type", "BertNormalizer"},
+  const Json normalizer = {{"type", "BertNormalizer"},
                            {"clean_text", true},
                            {"handle_chinese_chars", config.flag("tokenize_chinese_chars", true)},
                            {"strip_accents", config.flag("strip_accents", lowercase)},
                            {"lowercase", lowercase}};
-  const json pre_tokenizer = {{"type", "BertPreTokenizer"}};
-  const json decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
-  const json model = {{"type", "WordPiece"}, {"vocab", read_piece_lines(text, path)}};
+  const Json pre_tokenizer = {{"type", "BertPreTokenizer"}};
+  const Json decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  const Json model = {{"type", "WordPiece"}, {"vocab", read_piece_lines(text, path)}};
   Pipeline pipeline;
   pipeline.model = read_model(JsonObject(model, "'" + path + "'"), false);
   pipeline.normalizer = read_normalizer(JsonObject(normalizer, path));
   read_pre_tokenizer(JsonObject(pre_tokenizer, path), pipeline.pre_tokenizers);
   read_decoder(JsonObject(decoder, path), pipeline.decoders);
-  pipeline.normalizer_json = json_text(normalizer);
-  pipeline.pre_tokenizer_json = json_text(pre_tokenizer);
-  pipeline.decoder_json = json_text(decoder);
+  pipeline.normalizer_json = normalizer.dump_sorted();
+  pipeline.pre_tokenizer_json = pre_tokenizer.dump_sorted();
+  pipeline.decoder_json = decoder.dump_sorted();
   const Vocabulary& vocabulary = pipeline.model->vocabulary();
   for (const char* piece : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
     if (const TokenId id = vocabulary.find(piece); id >= 0)
       pipeline.added.push_back({.id = id, .text = piece, .special = true});
   const TokenId cls = vocabulary.find("[CLS]"), sep = vocabulary.find("[SEP]");
   if (cls >= 0 && sep >= 0) {
-    const json post = {{"type", "BertProcessing"}, {"sep", {"[SEP]", sep}}, {"cls", {"[CLS]", cls}}};
+    const Json post = {{"type", "BertProcessing"}, {"sep", {"[SEP]", sep}}, {"cls", {"[CLS]", cls}}};
     read_post_processor(JsonObject(post, path), pipeline.post);
-    pipeline.post_json = json_text(post);
+    pipeline.post_json = post.dump_sorted();
   }
   return pipeline;
 }

@@ -1,0 +1,232 @@
+// JSON: the one value class with which all of Linnet reads and writes it. The header is cheap to include; the parser
+// and the formatting of numbers are the nlohmann library's, in json_text.cpp alone.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+
+namespace linnet {
+
+// A text that is not JSON, or a value that is not of the type asked for: a user error. The message lacks its subject
+// where the caller knows it: "is not JSON: ...", "has no \"name\"".
+class JsonError : public Error {
+ public:
+  explicit JsonError(const std::string& message, std::string key = "")
+      : Error(ErrorKind::kUser, message), key(std::move(key)) {}
+  const std::string key;  // of the object, "" if it is about no key of one
+};
+
+// What a parser accepts. Reading is linear in the text; the limits bound the memory that a text can ask for.
+struct JsonLimits {
+  size_t bytes;                     // of the text
+  int depth;                        // of lists and objects within each other
+  size_t values;                    // in all; each key has one
+  bool refuses_duplicates = false;  // else the last of two equal keys counts, at the place of the first
+  size_t* steps = nullptr;          // if set, counts values made and keys compared: tests see that reading is linear
+
+  static constexpr JsonLimits request() { return {size_t{64} << 20, 64, 100'000}; }     // of strangers
+  static constexpr JsonLimits settings() { return {size_t{64} << 20, 64, 2'000'000}; }  // config.json
+  static constexpr JsonLimits tables() { return {size_t{1} << 30, 100, 50'000'000}; }   // tokenizer.json, headers
+};
+
+// null, true or false, an integer, a floating-point number, a string, a list, or an object. An object keeps its keys in
+// the order in which they came and finds one in constant time.
+class Json {
+ public:
+  struct Member;
+  struct Item;  // of a braced list
+
+  Json() = default;  // null
+  Json(std::nullptr_t) {}
+  template <std::same_as<bool> T>
+  Json(T value) : value_(value) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Json(T value) {
+    if (std::in_range<int64_t>(value))
+      value_ = static_cast<int64_t>(value);
+    else
+      value_ = static_cast<uint64_t>(value);
+  }
+  template <std::floating_point T>
+  Json(T value) : value_(static_cast<double>(value)) {}
+  Json(std::string value) : value_(std::move(value)) {}
+  Json(std::string_view value) : value_(std::string(value)) {}
+  Json(const char* value) : value_(std::string(value)) {}
+  template <class T>
+  Json(const std::vector<T>& values) : value_(List(values.begin(), values.end())) {}
+  template <class Map>
+  requires requires { typename Map::mapped_type; }
+  Json(const Map& map) : Json(object()) {
+    for (const auto& [key, value] : map) (*this)[key] = value;
+  }
+  // {{"name", 1}, {"other", {2, 3}}}: pairs whose first part is a string make an object, anything else a list.
+  Json(std::initializer_list<Item> items);
+  static Json object() { return Json(Value(Members())); }
+  static Json array() { return Json(Value(List())); }
+  static Json array(std::initializer_list<Item> items);
+
+  // Error: JsonError. `subject` begins its message: "'config.json'".
+  static Json parse(std::string_view text, const JsonLimits& limits);
+  static Json parse(std::string_view text, const std::string& subject, const JsonLimits& limits);
+  // null for what is not JSON or beyond the limits.
+  static Json parse_or_null(std::string_view text, const JsonLimits& limits);
+
+  bool is_null() const { return holds<std::nullptr_t>(); }
+  bool is_boolean() const { return holds<bool>(); }
+  bool is_string() const { return holds<std::string>(); }
+  bool is_array() const { return holds<List>(); }
+  bool is_object() const { return holds<Members>(); }
+  bool is_float() const { return holds<double>(); }  // written with a point or an exponent
+  bool is_integer() const { return holds<int64_t>(); }
+  bool is_integer(int64_t least, int64_t most) const;
+  bool is_natural() const { return holds<uint64_t>() || is_integer(0, std::numeric_limits<int64_t>::max()); }
+  bool is_number() const { return is_float() || holds<int64_t>() || holds<uint64_t>(); }
+
+  // The value as a bool, an integer, a floating-point number (also of an integer), a string or a vector of these.
+  // JsonError where it is none.
+  template <class T>
+  T get() const;
+  template <class T>
+  void get_to(T& out) const {
+    out = get<T>();
+  }
+  const std::string& text() const;  // of a string
+  std::string& text();
+
+  // Of an object. find() is null where the key is absent, and for whatever is no object.
+  const Json* find(std::string_view key) const;
+  Json* find(std::string_view key);
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  const Json& at(std::string_view key) const;  // JsonError where the key is absent
+  template <class T>
+  T value(std::string_view key, T otherwise) const {
+    const Json* found = find(key);
+    return found ? found->get<T>() : otherwise;
+  }
+  std::string value(std::string_view key, const char* otherwise) const { return value(key, std::string(otherwise)); }
+  Json& operator[](std::string_view key);  // null if it was absent; null itself becomes an object
+  const Json& operator[](std::string_view key) const { return at(key); }
+  void erase(std::string_view key);  // linear
+  void update(Json other);           // sets all members of `other`
+  const std::vector<Member>& items() const;
+  std::vector<Member>& items();               // whose keys must stay
+  size_t probes(std::string_view key) const;  // keys that find() compares
+
+  // Of a list. A value that is no list has no elements to iterate over.
+  const Json* begin() const { return elements().data(); }
+  const Json* end() const { return elements().data() + elements().size(); }
+  Json* begin() { return const_cast<Json*>(std::as_const(*this).begin()); }
+  Json* end() { return const_cast<Json*>(std::as_const(*this).end()); }
+  template <std::integral T>
+  const Json& operator[](T index) const {
+    return element(static_cast<size_t>(index));
+  }
+  void push_back(Json value);  // null itself becomes a list
+  void resize(size_t size);
+
+  size_t size() const;  // of a list or object: 0 for null, 1 for anything else
+  bool empty() const { return size() == 0; }
+
+  // With an indent below 0 on one line. Numbers are the shortest text that reads back exactly; what is not finite is
+  // null, and bytes that are not UTF-8 become U+FFFD.
+  std::string dump(int indent = -1) const;
+  std::string dump_ascii() const;                  // with \u escapes
+  std::string dump_if_utf8() const;                // JsonError for a string that is not UTF-8
+  std::string dump_sorted(int indent = -1) const;  // the keys of all objects by their bytes
+  void sort_keys();
+
+  friend bool operator==(const Json& a, const Json& b) { return a.equals(b); }  // the order of keys does not count
+
+ private:
+  friend class JsonBuilder;
+  struct Object;
+  // Owns an Object, which is defined in json_object.h.
+  class Members {
+   public:
+    Members();
+    Members(const Members& other);
+    Members(Members&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Members& operator=(Members other) noexcept {
+      std::swap(object_, other.object_);
+      return *this;
+    }
+    ~Members();
+    Object* operator->() const { return object_; }
+    friend bool operator==(const Members& a, const Members& b) { return a.equals(b); }
+
+   private:
+    bool equals(const Members& other) const;
+    Object* object_;
+  };
+  using List = std::vector<Json>;
+  using Value = std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::string, List, Members>;
+  explicit Json(Value value) : value_(std::move(value)) {}
+
+  template <class T>
+  bool holds() const {
+    return std::holds_alternative<T>(value_);
+  }
+  const List& elements() const;
+  const Json& element(size_t index) const;
+  bool equals(const Json& other) const;
+  Object& members() const;  // of an object
+  bool to_bool() const;
+  double to_double() const;
+  int64_t to_int64() const;
+  uint64_t to_uint64() const;
+  [[noreturn]] void fail_type(const char* expected) const;
+
+  Value value_;
+};
+
+struct Json::Member {
+  std::string key;
+  Json value;
+};
+
+// What stands in a braced list: it can be moved out, which elements of an initializer_list cannot.
+struct Json::Item {
+  template <class T>
+  requires(!std::same_as<std::remove_cvref_t<T>, Item> && std::constructible_from<Json, T>) Item(T&& from)
+      : value(std::forward<T>(from)) {}
+  Item(std::initializer_list<Item> items) : value(items) {}
+  mutable Json value;
+};
+
+std::string shown(const Json& json);  // for messages: in ASCII, and what is long is cut
+
+template <class T>
+T Json::get() const {
+  if constexpr (std::same_as<T, bool>) {
+    return to_bool();
+  } else if constexpr (std::floating_point<T>) {
+    return static_cast<T>(to_double());
+  } else if constexpr (std::unsigned_integral<T>) {
+    const uint64_t number = to_uint64();
+    if (!std::in_range<T>(number)) fail_type("a smaller integer");
+    return static_cast<T>(number);
+  } else if constexpr (std::integral<T>) {
+    const int64_t number = to_int64();
+    if (!std::in_range<T>(number)) fail_type("a smaller integer");
+    return static_cast<T>(number);
+  } else if constexpr (std::same_as<T, std::string>) {
+    return text();
+  } else {  // std::vector
+    if (!is_array()) fail_type("a list");
+    T result;
+    for (const Json& one : *this) result.push_back(one.get<typename T::value_type>());
+    return result;
+  }
+}
+
+}  // namespace linnet

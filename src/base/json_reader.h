@@ -1,0 +1,47 @@
+// The fields of a JSON object, read by key with errors of one line that say where the object is and what its key holds.
+#pragma once
+#include <span>
+
+#include "base/json.h"
+
+namespace linnet {
+
+// A field that is null counts as absent, other than for find().
+class JsonObject {
+ public:
+  // `value` outlives this. `where` begins every message ("'tokenizer.json': model"); "" for none.
+  JsonObject(const Json& value, std::string where);
+
+  const std::string& where() const { return where_; }
+  std::string within(const std::string& key) const;  // where() and the key
+  const Json* find(const char* key) const;           // null if absent
+  bool has(const char* key) const;
+  // Without another value to take, an absent field is an error, as is one of another type.
+  const Json& at(const char* key) const;
+  const Json& list(const char* key) const;
+  JsonObject object(const char* key) const;
+  std::vector<JsonObject> objects(const char* key) const;  // of a list
+  std::string text(const char* key) const;
+  std::string text(const char* key, const std::string& otherwise) const { return has(key) ? text(key) : otherwise; }
+  std::vector<std::string> texts(const char* key) const;  // of a string or a list of them; empty if absent
+  bool flag(const char* key, bool otherwise) const;
+  int64_t integer(const char* key) const;  // also 5.0, as some programs write integers
+  int64_t integer(const char* key, int64_t otherwise) const { return has(key) ? integer(key) : otherwise; }
+  std::optional<int64_t> integer(const char* key, int64_t least, int64_t most) const;
+  // A finite number with fits(x); `range` says which these are.
+  std::optional<double> number(const char* key, bool (*fits)(double), const std::string& range) const;
+
+  // Keys that are not read, but may be there.
+  void ignore(std::initializer_list<const char*> keys) const { known_.insert(known_.end(), keys.begin(), keys.end()); }
+  // User error for a key that nothing has asked for; nearest(key, known) is the one that was meant.
+  void check_names(std::string (*nearest)(std::string_view key, std::span<const std::string> known)) const;
+  [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const;  // of the field
+
+ private:
+  const Json* value_;
+  std::string where_;
+  mutable std::vector<std::string> known_;  // keys that were asked for
+};
+
+}  // namespace linnet
