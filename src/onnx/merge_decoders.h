@@ -1,6 +1,6 @@
 // One decoder file for both cases: with keys and values of earlier positions, and without.
 #pragma once
-#include "formats/onnx/model.h"
+#include "onnx/file/model.h"
 
 namespace linnet {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/exec/host_tensor.h"
-#include "formats/onnx/model.h"
+#include "onnx/file/model.h"
 #include "engine/ir/graph.h"
 
 namespace linnet {
