@@ -1,6 +1,7 @@
 #include "onnx/call.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "engine/ops/literal/literal.h"
@@ -125,6 +126,16 @@ Tensor OnnxCall::constant(const TracedValue& value) {
   const bool is_uniform = !numbers.empty() && std::ranges::all_of(numbers, [&](double x) { return x == numbers[0]; });
   if (is_uniform) return uniform(numbers[0], host.type().shape, host.type().dtype);
   return literal(graph_, host.type(), host.data());
+}
+
+Tensor OnnxCall::values(const Shape& shape, const std::vector<double>& values, DType dtype) {
+  return constant(known_numbers(dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat, shape, values));
+}
+
+Tensor OnnxCall::locations(int64_t count, DType dtype) {
+  std::vector<double> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0.0);
+  return values({count}, numbers, dtype);
 }
 
 Tensor OnnxCall::uniform(double value, const Shape& shape, DType dtype) {

@@ -249,7 +249,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
     const int64_t version = opset == model_.opsets.end() ? 1 : opset->second;
     Graph scratch;
     OnnxCall call(node, version, known ? scratch : graph, std::move(in));
-    find_onnx_operator(full_name(node))(call);
+    (*find_onnx_operator(full_name(node)))(call);
     call.check_attributes();
     results = known ? fold(call, scratch) : call.out();
   }

@@ -3,14 +3,14 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "engine/ops/movement/movement.h"
 #include "models/modules/bert.h"
 #include "models/modules/gpt.h"
 #include "models/modules/image_model.h"
 #include "models/modules/llama.h"
 #include "models/modules/t5.h"
 #include "models/modules/transformer.h"
-#include "onnx/merge_decoders.h"
-#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
@@ -224,6 +224,14 @@ std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options)
   if (auto* model = dynamic_cast<EncoderDecoder*>(&module)) return encoder_decoder_files(*model, options.cache);
   if (auto* model = dynamic_cast<ImageModel*>(&module)) return image_file(*model);
   fail_user("there is no form of this kind of model in ONNX");
+}
+
+void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                        const std::string& folder, const OnnxFolderOptions& options) {
+  make_directories(folder);
+  for (const OnnxFile& file : onnx_files(*model.module, options.files))
+    save_onnx(layout, parameters, file, folder, options.onnx);
+  save_companions(model, folder);
 }
 
 }  // namespace linnet

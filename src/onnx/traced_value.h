@@ -38,6 +38,7 @@ struct TracedQuantization {
 
 DType traced_dtype(OnnxElement element);
 bool is_whole(OnnxElement element);  // an integer, not a truth value
+bool is_signed(OnnxElement element);  // an integer with a sign
 bool is_float(OnnxElement element);
 
 // A tensor of a file as numbers in traced_dtype(). User error for strings and types there is no arithmetic of.
