@@ -65,36 +65,32 @@ void OnnxCall::check_attributes() const {
       fail("attribute \"" + attribute.name + "\" is not supported");
 }
 
-int64_t OnnxCall::integer(const char* name, int64_t otherwise) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->i : otherwise;
+namespace {
+
+template <class T>
+T value_or(const OnnxAttribute* attribute, T OnnxAttribute::*value, const T& otherwise = {}) {
+  return attribute ? attribute->*value : otherwise;
 }
 
+}  // namespace
+
+int64_t OnnxCall::integer(const char* name, int64_t otherwise) const {
+  return value_or(find(name), &OnnxAttribute::i, otherwise);
+}
 double OnnxCall::real(const char* name, double otherwise) const {
   const OnnxAttribute* attribute = find(name);
   return attribute ? static_cast<double>(attribute->f) : otherwise;
 }
-
 std::string OnnxCall::text(const char* name, const std::string& otherwise) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->s : otherwise;
+  return value_or(find(name), &OnnxAttribute::s, otherwise);
 }
-
 std::vector<int64_t> OnnxCall::list(const char* name, const std::vector<int64_t>& otherwise) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->ints : otherwise;
+  return value_or(find(name), &OnnxAttribute::ints, otherwise);
 }
-
-std::vector<float> OnnxCall::reals(const char* name) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->floats : std::vector<float>{};
-}
-
+std::vector<float> OnnxCall::reals(const char* name) const { return value_or(find(name), &OnnxAttribute::floats); }
 std::vector<std::string> OnnxCall::texts(const char* name) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->strings : std::vector<std::string>{};
+  return value_or(find(name), &OnnxAttribute::strings);
 }
-
 const OnnxTensor* OnnxCall::tensor_attribute(const char* name) const {
   const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->tensor.get() : nullptr;

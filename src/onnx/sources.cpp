@@ -204,14 +204,13 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
 
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options) {
   if (options.joined_past && !options.cache) fail_user("without a cache there is no past to join");
-  if (auto* model = dynamic_cast<SequenceClassifier*>(&module))
+  const auto logits_file = [](auto* model) {
     return bert_file([model](Graph& graph, const BertTensors& in) {
       graph.output("logits", model->logits(in.tokens, in.lengths, in.types));
     });
-  if (auto* model = dynamic_cast<MaskedLanguageModel*>(&module))
-    return bert_file([model](Graph& graph, const BertTensors& in) {
-      graph.output("logits", model->logits(in.tokens, in.lengths, in.types));
-    });
+  };
+  if (auto* model = dynamic_cast<SequenceClassifier*>(&module)) return logits_file(model);
+  if (auto* model = dynamic_cast<MaskedLanguageModel*>(&module)) return logits_file(model);
   if (auto* model = dynamic_cast<SentenceEncoder*>(&module))
     return bert_file([model](Graph& graph, const BertTensors& in) {
       graph.output("last_hidden_state", model->bert(in.tokens, in.lengths, in.types));
