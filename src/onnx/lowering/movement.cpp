@@ -110,11 +110,11 @@ void lower_fill(OnnxLowering& to) {
   if (attrs.type.dtype == DType::kI32) {
     const SymbolicSize value =
         to.fit([](const Node& node) { return static_cast<int64_t>(node.attrs.as<FillAttrs>().value); });
-    return to.set(0, to.builder.add("Expand", {to.builder.size(value), to.builder.shape(to.out_shape(0))}));
+    return to.add("Expand", {to.builder.size(value), to.builder.shape(to.out_shape(0))});
   }
   if (attrs.type.dtype != DType::kF32) to.fail("it fills with other numbers than float32 and int32");
   const OnnxTensor value = float_tensor({1}, {static_cast<float>(attrs.value)});
-  to.set(0, to.builder.add("ConstantOfShape", {to.builder.shape(to.out_shape(0))}, {tensor_attribute("value", value)}));
+  to.add("ConstantOfShape", {to.builder.shape(to.out_shape(0))}, {tensor_attribute("value", value)});
 }
 
 void lower_literal(OnnxLowering& to) {

@@ -55,7 +55,7 @@ void lower_distance_buckets(OnnxLowering& to) {
   distance = b.add("Sub", {distance, b.size(queries + SymbolicSize{-1})});
   if (attrs.has_position) distance = b.add("Sub", {distance, to.in(0)});
   const std::string near = b.add("Max", {b.add("Min", {distance, b.integer(far)}), b.integer(-far)});
-  to.set(0, b.add("Gather", {b.ints(buckets), b.add("Add", {near, b.integer(far)})}, {int_attribute("axis", 0)}));
+  to.add("Gather", {b.ints(buckets), b.add("Add", {near, b.integer(far)})}, {int_attribute("axis", 0)});
 }
 
 }  // namespace

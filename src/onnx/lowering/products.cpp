@@ -8,6 +8,7 @@
 #include "onnx/lowering/shared.h"
 
 namespace linnet {
+
 const Node* linear_product(const OnnxLowering& to, ValueId value) {
   const Node* node = to.producer(value);
   if (!node || node->op != &kMatmul || !to.is_parameter(node->in[1])) return nullptr;
@@ -37,7 +38,7 @@ std::string operand(OnnxLowering& to, size_t index, bool transposed) {
 void lower_matmul(OnnxLowering& to) {
   const auto& attrs = to.attrs<MatmulAttrs>();
   if (to.operands() != 2) to.fail("it was joined with other ops");
-  to.set(0, to.builder.add("MatMul", {operand(to, 0, attrs.trans_a), operand(to, 1, attrs.trans_b)}));
+  to.add("MatMul", {operand(to, 0, attrs.trans_a), operand(to, 1, attrs.trans_b)});
 }
 
 void lower_conv2d(OnnxLowering& to) {

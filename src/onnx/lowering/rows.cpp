@@ -50,8 +50,8 @@ void lower_layer_norm(OnnxLowering& to) {
   if (b.opset() >= 17 && attrs.centered && attrs.has_weight) {
     std::vector<std::string> in{to.in(0), to.in(1)};
     if (attrs.has_bias) in.push_back(to.in(2));
-    return to.set(0, b.add("LayerNormalization", in,
-                           {int_attribute("axis", -1), float_attribute("epsilon", static_cast<float>(attrs.epsilon))}));
+    return to.add("LayerNormalization", in,
+                  {int_attribute("axis", -1), float_attribute("epsilon", static_cast<float>(attrs.epsilon))});
   }
   std::string y = normalized(to, attrs);
   if (attrs.has_weight) y = b.add("Mul", {y, to.in(1)});
