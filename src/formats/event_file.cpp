@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "formats/protobuf_writer.h"
+#include "base/protobuf.h"
 
 namespace linnet {
 namespace {
@@ -76,6 +76,11 @@ std::string host_name() {
   return text.empty() ? "host" : text;
 }
 
+template <class T>
+void append(std::string& bytes, T value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
 // The largest magnitude that has the first 12 bits of these (sign left out).
 double upper_limit(uint32_t range) { return std::bit_cast<float>((range << 20) | 0xfffff); }
 
@@ -126,13 +131,12 @@ EventFile::EventFile(const std::string& folder, int64_t first_step) {
       folder + "/" + std::string(kPrefix) + std::to_string(time) + "." + host_name() + "." + std::to_string(getpid());
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail_system("cannot create '" + path_ + "'");
-  std::string version;
-  put_bytes(version, event::kFileVersion, "brain.Event:2");
+  ProtoWriter version, status, fields;
+  version.text(event::kFileVersion, "brain.Event:2");
   add_event(version);
-  std::string status, fields;
-  put_integer(status, session_log::kStatus, session_log::kStart);
-  put_integer(fields, event::kStep, first_step);
-  put_bytes(fields, event::kSessionLog, status);
+  status.integer(session_log::kStatus, session_log::kStart);
+  fields.integer(event::kStep, first_step);
+  fields.message(event::kSessionLog, status);
   add_event(fields);
   flush();
 }
@@ -146,64 +150,66 @@ EventFile::~EventFile() {
   close(descriptor_);
 }
 
-void EventFile::add_event(std::string_view fields) {
-  std::string message, length;
-  put_double(message, event::kWallTime, wall_time());
-  message += fields;
-  put_little_endian(length, static_cast<uint64_t>(message.size()));
+void EventFile::add_event(const ProtoWriter& fields) {
+  ProtoWriter message;
+  std::string length;
+  message.real64(event::kWallTime, wall_time());
+  message.append(fields);
+  append(length, static_cast<uint64_t>(message.bytes().size()));
   buffer_ += length;
-  put_little_endian(buffer_, masked(crc32c(length)));
-  buffer_ += message;
-  put_little_endian(buffer_, masked(crc32c(message)));
+  append(buffer_, masked(crc32c(length)));
+  buffer_ += message.bytes();
+  append(buffer_, masked(crc32c(message.bytes())));
 }
 
-void EventFile::add_value(int64_t step, std::string_view summary_value) {
-  std::string list, fields;
-  put_bytes(list, summary::kValue, summary_value);
-  put_integer(fields, event::kStep, step);
-  put_bytes(fields, event::kSummary, list);
+void EventFile::add_value(int64_t step, const ProtoWriter& summary_value) {
+  ProtoWriter list, fields;
+  list.message(summary::kValue, summary_value);
+  fields.integer(event::kStep, step);
+  fields.message(event::kSummary, list);
   add_event(fields);
   if (wall_time() - flushed_ > kFlushEvery) flush();
 }
 
 void EventFile::add_scalar(int64_t step, std::string_view tag, double value) {
-  std::string fields;
-  put_bytes(fields, summary::kTag, tag);
-  put_float(fields, summary::kSimpleValue, static_cast<float>(value));
+  ProtoWriter fields;
+  fields.text(summary::kTag, tag);
+  fields.real(summary::kSimpleValue, static_cast<float>(value));
   add_value(step, fields);
 }
 
 void EventFile::add_histogram(int64_t step, std::string_view tag, const Histogram& values) {
-  std::string limits, counts, message, fields;
+  std::string limits, counts;
   values.for_each_range([&](double limit, int64_t count) {
-    put_little_endian(limits, std::bit_cast<uint64_t>(limit));
-    put_little_endian(counts, std::bit_cast<uint64_t>(static_cast<double>(count)));
+    append(limits, limit);
+    append(counts, static_cast<double>(count));
   });
-  put_double(message, histogram::kMin, values.min());
-  put_double(message, histogram::kMax, values.max());
-  put_double(message, histogram::kCount, static_cast<double>(values.count()));
-  put_double(message, histogram::kSum, values.sum());
-  put_double(message, histogram::kSumSquares, values.sum_squares());
-  put_bytes(message, histogram::kLimits, limits);
-  put_bytes(message, histogram::kCounts, counts);
-  put_bytes(fields, summary::kTag, tag);
-  put_bytes(fields, summary::kHistogram, message);
+  ProtoWriter message, fields;
+  message.real64(histogram::kMin, values.min());
+  message.real64(histogram::kMax, values.max());
+  message.real64(histogram::kCount, static_cast<double>(values.count()));
+  message.real64(histogram::kSum, values.sum());
+  message.real64(histogram::kSumSquares, values.sum_squares());
+  message.text(histogram::kLimits, limits);
+  message.text(histogram::kCounts, counts);
+  fields.text(summary::kTag, tag);
+  fields.message(summary::kHistogram, message);
   add_value(step, fields);
 }
 
 // A tensor of one string, with metadata that name the plugin which shows it.
 void EventFile::add_text(int64_t step, std::string_view tag, std::string_view markdown) {
-  std::string size, shape, text, plugin, metadata, fields;
-  put_integer(size, 1, 1);    // TensorShapeProto.Dim.size
-  put_bytes(shape, 2, size);  // TensorShapeProto.dim
-  put_integer(text, tensor::kType, tensor::kString);
-  put_bytes(text, tensor::kShape, shape);
-  put_bytes(text, tensor::kStringValue, markdown);
-  put_bytes(plugin, 1, "text");    // SummaryMetadata.PluginData.plugin_name
-  put_bytes(metadata, 1, plugin);  // SummaryMetadata.plugin_data
-  put_bytes(fields, summary::kTag, tag);
-  put_bytes(fields, summary::kTensor, text);
-  put_bytes(fields, summary::kMetadata, metadata);
+  ProtoWriter size, shape, text, plugin, metadata, fields;
+  size.integer(1, 1);      // TensorShapeProto.Dim.size
+  shape.message(2, size);  // TensorShapeProto.dim
+  text.integer(tensor::kType, tensor::kString);
+  text.message(tensor::kShape, shape);
+  text.text(tensor::kStringValue, markdown);
+  plugin.text(1, "text");       // SummaryMetadata.PluginData.plugin_name
+  metadata.message(1, plugin);  // SummaryMetadata.plugin_data
+  fields.text(summary::kTag, tag);
+  fields.message(summary::kTensor, text);
+  fields.message(summary::kMetadata, metadata);
   add_value(step, fields);
 }
 

@@ -9,6 +9,8 @@
 
 namespace linnet {
 
+class ProtoWriter;  // base/protobuf.h
+
 // CRC-32C (Castagnoli), as in RFC 3720; "123456789" gives 0xe3069283.
 uint32_t crc32c(std::string_view bytes);
 
@@ -56,8 +58,8 @@ class EventFile {
   const std::string& path() const { return path_; }
 
  private:
-  void add_value(int64_t step, std::string_view summary_value);
-  void add_event(std::string_view fields);
+  void add_value(int64_t step, const ProtoWriter& summary_value);
+  void add_event(const ProtoWriter& fields);
 
   std::string path_, buffer_;
   int descriptor_ = -1;

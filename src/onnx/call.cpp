@@ -1,6 +1,7 @@
 #include "onnx/call.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "engine/ops/literal/literal.h"
@@ -64,36 +65,32 @@ void OnnxCall::check_attributes() const {
       fail("attribute \"" + attribute.name + "\" is not supported");
 }
 
-int64_t OnnxCall::integer(const char* name, int64_t otherwise) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->i : otherwise;
+namespace {
+
+template <class T>
+T value_or(const OnnxAttribute* attribute, T OnnxAttribute::*value, const T& otherwise = {}) {
+  return attribute ? attribute->*value : otherwise;
 }
 
+}  // namespace
+
+int64_t OnnxCall::integer(const char* name, int64_t otherwise) const {
+  return value_or(find(name), &OnnxAttribute::i, otherwise);
+}
 double OnnxCall::real(const char* name, double otherwise) const {
   const OnnxAttribute* attribute = find(name);
   return attribute ? static_cast<double>(attribute->f) : otherwise;
 }
-
 std::string OnnxCall::text(const char* name, const std::string& otherwise) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->s : otherwise;
+  return value_or(find(name), &OnnxAttribute::s, otherwise);
 }
-
 std::vector<int64_t> OnnxCall::list(const char* name, const std::vector<int64_t>& otherwise) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->ints : otherwise;
+  return value_or(find(name), &OnnxAttribute::ints, otherwise);
 }
-
-std::vector<float> OnnxCall::reals(const char* name) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->floats : std::vector<float>{};
-}
-
+std::vector<float> OnnxCall::reals(const char* name) const { return value_or(find(name), &OnnxAttribute::floats); }
 std::vector<std::string> OnnxCall::texts(const char* name) const {
-  const OnnxAttribute* attribute = find(name);
-  return attribute ? attribute->strings : std::vector<std::string>{};
+  return value_or(find(name), &OnnxAttribute::strings);
 }
-
 const OnnxTensor* OnnxCall::tensor_attribute(const char* name) const {
   const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->tensor.get() : nullptr;
@@ -125,6 +122,16 @@ Tensor OnnxCall::constant(const TracedValue& value) {
   const bool is_uniform = !numbers.empty() && std::ranges::all_of(numbers, [&](double x) { return x == numbers[0]; });
   if (is_uniform) return uniform(numbers[0], host.type().shape, host.type().dtype);
   return literal(graph_, host.type(), host.data());
+}
+
+Tensor OnnxCall::values(const Shape& shape, const std::vector<double>& values, DType dtype) {
+  return constant(known_numbers(dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat, shape, values));
+}
+
+Tensor OnnxCall::locations(int64_t count, DType dtype) {
+  std::vector<double> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0.0);
+  return values({count}, numbers, dtype);
 }
 
 Tensor OnnxCall::uniform(double value, const Shape& shape, DType dtype) {

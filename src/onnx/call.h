@@ -61,6 +61,8 @@ class OnnxCall {
 
   // Tensors of the graph.
   Tensor constant(const TracedValue& value);
+  Tensor values(const Shape& shape, const std::vector<double>& values, DType dtype);
+  Tensor locations(int64_t count, DType dtype);  // [count]: 0, 1, 2, ...
   Tensor uniform(double value, const Shape& shape, DType dtype);
   Tensor number(double value, DType dtype) { return uniform(value, {}, dtype); }
 
@@ -79,7 +81,7 @@ class OnnxCall {
   std::vector<TracedValue> in_, out_;
 };
 
-using OnnxOperator = void (*)(OnnxCall& call);
+using OnnxOperator = std::function<void(OnnxCall& call)>;
 
 struct OnnxOperatorRow {
   const char* name;
@@ -89,6 +91,6 @@ struct OnnxOperatorRow {
 
 // The operators that there are, by name, those of other domains than ONNX's own with theirs in front.
 const std::vector<OnnxOperatorRow>& onnx_operators();
-OnnxOperator find_onnx_operator(const std::string& name);  // null: there is none
+const OnnxOperator* find_onnx_operator(const std::string& name);  // null: there is none
 
 }  // namespace linnet

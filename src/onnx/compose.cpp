@@ -97,7 +97,7 @@ Tensor expand(Tensor x, const Shape& shape) {
   return x;
 }
 
-Tensor elementwise(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula) {
+Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : x) shapes.push_back(tensor.shape());
   const Shape full = broadcast_shape(call, shapes);
@@ -113,20 +113,26 @@ Tensor elementwise(const OnnxCall& call, std::vector<Tensor> x, const Formula& f
     }
     if (!has_full) x[0] = expand(x[0], full);
   }
-  E e;
-  std::vector<Ref> refs;
+  ExpressionBuilder e;
+  std::vector<Number> elements;
   std::vector<Tensor> operands;  // each tensor once
   for (const Tensor& tensor : x) {
     const auto same = std::ranges::find_if(operands, [&](Tensor t) { return t.id == tensor.id; });
-    refs.push_back(e.input(static_cast<int>(same - operands.begin())));
+    elements.emplace_back(e, e.input(static_cast<int>(same - operands.begin())));
     if (same == operands.end()) operands.push_back(tensor);
   }
-  const Tensor y = pointwise(e.finish(formula(e, refs)), operands, SourceLine::current());
+  const Tensor y = pointwise(e.finish(formula(elements).in(e)), operands, SourceLine::current());
   return moved ? permute(y, order) : y;
 }
 
 Tensor add(const OnnxCall& call, Tensor a, Tensor b) {
-  return elementwise(call, {a, b}, [](E& e, const std::vector<Ref>& x) { return e.apply(Scalar::kAdd, x[0], x[1]); });
+  return elementwise(call, {a, b}, [](Number a, Number b) { return a + b; });
+}
+
+Tensor by_channel(Tensor values, int rank) {
+  Shape shape;
+  for (int axis = 0; axis < rank; ++axis) shape.push_back(axis == 1 ? values.shape().elements() : 1);
+  return reshape(values, shape);
 }
 
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
@@ -141,9 +147,9 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   std::vector<int32_t> ids(indices.begin(), indices.end());
   const Tensor locations = literal(*x.graph, {DType::kI32, {count}}, ids.data());
   // The axis first, everything else in a row of the table.
-  std::vector<int> order{axis};
-  for (int i = 0; i < shape.rank(); ++i)
-    if (i != axis) order.push_back(i);
+  std::vector<bool> others(static_cast<size_t>(shape.rank()), true);
+  others[static_cast<size_t>(axis)] = false;
+  const std::vector<int> order = named_axes_last(others);
   const Tensor first = move_axes(x, order);
   const Tensor rows =
       embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), locations);
@@ -216,20 +222,53 @@ Tensor move_axes(Tensor x, const std::vector<int>& order) {
   return permute(x, order);
 }
 
+Tensor axis_to_front(Tensor x, int axis) {
+  std::vector<bool> others(static_cast<size_t>(x.shape().rank()), true);
+  others[static_cast<size_t>(axis)] = false;
+  return move_axes(x, named_axes_last(others));
+}
+
 Tensor axis_to_end(Tensor x, int axis) {
-  std::vector<int> order(static_cast<size_t>(x.shape().rank()));
-  std::iota(order.begin(), order.end(), 0);
-  order.erase(order.begin() + axis);
-  order.push_back(axis);
-  return move_axes(x, order);
+  std::vector<bool> named(static_cast<size_t>(x.shape().rank()));
+  named[static_cast<size_t>(axis)] = true;
+  return move_axes(x, named_axes_last(named));
 }
 
 Tensor axis_from_end(Tensor x, int axis) {
-  std::vector<int> order(static_cast<size_t>(x.shape().rank()));
-  std::iota(order.begin(), order.end(), 0);
-  order.pop_back();
-  order.insert(order.begin() + axis, x.shape().rank() - 1);
-  return move_axes(x, order);
+  std::vector<bool> named(static_cast<size_t>(x.shape().rank()));
+  named[static_cast<size_t>(axis)] = true;
+  return move_axes(x, inverse(named_axes_last(named)));
+}
+
+std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank) {
+  std::vector<bool> named(static_cast<size_t>(rank));
+  for (const int64_t axis : axes) named[static_cast<size_t>(call.axis(axis, rank))] = true;
+  return named;
+}
+
+std::vector<int> named_axes_last(const std::vector<bool>& named) {
+  std::vector<int> order;
+  for (const bool last : {false, true})
+    for (size_t axis = 0; axis < named.size(); ++axis)
+      if (named[axis] == last) order.push_back(static_cast<int>(axis));
+  return order;
+}
+
+std::vector<int64_t> all_axes(int rank) {
+  std::vector<int64_t> axes(static_cast<size_t>(rank));
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {
+  std::vector<int64_t> index(static_cast<size_t>(shape.rank()));
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    visit(index);
+    for (int axis = shape.rank(); axis-- > 0;) {
+      if (++index[static_cast<size_t>(axis)] < shape[axis]) break;
+      index[static_cast<size_t>(axis)] = 0;
+    }
+  }
 }
 
 Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two) {
@@ -246,7 +285,7 @@ namespace {
 
 Tensor of_two(Scalar function, Tensor a, Tensor b) {
   if (a.id == b.id) return a;
-  E e;
+  ExpressionBuilder e;
   return pointwise(e.finish(e.apply(function, e.input(0), e.input(1))), std::array{a, b}, SourceLine::current());
 }
 
@@ -263,12 +302,15 @@ Tensor sum_last(Tensor x) {
 
 Tensor mean_last(Tensor x) { return sum_last(x) * (1.0 / static_cast<double>(x.dim(-1))); }
 
-Ref truncated(E& e, Ref x) {
-  const Ref down = e.apply(Scalar::kFloor, x),
-            up = e.apply(Scalar::kNeg, e.apply(Scalar::kFloor, e.apply(Scalar::kNeg, x)));
-  return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, e.constant(0), x), up, down);
+Number apply(Scalar function, std::initializer_list<Number> in) {
+  const auto* computed = std::ranges::find_if(in, [](const Number& x) { return x.builder() != nullptr; });
+  if (computed == in.end()) fail_internal("ONNX: a formula of constants alone");
+  ExpressionBuilder& e = *computed->builder();
+  ExpressionBuilder::Ref refs[3] = {-1, -1, -1};
+  std::ranges::transform(in, refs, [&](const Number& x) { return x.in(e); });
+  return {e, e.apply(function, refs[0], refs[1], refs[2])};
 }
 
-Ref negated_truth(E& e, Ref x) { return e.apply(Scalar::kSub, e.constant(1), x); }
+Number truncated(Number x) { return select(0 > x, -floor(-x), floor(x)); }
 
 }  // namespace linnet::compose

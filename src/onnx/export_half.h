@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "formats/onnx/model.h"
+#include "onnx/file/model.h"
 
 namespace linnet {
 

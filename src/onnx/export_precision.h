@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "formats/onnx/model.h"
+#include "onnx/file/model.h"
 
 namespace linnet {
 

@@ -1,9 +1,8 @@
-#include "onnx/merge_decoders.h"
-
 #include <algorithm>
 #include <set>
 
 #include "base/error.h"
+#include "onnx/sources.h"
 
 namespace linnet {
 namespace {

@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
+#include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
 #include "models/nn/trace.h"
 #include "onnx/compose.h"
-#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
@@ -21,29 +21,27 @@ constexpr int kMostFunctions = 32;       // within one another
 constexpr double kMostFolded = 1 << 28;  // elements of a result that is computed while tracing
 
 // Operands that shape the computation, by operator: they are never trained.
-struct FixedOperand {
-  const char* op;
-  std::vector<size_t> operands;
-};
-const std::vector<FixedOperand>& fixed_operands() {
-  static const std::vector<FixedOperand> list{{"BatchNormalization", {3, 4}},
-                                              {"Clip", {1, 2}},
-                                              {"DequantizeLinear", {1, 2}},
-                                              {"NegativeLogLikelihoodLoss", {2}},
-                                              {"OneHot", {1, 2}},
-                                              {"Pad", {1, 2, 3}},
-                                              {"Pow", {1}},
-                                              {"QLinearConv", {1, 4, 6}},
-                                              {"QGemm", {1, 4, 7}},
-                                              {"QLinearAdd", {1, 4, 6}},
-                                              {"QLinearGlobalAveragePool", {1, 3}},
-                                              {"QLinearMatMul", {1, 4, 6}},
-                                              {"QLinearMul", {1, 4, 6}},
-                                              {"QuantizeLinear", {1, 2}},
-                                              {"Range", {0, 1, 2}},
-                                              {"Resize", {1, 2, 3}},
-                                              {"SoftmaxCrossEntropyLoss", {2}},
-                                              {"Upsample", {1}}};
+const std::map<std::string, std::vector<size_t>>& fixed_operands() {
+  static const std::map<std::string, std::vector<size_t>> list{
+      {"BatchNormalization", {3, 4}},
+      {"Clip", {1, 2}},
+      {"DequantizeLinear", {1, 2}},
+      {"NegativeLogLikelihoodLoss", {2}},
+      {"OneHot", {1, 2}},
+      {"Pad", {1, 2, 3}},
+      {"Pow", {1}},
+      {"QGemm", {1, 4, 7}},
+      {"QLinearAdd", {1, 4, 6}},
+      {"QLinearConv", {1, 4, 6}},
+      {"QLinearGlobalAveragePool", {1, 3}},
+      {"QLinearMatMul", {1, 4, 6}},
+      {"QLinearMul", {1, 4, 6}},
+      {"QuantizeLinear", {1, 2}},
+      {"Range", {0, 1, 2}},
+      {"Resize", {1, 2, 3}},
+      {"SoftmaxCrossEntropyLoss", {2}},
+      {"Upsample", {1}},
+  };
   return list;
 }
 
@@ -134,10 +132,9 @@ const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
 void OnnxNetwork::find_parameters() {
   std::set<std::string> fixed, initial;
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
-    for (const FixedOperand& row : fixed_operands())
-      if (node.op == row.op)
-        for (const size_t i : row.operands)
-          if (i < node.in.size()) fixed.insert(node.in[i]);
+    if (const auto row = fixed_operands().find(node.op); row != fixed_operands().end())
+      for (const size_t i : row->second)
+        if (i < node.in.size()) fixed.insert(node.in[i]);
   });
   find_filters();
   for (const OnnxTensor& tensor : model_.graph.initializers) {
@@ -249,7 +246,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
     const int64_t version = opset == model_.opsets.end() ? 1 : opset->second;
     Graph scratch;
     OnnxCall call(node, version, known ? scratch : graph, std::move(in));
-    find_onnx_operator(full_name(node))(call);
+    (*find_onnx_operator(full_name(node)))(call);
     call.check_attributes();
     results = known ? fold(call, scratch) : call.out();
   }

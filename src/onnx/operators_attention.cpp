@@ -3,33 +3,36 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 enum Operand : size_t { kQueries, kKeys, kValues, kMask, kPastKeys, kPastValues, kLengths };
 enum Result : size_t { kOutput, kPresentKeys, kPresentValues, kScores };
 
+// [B, T, H * D] as [B, H, T, D].
+Tensor split_heads(OnnxCall& call, Tensor x, int64_t heads) {
+  if (x.shape().rank() != 3 || heads < 1 || x.dim(2) % heads != 0)
+    call.fail("an operand of shape " + x.shape().text() + " with " + std::to_string(heads) + " heads");
+  return permute(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
+}
+
 // [B, T, H * D] as [B, H, T, D]; four axes stay.
 Tensor by_heads(OnnxCall& call, size_t operand, const char* heads_attribute) {
   const Tensor x = call.tensor(operand);
   if (x.shape().rank() == 4) return x;
-  const int64_t heads = call.integer(heads_attribute, 0);
-  if (x.shape().rank() != 3 || heads < 1 || x.dim(2) % heads != 0)
-    call.fail("operands of shape " + x.shape().text() + " with " + std::to_string(heads) + " heads");
-  return permute(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
+  return split_heads(call, x, call.integer(heads_attribute, 0));
 }
 
 // Keys or values for every head of the queries.
@@ -43,12 +46,8 @@ Tensor repeated(OnnxCall& call, Tensor x, int64_t heads) {
   return reshape(copies, {s[0], heads, s[2], s[3]});
 }
 
-// 0, 1, 2, ... of a shape.
-Tensor numbers(OnnxCall& call, const Shape& shape) {
-  std::vector<double> values;
-  for (int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<double>(i));
-  return call.constant(known_numbers(OnnxElement::kFloat, shape, values));
-}
+// 0, 1, 2, ... as [count, 1].
+Tensor column(OnnxCall& call, int64_t count) { return reshape(call.locations(count, DType::kF32), {count, 1}); }
 
 // The mask as a summand of the scores; one for fewer keys than there are hides the others.
 Tensor mask_bias(OnnxCall& call, int64_t keys) {
@@ -57,9 +56,7 @@ Tensor mask_bias(OnnxCall& call, int64_t keys) {
   const int last = mask.shape().rank() - 1;
   if (mask.dim(last) < keys) mask = compose::pad(mask, last, 0, keys - mask.dim(last), truths ? 0 : kNever);
   if (!truths) return mask;
-  return elementwise(call, {mask}, [](E& e, const std::vector<Ref>& x) {
-    return e.apply(Scalar::kSelect, x[0], e.constant(0), e.constant(kNever));
-  });
+  return elementwise(call, {mask}, [](Number seen) { return select(seen, 0, kNever); });
 }
 
 struct Window {
@@ -74,21 +71,18 @@ Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t pas
   const bool has_lengths = call.has(kLengths);
   if (!window.any() && !has_lengths) return scores;
   const int64_t batch = scores.dim(0), queries = scores.dim(2), keys = scores.dim(3);
-  const Tensor rows = numbers(call, {queries, 1}), columns = numbers(call, {keys});
+  const Tensor rows = column(call, queries), columns = call.locations(keys, DType::kF32);
   const Tensor lengths =
       has_lengths ? reshape(call.tensor(kLengths, DType::kF32), {batch, 1, 1, 1}) : call.number(0, DType::kF32);
-  return elementwise(call, {scores, rows, columns, lengths}, [&](E& e, const std::vector<Ref>& x) {
-    const Ref zero = e.constant(0), never = e.constant(kNever);
-    const Ref offset = has_lengths ? e.apply(Scalar::kSub, x[3], e.constant(static_cast<double>(queries)))
-                                   : e.constant(static_cast<double>(past));
+  return elementwise(call, {scores, rows, columns, lengths}, [&](Number y, Number query, Number key, Number length) {
+    const Number offset = has_lengths ? length - static_cast<double>(queries) : Number(static_cast<double>(past));
     // How far the key is behind the query's location.
-    const Ref behind = e.apply(Scalar::kSub, e.apply(Scalar::kAdd, x[1], offset), x[2]);
-    Ref y = x[0];
-    const auto hide = [&](Ref where) { y = e.apply(Scalar::kSelect, where, never, y); };
-    if (window.causal) hide(e.apply(Scalar::kGreater, zero, behind));
-    if (window.left >= 0) hide(e.apply(Scalar::kGreater, behind, e.constant(static_cast<double>(window.left))));
-    if (window.right >= 0) hide(e.apply(Scalar::kGreater, e.constant(-static_cast<double>(window.right)), behind));
-    if (has_lengths) hide(e.apply(Scalar::kGreater, e.apply(Scalar::kAdd, x[2], e.constant(1)), x[3]));
+    const Number behind = query + offset - key;
+    const auto hide = [&](Number where) { y = select(where, kNever, y); };
+    if (window.causal) hide(0 > behind);
+    if (window.left >= 0) hide(behind > static_cast<double>(window.left));
+    if (window.right >= 0) hide(-static_cast<double>(window.right) > behind);
+    if (has_lengths) hide(key + 1 > length);
     return y;
   });
 }
@@ -96,15 +90,11 @@ Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t pas
 // Of rows; a row of -infinity alone becomes 0.
 Tensor masked_softmax(OnnxCall& call, Tensor scores) {
   const Tensor most = compose::fold_last(scores, compose::maximum);
-  const Tensor weights = elementwise(call, {scores, most}, [](E& e, const std::vector<Ref>& x) {
-    const Ref hidden = e.apply(Scalar::kEqual, x[1], e.constant(kNever));
-    const Ref safe = e.apply(Scalar::kSelect, hidden, e.constant(0), x[1]);
-    return e.apply(Scalar::kExp, e.apply(Scalar::kSub, x[0], safe));
+  const Tensor weights = elementwise(call, {scores, most}, [](Number score, Number most) {
+    return exp(score - select(equal(most, kNever), 0, most));
   });
-  return elementwise(call, {weights, compose::sum_last(weights)}, [](E& e, const std::vector<Ref>& x) {
-    const Ref none = e.apply(Scalar::kEqual, x[1], e.constant(0));
-    return e.apply(Scalar::kDiv, x[0], e.apply(Scalar::kSelect, none, e.constant(1), x[1]));
-  });
+  return elementwise(call, {weights, compose::sum_last(weights)},
+                     [](Number weight, Number sum) { return weight / select(equal(sum, 0), 1, sum); });
 }
 
 void attention_operator(OnnxCall& call) {
@@ -124,15 +114,9 @@ void attention_operator(OnnxCall& call) {
   Tensor scores = matmul(q * scale, repeated(call, k, q.dim(1)), false, true);
   const int64_t given = call.integer("qk_matmul_output_mode", 0);
   std::vector<Tensor> stages{scores};  // by qk_matmul_output_mode
-  if (cap > 0)
-    scores = elementwise(call, {scores}, [=](E& e, const std::vector<Ref>& x) {
-      const Ref share = e.apply(Scalar::kTanh, e.apply(Scalar::kMul, x[0], e.constant(1 / cap)));
-      return e.apply(Scalar::kMul, share, e.constant(cap));
-    });
+  if (cap > 0) scores = elementwise(call, {scores}, [=](Number x) { return tanh(x * (1 / cap)) * cap; });
   stages.push_back(scores);
-  if (call.has(kMask))
-    scores = elementwise(call, {scores, mask_bias(call, k.dim(2))},
-                         [](E& e, const std::vector<Ref>& x) { return e.apply(Scalar::kAdd, x[0], x[1]); });
+  if (call.has(kMask)) scores = compose::add(call, scores, mask_bias(call, k.dim(2)));
   scores = windowed(call, scores, window, past);
   stages.push_back(scores);
   const Tensor weights = masked_softmax(call, scores);
@@ -150,13 +134,6 @@ void attention_operator(OnnxCall& call) {
 
 // --- ONNX Runtime's own, as its optimizer writes them ---
 
-// [B, T, H * D] as [B, H, T, D].
-Tensor split_heads(OnnxCall& call, Tensor x, int64_t heads) {
-  if (x.shape().rank() != 3 || heads < 1 || x.dim(2) % heads != 0)
-    call.fail("an operand of shape " + x.shape().text() + " with " + std::to_string(heads) + " heads");
-  return permute(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
-}
-
 // A summand of the scores [B, H, T, keys] that hides keys: of lengths [B], or of ones and zeros [B, keys] or
 // [B, T, keys].
 Tensor key_bias(OnnxCall& call, size_t operand, int64_t batch, int64_t keys) {
@@ -164,16 +141,12 @@ Tensor key_bias(OnnxCall& call, size_t operand, int64_t batch, int64_t keys) {
   const Tensor mask = call.tensor(operand, DType::kF32);
   const Shape s = mask.shape();
   if (s.rank() == 1 && s[0] == batch)
-    return elementwise(
-        call, {reshape(mask, {batch, 1, 1, 1}), numbers(call, {1, 1, 1, keys})}, [=](E& e, const std::vector<Ref>& x) {
-          return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, x[0], x[1]), e.constant(0), e.constant(hidden));
-        });
+    return elementwise(call, {reshape(mask, {batch, 1, 1, 1}), call.locations(keys, DType::kF32)},
+                       [=](Number length, Number key) { return select(length > key, 0, hidden); });
   if ((s.rank() != 2 && s.rank() != 3) || s[0] != batch || s[-1] != keys)
     call.fail("a mask of shape " + s.text() + " for " + std::to_string(keys) + " keys");
   return elementwise(call, {reshape(mask, {batch, 1, s.rank() == 3 ? s[1] : 1, keys})},
-                     [=](E& e, const std::vector<Ref>& x) {
-                       return e.apply(Scalar::kMul, e.apply(Scalar::kSub, e.constant(1), x[0]), e.constant(hidden));
-                     });
+                     [=](Number seen) { return (1 - seen) * hidden; });
 }
 
 struct FusedMasks {
@@ -190,11 +163,10 @@ Tensor fused_attention(OnnxCall& call, Tensor q, Tensor k, Tensor v, const Fused
   if (call.has(masks.keys)) scores = compose::add(call, scores, key_bias(call, masks.keys, q.dim(0), k.dim(2)));
   if (call.has(masks.bias)) scores = compose::add(call, scores, call.tensor(masks.bias, DType::kF32));
   if (causal)
-    scores = elementwise(
-        call, {scores, numbers(call, {q.dim(2), 1}), numbers(call, {k.dim(2)})}, [&](E& e, const std::vector<Ref>& x) {
-          const Ref last = e.apply(Scalar::kAdd, x[1], e.constant(static_cast<double>(masks.past)));
-          return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, x[2], last), e.constant(kNever), x[0]);
-        });
+    scores = elementwise(call, {scores, column(call, q.dim(2)), call.locations(k.dim(2), DType::kF32)},
+                         [&](Number score, Number query, Number key) {
+                           return select(key > query + static_cast<double>(masks.past), kNever, score);
+                         });
   const Tensor y = matmul(masked_softmax(call, scores), v);
   return reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)});
 }
@@ -278,8 +250,8 @@ void rotary_embedding(OnnxCall& call) {
   const Tensor real = interleaved ? compose::every(first, 3, 0, 2, half) : slice(first, 3, 0, half);
   const Tensor imaginary = interleaved ? compose::every(first, 3, 1, 2, half) : slice(first, 3, half, half);
   const auto turn = [&](Tensor a, Tensor b, Scalar join) {  // a cos +- b sin
-    return elementwise(call, {a, b, cosines, sines}, [=](E& e, const std::vector<Ref>& v) {
-      return e.apply(join, e.apply(Scalar::kMul, v[0], v[2]), e.apply(Scalar::kMul, v[1], v[3]));
+    return elementwise(call, {a, b, cosines, sines}, [=](Number a, Number b, Number cosine, Number sine) {
+      return compose::apply(join, {a * cosine, b * sine});
     });
   };
   const Tensor new_real = turn(real, imaginary, Scalar::kSub), new_imaginary = turn(imaginary, real, Scalar::kAdd);
@@ -296,14 +268,13 @@ void rotary_embedding(OnnxCall& call) {
 
 }  // namespace
 
-void add_attention_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows attention_operators() {
+  return {
       {"Attention", attention_operator},
       {"RotaryEmbedding", rotary_embedding},
       {"com.microsoft.Attention", packed_attention, "masks of lengths, [B, keys] or [B, T, keys]"},
       {"com.microsoft.MultiHeadAttention", multi_head_attention, "of queries, keys and values apart"},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

@@ -1,35 +1,26 @@
 // Operators of ONNX Runtime's own domain, com.microsoft, that its optimizer writes in place of several: an optimized
 // BERT or GPT-2 is read as it is.
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 Tensor with_bias(OnnxCall& call) {
   return call.has(1) ? compose::add(call, call.tensor(0), call.tensor(1)) : call.tensor(0);
 }
 
 void gelu_of_sum(OnnxCall& call) { call.set(gelu(with_bias(call))); }
-void fast_gelu(OnnxCall& call) { call.set(gelu_tanh(with_bias(call))); }
-
-void quick_gelu(OnnxCall& call) {
-  const double alpha = call.real("alpha", 1.702);
-  call.set(elementwise(call, {call.tensor(0)}, [=](E& e, const std::vector<Ref>& x) {
-    const Ref power = e.apply(Scalar::kExp, e.apply(Scalar::kMul, x[0], e.constant(-alpha)));
-    return e.apply(Scalar::kDiv, x[0], e.apply(Scalar::kAdd, e.constant(1), power));
-  }));
-}
+Number quick_gelu(Number x, const OnnxCall& call) { return x / (1 + exp(x * -call.real("alpha", 1.702))); }
 
 // Rows of the last axis; without `bias` there is none.
 Tensor normalized(Tensor x, Tensor weight, Tensor bias, double epsilon) {
@@ -40,29 +31,24 @@ Tensor normalized(Tensor x, Tensor weight, Tensor bias, double epsilon) {
 
 Tensor rms_normalized(const OnnxCall& call, Tensor x, Tensor weight, double epsilon) {
   const Tensor mean = compose::mean_last(square(x));
-  return elementwise(call, {x, mean, weight}, [=](E& e, const std::vector<Ref>& v) {
-    const Ref factor = e.apply(Scalar::kRsqrt, e.apply(Scalar::kAdd, v[1], e.constant(epsilon)));
-    return e.apply(Scalar::kMul, e.apply(Scalar::kMul, v[0], factor), v[2]);
-  });
+  return elementwise(call, {x, mean, weight},
+                     [=](Number x, Number mean, Number weight) { return x * rsqrt(mean + epsilon) * weight; });
 }
 
-Tensor zeros_like(OnnxCall& call, Tensor x) { return call.uniform(0, x.shape(), x.type().dtype); }
-
-// input, skip, weight, bias of the norm, bias of the sum; the sum is result 3
-void skip_layer_normalization(OnnxCall& call) {
+// input, skip, weight, bias of the norm unless it is a root-mean-square one, bias of the sum; the sum is result 3
+template <bool centered>
+void skip_normalization(OnnxCall& call) {
+  constexpr size_t kSumBias = centered ? 4 : 3;
   Tensor sum = compose::add(call, call.tensor(0), call.tensor(1));
-  if (call.has(4)) sum = compose::add(call, sum, call.tensor(4));
+  if (call.has(kSumBias)) sum = compose::add(call, sum, call.tensor(kSumBias));
   const Tensor weight = call.tensor(2);
-  const Tensor bias = call.has(3) ? call.tensor(3) : zeros_like(call, weight);
-  call.set(normalized(sum, weight, bias, call.real("epsilon", 1e-12)));
-  if (call.is_wanted(1) || call.is_wanted(2)) call.fail("its mean and variance are read");
-  if (call.is_wanted(3)) call.set(3, sum, call.element());
-}
-
-void skip_rms_normalization(OnnxCall& call) {
-  Tensor sum = compose::add(call, call.tensor(0), call.tensor(1));
-  if (call.has(3)) sum = compose::add(call, sum, call.tensor(3));
-  call.set(rms_normalized(call, sum, call.tensor(2), call.real("epsilon", 1e-12)));
+  const double epsilon = call.real("epsilon", 1e-12);
+  if (centered) {
+    const Tensor bias = call.has(3) ? call.tensor(3) : call.uniform(0, weight.shape(), weight.type().dtype);
+    call.set(normalized(sum, weight, bias, epsilon));
+  } else {
+    call.set(rms_normalized(call, sum, weight, epsilon));
+  }
   if (call.is_wanted(1) || call.is_wanted(2)) call.fail("its mean and variance are read");
   if (call.is_wanted(3)) call.set(3, sum, call.element());
 }
@@ -103,35 +89,31 @@ void fused_matmul(OnnxCall& call) {
   if (a.shape().rank() < 2 || (b.shape().rank() != 2 && b.shape().rank() != a.shape().rank()))
     call.fail("operands of shapes " + a.shape().text() + " and " + b.shape().text());
   const double alpha = call.real("alpha", 1);
-  const bool trans_a = call.integer("transA", 0) != 0;
-  Tensor y = b.shape().rank() == 2 && trans_a && a.shape().rank() > 2
-                 ? matmul(compose::move_axes(a,
-                                             [&] {
-                                               std::vector<int> order;
-                                               for (int i = 0; i < a.shape().rank(); ++i) order.push_back(i);
-                                               std::swap(order[order.size() - 1], order[order.size() - 2]);
-                                               return order;
-                                             }()),
-                          b, false, call.integer("transB", 0) != 0)
-                 : matmul(a, b, trans_a, call.integer("transB", 0) != 0);
+  bool trans_a = call.integer("transA", 0) != 0;
+  Tensor left = a;
+  if (trans_a && b.shape().rank() == 2 && a.shape().rank() > 2) {  // one product of all rows
+    std::vector<int> order = compose::named_axes_last(std::vector<bool>(static_cast<size_t>(a.shape().rank())));
+    std::swap(order[order.size() - 1], order[order.size() - 2]);
+    left = compose::move_axes(a, order), trans_a = false;
+  }
+  const Tensor y = matmul(left, b, trans_a, call.integer("transB", 0) != 0);
   call.set(alpha == 1 ? y : y * alpha);
 }
 
 }  // namespace
 
-void add_fused_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows fused_operators() {
+  return {
       {"SimplifiedLayerNormalization", rms_normalization, "over the last axis"},
       {"com.microsoft.BiasGelu", gelu_of_sum},
       {"com.microsoft.EmbedLayerNormalization", embed_layer_normalization},
-      {"com.microsoft.FastGelu", fast_gelu},
+      {"com.microsoft.FastGelu", [](OnnxCall& call) { call.set(gelu_tanh(with_bias(call))); }},
       {"com.microsoft.FusedMatMul", fused_matmul, "without moved batch axes"},
       {"com.microsoft.Gelu", gelu_of_sum},
-      {"com.microsoft.QuickGelu", quick_gelu},
-      {"com.microsoft.SkipLayerNormalization", skip_layer_normalization},
-      {"com.microsoft.SkipSimplifiedLayerNormalization", skip_rms_normalization},
+      {"com.microsoft.QuickGelu", compose::unary(quick_gelu)},
+      {"com.microsoft.SkipLayerNormalization", skip_normalization<true>},
+      {"com.microsoft.SkipSimplifiedLayerNormalization", skip_normalization<false>},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

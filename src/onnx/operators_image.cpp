@@ -4,23 +4,22 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
-#include "onnx/quantized_product.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
+#include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
 
 using compose::channels_first;
 using compose::channels_last;
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 // Windows over the spatial axes.
 struct Windows {
@@ -61,6 +60,12 @@ int64_t window_count(const OnnxCall& call, const Windows& w, size_t i, int64_t l
   return room / w.stride[i] + 1;
 }
 
+std::vector<int64_t> window_counts(const OnnxCall& call, const Windows& w, const Shape& x) {
+  std::vector<int64_t> counts;
+  for (size_t i = 0; i < w.axes(); ++i) counts.push_back(window_count(call, w, i, x[static_cast<int>(i) + 2]));
+  return counts;
+}
+
 // What an element of the window sees of all windows: x is padded, spatial axes begin at `first`.
 Tensor tap(Tensor x, int first, const Windows& w, const std::vector<int64_t>& at, const std::vector<int64_t>& counts) {
   for (size_t i = 0; i < w.axes(); ++i)
@@ -68,15 +73,9 @@ Tensor tap(Tensor x, int first, const Windows& w, const std::vector<int64_t>& at
   return x;
 }
 
-// Calls `visit` with every place of the window.
-void each_place(const Windows& w, const std::function<void(const std::vector<int64_t>& at, size_t number)>& visit) {
-  std::vector<int64_t> at(w.axes(), 0);
-  for (size_t number = 0;; ++number) {
-    visit(at, number);
-    size_t i = w.axes();
-    while (i > 0 && ++at[i - 1] == w.size[i - 1]) at[--i] = 0;
-    if (i == 0) return;
-  }
+// Calls `visit` with every location in the window.
+void each_tap(const Windows& w, const std::function<void(const std::vector<int64_t>& at)>& visit) {
+  compose::each_index(Shape(std::span<const int64_t>(w.size)), visit);
 }
 
 Tensor padded(Tensor x, int first, const Windows& w, double value) {
@@ -87,18 +86,15 @@ Tensor padded(Tensor x, int first, const Windows& w, double value) {
 
 // --- Convolution ---
 
-// Filters with zeros between their elements, `apart` positions from one to the next.
-Tensor spread_filters(Tensor weight, const std::vector<int64_t>& apart) {
-  for (int axis : {1, 2}) {
-    const int64_t gap = apart[static_cast<size_t>(axis - 1)] - 1, size = weight.dim(axis);
-    if (gap == 0 || size == 1) continue;
-    Shape shape = weight.shape(), joined = shape;
-    Tensor rows = reshape(weight, {shape.elements(0, axis) * size, shape.elements(axis + 1, 4)});
-    rows = compose::pad(rows, 1, 0, gap * rows.dim(1), 0);
-    joined.set(axis, size * (gap + 1));
-    weight = slice(reshape(rows, joined), axis, 0, (size - 1) * (gap + 1) + 1);
-  }
-  return weight;
+// Zeros between the elements of an axis, `apart` positions from one to the next.
+Tensor spread(Tensor x, int axis, int64_t apart) {
+  const int64_t size = x.dim(axis);
+  if (apart == 1 || size == 1) return x;
+  Shape shape = x.shape();
+  const int64_t inner = shape.elements(axis + 1, shape.rank());
+  const Tensor rows = reshape(x, {shape.elements(0, axis + 1), inner});
+  shape.set(axis, size * apart);
+  return slice(reshape(compose::pad(rows, 1, 0, (apart - 1) * inner, 0), shape), axis, 0, (size - 1) * apart + 1);
 }
 
 // x [N, H, W, C] and weight [O, R, S, C / groups] -> [N, H', W', O]. The op has one stride, one padding and one
@@ -115,7 +111,7 @@ Tensor grouped_convolution(Tensor x, Tensor weight, const Windows& w, int64_t gr
   } else {
     x = padded(x, 1, w, 0);
   }
-  if (dilation == 1) weight = spread_filters(weight, w.dilation);
+  if (dilation == 1) weight = spread(spread(weight, 1, w.dilation[0]), 2, w.dilation[1]);
   Tensor y = conv2d(x, weight, stride, padding, dilation, groups);
   if (w.stride[0] == w.stride[1]) return y;
   for (int axis : {1, 2}) {
@@ -192,7 +188,7 @@ std::vector<WindowAxis> axes_of(const Windows& w) {
 void conv(OnnxCall& call) {
   if (call.shape(1).rank() < 3) call.fail("weight " + call.shape(1).text());
   const Windows w = read_windows(call, call.shape(), spatial(call.shape(1)));
-  for (size_t i = 0; i < w.axes(); ++i) window_count(call, w, i, call.shape()[static_cast<int>(i) + 2]);
+  window_counts(call, w, call.shape());
   const int64_t groups = call.integer("group", 1);
   std::optional<Tensor> product;
   if (groups == 1 && w.axes() <= 2) product = quantized_convolution(call, call.in(0), call.in(1), axes_of(w));
@@ -219,14 +215,8 @@ void conv_transpose(OnnxCall& call) {
   Windows plain{size, std::vector<int64_t>(axes, 1), w.dilation, {}, {}};
   for (size_t i = 0; i < axes; ++i) {
     const int axis = static_cast<int>(i) + 1;
-    const int64_t length = x.dim(axis), gap = w.stride[i] - 1;
-    if (gap > 0) {
-      Shape apart = x.shape();
-      const int64_t inner = apart.elements(axis + 1, apart.rank());
-      Tensor rows = compose::pad(reshape(x, {apart.elements(0, axis + 1), inner}), 1, 0, gap * inner, 0);
-      apart.set(axis, length * w.stride[i]);
-      x = slice(reshape(rows, apart), axis, 0, (length - 1) * w.stride[i] + 1);
-    }
+    const int64_t length = x.dim(axis);
+    x = spread(x, axis, w.stride[i]);
     const int64_t whole = (length - 1) * w.stride[i] + w.reach(i) + extra[i];
     int64_t before = pads[i], after = pads[i + axes];
     const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
@@ -281,14 +271,13 @@ void max_pool_operator(OnnxCall& call) {
   Windows w = read_windows(call, s, call.list("kernel_shape"));
   widen_for_ceil(call, s, w);
   Tensor x = channels_last(call.tensor(0));
-  std::vector<int64_t> counts;
-  for (size_t i = 0; i < w.axes(); ++i) counts.push_back(window_count(call, w, i, s[static_cast<int>(i) + 2]));
+  const std::vector<int64_t> counts = window_counts(call, w, s);
   x = padded(x, 1, w, -std::numeric_limits<double>::infinity());
   const bool plain = w.axes() == 2 && w.size[0] == w.size[1] && w.stride[0] == w.stride[1] && w.size[0] <= 15 &&
                      w.dilation == std::vector<int64_t>{1, 1} && x.type().dtype == DType::kF32;
   if (plain) return call.set(channels_first(max_pool(x, w.size[0], w.stride[0])));
   Tensor y;
-  each_place(w, [&](const std::vector<int64_t>& at, size_t) {
+  each_tap(w, [&](const std::vector<int64_t>& at) {
     const Tensor part = tap(x, 1, w, at, counts);
     y = y.defined() ? compose::maximum(y, part) : part;
   });
@@ -317,19 +306,17 @@ Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Wind
   Shape shape;
   for (const int64_t count : counts) shape.push_back(count);
   shape.push_back(1);
-  const bool is_double = traced_dtype(call.element()) == DType::kF64;
-  return call.constant(known_numbers(is_double ? OnnxElement::kDouble : OnnxElement::kFloat, shape, sizes));
+  return call.values(shape, sizes, traced_dtype(call.element()));
 }
 
 // The sum over each window of a function of the elements.
-Tensor window_sums(OnnxCall& call, const Windows& w, const std::vector<int64_t>& counts, Tensor x) {
+Tensor window_sums(const Windows& w, const std::vector<int64_t>& counts, Tensor x) {
   x = padded(x, 1, w, 0);
   Tensor y;
-  each_place(w, [&](const std::vector<int64_t>& at, size_t) {
+  each_tap(w, [&](const std::vector<int64_t>& at) {
     const Tensor part = tap(x, 1, w, at, counts);
     y = y.defined() ? y + part : part;
   });
-  (void)call;
   return y;
 }
 
@@ -338,12 +325,10 @@ void average_pool(OnnxCall& call) {
   const Windows given = read_windows(call, s, call.list("kernel_shape"));
   Windows w = given;
   widen_for_ceil(call, s, w);
-  std::vector<int64_t> counts;
-  for (size_t i = 0; i < w.axes(); ++i) counts.push_back(window_count(call, w, i, s[static_cast<int>(i) + 2]));
-  const Tensor sums = window_sums(call, w, counts, channels_last(call.tensor(0)));
+  const std::vector<int64_t> counts = window_counts(call, w, s);
+  const Tensor sums = window_sums(w, counts, channels_last(call.tensor(0)));
   const Tensor sizes = window_sizes(call, s, w, given, counts, call.integer("count_include_pad", 0) != 0);
-  call.set(channels_first(elementwise(
-      call, {sums, sizes}, [](E& e, const std::vector<Ref>& x) { return e.apply(Scalar::kDiv, x[0], x[1]); })));
+  call.set(channels_first(elementwise(call, {sums, sizes}, [](Number sum, Number size) { return sum / size; })));
 }
 
 void lp_pool(OnnxCall& call) {
@@ -351,19 +336,15 @@ void lp_pool(OnnxCall& call) {
   Windows w = read_windows(call, s, call.list("kernel_shape"));
   widen_for_ceil(call, s, w);
   const auto p = static_cast<double>(call.integer("p", 2));
-  std::vector<int64_t> counts;
-  for (size_t i = 0; i < w.axes(); ++i) counts.push_back(window_count(call, w, i, s[static_cast<int>(i) + 2]));
+  const std::vector<int64_t> counts = window_counts(call, w, s);
   const auto to_power = [&](Tensor x, double exponent) {
-    return elementwise(call, {x}, [=](E& e, const std::vector<Ref>& v) {
-      return e.apply(Scalar::kPow, e.apply(Scalar::kAbs, v[0]), e.constant(exponent));
-    });
+    return elementwise(call, {x}, [=](Number x) { return pow(abs(x), exponent); });
   };
-  const Tensor sums = window_sums(call, w, counts, to_power(channels_last(call.tensor(0)), p));
+  const Tensor sums = window_sums(w, counts, to_power(channels_last(call.tensor(0)), p));
   call.set(channels_first(to_power(sums, 1 / p)));
 }
 
-template <bool maximum>
-void global_pool(OnnxCall& call) {
+void global_pool(OnnxCall& call, bool maximum) {
   const Shape s = call.shape();
   if (s.rank() < 2) call.fail("a tensor of shape " + s.text());
   const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
@@ -374,17 +355,16 @@ void global_pool(OnnxCall& call) {
 
 }  // namespace
 
-void add_image_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows image_operators() {
+  return {
       {"AveragePool", average_pool},
       {"Conv", conv, "over one to three axes"},
       {"ConvTranspose", conv_transpose, "over one to three axes"},
-      {"GlobalAveragePool", global_pool<false>},
-      {"GlobalMaxPool", global_pool<true>},
+      {"GlobalAveragePool", [](OnnxCall& call) { global_pool(call, false); }},
+      {"GlobalMaxPool", [](OnnxCall& call) { global_pool(call, true); }},
       {"LpPool", lp_pool},
       {"MaxPool", max_pool_operator, "without the second result, Indices"},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

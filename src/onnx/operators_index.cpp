@@ -4,20 +4,19 @@
 #include <limits>
 #include <numeric>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 constexpr int64_t kMostTopK = 64;
 
@@ -32,14 +31,12 @@ Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
       if (value < 0 || value >= static_cast<double>(size))
         call.fail("index " + std::to_string(static_cast<int64_t>(value)) + " of an axis of " + std::to_string(size));
     }
-    return cast(call.constant(known_numbers(OnnxElement::kInt64, indices.shape(), values)), DType::kI32);
+    return cast(call.values(indices.shape(), values, DType::kF64), DType::kI32);
   }
   if (indices.tensor.type().dtype == DType::kI32) return indices.tensor;
-  const Tensor from_start = elementwise(call, {call.tensor(operand)}, [=](E& e, const std::vector<Ref>& x) {
-    const Ref shifted = e.apply(Scalar::kAdd, x[0], e.constant(static_cast<double>(size)));
-    return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, e.constant(0), x[0]), shifted, x[0]);
-  });
-  return cast(from_start, DType::kI32);
+  const auto length = static_cast<double>(size);
+  return cast(elementwise(call, {call.tensor(operand)}, [=](Number x) { return select(0 > x, x + length, x); }),
+              DType::kI32);
 }
 
 void gather(OnnxCall& call) {
@@ -59,10 +56,7 @@ void gather(OnnxCall& call) {
       if (i != axis) without.push_back(shape[i]);
     return call.set(reshape(taken, without));
   }
-  std::vector<int> order{axis};
-  for (int i = 0; i < shape.rank(); ++i)
-    if (i != axis) order.push_back(i);
-  const Tensor table = compose::move_axes(call.tensor(0), order);
+  const Tensor table = compose::axis_to_front(call.tensor(0), axis);
   const Tensor ids = row_ids(call, 1, shape[axis]);
   const int64_t width = shape.elements() / std::max<int64_t>(shape[axis], 1);
   const Tensor rows = embedding(reshape(table, {shape[axis], width}), ids);  // [indices..., width]
@@ -85,18 +79,13 @@ Tensor elements_at(Tensor x, Tensor locations, const Shape& shape) {
 // f64: where element (i, j, ...) of `shape` begins in a tensor with these strides, the index of `axis` left out.
 Tensor places_without(OnnxCall& call, const Shape& shape, const Shape& strides, int axis) {
   std::vector<double> locations;
-  std::vector<int64_t> index(static_cast<size_t>(shape.rank()));
-  for (int64_t i = 0; i < shape.elements(); ++i) {
+  compose::each_index(shape, [&](const std::vector<int64_t>& index) {
     double location = 0;
     for (int a = 0; a < shape.rank(); ++a)
       if (a != axis) location += static_cast<double>(index[static_cast<size_t>(a)] * strides[a]);
     locations.push_back(location);
-    for (int a = shape.rank(); a-- > 0;) {
-      if (++index[static_cast<size_t>(a)] < shape[a]) break;
-      index[static_cast<size_t>(a)] = 0;
-    }
-  }
-  return call.constant(known_numbers(OnnxElement::kInt64, shape, locations));
+  });
+  return call.values(shape, locations, DType::kF64);
 }
 
 // i32: the locations of the elements that indices along one axis choose.
@@ -105,10 +94,8 @@ Tensor element_places(OnnxCall& call, size_t operand, const Shape& of, int axis)
   const Shape strides = dense_strides(of);
   const Tensor along = cast(row_ids(call, operand, of[axis]), DType::kF64);
   const auto stride = static_cast<double>(strides[axis]);
-  const Tensor locations =
-      elementwise(call, {along, places_without(call, shape, strides, axis)}, [=](E& e, const std::vector<Ref>& x) {
-        return e.apply(Scalar::kAdd, e.apply(Scalar::kMul, x[0], e.constant(stride)), x[1]);
-      });
+  const Tensor locations = elementwise(call, {along, places_without(call, shape, strides, axis)},
+                                       [=](Number index, Number begin) { return index * stride + begin; });
   return cast(locations, DType::kI32);
 }
 
@@ -117,6 +104,22 @@ void gather_elements(OnnxCall& call) {
   const int axis = call.axis(call.integer("axis", 0), shape.rank());
   if (call.shape(1).rank() != shape.rank()) call.fail("indices with another number of axes");
   call.set(elements_at(call.tensor(0), element_places(call, 1, shape, axis), call.shape(1)));
+}
+
+// An index of an axis, negative ones counted from its end.
+int64_t index_of(const OnnxCall& call, int64_t index, int64_t size) {
+  if (index < 0) index += size;
+  if (index < 0 || index >= size) call.fail("an index outside of the data");
+  return index;
+}
+
+// Where the first axes, from `axis` on, are at these indices; `row` counts what is before them.
+int64_t location_of(const OnnxCall& call, const int64_t* indices, int depth, int axis = 0, int64_t row = 0) {
+  for (int d = 0; d < depth; ++d) {
+    const int64_t size = call.shape()[axis + d];
+    row = row * size + index_of(call, indices[d], size);
+  }
+  return row;
 }
 
 void gather_nd(OnnxCall& call) {
@@ -130,17 +133,10 @@ void gather_nd(OnnxCall& call) {
   const auto tuples = static_cast<int64_t>(given.size()) / std::max(depth, 1);
   std::vector<double> locations;
   for (int64_t t = 0; t < tuples; ++t) {
-    int64_t location = t / std::max<int64_t>(tuples / std::max<int64_t>(batches, 1), 1);
-    for (int d = 0; d < depth; ++d) {
-      int64_t index = given[static_cast<size_t>(t * depth + d)];
-      const int64_t size = shape[batch + d];
-      if (index < 0) index += size;
-      if (index < 0 || index >= size) call.fail("an index outside of the data");
-      location = location * size + index;
-    }
-    locations.push_back(static_cast<double>(location));
+    const int64_t row = t / std::max<int64_t>(tuples / std::max<int64_t>(batches, 1), 1);
+    locations.push_back(static_cast<double>(location_of(call, given.data() + t * depth, depth, batch, row)));
   }
-  const Tensor ids = cast(call.constant(known_numbers(OnnxElement::kInt64, {tuples}, locations)), DType::kI32);
+  const Tensor ids = cast(call.values({tuples}, locations, DType::kF64), DType::kI32);
   Shape result;
   for (int i = 0; i + 1 < indices.rank(); ++i) result.push_back(indices[i]);
   for (int i = batch + depth; i < shape.rank(); ++i) result.push_back(shape[i]);
@@ -178,15 +174,13 @@ void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector
       has.push_back(from[row] >= 0 ? 1 : 0);
       if (from[row] < 0) from[row] = 0;
     }
-    const bool is_double = y.type().dtype == DType::kF64;
-    const Tensor mask =
-        call.constant(known_numbers(is_double ? OnnxElement::kDouble : OnnxElement::kFloat, {rows, 1}, has));
+    const Tensor mask = call.values({rows, 1}, has, y.type().dtype);
     const Scalar function = how == "add"   ? Scalar::kAdd
                             : how == "mul" ? Scalar::kMul
                             : how == "max" ? Scalar::kMax
                                            : Scalar::kMin;
-    y = elementwise(call, {y, compose::take(both, 0, from), mask}, [=](E& e, const std::vector<Ref>& x) {
-      return e.apply(Scalar::kSelect, x[2], e.apply(function, x[0], x[1]), x[0]);
+    y = elementwise(call, {y, compose::take(both, 0, from), mask}, [=](Number y, Number update, Number has) {
+      return select(has, compose::apply(function, {y, update}), y);
     });
   }
   call.set(reshape(y, result));
@@ -199,16 +193,8 @@ void scatter_nd(OnnxCall& call) {
   const int64_t rows = shape.elements(0, depth), width = shape.elements(depth, shape.rank());
   const std::vector<int64_t> given = call.ints(1);
   std::vector<int64_t> locations;
-  for (int64_t t = 0; t < indices.elements() / std::max(depth, 1); ++t) {
-    int64_t location = 0;
-    for (int d = 0; d < depth; ++d) {
-      int64_t index = given[static_cast<size_t>(t * depth + d)];
-      if (index < 0) index += shape[d];
-      if (index < 0 || index >= shape[d]) call.fail("an index outside of the data");
-      location = location * shape[d] + index;
-    }
-    locations.push_back(location);
-  }
+  for (int64_t t = 0; t < indices.elements() / std::max(depth, 1); ++t)
+    locations.push_back(location_of(call, given.data() + t * depth, depth));
   const auto count = static_cast<int64_t>(locations.size());
   if (call.shape(2).elements() != count * width) call.fail("updates do not fit the indices");
   scatter_rows(call, reshape(call.tensor(0), {rows, width}), reshape(call.tensor(2), {count, width}), locations, shape);
@@ -220,18 +206,13 @@ void scatter_elements(OnnxCall& call) {
   if (indices.rank() != shape.rank() || call.shape(2) != indices) call.fail("indices and updates do not fit the data");
   const std::vector<int64_t> given = call.ints(1);
   const Shape strides = dense_strides(shape);
-  std::vector<int64_t> index(static_cast<size_t>(shape.rank())), locations;
-  for (size_t i = 0; i < given.size(); ++i) {
-    int64_t along = given[i] < 0 ? given[i] + shape[axis] : given[i];
-    if (along < 0 || along >= shape[axis]) call.fail("an index outside of the data");
+  std::vector<int64_t> locations;
+  compose::each_index(indices, [&](const std::vector<int64_t>& index) {
+    const int64_t along = index_of(call, given[locations.size()], shape[axis]);
     int64_t location = 0;
     for (int a = 0; a < shape.rank(); ++a) location += (a == axis ? along : index[static_cast<size_t>(a)]) * strides[a];
     locations.push_back(location);
-    for (int a = shape.rank(); a-- > 0;) {
-      if (++index[static_cast<size_t>(a)] < indices[a]) break;
-      index[static_cast<size_t>(a)] = 0;
-    }
-  }
+  });
   scatter_rows(call, reshape(call.tensor(0), {shape.elements(), 1}), reshape(call.tensor(2), {indices.elements(), 1}),
                locations, shape);
 }
@@ -247,16 +228,12 @@ void one_hot_operator(OnnxCall& call) {
   const int axis = call.axis(call.integer("axis", -1), indices.rank() + 1);
   if (indices.rank() + 1 > kMaxRank) call.fail("the result has too many axes");
   const Tensor whole = call.tensor(0, DType::kF64);
-  std::vector<double> classes;
-  for (int64_t i = 0; i < depth; ++i) classes.push_back(static_cast<double>(i));
   Shape column = indices;
   column.push_back(1);
-  const Tensor row = call.constant(known_numbers(OnnxElement::kInt64, {depth}, classes));
   const auto size = static_cast<double>(depth);
-  Tensor y = elementwise(call, {reshape(whole, column), row}, [=](E& e, const std::vector<Ref>& x) {
-    const Ref shifted = e.apply(Scalar::kAdd, x[0], e.constant(size));
-    const Ref index = e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, e.constant(0), x[0]), shifted, x[0]);
-    return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, index, x[1]), e.constant(values[1]), e.constant(values[0]));
+  const Tensor classes = call.locations(depth, DType::kF64);
+  const Tensor y = elementwise(call, {reshape(whole, column), classes}, [&](Number index, Number c) {
+    return select(equal(select(0 > index, index + size, index), c), values[1], values[0]);
   });
   call.set(0, compose::axis_from_end(y, axis), call.element(2));
 }
@@ -275,10 +252,7 @@ void arg_extreme(OnnxCall& call) {
     x = compose::take(x, shape.rank() - 1, backward);
   }
   Tensor y = cast(argmax_last(x), DType::kF64);
-  if (last)
-    y = elementwise(call, {y}, [=](E& e, const std::vector<Ref>& v) {
-      return e.apply(Scalar::kSub, e.constant(static_cast<double>(size - 1)), v[0]);
-    });
+  if (last) y = elementwise(call, {y}, [=](Number y) { return static_cast<double>(size - 1) - y; });
   if (keep) {
     Shape kept = shape;
     kept.set(axis, 1);
@@ -298,28 +272,23 @@ void top_k(OnnxCall& call) {
   if (k < 1 || k > size || k > kMostTopK)
     call.fail("k = " + std::to_string(k) + "; 1 to " + std::to_string(std::min(size, kMostTopK)) + " is possible");
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
-  std::vector<double> numbers(static_cast<size_t>(size));
-  std::iota(numbers.begin(), numbers.end(), 0.0);
-  const bool is_double = x.type().dtype == DType::kF64;
-  const Tensor places =
-      call.constant(known_numbers(is_double ? OnnxElement::kDouble : OnnxElement::kFloat, {size}, numbers));
-  const double lowest = is_double ? -std::numeric_limits<double>::max() : -std::numeric_limits<float>::max();
-  Tensor left = elementwise(call, {largest ? x : x * -1.0}, [=](E& e, const std::vector<Ref>& v) {
-    return e.apply(Scalar::kMax, v[0], e.constant(lowest));  // infinity stands for what was chosen
-  });
+  const DType dtype = x.type().dtype;
+  const Tensor locations = call.locations(size, dtype);
+  const double lowest =
+      dtype == DType::kF64 ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
+  // Infinity stands for what was chosen.
+  Tensor left = elementwise(call, {largest ? x : x * -1.0}, [=](Number x) { return max(x, lowest); });
   std::vector<Tensor> values, indices;
   Shape one = x.shape();
   one.set(-1, 1);
   for (int64_t i = 0; i < k; ++i) {
     const Tensor index = cast(reshape(argmax_last(left), one), x.type().dtype);
     indices.push_back(index);
-    const Tensor chosen = elementwise(call, {x, places, index}, [](E& e, const std::vector<Ref>& v) {
-      return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, v[1], v[2]), v[0], e.constant(0));
-    });
+    const Tensor chosen = elementwise(call, {x, locations, index},
+                                      [](Number x, Number at, Number index) { return select(equal(at, index), x, 0); });
     values.push_back(compose::sum_last(chosen));
-    left = elementwise(call, {left, places, index}, [](E& e, const std::vector<Ref>& v) {
-      return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, v[1], v[2]),
-                     e.constant(-std::numeric_limits<double>::infinity()), v[0]);
+    left = elementwise(call, {left, locations, index}, [](Number x, Number at, Number index) {
+      return select(equal(at, index), -std::numeric_limits<double>::infinity(), x);
     });
   }
   const int last = x.shape().rank() - 1;
@@ -329,8 +298,8 @@ void top_k(OnnxCall& call) {
 
 }  // namespace
 
-void add_index_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows index_operators() {
+  return {
       {"ArgMax", arg_extreme<1>},
       {"ArgMin", arg_extreme<-1>},
       {"Gather", gather},
@@ -342,7 +311,6 @@ void add_index_operators(std::vector<OnnxOperatorRow>& rows) {
       {"ScatterND", scatter_nd, "indices must be known"},
       {"TopK", top_k, "k must be known, at most 64"},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

@@ -2,21 +2,21 @@
 // follows from such an operand.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numbers>
 #include <numeric>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 // --- Bits ---
 
@@ -36,10 +36,9 @@ double as_number(const OnnxCall& call, uint64_t bits) {
   const int size = bits_of(call);
   if (size < 64) bits &= (uint64_t{1} << size) - 1;
   const OnnxElement element = call.element();
-  const bool is_signed = element == OnnxElement::kInt8 || element == OnnxElement::kInt16 ||
-                         element == OnnxElement::kInt32 || element == OnnxElement::kInt64;
-  if (is_signed && size < 64 && (bits >> (size - 1)) != 0) bits |= ~((uint64_t{1} << size) - 1);
-  const double number = is_signed ? static_cast<double>(static_cast<int64_t>(bits)) : static_cast<double>(bits);
+  const bool has_sign = is_signed(element);
+  if (has_sign && size < 64 && (bits >> (size - 1)) != 0) bits |= ~((uint64_t{1} << size) - 1);
+  const double number = has_sign ? static_cast<double>(static_cast<int64_t>(bits)) : static_cast<double>(bits);
   if (std::abs(number) > 9007199254740992.0) call.fail("a result beyond 2^53");
   return number;
 }
@@ -64,15 +63,6 @@ void bitwise(OnnxCall& call, const Function& function) {
   call.set(0, known_numbers(call.element(), shape, results));
 }
 
-void bitwise_and(OnnxCall& call) {
-  bitwise(call, [](uint64_t a, uint64_t b) { return a & b; });
-}
-void bitwise_or(OnnxCall& call) {
-  bitwise(call, [](uint64_t a, uint64_t b) { return a | b; });
-}
-void bitwise_xor(OnnxCall& call) {
-  bitwise(call, [](uint64_t a, uint64_t b) { return a ^ b; });
-}
 void bitwise_not(OnnxCall& call) {
   std::vector<double> results;
   for (const double x : call.numbers(0)) results.push_back(as_number(call, ~as_bits(call, x)));
@@ -83,12 +73,11 @@ void bitwise_not(OnnxCall& call) {
 void shift_unsigned(OnnxCall& call) {
   const double range = std::ldexp(1.0, bits_of(call));
   const bool left = call.text("direction", "") == "LEFT";
-  call.set(elementwise(call, {call.tensor(0), call.tensor(1)}, [=](E& e, const std::vector<Ref>& x) {
-    const Ref power = e.apply(Scalar::kPow, e.constant(2), x[1]);
-    if (!left) return e.apply(Scalar::kFloor, e.apply(Scalar::kDiv, x[0], power));
-    const Ref shifted = e.apply(Scalar::kMul, x[0], power);
-    const Ref over = e.apply(Scalar::kFloor, e.apply(Scalar::kMul, shifted, e.constant(1 / range)));
-    return e.apply(Scalar::kSub, shifted, e.apply(Scalar::kMul, over, e.constant(range)));
+  call.set(elementwise(call, {call.tensor(0), call.tensor(1)}, [=](Number x, Number count) {
+    const Number power = pow(2, count);
+    if (!left) return floor(x / power);
+    const Number shifted = x * power;
+    return shifted - floor(shifted * (1 / range)) * range;
   }));
 }
 
@@ -111,8 +100,6 @@ void bit_shift(OnnxCall& call) {
 }
 
 // --- Selections ---
-
-std::vector<double> as_doubles(const std::vector<int64_t>& values) { return {values.begin(), values.end()}; }
 
 void compress(OnnxCall& call) {
   Tensor x = call.tensor(0);
@@ -177,8 +164,7 @@ void unique(OnnxCall& call) {
   result.set(axis, static_cast<int64_t>(order.size()));
   call.set(0, known_numbers(call.element(), result, values));
   const auto set_vector = [&](size_t i, const std::vector<int64_t>& numbers) {
-    if (call.is_wanted(i))
-      call.set(i, known_numbers(OnnxElement::kInt64, {static_cast<int64_t>(numbers.size())}, as_doubles(numbers)));
+    if (call.is_wanted(i)) call.set(i, known_vector(numbers));
   };
   set_vector(1, order), set_vector(2, inverse), set_vector(3, counts);
 }
@@ -206,8 +192,7 @@ void center_crop_pad(OnnxCall& call) {
   Tensor x = call.tensor(0);
   const std::vector<int64_t> sizes = call.ints(1);
   std::vector<int64_t> axes = call.list("axes");
-  if (axes.empty())
-    for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
+  if (axes.empty()) axes = compose::all_axes(x.shape().rank());
   if (axes.size() != sizes.size()) call.fail("as many sizes as axes are needed");
   for (size_t i = 0; i < axes.size(); ++i) {
     const int axis = call.axis(axes[i], x.shape().rank());
@@ -248,30 +233,26 @@ void window(OnnxCall& call, double a0, double a1, double a2) {
   }
   call.set(0, known_numbers(element, {size}, values));
 }
-void hann_window(OnnxCall& call) { window(call, 0.5, 0.5, 0); }
-void hamming_window(OnnxCall& call) { window(call, 25.0 / 46, 21.0 / 46, 0); }
-void blackman_window(OnnxCall& call) { window(call, 0.42, 0.5, 0.08); }
 
 }  // namespace
 
-void add_known_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows known_operators() {
+  return {
       {"BitShift", bit_shift, "signed numbers and those of 64 bits must be known"},
-      {"BitwiseAnd", bitwise_and, "operands must be known"},
+      {"BitwiseAnd", [](OnnxCall& call) { bitwise(call, std::bit_and<uint64_t>()); }, "operands must be known"},
       {"BitwiseNot", bitwise_not, "operands must be known"},
-      {"BitwiseOr", bitwise_or, "operands must be known"},
-      {"BitwiseXor", bitwise_xor, "operands must be known"},
-      {"BlackmanWindow", blackman_window, "the size must be known"},
+      {"BitwiseOr", [](OnnxCall& call) { bitwise(call, std::bit_or<uint64_t>()); }, "operands must be known"},
+      {"BitwiseXor", [](OnnxCall& call) { bitwise(call, std::bit_xor<uint64_t>()); }, "operands must be known"},
+      {"BlackmanWindow", [](OnnxCall& call) { window(call, 0.42, 0.5, 0.08); }, "the size must be known"},
       {"CenterCropPad", center_crop_pad, "the shape must be known"},
       {"Compress", compress, "the condition must be known"},
       {"CumProd", cumulative_product, "the axis must be known"},
-      {"HammingWindow", hamming_window, "the size must be known"},
-      {"HannWindow", hann_window, "the size must be known"},
+      {"HammingWindow", [](OnnxCall& call) { window(call, 25.0 / 46, 21.0 / 46, 0); }, "the size must be known"},
+      {"HannWindow", [](OnnxCall& call) { window(call, 0.5, 0.5, 0); }, "the size must be known"},
       {"NonZero", non_zero, "the operand must be known"},
       {"ReverseSequence", reverse_sequence, "lengths must be known"},
       {"Unique", unique, "the operand must be known"},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

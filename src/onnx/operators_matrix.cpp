@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <map>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
-#include "onnx/quantized_product.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
+#include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
@@ -49,7 +49,7 @@ void matmul_operator(OnnxCall& call) {
   call.set(y);
 }
 
-void gemm(OnnxCall& call) {
+void gemm_operator(OnnxCall& call) {
   const double alpha = call.real("alpha", 1), beta = call.real("beta", 1);
   const bool trans_a = call.integer("transA", 0) != 0, trans_b = call.integer("transB", 0) != 0;
   std::optional<Tensor> of_bytes;
@@ -59,9 +59,7 @@ void gemm(OnnxCall& call) {
   if (call.has(2) && beta != 0) {
     Tensor c = call.tensor(2);
     if (beta != 1) c = c * beta;
-    y = compose::elementwise(call, {y, c}, [](compose::E& e, const std::vector<compose::Ref>& x) {
-      return e.apply(Scalar::kAdd, x[0], x[1]);
-    });
+    y = compose::add(call, y, c);
   }
   call.set(y);
 }
@@ -81,12 +79,8 @@ Lettered in_order(const Lettered& x, const std::string& letters) {
 }
 
 Lettered sum_over(const Lettered& x, const std::string& kept) {
-  std::string last;
-  for (const char letter : x.letters)
-    if (kept.find(letter) == std::string::npos) last += letter;
-  std::string first;
-  for (const char letter : x.letters)
-    if (kept.find(letter) != std::string::npos) first += letter;
+  std::string first, last;
+  for (const char letter : x.letters) (kept.find(letter) == std::string::npos ? last : first) += letter;
   if (last.empty()) return x;
   const Lettered moved = in_order(x, first + last);
   Shape shape;
@@ -171,13 +165,12 @@ void einsum(OnnxCall& call) {
 
 }  // namespace
 
-void add_matrix_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows matrix_operators() {
+  return {
       {"Einsum", einsum, "without \"...\" and repeated letters in a term"},
-      {"Gemm", gemm},
+      {"Gemm", gemm_operator},
       {"MatMul", matmul_operator},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

@@ -1,34 +1,24 @@
 // Normalizations.
 #include <numeric>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
-
-// One number for each channel beside x [N, C, ...].
-Tensor by_channel(Tensor values, int rank) {
-  Shape shape;
-  for (int axis = 0; axis < rank; ++axis) shape.push_back(axis == 1 ? values.shape().elements() : 1);
-  return reshape(values, shape);
-}
+using compose::Number;
 
 // (x - mean) / sqrt(variance + epsilon) of rows [rows, n], without weights.
 Tensor normal_rows(Tensor rows, double epsilon) { return layer_norm(rows, {}, {}, epsilon); }
 
 Tensor scaled(const OnnxCall& call, Tensor x, Tensor weight, Tensor bias) {
-  return elementwise(call, {x, weight, bias}, [](E& e, const std::vector<Ref>& v) {
-    return e.apply(Scalar::kAdd, e.apply(Scalar::kMul, v[0], v[1]), v[2]);
-  });
+  return elementwise(call, {x, weight, bias}, [](Number x, Number weight, Number bias) { return x * weight + bias; });
 }
 
 // With the statistics that the network learned: a factor and a summand for each channel.
@@ -37,15 +27,12 @@ void batch_normalization(OnnxCall& call) {
   const DType dtype = traced_dtype(call.element());
   const int rank = call.shape().rank();
   const double epsilon = call.real("epsilon", 1e-5);
-  const Tensor factor =
-      elementwise(call, {call.tensor(1, dtype), call.tensor(4, dtype)}, [=](E& e, const std::vector<Ref>& x) {
-        return e.apply(Scalar::kMul, x[0], e.apply(Scalar::kRsqrt, e.apply(Scalar::kAdd, x[1], e.constant(epsilon))));
-      });
-  const Tensor summand = elementwise(
-      call, {call.tensor(2, dtype), call.tensor(3, dtype), factor},
-      [](E& e, const std::vector<Ref>& x) { return e.apply(Scalar::kSub, x[0], e.apply(Scalar::kMul, x[1], x[2])); });
+  const Tensor factor = elementwise(call, {call.tensor(1, dtype), call.tensor(4, dtype)},
+                                    [=](Number weight, Number variance) { return weight * rsqrt(variance + epsilon); });
+  const Tensor summand = elementwise(call, {call.tensor(2, dtype), call.tensor(3, dtype), factor},
+                                     [](Number bias, Number mean, Number factor) { return bias - mean * factor; });
   if (rank < 2) return call.set(scaled(call, call.tensor(0), factor, summand));
-  call.set(scaled(call, call.tensor(0), by_channel(factor, rank), by_channel(summand, rank)));
+  call.set(scaled(call, call.tensor(0), compose::by_channel(factor, rank), compose::by_channel(summand, rank)));
 }
 
 void instance_normalization(OnnxCall& call) {
@@ -53,7 +40,8 @@ void instance_normalization(OnnxCall& call) {
   if (s.rank() < 3) call.fail("a tensor of shape " + s.text());
   const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
   const Tensor y = reshape(normal_rows(rows, call.real("epsilon", 1e-5)), s);
-  call.set(scaled(call, y, by_channel(call.tensor(1), s.rank()), by_channel(call.tensor(2), s.rank())));
+  call.set(
+      scaled(call, y, compose::by_channel(call.tensor(1), s.rank()), compose::by_channel(call.tensor(2), s.rank())));
 }
 
 void group_normalization(OnnxCall& call) {
@@ -69,20 +57,22 @@ void group_normalization(OnnxCall& call) {
     };
     weight = spread(weight), bias = spread(bias);
   }
-  call.set(scaled(call, y, by_channel(weight, s.rank()), by_channel(bias, s.rank())));
+  call.set(scaled(call, y, compose::by_channel(weight, s.rank()), compose::by_channel(bias, s.rank())));
+}
+
+// An operand for each element of a row, which is all axes from `axis` on.
+Tensor row_parameter(OnnxCall& call, size_t operand, int axis) {
+  const Shape row(call.shape().sizes().subspan(static_cast<size_t>(axis)));
+  return reshape(compose::expand(call.tensor(operand), row), {row.elements()});
 }
 
 void layer_normalization(OnnxCall& call) {
   const Shape s = call.shape();
   const int axis = call.axis(call.integer("axis", -1), s.rank());
-  const int64_t width = s.elements(axis, s.rank()), rows = s.elements(0, axis);
-  const Tensor x = reshape(call.tensor(0), {rows, width});
-  const auto parameter = [&](size_t i) {
-    if (!call.has(i)) return Tensor{};
-    return reshape(compose::expand(call.tensor(i), Shape(s.sizes().subspan(static_cast<size_t>(axis)))), {width});
-  };
+  const Tensor x = reshape(call.tensor(0), {s.elements(0, axis), s.elements(axis, s.rank())});
   const double epsilon = call.real("epsilon", 1e-5);
-  const Tensor weight = parameter(1), bias = parameter(2);
+  const Tensor weight = call.has(1) ? row_parameter(call, 1, axis) : Tensor{};
+  const Tensor bias = call.has(2) ? row_parameter(call, 2, axis) : Tensor{};
   const LayerNormAttrs attrs{.epsilon = epsilon, .has_weight = weight.defined(), .has_bias = bias.defined()};
   std::vector<Tensor> in{x};
   for (const Tensor& each : {weight, bias})
@@ -98,26 +88,16 @@ void layer_normalization(OnnxCall& call) {
 void rms_normalization(OnnxCall& call) {
   const Shape s = call.shape();
   const int axis = call.axis(call.integer("axis", -1), s.rank());
-  const int64_t width = s.elements(axis, s.rank());
-  const Tensor weight =
-      reshape(compose::expand(call.tensor(1), Shape(s.sizes().subspan(static_cast<size_t>(axis)))), {width});
-  const Tensor rows = reshape(call.tensor(0), {s.elements(0, axis), width});
-  call.set(reshape(rms_norm(rows, weight, call.real("epsilon", 1e-5)), s));
+  const Tensor rows = reshape(call.tensor(0), {s.elements(0, axis), s.elements(axis, s.rank())});
+  call.set(reshape(rms_norm(rows, row_parameter(call, 1, axis), call.real("epsilon", 1e-5)), s));
 }
 
 void mean_variance_normalization(OnnxCall& call) {
   const Shape s = call.shape();
-  const std::vector<int64_t> axes = call.list("axes", {0, 2, 3});
-  std::vector<bool> gone(static_cast<size_t>(s.rank()));
-  for (const int64_t axis : axes) gone[static_cast<size_t>(call.axis(axis, s.rank()))] = true;
-  std::vector<int> order;
+  const std::vector<bool> gone = compose::named_axes(call, call.list("axes", {0, 2, 3}), s.rank());
+  const std::vector<int> order = compose::named_axes_last(gone);
   int64_t rows = 1;
-  for (const bool last : {false, true})
-    for (int axis = 0; axis < s.rank(); ++axis)
-      if (gone[static_cast<size_t>(axis)] == last) {
-        order.push_back(axis);
-        if (!last) rows *= s[axis];
-      }
+  for (int axis = 0; axis < s.rank(); ++axis) rows *= gone[static_cast<size_t>(axis)] ? 1 : s[axis];
   if (s.elements() == 0) return call.set(call.tensor(0));
   const Tensor moved = compose::move_axes(call.tensor(0), order);
   const Tensor y = reshape(normal_rows(reshape(moved, {rows, s.elements() / rows}), 1e-9), moved.shape());
@@ -129,13 +109,10 @@ void lp_normalization(OnnxCall& call) {
   const int axis = call.axis(call.integer("axis", -1), rank);
   const bool squares = call.integer("p", 2) == 2;
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
-  const Tensor sizes = elementwise(call, {x}, [=](E& e, const std::vector<Ref>& v) {
-    return e.apply(squares ? Scalar::kSquare : Scalar::kAbs, v[0]);
-  });
-  const Tensor y = elementwise(call, {x, compose::sum_last(sizes)}, [=](E& e, const std::vector<Ref>& v) {
-    const Ref norm = squares ? e.apply(Scalar::kSqrt, v[1]) : v[1];
-    return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, norm, e.constant(0)), e.constant(0),
-                   e.apply(Scalar::kDiv, v[0], norm));
+  const Tensor sizes = elementwise(call, {x}, [=](Number x) { return squares ? square(x) : abs(x); });
+  const Tensor y = elementwise(call, {x, compose::sum_last(sizes)}, [=](Number x, Number sum) {
+    const Number norm = squares ? sqrt(sum) : sum;
+    return select(equal(norm, 0), 0, x / norm);
   });
   call.set(compose::axis_from_end(y, axis));
 }
@@ -152,17 +129,14 @@ void local_response_normalization(OnnxCall& call) {
     const Tensor part = slice(padded, 1, i, channels);
     sum = sum.defined() ? sum + part : part;
   }
-  call.set(elementwise(call, {x, sum}, [=](E& e, const std::vector<Ref>& v) {
-    const Ref base = e.apply(Scalar::kAdd, e.constant(bias),
-                             e.apply(Scalar::kMul, v[1], e.constant(alpha / static_cast<double>(size))));
-    return e.apply(Scalar::kDiv, v[0], e.apply(Scalar::kPow, base, e.constant(beta)));
-  }));
+  const double share = alpha / static_cast<double>(size);
+  call.set(elementwise(call, {x, sum}, [=](Number x, Number sum) { return x / pow(bias + sum * share, beta); }));
 }
 
 }  // namespace
 
-void add_norm_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows norm_operators() {
+  return {
       {"BatchNormalization", batch_normalization, "with learned statistics, as in inference"},
       {"GroupNormalization", group_normalization},
       {"InstanceNormalization", instance_normalization},
@@ -172,7 +146,6 @@ void add_norm_operators(std::vector<OnnxOperatorRow>& rows) {
       {"MeanVarianceNormalization", mean_variance_normalization},
       {"RMSNormalization", rms_normalization},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

@@ -1,23 +1,23 @@
-// Numbers become whole ones and come back: QuantizeLinear and DequantizeLinear, and sums of products of 8-bit numbers
-// that have no scale yet.
+// Numbers become whole ones and come back: QuantizeLinear and DequantizeLinear, sums of products of 8-bit numbers that
+// have no scale yet, and operators whose operands and results are whole numbers with scales of their own: the QLinear
+// family of ONNX, and those of ONNX Runtime that its quantizer writes beside them.
 #include <cmath>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
-#include "onnx/quantized_numbers.h"
-#include "onnx/quantized_product.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
+#include "onnx/quantized_numbers.h"
+#include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 void quantize_linear(OnnxCall& call) {
   const Shape x = call.shape();
@@ -59,19 +59,14 @@ void dynamic_quantize_linear(OnnxCall& call) {
   const Tensor zero = call.number(0, DType::kF32);
   const auto extreme = [&](Tensor (*of_two)(Tensor, Tensor)) {
     const Tensor found = reshape(compose::fold_last(row, of_two), {1});
-    return elementwise(call, {found, zero}, [&](E& e, const std::vector<Ref>& v) {
-      return e.apply(of_two == compose::maximum ? Scalar::kMax : Scalar::kMin, v[0], v[1]);
-    });
+    return elementwise(call, {found, zero},
+                       [&](Number x, Number zero) { return of_two == compose::maximum ? max(x, zero) : min(x, zero); });
   };
   const Tensor least = extreme(compose::minimum), most = extreme(compose::maximum);
-  const Tensor scale = elementwise(call, {least, most}, [](E& e, const std::vector<Ref>& v) {
-    return e.apply(Scalar::kDiv, e.apply(Scalar::kSub, v[1], v[0]), e.constant(255));
-  });
-  const Tensor point = elementwise(call, {least, scale}, [](E& e, const std::vector<Ref>& v) {
-    const Ref whole = e.apply(Scalar::kRound, e.apply(Scalar::kNeg, e.apply(Scalar::kDiv, v[0], v[1])));
-    const Ref limited = e.apply(Scalar::kMin, e.apply(Scalar::kMax, whole, e.constant(0)), e.constant(255));
-    // Of a tensor of zeros alone the scale is 0.
-    return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, v[1], e.constant(0)), e.constant(0), limited);
+  const Tensor scale = elementwise(call, {least, most}, [](Number least, Number most) { return (most - least) / 255; });
+  // Of a tensor of zeros alone the scale is 0.
+  const Tensor point = elementwise(call, {least, scale}, [](Number least, Number scale) {
+    return select(equal(scale, 0), 0, min(max(round(-(least / scale)), 0), 255));
   });
   const Scaling scaling{reshape(scale, {}), reshape(point, {})};
   call.set(0, quantized(call, x, scaling, {0, 255}), OnnxElement::kUint8);
@@ -89,8 +84,13 @@ Tensor centered(OnnxCall& call, size_t operand, size_t zero, bool rows) {
     point = reshape(point, {});
   else if (rows && point.shape().rank() == 1)
     point = reshape(point, {point.dim(0), 1});
-  return elementwise(call, {x, point},
-                     [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kSub, v[0], v[1]); });
+  return elementwise(call, {x, point}, [](Number x, Number zero) { return x - zero; });
+}
+
+// Sums less what of a zero point is beyond the middle, times the sums of weights.
+Tensor less_rest(const OnnxCall& call, Tensor sums, Tensor point, Tensor weights, double middle) {
+  return elementwise(call, {sums, point, weights},
+                     [=](Number sum, Number zero, Number weight) { return sum - (zero - middle) * weight; });
 }
 
 // Sums of bytes by a known weight: the product of a - 0 in whole numbers, less the zero point times the weight's sums.
@@ -119,9 +119,7 @@ std::optional<Tensor> product_of_bytes(OnnxCall& call) {
   Tensor point = call.tensor(2, DType::kF32);
   point = point.shape().elements() == 1 ? reshape(point, {}) : reshape(point, {point.dim(0), 1});
   const Tensor weights = literal(call.graph(), {DType::kF32, {columns}}, of_columns.data());
-  return elementwise(call, {*sums, point, weights}, [middle](E& e, const std::vector<Ref>& v) {
-    return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, e.apply(Scalar::kSub, v[1], e.constant(middle)), v[2]));
-  });
+  return less_rest(call, *sums, point, weights, middle);
 }
 
 void matmul_integer(OnnxCall& call) {
@@ -136,7 +134,7 @@ TracedValue less_zero(OnnxCall& call, size_t operand, size_t zero) {
   TracedValue value{.tensor = x};
   if (call.has(zero))
     value.tensor = elementwise(call, {x, along_axis(call, call.tensor(zero, DType::kF32), x.shape(), 0, 0)},
-                               [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kSub, v[0], v[1]); });
+                               [](Number x, Number zero) { return x - zero; });
   if (call.has(zero) && (!call.is_known(zero) || call.shape(zero).rank() > 1)) return value;
   TracedQuantization known{.element = call.element(operand), .scales = {1}, .zeros = {0}};
   if (call.has(zero)) known.zeros = call.numbers(zero);
@@ -161,11 +159,7 @@ std::optional<Tensor> convolution_of_bytes(OnnxCall& call, const TracedValue& w)
   image.set(0, 1), image.set(1, 1);
   const Tensor channel_sums = compose::axis_from_end(compose::sum_last(compose::axis_to_end(w.tensor, 1)), 1);
   const Tensor weights = conv_of(call, {.tensor = call.uniform(1, image, DType::kF32)}, {.tensor = channel_sums});
-  return elementwise(call, {sums, reshape(call.tensor(2, DType::kF32), {}), weights},
-                     [middle](E& e, const std::vector<Ref>& v) {
-                       const Ref rest = e.apply(Scalar::kSub, v[1], e.constant(middle));
-                       return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, rest, v[2]));
-                     });
+  return less_rest(call, sums, reshape(call.tensor(2, DType::kF32), {}), weights, middle);
 }
 
 void conv_integer(OnnxCall& call) {
@@ -174,17 +168,102 @@ void conv_integer(OnnxCall& call) {
   call.set(0, sums ? *sums : conv_of(call, less_zero(call, 0, 2), w), OnnxElement::kInt32);
 }
 
+// --- Operators of codes: dequantize, compute, quantize ---
+
+// Operands i, i + 1 and i + 2 (codes, scale and zero point) as floats that are known to come from bytes. A scale for
+// each index is one of `axis`.
+TracedValue floats_of(OnnxCall& call, size_t i, int axis) {
+  const Tensor x = call.tensor(i, DType::kF32);
+  TracedValue value{.tensor = dequantized(call, x, scaling_of(call, i + 1, i + 2, x.shape(), axis, 0))};
+  if (auto known = quantization_of(call, i + 1, i + 2, call.element(i))) {
+    known->axis = axis, known->codes = call.in(i).known;
+    value.quantization = std::make_shared<TracedQuantization>(*known);
+  }
+  return value;
+}
+
+// An operator of codes: what `compute` makes of the dequantized operands, as codes by operands `scale` and `scale` + 1,
+// or as floats where there is no scale and they may be. A scale for each index is one of `axis`, -1 for the last.
+OnnxOperator qlinear(Tensor (*compute)(OnnxCall&), size_t scale, int axis, bool may_be_floats = false) {
+  return [=](OnnxCall& call) {
+    const Tensor y = compute(call);
+    if (may_be_floats && !call.has(scale)) return call.set(0, y, OnnxElement::kFloat);
+    const int channels = axis < 0 ? y.shape().rank() - 1 : axis;
+    const OnnxElement element = call.has(scale + 1) ? call.element(scale + 1) : call.element();
+    const Scaling scaling = scaling_of(call, scale, scale + 1, y.shape(), channels, 0);
+    call.set(0, quantized(call, y, scaling, quantized_range(call, element)), element);
+  };
+}
+
+// a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
+Tensor qlinear_matmul(OnnxCall& call) {
+  const int rows = std::max(call.shape(0).rank() - 2, 0), columns = call.shape(3).rank() - 1;
+  TracedValue a = floats_of(call, 0, rows);
+  const TracedValue b = floats_of(call, 3, columns);
+  const std::optional<Tensor> product = quantized_product(call, a, b, false);
+  return product ? *product : whole_product(call, a.tensor, b.tensor);
+}
+
+// An int32 operand in steps of the product of the scales of operands 1 and 4, along an axis of y.
+Tensor with_bias(OnnxCall& call, Tensor y, size_t bias, int axis) {
+  const auto along = [&](size_t i) { return along_axis(call, call.tensor(i, DType::kF32), y.shape(), axis, 0); };
+  return elementwise(call, {y, along(bias), along(1), along(4)},
+                     [](Number y, Number bias, Number a, Number b) { return y + bias * (a * b); });
+}
+
+// x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias
+Tensor qlinear_conv(OnnxCall& call) {
+  const Tensor y = conv_of(call, floats_of(call, 0, 0), floats_of(call, 3, 0));
+  return call.has(8) ? with_bias(call, y, 8, 1) : y;
+}
+
+// a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point: without the last two, floats
+Tensor qgemm(OnnxCall& call) {
+  const bool trans_a = call.integer("transA", 0) != 0, trans_b = call.integer("transB", 0) != 0;
+  const TracedValue a = floats_of(call, 0, 0), b = floats_of(call, 3, trans_b ? 0 : 1);
+  std::optional<Tensor> product;
+  if (!trans_a) product = quantized_product(call, a, b, trans_b);
+  Tensor y = product ? *product : matmul(a.tensor, b.tensor, trans_a, trans_b);
+  if (call.has(6)) y = with_bias(call, y, 6, 1);
+  const double alpha = call.real("alpha", 1);
+  return alpha == 1 ? y : y * alpha;
+}
+
+// a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
+template <Scalar function>
+Tensor of_two(OnnxCall& call) {
+  return elementwise(call, {floats_of(call, 0, 0).tensor, floats_of(call, 3, 0).tensor}, [](Number a, Number b) {
+    return compose::apply(function, {a, b});
+  });
+}
+
+// x, x_scale, x_zero_point, y_scale, y_zero_point
+Tensor global_average_pool(OnnxCall& call) {
+  if (call.integer("channels_last", 0) != 0) call.fail("channels_last is set");
+  const Tensor x = floats_of(call, 0, 0).tensor;
+  Shape shape = x.shape();
+  if (shape.rank() < 3) call.fail("a tensor of shape " + shape.text());
+  const Tensor y = compose::mean_last(reshape(x, {shape[0], shape[1], shape.elements(2, shape.rank())}));
+  for (int axis = 2; axis < shape.rank(); ++axis) shape.set(axis, 1);
+  return reshape(y, shape);
+}
+
 }  // namespace
 
-void add_quantized_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows quantized_operators() {
+  return {
       {"ConvInteger", conv_integer, "sums beyond 2^24 are rounded to floats"},
       {"DequantizeLinear", dequantize_linear, "of 8, 16 and 32 bits"},
       {"DynamicQuantizeLinear", dynamic_quantize_linear},
       {"MatMulInteger", matmul_integer, "of matrices"},
+      {"QLinearConv", qlinear(qlinear_conv, 6, 1)},
+      {"QLinearMatMul", qlinear(qlinear_matmul, 6, -1), "of matrices"},
       {"QuantizeLinear", quantize_linear, "to 8, 16 and 32 bits"},
+      {"com.microsoft.QGemm", qlinear(qgemm, 7, 1, true)},
+      {"com.microsoft.QLinearAdd", qlinear(of_two<Scalar::kAdd>, 6, 0)},
+      {"com.microsoft.QLinearGlobalAveragePool", qlinear(global_average_pool, 3, 0), "with channels first"},
+      {"com.microsoft.QLinearMul", qlinear(of_two<Scalar::kMul>, 6, 0)},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

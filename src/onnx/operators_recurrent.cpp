@@ -2,48 +2,36 @@
 // formulas of https://onnx.ai/onnx/operators.
 #include <algorithm>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 constexpr int64_t kMostSteps = 4096;
 
-Ref sum(E& e, Ref a, Ref b) { return e.apply(Scalar::kAdd, a, b); }
-Ref product(E& e, Ref a, Ref b) { return e.apply(Scalar::kMul, a, b); }
-Ref limited(E& e, Ref x, double clip) {
-  if (clip <= 0) return x;
-  return e.apply(Scalar::kMin, e.apply(Scalar::kMax, x, e.constant(-clip)), e.constant(clip));
-}
+Number limited(Number x, double clip) { return clip <= 0 ? x : min(max(x, -clip), clip); }
 
 // An activation function by its name, with its numbers.
 struct Activation {
   std::string name;
   double alpha, beta;
 
-  Ref operator()(E& e, Ref x) const {
-    const auto one = [&] { return e.constant(1); };
-    if (name == "sigmoid") return e.apply(Scalar::kSigmoid, x);
-    if (name == "tanh") return e.apply(Scalar::kTanh, x);
-    if (name == "relu") return e.apply(Scalar::kRelu, x);
-    if (name == "affine") return sum(e, product(e, x, e.constant(alpha)), e.constant(beta));
-    if (name == "scaledtanh")
-      return product(e, e.apply(Scalar::kTanh, product(e, x, e.constant(beta))), e.constant(alpha));
-    if (name == "softsign") return e.apply(Scalar::kDiv, x, sum(e, one(), e.apply(Scalar::kAbs, x)));
-    if (name == "hardsigmoid") {
-      const Ref line = sum(e, product(e, x, e.constant(alpha)), e.constant(beta));
-      return e.apply(Scalar::kMin, e.apply(Scalar::kMax, line, e.constant(0)), one());
-    }
-    // leakyrelu
-    return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, e.constant(0), x), product(e, x, e.constant(alpha)), x);
+  Number operator()(Number x) const {
+    if (name == "sigmoid") return sigmoid(x);
+    if (name == "tanh") return tanh(x);
+    if (name == "relu") return compose::apply(Scalar::kRelu, {x});
+    if (name == "affine") return x * alpha + beta;
+    if (name == "scaledtanh") return tanh(x * beta) * alpha;
+    if (name == "softsign") return x / (1 + abs(x));
+    if (name == "hardsigmoid") return min(max(x * alpha + beta, 0), 1);
+    return select(0 > x, x * alpha, x);  // leakyrelu
   }
 };
 
@@ -127,7 +115,9 @@ class Recurrence {
   }
 
   // Whether the biases of the recurrent products are added with those of the inputs, or by the step.
-  void run(const Step& step, const std::vector<Activation>& functions, bool bias_apart) {
+  // `names`: the default functions of a direction.
+  void run(const Step& step, const std::vector<std::string>& names, bool bias_apart) {
+    const std::vector<Activation> functions = activations(call_, names, static_cast<size_t>(directions_));
     std::vector<std::vector<Tensor>> hidden;  // by direction and time, [B, H]
     std::vector<State> last;
     for (int64_t d = 0; d < directions_; ++d) {
@@ -187,9 +177,8 @@ class Recurrence {
 
   Tensor within(int64_t time, Tensor then, Tensor otherwise) {
     const Tensor lengths = cast(reshape(lengths_, {batch_, 1}), then.type().dtype);
-    return elementwise(call_, {then, otherwise, lengths}, [=](E& e, const std::vector<Ref>& v) {
-      const Ref counts = e.apply(Scalar::kGreater, v[2], e.constant(static_cast<double>(time)));
-      return e.apply(Scalar::kSelect, counts, v[0], v[1]);
+    return elementwise(call_, {then, otherwise, lengths}, [=](Number then, Number otherwise, Number length) {
+      return select(length > static_cast<double>(time), then, otherwise);
     });
   }
 
@@ -221,37 +210,32 @@ class Recurrence {
 
 void lstm(OnnxCall& call) {
   Recurrence recurrence(call, 4, true);
-  const size_t directions = call.text("direction", "forward") == "bidirectional" ? 2 : 1;
   const double clip = call.real("clip", 0);
   const bool coupled = call.integer("input_forget", 0) != 0;
-  const auto functions = activations(call, {"Sigmoid", "Tanh", "Tanh"}, directions);
   const Step step = [&call, clip, coupled](const Direction& d, Tensor projected, const State& before) {
     const Activation &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
     const std::vector<Tensor> gates = parts_of(projected + matmul(before.hidden, d.recurrent, false, true), 4);
     const Tensor none = call.number(0, projected.type().dtype);
     const std::vector<Tensor> looks = d.peepholes.defined() ? parts_of(d.peepholes, 3) : std::vector(3, none);
-    const Tensor cell = elementwise(
-        call, {gates[0], gates[2], gates[3], before.cell, looks[0], looks[2]}, [&](E& e, const std::vector<Ref>& v) {
-          const Ref in = f(e, limited(e, sum(e, v[0], product(e, v[4], v[3])), clip));
-          const Ref forget = coupled ? e.apply(Scalar::kSub, e.constant(1), in)
-                                     : f(e, limited(e, sum(e, v[1], product(e, v[5], v[3])), clip));
-          return sum(e, product(e, forget, v[3]), product(e, in, g(e, limited(e, v[2], clip))));
-        });
-    const Tensor hidden = elementwise(call, {gates[1], cell, looks[1]}, [&](E& e, const std::vector<Ref>& v) {
-      const Ref out = f(e, limited(e, sum(e, v[0], product(e, v[2], v[1])), clip));
-      return product(e, out, h(e, v[1]));
+    const Tensor cell =
+        elementwise(call, {gates[0], gates[2], gates[3], before.cell, looks[0], looks[2]},
+                    [&](Number in, Number forget, Number fresh, Number before, Number in_look, Number forget_look) {
+                      in = f(limited(in + in_look * before, clip));
+                      forget = coupled ? 1 - in : f(limited(forget + forget_look * before, clip));
+                      return forget * before + in * g(limited(fresh, clip));
+                    });
+    const Tensor hidden = elementwise(call, {gates[1], cell, looks[1]}, [&](Number out, Number cell, Number look) {
+      return f(limited(out + look * cell, clip)) * h(cell);
     });
     return State{hidden, cell};
   };
-  recurrence.run(step, functions, /*bias_apart=*/false);
+  recurrence.run(step, {"Sigmoid", "Tanh", "Tanh"}, /*bias_apart=*/false);
 }
 
 void gru(OnnxCall& call) {
   Recurrence recurrence(call, 3, false);
-  const size_t directions = call.text("direction", "forward") == "bidirectional" ? 2 : 1;
   const double clip = call.real("clip", 0);
   const bool reset_after = call.integer("linear_before_reset", 0) != 0;
-  const auto functions = activations(call, {"Sigmoid", "Tanh"}, directions);
   const Step step = [&call, clip, reset_after](const Direction& d, Tensor projected, const State& before) {
     const Activation &f = d.functions[0], &g = d.functions[1];
     const int64_t size = d.recurrent.dim(1);
@@ -262,45 +246,39 @@ void gru(OnnxCall& call) {
     };
     const std::vector<Tensor> gates = parts_of(recurrent(before.hidden, 0, 2), 2);
     const auto gate = [&](Tensor a, Tensor b) {
-      return elementwise(call, {a, b},
-                         [&](E& e, const std::vector<Ref>& v) { return f(e, limited(e, sum(e, v[0], v[1]), clip)); });
+      return elementwise(call, {a, b}, [&](Number a, Number b) { return f(limited(a + b, clip)); });
     };
     const Tensor update = gate(in[0], gates[0]), reset = gate(in[1], gates[1]);
     const Tensor late = reset_after ? recurrent(before.hidden, 2, 1) * reset : recurrent(before.hidden * reset, 2, 1);
-    const Tensor hidden = elementwise(call, {in[2], late, update, before.hidden}, [&](E& e, const std::vector<Ref>& v) {
-      const Ref fresh = g(e, limited(e, sum(e, v[0], v[1]), clip));
-      return sum(e, product(e, e.apply(Scalar::kSub, e.constant(1), v[2]), fresh), product(e, v[2], v[3]));
-    });
+    const Tensor hidden = elementwise(call, {in[2], late, update, before.hidden},
+                                      [&](Number in, Number late, Number update, Number before) {
+                                        return (1 - update) * g(limited(in + late, clip)) + update * before;
+                                      });
     return State{hidden, {}};
   };
-  recurrence.run(step, functions, /*bias_apart=*/true);
+  recurrence.run(step, {"Sigmoid", "Tanh"}, /*bias_apart=*/true);
 }
 
 void rnn(OnnxCall& call) {
   Recurrence recurrence(call, 1, false);
-  const size_t directions = call.text("direction", "forward") == "bidirectional" ? 2 : 1;
   const double clip = call.real("clip", 0);
-  const auto functions = activations(call, {"Tanh"}, directions);
   const Step step = [&call, clip](const Direction& d, Tensor projected, const State& before) {
     const Tensor recurrent = matmul(before.hidden, d.recurrent, false, true);
     return State{elementwise(call, {projected, recurrent},
-                             [&](E& e, const std::vector<Ref>& v) {
-                               return d.functions[0](e, limited(e, sum(e, v[0], v[1]), clip));
-                             }),
+                             [&](Number a, Number b) { return d.functions[0](limited(a + b, clip)); }),
                  {}};
   };
-  recurrence.run(step, functions, /*bias_apart=*/false);
+  recurrence.run(step, {"Tanh"}, /*bias_apart=*/false);
 }
 
 }  // namespace
 
-void add_recurrent_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows recurrent_operators() {
+  return {
       {"GRU", gru, "unrolled: of at most 4096 steps"},
       {"LSTM", lstm, "unrolled: of at most 4096 steps"},
       {"RNN", rnn, "unrolled: of at most 4096 steps"},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

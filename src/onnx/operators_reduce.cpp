@@ -2,52 +2,36 @@
 #include <algorithm>
 #include <cmath>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
-
-Tensor each(const OnnxCall& call, Tensor x, Scalar function) {
-  return elementwise(call, {x}, [=](E& e, const std::vector<Ref>& v) { return e.apply(function, v[0]); });
-}
+using compose::Number;
 
 enum class Kind { kSum, kMean, kMax, kMin, kProduct, kL1, kL2, kLogSum, kLogSumExp, kSumOfSquares };
 
 // [rows, n] -> [rows, 1]
 Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
-  switch (kind) {
-    case Kind::kSum:
-      return compose::sum_last(x);
-    case Kind::kMean:
-      return compose::mean_last(x);
-    case Kind::kMax:
-      return compose::fold_last(x, compose::maximum);
-    case Kind::kMin:
-      return compose::fold_last(x, compose::minimum);
-    case Kind::kProduct:
-      return compose::fold_last(x, [](Tensor a, Tensor b) { return a.id == b.id ? square(a) : a * b; });
-    case Kind::kL1:
-      return compose::sum_last(each(call, x, Scalar::kAbs));
-    case Kind::kL2:
-      return each(call, compose::sum_last(square(x)), Scalar::kSqrt);
-    case Kind::kLogSum:
-      return each(call, compose::sum_last(x), Scalar::kLog);
-    case Kind::kLogSumExp:
-      return log_sum_exp_last(x);
-    case Kind::kSumOfSquares:
-      return compose::sum_last(square(x));
-  }
-  return x;
+  if (kind == Kind::kL1) x = elementwise(call, {x}, [](Number x) { return abs(x); });
+  if (kind == Kind::kL2 || kind == Kind::kSumOfSquares) x = square(x);
+  if (kind == Kind::kMean) return compose::mean_last(x);
+  if (kind == Kind::kMax) return compose::fold_last(x, compose::maximum);
+  if (kind == Kind::kMin) return compose::fold_last(x, compose::minimum);
+  if (kind == Kind::kProduct)
+    return compose::fold_last(x, [](Tensor a, Tensor b) { return a.id == b.id ? square(a) : a * b; });
+  if (kind == Kind::kLogSumExp) return log_sum_exp_last(x);
+  const Tensor sum = compose::sum_last(x);
+  if (kind == Kind::kL2) return elementwise(call, {sum}, [](Number x) { return sqrt(x); });
+  if (kind == Kind::kLogSum) return elementwise(call, {sum}, [](Number x) { return log(x); });
+  return sum;
 }
 
 // What there is of no elements.
@@ -61,30 +45,21 @@ double of_nothing(OnnxCall& call, Kind kind) {
   return 0;
 }
 
-template <Kind kind>
-void reduce(OnnxCall& call) {
+void reduce(OnnxCall& call, Kind kind) {
   const Shape shape = call.shape();
-  const auto given = call.ints_or_list(1, "axes");
+  const std::vector<int64_t> given = call.ints_or_list(1, "axes").value_or(std::vector<int64_t>{});
   const bool keep = call.integer("keepdims", 1) != 0, noop = call.integer("noop_with_empty_axes", 0) != 0;
-  std::vector<bool> gone(static_cast<size_t>(shape.rank()));
-  for (const int64_t axis : given.value_or(std::vector<int64_t>{}))
-    gone[static_cast<size_t>(call.axis(axis, shape.rank()))] = true;
-  if (!given || given->empty()) {
-    if (noop) {
-      // Each element by itself is still taken the absolute value of, squared, and so on.
-      Shape column = shape;
-      if (shape.rank() == kMaxRank) call.fail("a tensor of that many axes");
-      column.push_back(1);
-      return call.set(reshape(reduce_last(call, reshape(call.tensor(0), column), kind), shape));
-    }
-    gone.assign(gone.size(), true);
+  if (given.empty() && noop) {
+    // Each element by itself is still taken the absolute value of, squared, and so on.
+    Shape column = shape;
+    if (shape.rank() == kMaxRank) call.fail("a tensor of that many axes");
+    column.push_back(1);
+    return call.set(reshape(reduce_last(call, reshape(call.tensor(0), column), kind), shape));
   }
-  std::vector<int> order;
+  const std::vector<bool> gone =
+      compose::named_axes(call, given.empty() ? compose::all_axes(shape.rank()) : given, shape.rank());
   Shape result;
   int64_t kept_elements = 1;
-  for (const bool last : {false, true})
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      if (gone[static_cast<size_t>(axis)] == last) order.push_back(axis);
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (!gone[static_cast<size_t>(axis)])
       kept_elements *= shape[axis], result.push_back(shape[axis]);
@@ -93,11 +68,10 @@ void reduce(OnnxCall& call) {
   }
   if (shape.elements() == 0)
     return call.set(call.uniform(of_nothing(call, kind), result, traced_dtype(call.element())));
-  const Tensor rows =
-      reshape(compose::move_axes(call.tensor(0), order), {kept_elements, shape.elements() / kept_elements});
+  const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
+                              {kept_elements, shape.elements() / kept_elements});
   Tensor y = reshape(reduce_last(call, rows, kind), result);
-  if (is_whole(call.element()))
-    y = elementwise(call, {y}, [](E& e, const std::vector<Ref>& x) { return compose::truncated(e, x[0]); });
+  if (is_whole(call.element())) y = elementwise(call, {y}, compose::truncated);
   call.set(y);
 }
 
@@ -112,28 +86,15 @@ void along_axis(OnnxCall& call, const std::function<Tensor(Tensor)>& of_last) {
   if (axis == shape.rank() - 1) return call.set(of_last(x));
   call.set(compose::axis_from_end(of_last(compose::axis_to_end(x, axis)), axis));
 }
-void softmax_operator(OnnxCall& call) {
-  along_axis(call, [](Tensor x) { return softmax(x); });
-}
-void log_softmax(OnnxCall& call) {
-  along_axis(call, [](Tensor x) { return x - log_sum_exp_last(x); });
-}
 void hardmax(OnnxCall& call) {
   // 1 where an element is the first to reach the maximum.
   along_axis(call, [&](Tensor x) {
     const int64_t size = x.dim(-1);
-    const Tensor most = compose::fold_last(x, compose::maximum);
-    const DType dtype = x.type().dtype;
-    std::vector<double> locations;
-    for (int64_t i = 0; i < size; ++i) locations.push_back(static_cast<double>(i));
-    const Tensor location = call.constant(
-        known_numbers(dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat, {size}, locations));
-    const Tensor candidate = elementwise(call, {x, most, location}, [=](E& e, const std::vector<Ref>& v) {
-      return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, v[0], v[1]), v[2], e.constant(static_cast<double>(size)));
+    const Tensor most = compose::fold_last(x, compose::maximum), locations = call.locations(size, x.type().dtype);
+    const Tensor candidate = elementwise(call, {x, most, locations}, [=](Number x, Number most, Number location) {
+      return select(equal(x, most), location, static_cast<double>(size));
     });
-    const Tensor first = compose::fold_last(candidate, compose::minimum);
-    return elementwise(call, {candidate, first},
-                       [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kEqual, v[0], v[1]); });
+    return elementwise(call, {candidate, compose::fold_last(candidate, compose::minimum)}, compose::equal);
   });
 }
 
@@ -151,9 +112,7 @@ void cumulative_sum(OnnxCall& call) {
       const int64_t distance = reverse ? from - to : to - from;
       ones.push_back(distance > 0 || (distance == 0 && !exclusive) ? 1 : 0);
     }
-  const DType dtype = traced_dtype(call.element());
-  const Tensor triangle = call.constant(
-      known_numbers(dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat, {size, size}, ones));
+  const Tensor triangle = call.values({size, size}, ones, traced_dtype(call.element()));
   const Tensor rows = compose::axis_to_end(call.tensor(0), axis);
   const Shape moved = rows.shape();
   const Tensor sums = matmul(reshape(rows, {moved.elements() / size, size}), triangle);
@@ -162,24 +121,24 @@ void cumulative_sum(OnnxCall& call) {
 
 }  // namespace
 
-void add_reduce_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows reduce_operators() {
+  const auto reduction = [](Kind kind) { return [=](OnnxCall& call) { reduce(call, kind); }; };
+  return {
       {"CumSum", cumulative_sum, "of at most 8192 elements; the axis must be known"},
       {"Hardmax", hardmax},
-      {"LogSoftmax", log_softmax},
-      {"ReduceL1", reduce<Kind::kL1>},
-      {"ReduceL2", reduce<Kind::kL2>},
-      {"ReduceLogSum", reduce<Kind::kLogSum>},
-      {"ReduceLogSumExp", reduce<Kind::kLogSumExp>},
-      {"ReduceMax", reduce<Kind::kMax>},
-      {"ReduceMean", reduce<Kind::kMean>},
-      {"ReduceMin", reduce<Kind::kMin>},
-      {"ReduceProd", reduce<Kind::kProduct>},
-      {"ReduceSum", reduce<Kind::kSum>},
-      {"ReduceSumSquare", reduce<Kind::kSumOfSquares>},
-      {"Softmax", softmax_operator},
+      {"LogSoftmax", [](OnnxCall& call) { along_axis(call, [](Tensor x) { return x - log_sum_exp_last(x); }); }},
+      {"ReduceL1", reduction(Kind::kL1)},
+      {"ReduceL2", reduction(Kind::kL2)},
+      {"ReduceLogSum", reduction(Kind::kLogSum)},
+      {"ReduceLogSumExp", reduction(Kind::kLogSumExp)},
+      {"ReduceMax", reduction(Kind::kMax)},
+      {"ReduceMean", reduction(Kind::kMean)},
+      {"ReduceMin", reduction(Kind::kMin)},
+      {"ReduceProd", reduction(Kind::kProduct)},
+      {"ReduceSum", reduction(Kind::kSum)},
+      {"ReduceSumSquare", reduction(Kind::kSumOfSquares)},
+      {"Softmax", [](OnnxCall& call) { along_axis(call, [](Tensor x) { return softmax(x); }); }},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

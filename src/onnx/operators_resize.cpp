@@ -3,18 +3,17 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 struct Sampling {
   std::string mode, locations, nearest;
@@ -112,8 +111,7 @@ void resize(OnnxCall& call) {
     for (const float scale : call.reals("scales")) scales.push_back(scale);
   if (!old && call.has(3)) sizes = call.numbers(3);
   std::vector<int64_t> axes = call.list("axes");
-  if (axes.empty())
-    for (int axis = 0; axis < s.rank(); ++axis) axes.push_back(axis);
+  if (axes.empty()) axes = compose::all_axes(s.rank());
   const size_t count = axes.size();
   if (scales.size() != count && sizes.size() != count) call.fail("scales or sizes for another number of axes");
   std::vector<double> roi;
@@ -144,31 +142,26 @@ void resize(OnnxCall& call) {
     if (out == in && scale == 1 && roi.empty()) continue;
     std::vector<bool> outside(static_cast<size_t>(out), false);
     const std::vector<double> weights = sampling_matrix(call, sampling, in, out, scale, outside);
-    const OnnxElement as = dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat;
-    const Tensor matrix = call.constant(known_numbers(as, {in, out}, weights));
+    const Tensor matrix = call.values({in, out}, weights, dtype);
     const Tensor moved = compose::axis_to_end(x, axis);
     Shape result = moved.shape();
     result.set(-1, out);
     Tensor y = reshape(matmul(reshape(moved, {moved.shape().elements() / in, in}), matrix), result);
     if (std::ranges::find(outside, true) != outside.end()) {
-      std::vector<double> mask;
-      for (const bool is_outside : outside) mask.push_back(is_outside ? 1 : 0);
-      y = elementwise(call, {y, call.constant(known_numbers(as, {out}, mask))}, [&](E& e, const std::vector<Ref>& v) {
-        return e.apply(Scalar::kSelect, v[1], e.constant(sampling.outside), v[0]);
-      });
+      const Tensor mask = call.values({out}, {outside.begin(), outside.end()}, dtype);
+      y = elementwise(call, {y, mask},
+                      [&](Number y, Number is_outside) { return select(is_outside, sampling.outside, y); });
     }
     x = compose::axis_from_end(y, axis);
   }
-  if (is_whole(call.element()))
-    x = elementwise(call, {x}, [](E& e, const std::vector<Ref>& v) { return compose::truncated(e, v[0]); });
+  if (is_whole(call.element())) x = elementwise(call, {x}, compose::truncated);
   call.set(x);
 }
 
 }  // namespace
 
-void add_resize_operators(std::vector<OnnxOperatorRow>& rows) {
-  rows.push_back({"Resize", resize, "scales and sizes must be known"});
-  rows.push_back({"Upsample", resize, "scales must be known"});
+OnnxOperatorRows resize_operators() {
+  return {{"Resize", resize, "scales and sizes must be known"}, {"Upsample", resize, "scales must be known"}};
 }
 
 }  // namespace linnet

@@ -2,16 +2,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "onnx/compose.h"
-#include "onnx/operators.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "onnx/compose.h"
+#include "onnx/operators.h"
 
 namespace linnet {
 namespace {
-
-using compose::E;
-using compose::Ref;
 
 Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
   if (sizes.size() > kMaxRank)
@@ -67,10 +64,8 @@ void flatten(OnnxCall& call) {
 void squeeze(OnnxCall& call) {
   const Shape shape = call.shape();
   const auto given = call.ints_or_list(1, "axes");
-  std::vector<bool> gone(static_cast<size_t>(shape.rank()));
+  std::vector<bool> gone = compose::named_axes(call, given.value_or(std::vector<int64_t>{}), shape.rank());
   for (int axis = 0; !given && axis < shape.rank(); ++axis) gone[static_cast<size_t>(axis)] = shape[axis] == 1;
-  for (const int64_t axis : given.value_or(std::vector<int64_t>{}))
-    gone[static_cast<size_t>(call.axis(axis, shape.rank()))] = true;
   Shape result;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (!gone[static_cast<size_t>(axis)])
@@ -159,9 +154,8 @@ void slice_operator(OnnxCall& call) {
   Tensor x = call.tensor(0);
   const std::vector<int64_t> starts = call.ints_or_list(1, "starts").value_or(std::vector<int64_t>{});
   const std::vector<int64_t> ends = call.ints_or_list(2, "ends").value_or(std::vector<int64_t>{});
-  std::vector<int64_t> axes(starts.size());
-  std::iota(axes.begin(), axes.end(), 0);
-  axes = call.ints_or_list(3, "axes").value_or(axes);
+  const std::vector<int64_t> axes =
+      call.ints_or_list(3, "axes").value_or(compose::all_axes(static_cast<int>(starts.size())));
   const std::vector<int64_t> steps = call.has(4) ? call.ints(4) : std::vector<int64_t>(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     call.fail("starts, ends, axes and steps differ in number");
@@ -231,9 +225,7 @@ void pad_operator(OnnxCall& call) {
   const std::string mode = call.text("mode", "constant");
   const std::vector<int64_t> pads = call.opset() < 11 ? call.list("pads") : call.ints(1);
   const double value = call.opset() < 11 ? call.real("value", 0) : call.number(2, 0);
-  std::vector<int64_t> axes(static_cast<size_t>(rank));
-  std::iota(axes.begin(), axes.end(), 0);
-  if (call.has(3)) axes = call.ints(3);
+  const std::vector<int64_t> axes = call.has(3) ? call.ints(3) : compose::all_axes(rank);
   if (pads.size() != 2 * axes.size()) call.fail("pads for another number of axes");
   for (size_t i = 0; i < axes.size(); ++i) {
     const int axis = call.axis(axes[i], rank);
@@ -253,9 +245,6 @@ void shape_operator(OnnxCall& call) {
   std::vector<int64_t> sizes;
   for (int64_t axis = start; axis < end; ++axis) sizes.push_back(shape[static_cast<int>(axis)]);
   call.set(0, known_vector(sizes));
-}
-void size_operator(OnnxCall& call) {
-  call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.shape().elements())}));
 }
 
 void constant_operator(OnnxCall& call) {
@@ -318,12 +307,9 @@ void trilu(OnnxCall& call) {
   std::vector<double> kept;
   for (int64_t i = 0; i < shape[-2]; ++i)
     for (int64_t j = 0; j < shape[-1]; ++j) kept.push_back((upper ? j - i >= k : j - i <= k) ? 1 : 0);
-  const DType dtype = traced_dtype(call.element());
-  const OnnxElement as = dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat;
-  const Tensor mask = call.constant(known_numbers(as, {shape[-2], shape[-1]}, kept));
-  call.set(compose::elementwise(call, {call.tensor(0), mask}, [](E& e, const std::vector<Ref>& x) {
-    return e.apply(Scalar::kSelect, x[1], x[0], e.constant(0));
-  }));
+  const Tensor mask = call.values({shape[-2], shape[-1]}, kept, traced_dtype(call.element()));
+  call.set(compose::elementwise(call, {call.tensor(0), mask},
+                                [](compose::Number x, compose::Number kept) { return select(kept, x, 0); }));
 }
 
 void depth_to_space(OnnxCall& call) {
@@ -349,8 +335,8 @@ void space_to_depth(OnnxCall& call) {
 
 }  // namespace
 
-void add_shape_operators(std::vector<OnnxOperatorRow>& rows) {
-  const OnnxOperatorRow list[] = {
+OnnxOperatorRows shape_operators() {
+  return {
       {"Concat", concat_operator},
       {"Constant", constant_operator, "sparse values and strings are not there"},
       {"ConstantOfShape", constant_of_shape},
@@ -362,7 +348,10 @@ void add_shape_operators(std::vector<OnnxOperatorRow>& rows) {
       {"Range", range, "its bounds must be known"},
       {"Reshape", reshape_operator, "the shape must be known"},
       {"Shape", shape_operator},
-      {"Size", size_operator},
+      {"Size",
+       [](OnnxCall& call) {
+         call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.shape().elements())}));
+       }},
       {"Slice", slice_operator, "starts, ends, axes and steps must be known"},
       {"SpaceToDepth", space_to_depth},
       {"Split", split_operator},
@@ -372,7 +361,6 @@ void add_shape_operators(std::vector<OnnxOperatorRow>& rows) {
       {"Trilu", trilu},
       {"Unsqueeze", unsqueeze},
   };
-  rows.insert(rows.end(), std::begin(list), std::end(list));
 }
 
 }  // namespace linnet

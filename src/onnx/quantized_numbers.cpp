@@ -1,14 +1,13 @@
 #include "onnx/quantized_numbers.h"
 
-#include "onnx/compose.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 
-using compose::E;
 using compose::elementwise;
-using compose::Ref;
+using compose::Number;
 
 QuantizedRange quantized_range(const OnnxCall& call, OnnxElement element) {
   switch (element) {
@@ -49,26 +48,17 @@ Scaling scaling_of(OnnxCall& call, size_t scale, size_t zero, const Shape& x, in
 }
 
 Tensor dequantized(const OnnxCall& call, Tensor x, const Scaling& s) {
-  if (!s.zero.defined())
-    return elementwise(call, {x, s.scale},
-                       [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kMul, v[0], v[1]); });
-  return elementwise(call, {x, s.scale, s.zero}, [](E& e, const std::vector<Ref>& v) {
-    return e.apply(Scalar::kMul, e.apply(Scalar::kSub, v[0], v[2]), v[1]);
-  });
+  if (!s.zero.defined()) return elementwise(call, {x, s.scale}, [](Number x, Number scale) { return x * scale; });
+  return elementwise(call, {x, s.scale, s.zero},
+                     [](Number x, Number scale, Number zero) { return (x - zero) * scale; });
 }
 
 Tensor quantized(const OnnxCall& call, Tensor x, const Scaling& s, QuantizedRange range) {
-  const auto limited = [range](E& e, Ref whole) {
-    return e.apply(Scalar::kMin, e.apply(Scalar::kMax, whole, e.constant(range.least)), e.constant(range.most));
-  };
+  const auto limited = [range](Number whole) { return min(max(whole, range.least), range.most); };
   if (!s.zero.defined())
-    return elementwise(call, {x, s.scale}, [&](E& e, const std::vector<Ref>& v) {
-      return limited(e, e.apply(Scalar::kRound, e.apply(Scalar::kDiv, v[0], v[1])));
-    });
-  return elementwise(call, {x, s.scale, s.zero}, [&](E& e, const std::vector<Ref>& v) {
-    const Ref whole = e.apply(Scalar::kRound, e.apply(Scalar::kDiv, v[0], v[1]));
-    return limited(e, e.apply(Scalar::kAdd, whole, v[2]));
-  });
+    return elementwise(call, {x, s.scale}, [&](Number x, Number scale) { return limited(round(x / scale)); });
+  return elementwise(call, {x, s.scale, s.zero},
+                     [&](Number x, Number scale, Number zero) { return limited(round(x / scale) + zero); });
 }
 
 int quantized_axis(const OnnxCall& call, const Shape& x) {
@@ -98,7 +88,7 @@ Tensor conv_of(OnnxCall& call, TracedValue x, TracedValue w) {
   OnnxNode node = call.node();
   node.op = "Conv", node.in = {"x", "w"}, node.out = {"y"};
   OnnxCall conv(node, call.opset(), call.graph(), {std::move(x), std::move(w)});
-  find_onnx_operator("Conv")(conv);
+  (*find_onnx_operator("Conv"))(conv);
   conv.check_attributes();
   for (const OnnxAttribute& attribute : node.attributes) call.has_attribute(attribute.name.c_str());
   return conv.out()[0].tensor;

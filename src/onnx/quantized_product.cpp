@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "onnx/compose.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized_conv2d.h"
+#include "onnx/compose.h"
 
 namespace linnet {
 namespace {
@@ -118,6 +118,11 @@ PackedOperand pack(OnnxCall& call, const Weight& weight, StaticRounding& roundin
   return {literal(call.graph(), {DType::kU8, {static_cast<int64_t>(packed.size())}}, packed.data()), shape};
 }
 
+Tensor less_product(const OnnxCall& call, Tensor y, Tensor sums, Tensor steps) {
+  using compose::Number;
+  return compose::elementwise(call, {y, sums, steps}, [](Number y, Number sum, Number step) { return y - sum * step; });
+}
+
 // x [..., K] as `rounding` rounds it, by the weight.
 Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding rounding) {
   const PackedOperand w = pack(call, weight, rounding);
@@ -127,10 +132,7 @@ Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding
   std::vector<float> rests = weight.scales;
   for (float& rest : rests) rest *= static_cast<float>(weight.rest);
   const Tensor steps = literal(call.graph(), {DType::kF32, {weight.rows}}, rests.data());
-  return compose::elementwise(call, {y, compose::sum_last(rounded), steps},
-                              [](compose::E& e, const std::vector<compose::Ref>& v) {
-                                return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, v[1], v[2]));
-                              });
+  return less_product(call, y, compose::sum_last(rounded), steps);
 }
 
 // One more filter, whose result is the sum of what the others see.
@@ -145,10 +147,7 @@ Tensor without_rest(OnnxCall& call, Tensor y, std::vector<float> scales, double 
   for (float& scale : scales) scale *= static_cast<float>(rest);
   const auto count = std::ssize(scales);
   const Tensor steps = literal(call.graph(), {DType::kF32, {count}}, scales.data());
-  return compose::elementwise(call, {slice(y, 3, 0, count), slice(y, 3, count, 1), steps},
-                              [](compose::E& e, const std::vector<compose::Ref>& v) {
-                                return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, v[1], v[2]));
-                              });
+  return less_product(call, slice(y, 3, 0, count), slice(y, 3, count, 1), steps);
 }
 
 // Whether a filter sees one pixel and visits each once.

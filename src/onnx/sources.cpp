@@ -3,14 +3,14 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "engine/ops/movement/movement.h"
 #include "models/modules/bert.h"
 #include "models/modules/gpt.h"
 #include "models/modules/image_model.h"
 #include "models/modules/llama.h"
 #include "models/modules/t5.h"
 #include "models/modules/transformer.h"
-#include "onnx/merge_decoders.h"
-#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
@@ -204,14 +204,13 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
 
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options) {
   if (options.joined_past && !options.cache) fail_user("without a cache there is no past to join");
-  if (auto* model = dynamic_cast<SequenceClassifier*>(&module))
+  const auto logits_file = [](auto* model) {
     return bert_file([model](Graph& graph, const BertTensors& in) {
       graph.output("logits", model->logits(in.tokens, in.lengths, in.types));
     });
-  if (auto* model = dynamic_cast<MaskedLanguageModel*>(&module))
-    return bert_file([model](Graph& graph, const BertTensors& in) {
-      graph.output("logits", model->logits(in.tokens, in.lengths, in.types));
-    });
+  };
+  if (auto* model = dynamic_cast<SequenceClassifier*>(&module)) return logits_file(model);
+  if (auto* model = dynamic_cast<MaskedLanguageModel*>(&module)) return logits_file(model);
   if (auto* model = dynamic_cast<SentenceEncoder*>(&module))
     return bert_file([model](Graph& graph, const BertTensors& in) {
       graph.output("last_hidden_state", model->bert(in.tokens, in.lengths, in.types));
@@ -224,6 +223,14 @@ std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options)
   if (auto* model = dynamic_cast<EncoderDecoder*>(&module)) return encoder_decoder_files(*model, options.cache);
   if (auto* model = dynamic_cast<ImageModel*>(&module)) return image_file(*model);
   fail_user("there is no form of this kind of model in ONNX");
+}
+
+void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                        const std::string& folder, const OnnxFolderOptions& options) {
+  make_directories(folder);
+  for (const OnnxFile& file : onnx_files(*model.module, options.files))
+    save_onnx(layout, parameters, file, folder, options.onnx);
+  save_companions(model, folder);
 }
 
 }  // namespace linnet

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "models/families/pretrained.h"
 #include "onnx/save_onnx.h"
 
 namespace linnet {
@@ -34,5 +35,20 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
 
 // User error when there is no form of this model in ONNX. The module must outlive the result.
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options = {});
+
+struct OnnxFolderOptions {
+  OnnxOptions onnx = {};
+  OnnxFileOptions files = {};
+};
+
+// Writes a model folder in ONNX, what optimum, Transformers.js and other programs load: the ONNX files, and
+// config.json, generation_config.json and tokenizer files beside them.
+void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                        const std::string& folder, const OnnxFolderOptions& options = {});
+
+// One decoder file for both cases, with keys and values of earlier positions and without: a model with an input
+// "use_cache_branch" bool [1] that chooses which of the two computes; parameters that they share are there once. Where
+// `with_past` has no output of some name, its input past_key_values... is passed on as present...
+OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_head_size = false);
 
 }  // namespace linnet

@@ -14,6 +14,11 @@ bool is_float(OnnxElement element) {
 
 bool is_whole(OnnxElement element) { return !is_float(element) && element != OnnxElement::kBool; }
 
+bool is_signed(OnnxElement element) {
+  return element == OnnxElement::kInt8 || element == OnnxElement::kInt16 || element == OnnxElement::kInt32 ||
+         element == OnnxElement::kInt64;
+}
+
 DType traced_dtype(OnnxElement element) {
   return element == OnnxElement::kDouble || is_whole(element) ? DType::kF64 : DType::kF32;
 }

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/exec/host_tensor.h"
-#include "formats/onnx/model.h"
+#include "onnx/file/model.h"
 #include "engine/ir/graph.h"
 
 namespace linnet {
@@ -38,6 +38,7 @@ struct TracedQuantization {
 
 DType traced_dtype(OnnxElement element);
 bool is_whole(OnnxElement element);  // an integer, not a truth value
+bool is_signed(OnnxElement element);  // an integer with a sign
 bool is_float(OnnxElement element);
 
 // A tensor of a file as numbers in traced_dtype(). User error for strings and types there is no arithmetic of.

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "formats/onnx/model.h"
+#include "onnx/file/model.h"
 
 namespace {
 

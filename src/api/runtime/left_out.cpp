@@ -2,7 +2,6 @@
 // there; the linker takes the one that it sees first, and with it leaves out what the other would bring.
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/onnx/lowering.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/attention/attention_few_queries.h"
 #include "engine/kernels/gemm/gemm_bf16.h"
@@ -77,7 +76,6 @@ namespace {
 
 [[noreturn]] void fail_precision() { fail_user("this library computes in fp32, with weights of any --quantize"); }
 [[noreturn]] void fail_writing() { fail_internal("this library writes no tokenizers"); }
-[[noreturn]] void fail_export() { fail_internal("this library exports no ONNX files"); }
 
 }  // namespace
 
@@ -93,30 +91,5 @@ std::string UnigramModel::settings_json() const { fail_writing(); }
 void UnigramModel::add_tables(TokenizerTableWriter&) const { fail_writing(); }
 std::string WordPieceModel::to_json() const { fail_writing(); }
 std::string WordPieceModel::settings_json() const { fail_writing(); }
-
-// engine/ops/*/*_onnx.cpp: what rows of ops name for the export to ONNX.
-void argmax_to_onnx(OnnxLowering&) { fail_export(); }
-void attention_to_onnx(OnnxLowering&) { fail_export(); }
-void broadcast_to_onnx(OnnxLowering&) { fail_export(); }
-void cast_to_onnx(OnnxLowering&) { fail_export(); }
-void concat_to_onnx(OnnxLowering&) { fail_export(); }
-void conv2d_to_onnx(OnnxLowering&) { fail_export(); }
-void conv_relu_pool_to_onnx(OnnxLowering&) { fail_export(); }
-void distance_buckets_to_onnx(OnnxLowering&) { fail_export(); }
-void embedding_to_onnx(OnnxLowering&) { fail_export(); }
-void fill_to_onnx(OnnxLowering&) { fail_export(); }
-void identity_to_onnx(OnnxLowering&) { fail_export(); }
-void layer_norm_to_onnx(OnnxLowering&) { fail_export(); }
-void literal_to_onnx(OnnxLowering&) { fail_export(); }
-void matmul_to_onnx(OnnxLowering&) { fail_export(); }
-void max_pool_to_onnx(OnnxLowering&) { fail_export(); }
-void permute_to_onnx(OnnxLowering&) { fail_export(); }
-void pointwise_to_onnx(OnnxLowering&) { fail_export(); }
-void reduce_to_onnx(OnnxLowering&) { fail_export(); }
-void reshape_to_onnx(OnnxLowering&) { fail_export(); }
-void rope_to_onnx(OnnxLowering&) { fail_export(); }
-void scale_pixels_to_onnx(OnnxLowering&) { fail_export(); }
-void softmax_to_onnx(OnnxLowering&) { fail_export(); }
-void split_to_onnx(OnnxLowering&) { fail_export(); }
 
 }  // namespace linnet

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "onnx/export_folder.h"
+#include "onnx/sources.h"
 #include "models/families/static_scales.h"
 #include "training/run/run_folder.h"
 #include "tasks/classification/onnx_classifier.h"

@@ -12,7 +12,6 @@
 namespace linnet {
 
 enum class Precision : uint8_t;  // engine/kernels/precision.h
-class OnnxLowering;              // formats/onnx/lowering.h
 
 // Thrown by shape inference; the graph adds the op's name, the source line and the module path.
 struct ShapeProblem : std::runtime_error {
@@ -125,8 +124,6 @@ struct OpDef {
   // Returns the attributes of a node that gives each row of its result the same bits whatever the number of rows is.
   // nullptr: every kernel of the op does so anyway, or the op mixes rows.
   Attrs (*with_independent_rows)(const Attrs&) = nullptr;
-  // Adds the ONNX nodes that compute a node of the op. nullptr: it is exported as its decomposition, if it has one.
-  void (*to_onnx)(OnnxLowering&) = nullptr;
   // Running it again costs less than keeping its first result in memory for the backward pass (engine/passes/recompute.cpp).
   bool cheap = false;
   // On a GPU one of NVIDIA's libraries computes it, for some types at least. The emulation of a GPU (tests) lets the

@@ -6,79 +6,19 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/protobuf.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
 
-[[noreturn]] void fail_model(const std::string& path, const std::string& what) {
-  fail_user("'" + path + "' is no SentencePiece model or is damaged: " + what);
-}
-
-// The fields of a protobuf message, one after another.
-class Fields {
- public:
-  Fields(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
-
-  bool next() {
-    if (bytes_.empty()) return false;
-    const uint64_t tag = varint();
-    number_ = tag >> 3;
-    wire_ = static_cast<int>(tag & 7);
-    if (number_ == 0 || number_ > 0x1FFFFFFF) fail_model(path_, "a field without a number");
-    if (wire_ == 0) {
-      value_ = varint();
-    } else if (wire_ == 1 || wire_ == 5) {
-      data_ = take(wire_ == 1 ? 8 : 4);
-    } else if (wire_ == 2) {
-      data_ = take(varint());
-    } else {
-      fail_model(path_, "a field of an unknown kind");
-    }
-    return true;
-  }
-  uint64_t number() const { return number_; }
-  // The field's value; a field of another wire type is an error.
-  std::string_view data() const { return expect(2), data_; }
-  uint64_t integer() const { return expect(0), value_; }
-  float real() const {
-    expect(5);
-    float value;
-    std::memcpy(&value, data_.data(), sizeof value);
-    return value;
-  }
-
- private:
-  void expect(int wire) const {
-    if (wire_ != wire) fail_model(path_, "field " + std::to_string(number_) + " has the wrong type");
-  }
-  uint64_t varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1)[0]);
-      value |= static_cast<uint64_t>(byte & 127) << shift;
-      if (byte < 128) return value;
-    }
-    fail_model(path_, "a number without an end");
-  }
-  std::string_view take(uint64_t size) {
-    if (size > bytes_.size()) fail_model(path_, "it ends too soon");
-    const std::string_view part = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return part;
-  }
-
-  std::string_view bytes_, data_;
-  const std::string& path_;
-  uint64_t number_ = 0, value_ = 0;
-  int wire_ = 0;
-};
+using Fail = ProtoReader::Fail;
 
 // The trie of a table of replacements (see charsmap_table.cpp): all steps stay inside, whatever byte comes
 // next, with at most 32 entries on the way to any leaf, for which SentencePiece has room.
-void check_charsmap(std::string_view table, const std::string& path) {
+void check_charsmap(std::string_view table, const Fail& fail_model) {
   if (table.empty()) return;
-  const auto fail = [&](const char* what) { fail_model(path, std::string("its table of replacements ") + what); };
+  const auto fail = [&](const char* what) { fail_model(std::string("its table of replacements ") + what); };
   uint32_t bytes = 0;
   if (table.size() <= sizeof bytes) fail("is too short");
   std::memcpy(&bytes, table.data(), sizeof bytes);
@@ -126,13 +66,13 @@ void check_charsmap(std::string_view table, const std::string& path) {
   }
 }
 
-SentencePieceModelFile::Piece read_piece(std::string_view bytes, const std::string& path) {
+SentencePieceModelFile::Piece read_piece(std::string_view bytes, const Fail& fail) {
   SentencePieceModelFile::Piece piece;
-  for (Fields fields(bytes, path); fields.next();) {
+  for (ProtoReader fields(bytes, fail); fields.next();) {
     if (fields.number() == 1) piece.text = fields.data();
     if (fields.number() == 2) piece.score = fields.real();
     if (fields.number() == 3) {
-      if (fields.integer() < 1 || fields.integer() > 6) fail_model(path, "a piece of an unknown type");
+      if (fields.integer() < 1 || fields.integer() > 6) fail("a piece of an unknown type");
       piece.type = static_cast<int>(fields.integer());
     }
   }
@@ -142,10 +82,10 @@ SentencePieceModelFile::Piece read_piece(std::string_view bytes, const std::stri
 // SentencePiece's library takes these names up to their first zero byte.
 std::string c_string(std::string_view text) { return std::string(text.substr(0, text.find('\0'))); }
 
-void read_trainer_spec(std::string_view bytes, const std::string& path, SentencePieceModelFile& model) {
-  for (Fields fields(bytes, path); fields.next();) {
+void read_trainer_spec(std::string_view bytes, const Fail& fail, SentencePieceModelFile& model) {
+  for (ProtoReader fields(bytes, fail); fields.next();) {
     if (fields.number() == 3) {
-      if (fields.integer() != 1 && fields.integer() != 2) fail_model(path, "it is neither a unigram nor a BPE model");
+      if (fields.integer() != 1 && fields.integer() != 2) fail("it is neither a unigram nor a BPE model");
       model.model_type = static_cast<int>(fields.integer());
     }
     if (fields.number() == 24) model.space_as_suffix = fields.integer() != 0;
@@ -161,11 +101,10 @@ void read_trainer_spec(std::string_view bytes, const std::string& path, Sentence
   }
 }
 
-void read_normalizer_spec(std::string_view bytes, const std::string& path,
-                          SentencePieceModelFile::Normalization& spec) {
-  for (Fields fields(bytes, path); fields.next();) {
+void read_normalizer_spec(std::string_view bytes, const Fail& fail, SentencePieceModelFile::Normalization& spec) {
+  for (ProtoReader fields(bytes, fail); fields.next();) {
     if (fields.number() == 2) {
-      check_charsmap(fields.data(), path);
+      check_charsmap(fields.data(), fail);
       spec.charsmap = fields.data();
     }
     if (fields.number() == 3) spec.dummy_prefix = fields.integer() != 0;
@@ -180,47 +119,50 @@ bool is_byte_piece(const std::string& text) {
   return text.size() == 6 && text.starts_with("<0x") && is_digit(text[3]) && is_digit(text[4]) && text[5] == '>';
 }
 
-void check_pieces(const SentencePieceModelFile& model, const std::string& path) {
+void check_pieces(const SentencePieceModelFile& model, const Fail& fail) {
   using File = SentencePieceModelFile;
   constexpr size_t kLongest = 1000, kMost = 10'000'000, kNested = 60;
-  if (model.pieces.empty()) fail_model(path, "it has no pieces");
-  if (model.pieces.size() > kMost) fail_model(path, "it has too many pieces");
+  if (model.pieces.empty()) fail("it has no pieces");
+  if (model.pieces.size() > kMost) fail("it has too many pieces");
   std::unordered_set<std::string_view> seen, user_defined;
   size_t unknown = 0, bytes = 0;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const File::Piece& piece = model.pieces[id];
     const std::string where = "piece " + std::to_string(id) + " ";
-    if (piece.text.empty()) fail_model(path, where + "is empty");
-    if (piece.text.size() > kLongest) fail_model(path, where + "is longer than 1000 bytes");
+    if (piece.text.empty()) fail(where + "is empty");
+    if (piece.text.size() > kLongest) fail(where + "is longer than 1000 bytes");
     if (piece.text.find('\0') != std::string::npos || invalid_utf8_at(piece.text) != std::string::npos)
-      fail_model(path, where + "is not UTF-8");
-    if (!std::isfinite(piece.score) || std::fabs(piece.score) > 1e9f) fail_model(path, where + "has no finite score");
-    if (!seen.insert(piece.text).second) fail_model(path, where + "is there twice");
+      fail(where + "is not UTF-8");
+    if (!std::isfinite(piece.score) || std::fabs(piece.score) > 1e9f) fail(where + "has no finite score");
+    if (!seen.insert(piece.text).second) fail(where + "is there twice");
     unknown += piece.type == File::kUnknown;
-    if (piece.type == File::kByte && !is_byte_piece(piece.text)) fail_model(path, where + "is no byte");
+    if (piece.type == File::kByte && !is_byte_piece(piece.text)) fail(where + "is no byte");
     bytes += piece.type == File::kByte;
     if (piece.type == File::kUserDefined) user_defined.insert(piece.text);
   }
-  if (unknown != 1) fail_model(path, "it has " + std::to_string(unknown) + " unknown pieces");
-  if (bytes != (model.byte_fallback ? 256 : 0)) fail_model(path, "it has " + std::to_string(bytes) + " byte pieces");
+  if (unknown != 1) fail("it has " + std::to_string(unknown) + " unknown pieces");
+  if (bytes != (model.byte_fallback ? 256 : 0)) fail("it has " + std::to_string(bytes) + " byte pieces");
   for (const std::string_view text : user_defined) {
     size_t within = 0;
     for (size_t length = 1; length <= text.size(); ++length) within += user_defined.count(text.substr(0, length));
-    if (within > kNested) fail_model(path, "its user-defined pieces begin with one another");
+    if (within > kNested) fail("its user-defined pieces begin with one another");
   }
 }
 
 }  // namespace
 
 SentencePieceModelFile read_sentencepiece_model(std::string_view bytes, const std::string& path) {
+  const Fail fail = [&path](const std::string& what) {
+    fail_user("'" + path + "' is no SentencePiece model or is damaged: " + what);
+  };
   SentencePieceModelFile model;
-  for (Fields fields(bytes, path); fields.next();) {
-    if (fields.number() == 1) model.pieces.push_back(read_piece(fields.data(), path));
-    if (fields.number() == 2) read_trainer_spec(fields.data(), path, model);
-    if (fields.number() == 3) read_normalizer_spec(fields.data(), path, model.normalization);
-    if (fields.number() == 5) read_normalizer_spec(fields.data(), path, model.denormalization);
+  for (ProtoReader fields(bytes, fail); fields.next();) {
+    if (fields.number() == 1) model.pieces.push_back(read_piece(fields.data(), fail));
+    if (fields.number() == 2) read_trainer_spec(fields.data(), fail, model);
+    if (fields.number() == 3) read_normalizer_spec(fields.data(), fail, model.normalization);
+    if (fields.number() == 5) read_normalizer_spec(fields.data(), fail, model.denormalization);
   }
-  check_pieces(model, path);
+  check_pieces(model, fail);
   return model;
 }
 

@@ -14,7 +14,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kArgmax{.name = "argmax", .infer = infer, .to_onnx = argmax_to_onnx};
+const OpDef kArgmax{.name = "argmax", .infer = infer};
 
 Tensor argmax_last(At x) { return graph_of(x)->add_one(kArgmax, std::array{x.value}, {}, x.where); }
 

@@ -9,7 +9,6 @@ namespace linnet {
 
 extern const OpDef kArgmax;
 KernelList argmax_kernels();
-void argmax_to_onnx(OnnxLowering& to);
 
 Tensor argmax_last(At x);
 

@@ -163,7 +163,6 @@ const OpDef kAttention{.name = "attention",
                        .product = ProductKind::kAttention,
                        .with_precision = set_precision<AttentionAttrs>,
                        .with_independent_rows = with_independent_queries,
-                       .to_onnx = attention_to_onnx,
                        .by_gpu_library = true,
                        .flops = forward_flops};
 const OpDef kAttentionGrad{.name = "attention_grad",

@@ -67,7 +67,6 @@ extern const OpDef kAttention, kAttentionGrad, kMaskScores;
 KernelList attention_kernels();
 KernelList attention_grad_kernels();
 KernelList mask_scores_kernels();
-void attention_to_onnx(OnnxLowering& to);
 void attention_reference(const KernelArgs& args);
 void attention_grad_reference(const KernelArgs& args);
 

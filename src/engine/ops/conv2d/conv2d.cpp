@@ -86,7 +86,6 @@ const OpDef kConv2d{.name = "conv2d",
                     .storage = storage,
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<Conv2dAttrs>,
-                    .to_onnx = conv2d_to_onnx,
                     .by_gpu_library = true,
                     .flops = flops};
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",

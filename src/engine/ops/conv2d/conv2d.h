@@ -43,7 +43,6 @@ extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
 KernelList conv2d_kernels();
 KernelList conv2d_input_grad_kernels();
 KernelList conv2d_weight_grad_kernels();
-void conv2d_to_onnx(OnnxLowering& to);
 
 // The sizes of the forward convolution that a node belongs to.
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);

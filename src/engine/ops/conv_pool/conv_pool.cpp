@@ -89,7 +89,6 @@ const OpDef kConvReluPool{.name = "conv_relu_pool",
                           .gradient = gradient,
                           .read_attrs = read_attrs<ConvReluPoolAttrs>,
                           .decompose = decompose,
-                          .to_onnx = conv_relu_pool_to_onnx,
                           .flops = forward_flops};
 const OpDef kConvReluPoolWeightGrad{.name = "conv_relu_pool_weight_grad",
                                     .infer = infer_weight_grad,

@@ -27,7 +27,6 @@ extern const OpDef kConvReluPool, kConvReluPoolWeightGrad, kConvReluPoolInputGra
 KernelList conv_relu_pool_kernels();
 KernelList conv_relu_pool_weight_grad_kernels();
 KernelList conv_relu_pool_input_grad_kernels();
-void conv_relu_pool_to_onnx(OnnxLowering& to);
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling = {});
 

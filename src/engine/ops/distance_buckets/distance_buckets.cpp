@@ -48,8 +48,7 @@ constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
 const OpDef kDistanceBuckets{.name = "distance_buckets",
                              .infer = infer,
                              .gradient = gradient,
-                             .read_attrs = read_attrs<DistanceBucketsAttrs>,
-                             .to_onnx = distance_buckets_to_onnx};
+                             .read_attrs = read_attrs<DistanceBucketsAttrs>};
 KernelList distance_buckets_kernels() { return kKernels; }
 
 // In float32, as the models were trained: where a logarithm is a whole number its rounding decides.

@@ -23,7 +23,6 @@ struct DistanceBucketsAttrs {
 
 extern const OpDef kDistanceBuckets;
 KernelList distance_buckets_kernels();
-void distance_buckets_to_onnx(OnnxLowering& to);
 
 Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position = {},
                         SourceLine where = SourceLine::current());

@@ -46,8 +46,7 @@ const OpDef kEmbedding{.name = "embedding",
                        .infer = infer,
                        .gradient = gradient,
                        .read_attrs = read_attrs<EmbeddingAttrs>,
-                       .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; },
-                       .to_onnx = embedding_to_onnx};
+                       .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; }};
 
 const OpDef kEmbeddingGrad{
     .name = "embedding_grad",

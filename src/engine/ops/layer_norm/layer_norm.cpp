@@ -69,7 +69,6 @@ const OpDef kLayerNorm{.name = "layer_norm",
                        .read_attrs = read_attrs<LayerNormAttrs>,
                        .decompose = decompose,
                        .storage = reduced<0b1, 0b1>,
-                       .to_onnx = layer_norm_to_onnx,
                        .cheap = true};
 const OpDef kLayerNormGrad{.name = "layer_norm_grad",
                            .infer = infer_grad,

@@ -27,7 +27,6 @@ extern const OpDef kLayerNorm;
 extern const OpDef kLayerNormGrad;
 KernelList layer_norm_kernels();
 KernelList layer_norm_grad_kernels();
-void layer_norm_to_onnx(OnnxLowering& to);
 
 // Weight and bias may be undefined.
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon = 1e-5);

@@ -17,7 +17,6 @@ struct LiteralAttrs {
 
 extern const OpDef kLiteral;
 KernelList literal_kernels();
-void literal_to_onnx(OnnxLowering& to);
 
 // `elements`: type.bytes() bytes.
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where = SourceLine::current());

@@ -123,7 +123,6 @@ const OpDef kMatmul{.name = "matmul",
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<MatmulAttrs>,
                     .with_independent_rows = with_independent_rows,
-                    .to_onnx = matmul_to_onnx,
                     .by_gpu_library = true,
                     .label = label,
                     .flops = flops};

@@ -42,7 +42,6 @@ struct MatmulAttrs {
 
 extern const OpDef kMatmul;
 KernelList matmul_kernels();
-void matmul_to_onnx(OnnxLowering& to);
 
 Tensor matmul(At a, Tensor b, bool trans_a = false, bool trans_b = false);
 

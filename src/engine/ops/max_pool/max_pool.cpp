@@ -40,8 +40,7 @@ const OpDef kMaxPool{.name = "max_pool",
                      .infer = infer,
                      .gradient = gradient,
                      .read_attrs = read_attrs<MaxPoolAttrs>,
-                     .storage = reduced<0b1, 0b1>,
-                     .to_onnx = max_pool_to_onnx};
+                     .storage = reduced<0b1, 0b1>};
 const OpDef kMaxPoolGrad{
     .name = "max_pool_grad", .infer = infer_grad, .read_attrs = read_attrs<MaxPoolAttrs>, .storage = reduced<0b1, 0b1>};
 

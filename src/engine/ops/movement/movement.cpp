@@ -128,8 +128,7 @@ const OpDef kReshape{.name = "reshape",
                      },
                      .read_attrs = read_attrs<ReshapeAttrs>,
                      .algebra = always<Algebra::kReshape>,
-                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
-                     .to_onnx = reshape_to_onnx};
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 // Without a gradient for its operand, the backward pass ends here.
 const OpDef kStopGradient{.name = "stop_gradient",
                           .infer = [](const InferArgs& args) -> std::vector<TensorType> {
@@ -138,8 +137,7 @@ const OpDef kStopGradient{.name = "stop_gradient",
                           },
                           .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {Tensor{}}; },
                           .algebra = always<Algebra::kReshape>,
-                          .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
-                          .to_onnx = identity_to_onnx};
+                          .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 // split and concat read and write any strides: they are what the views pass could not do away with.
 const OpDef kSplit{.name = "split",
                    .infer = infer_split,
@@ -149,8 +147,7 @@ const OpDef kSplit{.name = "split",
                    .strided_outputs = ~0u,
                    .algebra = always<Algebra::kSplit>,
                    .axis = [](const Node& node) { return node.attrs.as<SplitAttrs>().axis; },
-                   .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
-                   .to_onnx = split_to_onnx};
+                   .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 const OpDef kConcat{.name = "concat",
                     .infer = infer_concat,
                     .gradient = gradient_concat,
@@ -159,16 +156,14 @@ const OpDef kConcat{.name = "concat",
                     .strided_outputs = ~0u,
                     .algebra = always<Algebra::kConcat>,
                     .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
-                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
-                    .to_onnx = concat_to_onnx};
+                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 const OpDef kPermute{.name = "permute",
                      .infer = infer_permute,
                      .gradient = gradient_permute,
                      .read_attrs = read_attrs<PermuteAttrs>,
                      .strided_inputs = 1,
                      .algebra = always<Algebra::kMove>,
-                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
-                     .to_onnx = permute_to_onnx};
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 const OpDef kBroadcast{.name = "broadcast",
                        .infer = infer_broadcast,
                        .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
@@ -176,13 +171,11 @@ const OpDef kBroadcast{.name = "broadcast",
                        },
                        .read_attrs = read_attrs<BroadcastAttrs>,
                        .algebra = always<Algebra::kMove>,
-                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
-                       .to_onnx = broadcast_to_onnx};
+                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 const OpDef kFill{.name = "fill",
                   .infer = infer_fill,
                   .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
-                  .read_attrs = read_attrs<FillAttrs>,
-                  .to_onnx = fill_to_onnx};
+                  .read_attrs = read_attrs<FillAttrs>};
 const OpDef kCast{.name = "cast",
                   .infer = infer_cast,
                   .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
@@ -190,8 +183,7 @@ const OpDef kCast{.name = "cast",
                     if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
                     return {cast(args.out_grad[0], from)};
                   },
-                  .read_attrs = read_attrs<CastAttrs>,
-                  .to_onnx = cast_to_onnx};
+                  .read_attrs = read_attrs<CastAttrs>};
 
 namespace {
 int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape().rank() : axis; }

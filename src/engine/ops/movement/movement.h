@@ -48,14 +48,6 @@ KernelList permute_kernels();
 KernelList broadcast_kernels();
 KernelList fill_kernels();
 KernelList cast_kernels();
-void reshape_to_onnx(OnnxLowering& to);
-void identity_to_onnx(OnnxLowering& to);
-void split_to_onnx(OnnxLowering& to);
-void concat_to_onnx(OnnxLowering& to);
-void permute_to_onnx(OnnxLowering& to);
-void broadcast_to_onnx(OnnxLowering& to);
-void fill_to_onnx(OnnxLowering& to);
-void cast_to_onnx(OnnxLowering& to);
 
 // Axes may be negative, counted from the end.
 Tensor reshape(At x, Shape shape);  // as many elements as x

@@ -23,8 +23,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 const OpDef kScalePixels{.name = "scale_pixels",
                          .infer = infer,
                          .read_attrs = read_attrs<ScalePixelsAttrs>,
-                         .storage = reduced<0b0, 0b1>,
-                         .to_onnx = scale_pixels_to_onnx};
+                         .storage = reduced<0b0, 0b1>};
 
 PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, const std::vector<double>& deviation) {
   const auto count = static_cast<size_t>(channels);

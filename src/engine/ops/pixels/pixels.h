@@ -29,7 +29,6 @@ struct ScalePixelsAttrs {
 
 extern const OpDef kScalePixels;
 KernelList scale_pixels_kernels();
-void scale_pixels_to_onnx(OnnxLowering& to);
 
 Tensor scale_pixels(At x, PixelScaling scaling, DType dtype = DType::kF32);
 

@@ -95,7 +95,6 @@ const OpDef kPointwise{.name = "pointwise",
                        .may_overwrite = may_overwrite,
                        .algebra = algebra,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
-                       .to_onnx = pointwise_to_onnx,
                        .cheap = true,
                        .by_gpu_library = true,
                        .label = label};

@@ -15,7 +15,6 @@ struct PointwiseAttrs {
 
 extern const OpDef kPointwise;
 KernelList pointwise_kernels();
-void pointwise_to_onnx(OnnxLowering& to);
 
 // The result has the shape of the largest operand; each other one must be a scalar, suffix or prefix of it.
 Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where);

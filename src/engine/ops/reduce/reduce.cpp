@@ -48,8 +48,7 @@ const OpDef kReduce{.name = "reduce",
                     .infer = infer,
                     .gradient = gradient,
                     .read_attrs = read_attrs<ReduceAttrs>,
-                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
-                    .to_onnx = reduce_to_onnx};
+                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; }};
 
 std::span<const char* const> enum_names(Reduction) {
   static constexpr std::array kNames{"sum", "max", "log_sum_exp"};

@@ -16,7 +16,6 @@ struct ReduceAttrs {
 
 extern const OpDef kReduce;
 KernelList reduce_kernels();
-void reduce_to_onnx(OnnxLowering& to);
 
 // The gradient of a broadcast; x itself when the shape is already right.
 Tensor sum_to(At x, Shape shape);

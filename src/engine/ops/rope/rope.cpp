@@ -55,8 +55,7 @@ const OpDef kRope{.name = "rope",
                   .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                   .strided_inputs = 0b1,
                   .strided_outputs = 0b1,
-                  .storage = reduced<0b1, 0b1>,
-                  .to_onnx = rope_to_onnx};
+                  .storage = reduced<0b1, 0b1>};
 
 double rope_frequency(const RopeAttrs& attrs, int64_t i) {
   const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(attrs.head_size);

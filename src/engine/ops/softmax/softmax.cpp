@@ -37,8 +37,7 @@ const OpDef kSoftmax{
         },
     .decompose = decompose,
     .may_overwrite = [](const Node&, int, int) { return true; },
-    .storage = reduced<0b1, 0b1>,
-    .to_onnx = softmax_to_onnx};
+    .storage = reduced<0b1, 0b1>};
 
 // dx = y * (dy - sum(dy * y))
 const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad, .storage = reduced<0b11, 0b1>};

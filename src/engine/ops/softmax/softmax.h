@@ -8,7 +8,6 @@ namespace linnet {
 extern const OpDef kSoftmax, kSoftmaxGrad;
 KernelList softmax_kernels();
 KernelList softmax_grad_kernels();
-void softmax_to_onnx(OnnxLowering& to);
 
 Tensor softmax(At x);
 

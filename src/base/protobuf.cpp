@@ -1,4 +1,4 @@
-#include "formats/protobuf.h"
+#include "base/protobuf.h"
 
 #include <cstring>
 
@@ -41,10 +41,10 @@ float ProtoReader::real() const {
   return fixed<float>(data_);
 }
 
-void ProtoReader::each_integer(const std::function<void(uint64_t)>& add) const {
+void ProtoReader::each_integer(const std::function<void(int64_t)>& add) const {
   if (wire_ != kLength) return add(integer());
   ProtoReader packed(data_, fail_);
-  while (!packed.bytes_.empty()) add(packed.varint());
+  while (!packed.bytes_.empty()) add(static_cast<int64_t>(packed.varint()));
 }
 
 void ProtoReader::each_real(const std::function<void(float)>& add) const {
@@ -93,13 +93,22 @@ void ProtoWriter::varint(uint64_t value) {
   bytes_ += static_cast<char>(value);
 }
 
-void ProtoWriter::integer(int number, uint64_t value) {
-  varint(static_cast<uint64_t>(number) << 3 | kVarint);
-  varint(value);
+void ProtoWriter::tag(int number, int wire) {
+  varint(static_cast<uint64_t>(number) << 3 | static_cast<uint64_t>(wire));
+}
+
+void ProtoWriter::integer(int number, int64_t value) {
+  tag(number, kVarint);
+  varint(static_cast<uint64_t>(value));
 }
 
 void ProtoWriter::real(int number, float value) {
-  varint(static_cast<uint64_t>(number) << 3 | kFixed32);
+  tag(number, kFixed32);
+  bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void ProtoWriter::real64(int number, double value) {
+  tag(number, kFixed64);
   bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
@@ -109,7 +118,7 @@ void ProtoWriter::text(int number, std::string_view value) {
 }
 
 void ProtoWriter::begin(int number, uint64_t size) {
-  varint(static_cast<uint64_t>(number) << 3 | kLength);
+  tag(number, kLength);
   varint(size);
 }
 

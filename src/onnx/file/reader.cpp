@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/onnx/model.h"
-#include "formats/protobuf.h"
+#include "base/protobuf.h"
+#include "onnx/file/model.h"
 
 namespace linnet {
 namespace {
@@ -28,9 +28,9 @@ std::string shown(const std::string& text) {
 }
 
 template <class T>
-void append(std::vector<std::byte>& to, T value) {
+void append(std::vector<std::byte>& to, T value, size_t size = sizeof(T)) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  to.insert(to.end(), bytes, bytes + sizeof value);
+  to.insert(to.end(), bytes, bytes + size);
 }
 
 class Reader {
@@ -72,7 +72,7 @@ OnnxModel Reader::model(std::string_view bytes) {
   model.ir_version = 0;
   bool has_graph = false;
   for (ProtoReader fields(bytes, fail_); fields.next();) {
-    if (fields.number() == 1) model.ir_version = static_cast<int64_t>(fields.integer());
+    if (fields.number() == 1) model.ir_version = fields.integer();
     if (fields.number() == 2) model.producer = fields.data();
     if (fields.number() == 3) model.producer_version = fields.data();
     if (fields.number() == 7) {
@@ -95,7 +95,7 @@ void Reader::opset(std::string_view bytes, std::map<std::string, int64_t>& opset
   int64_t version = 0;
   for (ProtoReader fields(bytes, fail_); fields.next();) {
     if (fields.number() == 1) domain = fields.data();
-    if (fields.number() == 2) version = static_cast<int64_t>(fields.integer());
+    if (fields.number() == 2) version = fields.integer();
   }
   opsets[domain == "ai.onnx" ? "" : domain] = version;
 }
@@ -137,43 +137,18 @@ OnnxAttribute Reader::attribute(std::string_view bytes, int depth) {
   int64_t stated = 0;
   for (ProtoReader fields(bytes, fail_); fields.next();) {
     seen.insert(fields.number());
-    switch (fields.number()) {
-      case 1:
-        attribute.name = fields.data();
-        break;
-      case 2:
-        attribute.f = fields.real();
-        break;
-      case 3:
-        attribute.i = static_cast<int64_t>(fields.integer());
-        break;
-      case 4:
-        attribute.s = fields.data();
-        break;
-      case 5:
-        attribute.tensor = std::make_shared<OnnxTensor>(tensor(fields.data()));
-        break;
-      case 6:
-        attribute.graph = std::make_shared<OnnxGraph>(graph(fields.data(), depth + 1));
-        break;
-      case 7:
-        fields.each_real([&](float value) { attribute.floats.push_back(value); });
-        break;
-      case 8:
-        fields.each_integer([&](uint64_t value) { attribute.ints.push_back(static_cast<int64_t>(value)); });
-        break;
-      case 9:
-        attribute.strings.emplace_back(fields.data());
-        break;
-      case 20:
-        stated = static_cast<int64_t>(fields.integer());
-        break;
-      case 21:
-        attribute.reference = fields.data();
-        break;
-      default:
-        break;  // of a type that no operator here takes: found where its value is asked for
-    }
+    if (fields.number() == 1) attribute.name = fields.data();
+    if (fields.number() == 2) attribute.f = fields.real();
+    if (fields.number() == 3) attribute.i = fields.integer();
+    if (fields.number() == 4) attribute.s = fields.data();
+    if (fields.number() == 5) attribute.tensor = std::make_shared<OnnxTensor>(tensor(fields.data()));
+    if (fields.number() == 6) attribute.graph = std::make_shared<OnnxGraph>(graph(fields.data(), depth + 1));
+    if (fields.number() == 7) fields.each_real([&](float value) { attribute.floats.push_back(value); });
+    if (fields.number() == 8) fields.each_integer([&](int64_t value) { attribute.ints.push_back(value); });
+    if (fields.number() == 9) attribute.strings.emplace_back(fields.data());
+    if (fields.number() == 20) stated = fields.integer();
+    if (fields.number() == 21) attribute.reference = fields.data();
+    // Others are of types that no operator here takes: found where their value is asked for.
   }
   // Old files do not state the type.
   for (uint64_t field = 2; stated == 0 && field <= 9; ++field)
@@ -214,7 +189,7 @@ void Reader::type(std::string_view bytes, OnnxValueInfo& value) {
   for (ProtoReader fields(bytes, fail_); fields.next();) {
     if (fields.number() != 1) continue;  // not a tensor
     for (ProtoReader tensor(fields.data(), fail_); tensor.next();) {
-      if (tensor.number() == 1) value.element = static_cast<OnnxElement>(static_cast<int32_t>(tensor.integer()));
+      if (tensor.number() == 1) value.element = static_cast<OnnxElement>(tensor.integer());
       if (tensor.number() == 2) shape(tensor.data(), value);
     }
   }
@@ -226,7 +201,7 @@ void Reader::shape(std::string_view bytes, OnnxValueInfo& value) {
     if (fields.number() != 1) continue;
     OnnxDim dim;
     for (ProtoReader one(fields.data(), fail_); one.next();) {
-      if (one.number() == 1) dim.size = std::max<int64_t>(static_cast<int64_t>(one.integer()), -1);
+      if (one.number() == 1) dim.size = std::max<int64_t>(one.integer(), -1);
       if (one.number() == 2) dim.symbol = one.data();
     }
     value.dims.push_back(dim);
@@ -239,66 +214,36 @@ OnnxTensor Reader::tensor(std::string_view bytes) {
   OnnxTensor tensor{.name = {}, .element = OnnxElement::kUndefined};
   auto list = std::make_shared<std::vector<std::byte>>();
   std::map<std::string, std::string> external;
-  bool is_external = false, has_list = false;
+  bool is_external = false, has_list = false, has_raw = false;
   std::string_view raw;
-  bool has_raw = false;
-  const auto add_integer = [&](uint64_t value) {
+  const auto add_integer = [&](int64_t value) {
     has_list = true;
-    const auto dtype = element_dtype(tensor.element);
-    if (!dtype) return;
-    std::byte word[8];
-    std::memcpy(word, &value, sizeof word);
-    list->insert(list->end(), word, word + file_dtype_size(*dtype));
+    if (const auto dtype = element_dtype(tensor.element)) append(*list, value, file_dtype_size(*dtype));
   };
   for (ProtoReader fields(bytes, fail_); fields.next();) {
-    switch (fields.number()) {
-      case 1:
-        fields.each_integer([&](uint64_t dim) {
-          tensor.dims.push_back(static_cast<int64_t>(dim));
-          if (tensor.dims.size() > kMostRank) fail("a tensor has too many axes");
-        });
-        break;
-      case 2:
-        tensor.element = static_cast<OnnxElement>(static_cast<int32_t>(fields.integer()));
-        break;
-      case 4:
-        has_list = true;
-        fields.each_real([&](float value) { append(*list, value); });
-        break;
-      case 5:
-      case 7:
-      case 11:
-        fields.each_integer(add_integer);
-        break;
-      case 6:
-        tensor.strings.emplace_back(fields.data());
-        break;
-      case 8:
-        tensor.name = fields.data();
-        break;
-      case 9:
-        raw = fields.data();
-        has_raw = true;
-        break;
-      case 10:
-        has_list = true;
-        fields.each_double([&](double value) { append(*list, value); });
-        break;
-      case 13: {
-        std::string key, text;
-        for (ProtoReader entry(fields.data(), fail_); entry.next();) {
-          if (entry.number() == 1) key = entry.data();
-          if (entry.number() == 2) text = entry.data();
-        }
-        external[key] = text;
-        break;
-      }
-      case 14:
-        is_external = fields.integer() == 1;
-        break;
-      default:
-        break;
+    const uint64_t number = fields.number();
+    if (number == 1) {
+      fields.each_integer([&](int64_t dim) {
+        tensor.dims.push_back(dim);
+        if (tensor.dims.size() > kMostRank) fail("a tensor has too many axes");
+      });
     }
+    if (number == 2) tensor.element = static_cast<OnnxElement>(fields.integer());
+    if (number == 4) has_list = true, fields.each_real([&](float value) { append(*list, value); });
+    if (number == 5 || number == 7 || number == 11) fields.each_integer(add_integer);
+    if (number == 6) tensor.strings.emplace_back(fields.data());
+    if (number == 8) tensor.name = fields.data();
+    if (number == 9) raw = fields.data(), has_raw = true;
+    if (number == 10) has_list = true, fields.each_double([&](double value) { append(*list, value); });
+    if (number == 13) {
+      std::string key, text;
+      for (ProtoReader entry(fields.data(), fail_); entry.next();) {
+        if (entry.number() == 1) key = entry.data();
+        if (entry.number() == 2) text = entry.data();
+      }
+      external[key] = text;
+    }
+    if (number == 14) is_external = fields.integer() == 1;
   }
   if (is_external) {
     take_external(tensor, external);

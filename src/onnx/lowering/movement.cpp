@@ -1,7 +1,9 @@
-#include "engine/ir/op.h"
-#include "engine/ops/matmul/matmul_onnx.h"
-#include "engine/ops/movement/by_heads_onnx.h"
+// Ops that move, repeat or make values.
 #include "engine/ops/movement/movement.h"
+
+#include "engine/ir/op.h"
+#include "engine/ops/literal/literal.h"
+#include "onnx/lowering/shared.h"
 
 namespace linnet {
 namespace {
@@ -39,10 +41,6 @@ std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads) {
   return to.builder.transpose(to.builder.reshape(to.name_of(rows), shape, apart), {0, 2, 1, 3});
 }
 
-void reshape_to_onnx(OnnxLowering& to) { to.set(0, to.builder.reshape(to.in(0), to.in_shape(0), to.out_shape(0))); }
-
-void identity_to_onnx(OnnxLowering& to) { to.set(0, to.in(0)); }
-
 namespace {
 
 // Parts of x weight^T + bias by products of their own with the rows of weight and bias. False: it is none.
@@ -65,12 +63,10 @@ bool separate_products(OnnxLowering& to) {
   return true;
 }
 
-}  // namespace
-
 // Parts that nothing reads are left out: one that is read alone is a slice.
-void split_to_onnx(OnnxLowering& to) {
+void lower_split(OnnxLowering& to) {
   if (to.form.separate_projections && separate_products(to)) return;
-  const int64_t axis = to.node().attrs.as<SplitAttrs>().axis;
+  const int64_t axis = to.attrs<SplitAttrs>().axis;
   const auto along = [&](size_t part) { return to.out_shape(part)[static_cast<size_t>(axis)]; };
   SymbolicShape sizes;
   bool all = true;
@@ -94,14 +90,14 @@ void split_to_onnx(OnnxLowering& to) {
   }
 }
 
-void concat_to_onnx(OnnxLowering& to) {
+void lower_concat(OnnxLowering& to) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < to.operands(); ++i) parts.push_back(to.in(i));
-  to.set(0, to.builder.add("Concat", parts, {int_attribute("axis", to.node().attrs.as<ConcatAttrs>().axis)}));
+  to.add("Concat", parts, {int_attribute("axis", to.attrs<ConcatAttrs>().axis)});
 }
 
-void permute_to_onnx(OnnxLowering& to) {
-  const auto& order = to.node().attrs.as<PermuteAttrs>().order;
+void lower_permute(OnnxLowering& to) {
+  const auto& order = to.attrs<PermuteAttrs>().order;
   const ValueId x = to.node().in[0];
   const Node* before = to.producer(x);
   if (order == kSwapHeads && is_op(before, kReshape) && joins_heads(to, x, before->in[0]))
@@ -109,24 +105,51 @@ void permute_to_onnx(OnnxLowering& to) {
   to.set(0, to.builder.transpose(to.in(0), {order.begin(), order.end()}));
 }
 
-void broadcast_to_onnx(OnnxLowering& to) {
-  to.set(0, to.builder.add("Expand", {to.in(0), to.builder.shape(to.out_shape(0))}));
-}
-
-void fill_to_onnx(OnnxLowering& to) {
-  const auto& attrs = to.node().attrs.as<FillAttrs>();
+void lower_fill(OnnxLowering& to) {
+  const auto& attrs = to.attrs<FillAttrs>();
   if (attrs.type.dtype == DType::kI32) {
     const SymbolicSize value =
         to.fit([](const Node& node) { return static_cast<int64_t>(node.attrs.as<FillAttrs>().value); });
-    return to.set(0, to.builder.add("Expand", {to.builder.size(value), to.builder.shape(to.out_shape(0))}));
+    return to.add("Expand", {to.builder.size(value), to.builder.shape(to.out_shape(0))});
   }
   if (attrs.type.dtype != DType::kF32) to.fail("it fills with other numbers than float32 and int32");
   const OnnxTensor value = float_tensor({1}, {static_cast<float>(attrs.value)});
-  to.set(0, to.builder.add("ConstantOfShape", {to.builder.shape(to.out_shape(0))}, {tensor_attribute("value", value)}));
+  to.add("ConstantOfShape", {to.builder.shape(to.out_shape(0))}, {tensor_attribute("value", value)});
 }
 
-void cast_to_onnx(OnnxLowering& to) {
-  to.set(0, to.builder.cast(to.in(0), onnx_element(to.node().attrs.as<CastAttrs>().dtype)));
+void lower_literal(OnnxLowering& to) {
+  const auto& attrs = to.attrs<LiteralAttrs>();
+  const auto sizes = attrs.type.shape.sizes();
+  const std::vector<int64_t> dims(sizes.begin(), sizes.end());
+  const auto count = static_cast<size_t>(attrs.type.shape.elements());
+  if (attrs.type.dtype == DType::kF32) {
+    const auto* values = reinterpret_cast<const float*>(attrs.words.data());
+    return to.set(0, to.builder.tensor(float_tensor(dims, {values, values + count})));
+  }
+  if (attrs.type.dtype != DType::kI32) to.fail("it holds other numbers than float32 and int32");
+  const auto* values = reinterpret_cast<const int32_t*>(attrs.words.data());
+  to.set(0, to.builder.tensor(int64_tensor(dims, {values, values + count})));
+}
+
+}  // namespace
+
+std::span<const OnnxLoweringRow> movement_lowerings() {
+  static constexpr OnnxLoweringRow kRows[] = {
+      {"broadcast",
+       [](OnnxLowering& to) {
+         to.add("Expand", {to.in(0), to.builder.shape(to.out_shape(0))});
+       }},
+      {"cast",
+       [](OnnxLowering& to) { to.set(0, to.builder.cast(to.in(0), onnx_element(to.attrs<CastAttrs>().dtype))); }},
+      {"concat", lower_concat},
+      {"fill", lower_fill},
+      {"literal", lower_literal},
+      {"permute", lower_permute},
+      {"reshape", [](OnnxLowering& to) { to.set(0, to.builder.reshape(to.in(0), to.in_shape(0), to.out_shape(0))); }},
+      {"split", lower_split},
+      {"stop_gradient", [](OnnxLowering& to) { to.set(0, to.in(0)); }},
+  };
+  return kRows;
 }
 
 }  // namespace linnet

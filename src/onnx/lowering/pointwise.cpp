@@ -1,65 +1,30 @@
 // Elementwise expressions as ONNX nodes, one for each instruction. ONNX broadcasts as numpy does, which covers ours.
+#include "engine/ops/pointwise/pointwise.h"
+
+#include <map>
 #include <numbers>
 
-#include "formats/onnx/lowering.h"
+#include "base/error.h"
 #include "engine/ir/op.h"
-#include "engine/ops/matmul/matmul_onnx.h"
 #include "engine/ops/pointwise/gelu_expressions.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "onnx/lowering/shared.h"
 
 namespace linnet {
 namespace {
 
 // The operator of a function that is one node; null for the others.
 const char* operator_of(Scalar function) {
-  switch (function) {
-    case Scalar::kAdd:
-      return "Add";
-    case Scalar::kSub:
-      return "Sub";
-    case Scalar::kMul:
-      return "Mul";
-    case Scalar::kDiv:
-      return "Div";
-    case Scalar::kMax:
-      return "Max";
-    case Scalar::kMin:
-      return "Min";
-    case Scalar::kNeg:
-      return "Neg";
-    case Scalar::kExp:
-      return "Exp";
-    case Scalar::kLog:
-      return "Log";
-    case Scalar::kSqrt:
-      return "Sqrt";
-    case Scalar::kReciprocal:
-      return "Reciprocal";
-    case Scalar::kTanh:
-      return "Tanh";
-    case Scalar::kSigmoid:
-      return "Sigmoid";
-    case Scalar::kErf:
-      return "Erf";
-    case Scalar::kRelu:
-      return "Relu";
-    case Scalar::kAbs:
-      return "Abs";
-    case Scalar::kSin:
-      return "Sin";
-    case Scalar::kCos:
-      return "Cos";
-    case Scalar::kFloor:
-      return "Floor";
-    case Scalar::kRound:
-      return "Round";
-    case Scalar::kPow:
-      return "Pow";
-    case Scalar::kAtan:
-      return "Atan";
-    default:
-      return nullptr;
-  }
+  static const std::map<Scalar, const char*> operators{
+      {Scalar::kAdd, "Add"},     {Scalar::kSub, "Sub"},     {Scalar::kMul, "Mul"},
+      {Scalar::kDiv, "Div"},     {Scalar::kMax, "Max"},     {Scalar::kMin, "Min"},
+      {Scalar::kNeg, "Neg"},     {Scalar::kExp, "Exp"},     {Scalar::kLog, "Log"},
+      {Scalar::kSqrt, "Sqrt"},   {Scalar::kTanh, "Tanh"},   {Scalar::kReciprocal, "Reciprocal"},
+      {Scalar::kErf, "Erf"},     {Scalar::kRelu, "Relu"},   {Scalar::kSigmoid, "Sigmoid"},
+      {Scalar::kAbs, "Abs"},     {Scalar::kSin, "Sin"},     {Scalar::kCos, "Cos"},
+      {Scalar::kFloor, "Floor"}, {Scalar::kRound, "Round"}, {Scalar::kPow, "Pow"},
+      {Scalar::kAtan, "Atan"}};
+  const auto found = operators.find(function);
+  return found == operators.end() ? nullptr : found->second;
 }
 
 std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::string>& in) {
@@ -95,10 +60,8 @@ bool ends_attention(OnnxLowering& to) {
   return before && before->op->product == ProductKind::kAttention;
 }
 
-}  // namespace
-
-void pointwise_to_onnx(OnnxLowering& to) {
-  const Expression& expression = to.node().attrs.as<PointwiseAttrs>().expression;
+void lower_pointwise(OnnxLowering& to) {
+  const Expression& expression = to.attrs<PointwiseAttrs>().expression;
   if (expression == gelu_expression()) return to.set(0, gelu_in_onnx(to.builder, to.in(0)));
   if (expression == gelu_tanh_expression()) return to.set(0, gelu_tanh_in_onnx(to.builder, to.in(0)));
   if (to.form.causal_mask_size > 0 && ends_attention(to))
@@ -117,6 +80,13 @@ void pointwise_to_onnx(OnnxLowering& to) {
     }
   }
   to.set(0, values.back());
+}
+
+}  // namespace
+
+std::span<const OnnxLoweringRow> pointwise_lowerings() {
+  static constexpr OnnxLoweringRow kRows[] = {{"pointwise", lower_pointwise}};
+  return kRows;
 }
 
 }  // namespace linnet

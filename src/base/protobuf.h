@@ -19,10 +19,10 @@ class ProtoReader {
   uint64_t number() const { return number_; }
   // The field's value. A field of another wire type is an error.
   std::string_view data() const { return expect(2), data_; }
-  uint64_t integer() const { return expect(0), value_; }
+  int64_t integer() const { return expect(0), static_cast<int64_t>(value_); }
   float real() const;
   // Calls `add` for each element of a repeated number, which may be packed or not.
-  void each_integer(const std::function<void(uint64_t)>& add) const;
+  void each_integer(const std::function<void(int64_t)>& add) const;
   void each_real(const std::function<void(float)>& add) const;
   void each_double(const std::function<void(double)>& add) const;
 
@@ -41,16 +41,19 @@ class ProtoReader {
 // Appends fields to a string.
 class ProtoWriter {
  public:
-  void integer(int number, uint64_t value);
+  void integer(int number, int64_t value);
   void real(int number, float value);
+  void real64(int number, double value);
   void text(int number, std::string_view value);  // strings, bytes and messages
   void message(int number, const ProtoWriter& message) { text(number, message.bytes_); }
+  void append(const ProtoWriter& fields) { bytes_ += fields.bytes_; }
   // The beginning of a field of `size` bytes that the caller writes elsewhere.
   void begin(int number, uint64_t size);
 
   const std::string& bytes() const { return bytes_; }
 
  private:
+  void tag(int number, int wire);
   void varint(uint64_t value);
   std::string bytes_;
 };

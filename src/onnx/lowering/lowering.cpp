@@ -1,4 +1,4 @@
-#include "formats/onnx/lowering.h"
+#include "onnx/lowering/lowering.h"
 
 #include <limits>
 #include <numeric>
@@ -64,6 +64,18 @@ OnnxTensor parameter_tensor(const OnnxParameter& parameter, const std::vector<in
 
 }  // namespace
 
+OnnxLower find_onnx_lowering(std::string_view op) {
+  static const std::map<std::string_view, OnnxLower> table = [] {
+    std::map<std::string_view, OnnxLower> all;
+    for (const auto rows : {attention_lowerings(), movement_lowerings(), pointwise_lowerings(), position_lowerings(),
+                            product_lowerings(), row_lowerings()})
+      for (const OnnxLoweringRow& row : rows) all.emplace(row.op, row.lower);
+    return all;
+  }();
+  const auto found = table.find(op);
+  return found == table.end() ? nullptr : found->second;
+}
+
 OnnxElement onnx_element(DType dtype) {
   return dtype == DType::kI32 ? OnnxElement::kInt64 : onnx_element(file_dtype(dtype));
 }
@@ -100,9 +112,10 @@ void OnnxLowering::bind_parameter(ValueId value, const OnnxParameter& parameter)
 
 void OnnxLowering::run() {
   for (current_ = 0; current_ < graph().node_count(); ++current_) {
-    if (!node().op->to_onnx) fail("ONNX has no operator for it");
+    const OnnxLower lower = find_onnx_lowering(node().op->name);
+    if (!lower) fail("ONNX has no operator for it");
     sizes_read_ = false;
-    node().op->to_onnx(*this);
+    lower(*this);
     if (!sizes_read_ && attributes_differ()) fail("an attribute depends on the sizes of the inputs");
   }
 }

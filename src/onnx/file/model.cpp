@@ -1,4 +1,4 @@
-#include "formats/onnx/model.h"
+#include "onnx/file/model.h"
 
 #include <cstring>
 

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/onnx/model.h"
-#include "formats/protobuf.h"
+#include "onnx/file/model.h"
+#include "base/protobuf.h"
 
 namespace linnet {
 namespace {
@@ -18,8 +18,8 @@ constexpr const char* kDataEnding = "_data";
 // Everything of a TensorProto but its data.
 ProtoWriter tensor_header(const OnnxTensor& tensor) {
   ProtoWriter out;
-  for (const int64_t dim : tensor.dims) out.integer(1, static_cast<uint64_t>(dim));
-  out.integer(2, static_cast<uint64_t>(tensor.element));
+  for (const int64_t dim : tensor.dims) out.integer(1, dim);
+  out.integer(2, static_cast<int64_t>(tensor.element));
   if (!tensor.name.empty()) out.text(8, tensor.name);
   return out;
 }
@@ -53,14 +53,14 @@ ProtoWriter attribute_message(const OnnxAttribute& attribute) {
   ProtoWriter out;
   out.text(1, attribute.name);
   if (attribute.type == OnnxAttribute::kFloat) out.real(2, attribute.f);
-  if (attribute.type == OnnxAttribute::kInt) out.integer(3, static_cast<uint64_t>(attribute.i));
+  if (attribute.type == OnnxAttribute::kInt) out.integer(3, attribute.i);
   if (attribute.type == OnnxAttribute::kString) out.text(4, attribute.s);
   if (attribute.type == OnnxAttribute::kTensor) out.message(5, whole_tensor(*attribute.tensor));
   if (attribute.type == OnnxAttribute::kGraph) out.message(6, graph_message(*attribute.graph));
   for (const float value : attribute.floats) out.real(7, value);
-  for (const int64_t value : attribute.ints) out.integer(8, static_cast<uint64_t>(value));
+  for (const int64_t value : attribute.ints) out.integer(8, value);
   for (const std::string& value : attribute.strings) out.text(9, value);
-  out.integer(20, static_cast<uint64_t>(attribute.type));
+  out.integer(20, static_cast<int64_t>(attribute.type));
   return out;
 }
 
@@ -80,13 +80,13 @@ ProtoWriter value_message(const OnnxValueInfo& value) {
   for (const OnnxDim& dim : value.dims) {
     ProtoWriter one;
     if (dim.size >= 0)
-      one.integer(1, static_cast<uint64_t>(dim.size));
+      one.integer(1, dim.size);
     else if (!dim.symbol.empty())
       one.text(2, dim.symbol);
     shape.message(1, one);
   }
   ProtoWriter tensor, type, out;
-  tensor.integer(1, static_cast<uint64_t>(value.element));
+  tensor.integer(1, static_cast<int64_t>(value.element));
   if (value.has_shape) tensor.message(2, shape);
   type.message(1, tensor);
   out.text(1, value.name);
@@ -110,11 +110,8 @@ GraphParts graph_parts(const OnnxGraph& graph) {
 ProtoWriter graph_message(const OnnxGraph& graph) {
   GraphParts parts = graph_parts(graph);
   for (const OnnxTensor& tensor : graph.initializers) parts.before.message(5, whole_tensor(tensor));
-  ProtoWriter out;
-  out = parts.before;
-  for (const OnnxValueInfo& value : graph.inputs) out.message(11, value_message(value));
-  for (const OnnxValueInfo& value : graph.outputs) out.message(12, value_message(value));
-  return out;
+  parts.before.append(parts.after);
+  return parts.before;
 }
 
 // One initializer: its message up to the data, which follows in the model's file unless it is `outside`.
@@ -163,13 +160,13 @@ void write_data_file(AtomicFile& file, const std::vector<InitializerParts>& part
 
 ProtoWriter model_header(const OnnxModel& model) {
   ProtoWriter out;
-  out.integer(1, static_cast<uint64_t>(model.ir_version));
+  out.integer(1, model.ir_version);
   out.text(2, model.producer);
   out.text(3, model.producer_version);
   for (const auto& [domain, version] : model.opsets) {
     ProtoWriter opset;
     opset.text(1, domain);
-    opset.integer(2, static_cast<uint64_t>(version));
+    opset.integer(2, version);
     out.message(8, opset);
   }
   return out;

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/onnx/model.h"
-#include "formats/onnx/symbolic_size.h"
+#include "onnx/file/model.h"
+#include "onnx/file/symbolic_size.h"
 
 namespace linnet {
 

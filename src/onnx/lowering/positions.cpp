@@ -1,5 +1,7 @@
-#include "formats/onnx/lowering.h"
+// What depends on positions in a sequence: rotary embeddings and buckets of distances.
+#include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/rope/rope.h"
+#include "onnx/lowering/lowering.h"
 
 namespace linnet {
 namespace {
@@ -19,10 +21,8 @@ std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
                {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.head_size / 2}, frequencies))});
 }
 
-}  // namespace
-
-void rope_to_onnx(OnnxLowering& to) {
-  const auto& attrs = to.node().attrs.as<RopeAttrs>();
+void lower_rope(OnnxLowering& to) {
+  const auto& attrs = to.attrs<RopeAttrs>();
   OnnxBuilder& b = to.builder;
   const SymbolicShape& rows = to.in_shape(0);
   const int64_t turned = attrs.heads * attrs.head_size, rest = rows[2].constant - turned;
@@ -39,6 +39,30 @@ void rope_to_onnx(OnnxLowering& to) {
   const std::string second = b.add("Add", {b.add("Mul", {x[1], cos}), b.add("Mul", {x[0], sin})});
   const std::string y = b.reshape(b.add("Concat", {first, second}, {last}), apart, flat);
   to.set(0, rest > 0 ? b.add("Concat", {y, parts[1]}, {last}) : y);
+}
+
+// A table of the buckets of all distances up to the largest, which all farther ones share.
+void lower_distance_buckets(OnnxLowering& to) {
+  const auto& attrs = to.attrs<DistanceBucketsAttrs>();
+  const int64_t far = attrs.max_distance + 1;
+  std::vector<int64_t> buckets;
+  for (int64_t distance = -far; distance <= far; ++distance)
+    buckets.push_back(distance_bucket(distance, attrs.buckets, attrs.max_distance, attrs.bidirectional));
+
+  OnnxBuilder& b = to.builder;
+  const SymbolicSize queries = to.fit([](const Node& node) { return node.attrs.as<DistanceBucketsAttrs>().queries; });
+  std::string distance = b.add("Range", {b.integer(0), b.size_scalar(to.out_shape(0)[0]), b.integer(1)});
+  distance = b.add("Sub", {distance, b.size(queries + SymbolicSize{-1})});
+  if (attrs.has_position) distance = b.add("Sub", {distance, to.in(0)});
+  const std::string near = b.add("Max", {b.add("Min", {distance, b.integer(far)}), b.integer(-far)});
+  to.add("Gather", {b.ints(buckets), b.add("Add", {near, b.integer(far)})}, {int_attribute("axis", 0)});
+}
+
+}  // namespace
+
+std::span<const OnnxLoweringRow> position_lowerings() {
+  static constexpr OnnxLoweringRow kRows[] = {{"distance_buckets", lower_distance_buckets}, {"rope", lower_rope}};
+  return kRows;
 }
 
 }  // namespace linnet

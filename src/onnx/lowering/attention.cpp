@@ -1,10 +1,11 @@
 // Attention as the nodes that ONNX Runtime's optimizer looks for:
 //   softmax(where(visible, q k^T / sqrt(size) [+ distance bias], lowest) + key mask) v
+#include "engine/ops/attention/attention.h"
+
 #include <algorithm>
 #include <limits>
 
-#include "engine/ops/attention/attention.h"
-#include "engine/ops/movement/by_heads_onnx.h"
+#include "onnx/lowering/shared.h"
 
 namespace linnet {
 namespace {
@@ -73,10 +74,8 @@ std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
   return b.add("Gather", {bias, entry}, {int_attribute("axis", 1)});
 }
 
-}  // namespace
-
-void attention_to_onnx(OnnxLowering& to) {
-  const auto& attrs = to.node().attrs.as<AttentionAttrs>();
+void lower_attention(OnnxLowering& to) {
+  const auto& attrs = to.attrs<AttentionAttrs>();
   if (attrs.dropout > 0) to.fail("it has dropout");
   if (to.is_used(1)) to.fail("the logarithms of its sums are read");
   OnnxBuilder& b = to.builder;
@@ -97,6 +96,13 @@ void attention_to_onnx(OnnxLowering& to) {
   const SymbolicShape& rows = to.in_shape(0);
   const SymbolicShape apart{rows[0], rows[1], {attrs.heads}, {rows[2].constant / attrs.heads}};
   to.set(0, b.reshape(b.transpose(b.add("MatMul", {weights, v}), {0, 2, 1, 3}), apart, rows));
+}
+
+}  // namespace
+
+std::span<const OnnxLoweringRow> attention_lowerings() {
+  static constexpr OnnxLoweringRow kRows[] = {{"attention", lower_attention}};
+  return kRows;
 }
 
 }  // namespace linnet

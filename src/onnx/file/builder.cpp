@@ -1,4 +1,4 @@
-#include "formats/onnx/builder.h"
+#include "onnx/file/builder.h"
 
 #include <algorithm>
 #include <bit>

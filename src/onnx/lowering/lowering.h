@@ -1,14 +1,15 @@
-// What an op's lowering to ONNX sees (OpDef::to_onnx): one node, the ONNX values that stand for its operands, and the
+// What an op's lowering to ONNX sees: one node, the ONNX values that stand for its operands, and the
 // graph that it adds nodes to. Integers (i32 here) are int64 there; bytes are uint8.
 #pragma once
 #include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "formats/onnx/builder.h"
 #include "engine/ir/graph.h"
+#include "onnx/file/builder.h"
 
 namespace linnet {
 
@@ -44,11 +45,15 @@ class OnnxLowering {
   void run();
   const std::string& value(ValueId id) const { return names_.at(id); }
 
-  // --- For OpDef::to_onnx ---
+  // --- For lowerings ---
   OnnxBuilder& builder;
   const OnnxForm form;
   const Graph& graph() const { return traces_[0]; }
   const Node& node() const { return graph().node(current_); }
+  template <class Attrs>
+  const Attrs& attrs() const {
+    return node().attrs.as<Attrs>();
+  }
   size_t operands() const { return node().in.size(); }
 
   const std::string& in(size_t operand) const { return names_.at(node().in[operand]); }
@@ -57,6 +62,10 @@ class OnnxLowering {
   TensorType in_type(size_t operand) const { return graph().value(node().in[operand]).type; }
   TensorType out_type(size_t result) const { return graph().value(node().out[result]).type; }
   void set(size_t result, std::string name) { names_[node().out[result]] = std::move(name); }
+  // The node's first result as a node of ONNX.
+  void add(const std::string& op, std::vector<std::string> in, std::vector<OnnxAttribute> attributes = {}) {
+    set(0, builder.add(op, std::move(in), std::move(attributes)));
+  }
   bool is_used(size_t result) const { return uses_[static_cast<size_t>(node().out[result])] > 0; }
 
   // A number of the node's attributes that may depend on the sizes.
@@ -93,6 +102,23 @@ class OnnxLowering {
   NodeId current_ = 0;
   bool sizes_read_ = false;  // the lowering of the current node asked for sizes
 };
+
+// Adds the ONNX nodes that compute a node of an op.
+using OnnxLower = void (*)(OnnxLowering&);
+struct OnnxLoweringRow {
+  const char* op;  // OpDef::name
+  OnnxLower lower;
+};
+// null: the op has none; it is exported as its decomposition, if it has one.
+OnnxLower find_onnx_lowering(std::string_view op);
+
+// The rows, by file of this folder.
+std::span<const OnnxLoweringRow> attention_lowerings();
+std::span<const OnnxLoweringRow> movement_lowerings();
+std::span<const OnnxLoweringRow> pointwise_lowerings();
+std::span<const OnnxLoweringRow> position_lowerings();
+std::span<const OnnxLoweringRow> product_lowerings();
+std::span<const OnnxLoweringRow> row_lowerings();
 
 // The element type that a value of the graph has in ONNX.
 OnnxElement onnx_element(DType dtype);

@@ -1,4 +1,4 @@
-#include "formats/onnx/symbolic_size.h"
+#include "onnx/file/symbolic_size.h"
 
 #include <algorithm>
 

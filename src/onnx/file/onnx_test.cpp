@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/onnx/model.h"
-#include "formats/onnx/symbolic_size.h"
-#include "formats/protobuf.h"
+#include "onnx/file/model.h"
+#include "onnx/file/symbolic_size.h"
+#include "base/protobuf.h"
 
 namespace linnet {
 namespace {
@@ -147,7 +147,7 @@ TEST(Onnx, DamagedFilesAreRefused) {
 // A model whose one tensor says it has these sizes, and has 12 bytes of data.
 std::string problem_of_sizes(const std::vector<int64_t>& dims) {
   ProtoWriter tensor, graph, model;
-  for (const int64_t dim : dims) tensor.integer(1, static_cast<uint64_t>(dim));
+  for (const int64_t dim : dims) tensor.integer(1, dim);
   tensor.integer(2, 1);
   tensor.text(8, "w");
   tensor.text(9, std::string(12, '\0'));
