@@ -77,10 +77,6 @@ enum class KernelSet { kFast, kReference };
 // when none supports the node.
 const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend = cpu_backend());
 
-// The kernel of that name for the node's op, when it supports the node; nullptr otherwise.
-const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name,
-                                const Backend& backend = cpu_backend());
-
 // Whether a kernel other than a reference is there for the node: what a pass asks before it makes one.
 bool has_fast_kernel(const KernelQuery& query, const Backend& backend = cpu_backend());
 

@@ -17,7 +17,7 @@
 #include "models/nn/parameter_layout.h"
 #include "models/nn/pipeline_parallel.h"
 #include "engine/passes/passes.h"
-#include "engine/plan/plan_file.h"
+#include "engine/plan/plan.h"
 
 namespace linnet {
 

@@ -18,7 +18,7 @@
 #include "engine/ops/sharding.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/pipeline_parallel.h"
-#include "engine/plan/plan_file.h"
+#include "engine/plan/plan.h"
 #include "engine/profile/step_profiler.h"
 #include "training/trainer/fit_memory.h"
 #include "training/trainer/loss_scale.h"

@@ -48,7 +48,6 @@ constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
 const OpDef kDistanceBuckets{.name = "distance_buckets",
                              .infer = infer,
                              .gradient = gradient,
-                             .read_attrs = read_attrs<DistanceBucketsAttrs>,
                              .to_onnx = distance_buckets_to_onnx};
 KernelList distance_buckets_kernels() { return kKernels; }
 

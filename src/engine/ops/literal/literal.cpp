@@ -25,7 +25,6 @@ constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
 const OpDef kLiteral{.name = "literal",
                      .infer = infer,
                      .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
-                     .read_attrs = read_attrs<LiteralAttrs>,
                      .to_onnx = literal_to_onnx};
 KernelList literal_kernels() { return kKernels; }
 

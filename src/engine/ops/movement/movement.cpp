@@ -126,7 +126,6 @@ const OpDef kReshape{.name = "reshape",
                      .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                        return {reshape(args.out_grad[0], args.in[0].shape())};
                      },
-                     .read_attrs = read_attrs<ReshapeAttrs>,
                      .algebra = always<Algebra::kReshape>,
                      .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
                      .to_onnx = reshape_to_onnx};
@@ -144,7 +143,6 @@ const OpDef kStopGradient{.name = "stop_gradient",
 const OpDef kSplit{.name = "split",
                    .infer = infer_split,
                    .gradient = gradient_split,
-                   .read_attrs = read_attrs<SplitAttrs>,
                    .strided_inputs = ~0u,
                    .strided_outputs = ~0u,
                    .algebra = always<Algebra::kSplit>,
@@ -154,7 +152,6 @@ const OpDef kSplit{.name = "split",
 const OpDef kConcat{.name = "concat",
                     .infer = infer_concat,
                     .gradient = gradient_concat,
-                    .read_attrs = read_attrs<ConcatAttrs>,
                     .strided_inputs = ~0u,
                     .strided_outputs = ~0u,
                     .algebra = always<Algebra::kConcat>,
@@ -164,7 +161,6 @@ const OpDef kConcat{.name = "concat",
 const OpDef kPermute{.name = "permute",
                      .infer = infer_permute,
                      .gradient = gradient_permute,
-                     .read_attrs = read_attrs<PermuteAttrs>,
                      .strided_inputs = 1,
                      .algebra = always<Algebra::kMove>,
                      .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
@@ -174,14 +170,12 @@ const OpDef kBroadcast{.name = "broadcast",
                        .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                          return {sum_to(args.out_grad[0], args.in[0].shape())};
                        },
-                       .read_attrs = read_attrs<BroadcastAttrs>,
                        .algebra = always<Algebra::kMove>,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
                        .to_onnx = broadcast_to_onnx};
 const OpDef kFill{.name = "fill",
                   .infer = infer_fill,
                   .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
-                  .read_attrs = read_attrs<FillAttrs>,
                   .to_onnx = fill_to_onnx};
 const OpDef kCast{.name = "cast",
                   .infer = infer_cast,
@@ -190,7 +184,6 @@ const OpDef kCast{.name = "cast",
                     if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
                     return {cast(args.out_grad[0], from)};
                   },
-                  .read_attrs = read_attrs<CastAttrs>,
                   .to_onnx = cast_to_onnx};
 
 namespace {

@@ -82,8 +82,6 @@ void OwnOpAttrs::fields(FieldVisitor& visit) {
   std::vector<NumberField> list;
   for (const double number : numbers) list.push_back({number});
   visit("op", op), visit("numbers", list);
-  numbers.clear();
-  for (const NumberField& field : list) numbers.push_back(field.value);
 }
 
 std::string OwnOpAttrs::text() const {
@@ -106,7 +104,6 @@ const OpDef& register_own_op(OwnOpFunctions functions) {
   Entry& entry = all.entries.emplace_back(Entry{std::move(functions), OpDef{.name = "", .infer = infer}});
   entry.def.name = entry.functions.name.c_str();
   entry.def.gradient = has_gradient ? gradient : nullptr;
-  entry.def.read_attrs = read_attrs<OwnOpAttrs>;
   entry.def.decompose = decompose;
   return entry.def;
 }

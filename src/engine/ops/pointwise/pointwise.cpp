@@ -91,7 +91,6 @@ std::string label(const Node& node) {
 const OpDef kPointwise{.name = "pointwise",
                        .infer = infer,
                        .gradient = gradient,
-                       .read_attrs = read_attrs<PointwiseAttrs>,
                        .may_overwrite = may_overwrite,
                        .algebra = algebra,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
@@ -122,8 +121,6 @@ void PointwiseAttrs::fields(FieldVisitor& visit) {
   std::vector<InstructionFields> code;
   for (const Instruction& instruction : expression.code) code.push_back({instruction});
   visit("code", code);
-  expression.code.clear();
-  for (const InstructionFields& fields : code) expression.code.push_back(fields.instruction);
 }
 
 std::string PointwiseAttrs::text() const {

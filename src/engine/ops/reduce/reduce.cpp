@@ -47,7 +47,6 @@ Shape last_to_one(const Tensor& x) {
 const OpDef kReduce{.name = "reduce",
                     .infer = infer,
                     .gradient = gradient,
-                    .read_attrs = read_attrs<ReduceAttrs>,
                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
                     .to_onnx = reduce_to_onnx};
 
