@@ -102,10 +102,4 @@ Traffic all_gather_traffic(size_t values, int ranks) {
 
 Traffic send_traffic(double bytes) { return {.exchanges = 1, .port_bytes = bytes, .sent_bytes = bytes}; }
 
-Traffic ring_all_reduce_traffic(size_t values, int ranks) {
-  if (ranks == 1) return {};
-  const double bytes = 2.0 * bytes_of(values) * (ranks - 1) / ranks;
-  return {.exchanges = 2 * static_cast<int64_t>(ranks - 1), .port_bytes = bytes, .sent_bytes = bytes};
-}
-
 }  // namespace linnet

@@ -195,10 +195,15 @@ void PipelineStage::add_plans(NamedPlans& plans) const {
     }
 }
 
-PlanSize PipelineStage::training_size(int shape, int chunk) const {
+std::pair<const Plan&, const Plan&> PipelineStage::training_plans(int shape, int chunk) const {
   const Slot& slot = shapes_[static_cast<size_t>(shape)][static_cast<size_t>(chunk)]->slots[0];
-  return {std::max(slot.forward.arena_bytes, slot.backward.arena_bytes),
-          std::max(slot.forward.workspace_bytes, slot.backward.workspace_bytes)};
+  return {slot.forward, slot.backward};
+}
+
+PlanSize PipelineStage::training_size(int shape, int chunk) const {
+  const auto& [forward, backward] = training_plans(shape, chunk);
+  return {std::max(forward.arena_bytes, backward.arena_bytes),
+          std::max(forward.workspace_bytes, backward.workspace_bytes)};
 }
 
 }  // namespace linnet

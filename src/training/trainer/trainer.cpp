@@ -438,6 +438,18 @@ NamedPlans Trainer::plans() const {
   return plans;
 }
 
+std::vector<StepPlans> Trainer::step_plans(int shape) const {
+  std::vector<StepPlans> plans;
+  for (int chunk = 0; chunk < chunks(); ++chunk)
+    if (pipeline_ && !pipeline_->is_last(chunk)) {
+      const auto& [forward, backward] = pipeline_->training_plans(shape, chunk);
+      plans.push_back({&forward, &backward});
+    } else if (const Plan& train = shapes_[static_cast<size_t>(shape)]->train; !train.kernels.empty()) {
+      plans.push_back({&train, nullptr});
+    }
+  return plans;
+}
+
 std::pair<size_t, size_t> Trainer::arena_use() const {
   std::pair<size_t, size_t> use{0, 0};
   for (const auto& [name, plan] : plans())
