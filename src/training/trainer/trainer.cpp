@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "base/timeline.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
@@ -23,7 +24,7 @@ namespace {
 
 constexpr size_t kLine = 64;  // each small input on a cache line of its own
 
-size_t whole_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+size_t whole_lines(size_t bytes) { return round_up(bytes, kLine); }
 
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
