@@ -1,23 +1,17 @@
 #include "engine/ir/fields.h"
 
 #include <array>
-#include <charconv>
 
+#include "base/digits.h"
 #include "base/error.h"
 
 namespace linnet {
 namespace {
 
 template <class T>
-std::string number_text(T value) {
-  std::array<char, 32> digits;
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
-
-template <class T>
 std::string list_text(const std::vector<T>& values) {
   std::string text = "[";
-  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + number_text(value);
+  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + shortest(value);
   return text + "]";
 }
 
@@ -33,10 +27,10 @@ class TextVisitor : public FieldVisitor {
   void operator()(const char* name, bool& value) override {
     members.push_back({value ? path_ + name : path_ + "no_" + name, value ? name : ""});
   }
-  void operator()(const char* name, int64_t& value) override { add(name, number_text(value)); }
-  void operator()(const char* name, uint64_t& value) override { add(name, number_text(value)); }
-  void operator()(const char* name, double& value) override { add(name, number_text(value)); }
-  void operator()(const char* name, float& value) override { add(name, number_text(value)); }
+  void operator()(const char* name, int64_t& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, uint64_t& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, double& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, float& value) override { add(name, shortest(value)); }
   void operator()(const char* name, Shape& value) override { add(name, value.text()); }
   void operator()(const char* name, std::vector<int64_t>& value) override { add(name, list_text(value)); }
   void operator()(const char* name, std::vector<float>& value) override { add(name, list_text(value)); }
@@ -51,7 +45,7 @@ class TextVisitor : public FieldVisitor {
     if (*name) path_ += std::string(name) + ".";
   }
   void begin_list(const char* name, int64_t count) override {
-    add(name, number_text(count));
+    add(name, shortest(count));
     begin(name);
   }
   void end() override {

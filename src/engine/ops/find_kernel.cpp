@@ -67,8 +67,9 @@ const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend
   return kernels.back();
 }
 
-bool has_fast_kernel(const KernelQuery& query, const Backend& backend) {
-  return find_fast_kernel(query, backend) != nullptr;
+bool has_fast_kernel(const Node& node, std::span<const TensorType> in, std::span<const TensorType> out,
+                     const Backend& backend) {
+  return find_fast_kernel({node, in, out, /*threads=*/1, backend.device}, backend) != nullptr;
 }
 
 const OpDef* find_op(std::string_view name) {

@@ -1,9 +1,9 @@
 #include "engine/ops/own/own.h"
 
-#include <array>
-#include <charconv>
 #include <deque>
 #include <mutex>
+
+#include "base/digits.h"
 
 namespace linnet {
 namespace {
@@ -87,9 +87,8 @@ void OwnOpAttrs::fields(FieldVisitor& visit) {
 std::string OwnOpAttrs::text() const {
   std::string text;
   for (const double number : numbers) {
-    std::array<char, 32> digits;
-    char* end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-    text.append(text.empty() ? "" : " ").append(digits.data(), end);
+    text += text.empty() ? "" : " ";
+    append_shortest(text, number);
   }
   return text;
 }

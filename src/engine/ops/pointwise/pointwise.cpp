@@ -1,9 +1,9 @@
 #include "engine/ops/pointwise/pointwise.h"
 
 #include <array>
-#include <charconv>
 #include <numbers>
 
+#include "base/digits.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/expression_builder.h"
@@ -110,11 +110,6 @@ struct InstructionFields {
   }
 };
 
-std::string number_text(double value) {
-  std::array<char, 32> digits;
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
-
 }  // namespace
 
 void PointwiseAttrs::fields(FieldVisitor& visit) {
@@ -131,7 +126,7 @@ std::string PointwiseAttrs::text() const {
     if (instruction.function == Scalar::kInput)
       text += std::to_string(instruction.a);
     else if (instruction.function == Scalar::kConstant)
-      text += " " + number_text(instruction.constant);
+      text += " " + shortest(instruction.constant);
     else
       for (int16_t operand : {instruction.a, instruction.b, instruction.c})
         if (operand >= 0) text += " t" + std::to_string(operand);
