@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/thread_pool.h"
 #include "engine/device/buffer.h"
 #include "engine/kernels/conv/convolution.h"
@@ -59,12 +60,6 @@ ConvolutionSizes sizes_of(const Row& row) {
 double operations(const ConvolutionSizes& s) {
   return 2.0 * static_cast<double>(s.images * s.out_height * s.out_width) *
          static_cast<double>(s.filters * s.taps() * s.group_channels());
-}
-
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
 std::vector<float> values(int64_t count) {

@@ -3,7 +3,7 @@
 
     ./dev bench prediction [--rounds 3] [--steps 10] [--rate 400mbit]... [WORKLOAD...]
 
-The prediction is `linnet plan --measure --ranks-here 2 --network NETWORK`, where `linnet bench network --ranks 2` has
+The prediction is `linnet plan --network NETWORK`, where `linnet bench network --ranks 2` has
 measured NETWORK. In each round network, prediction and training follow each other. First the two ranks exchange
 messages within this machine. Then, for each --rate, they are in two network namespaces that stand for two machines, and
 a token bucket (tc qdisc tbf) slows the link between them; that needs root, iproute2 and mpirun.
@@ -55,7 +55,7 @@ def once(runs, workload: str, text: Path, prefix: list[str]) -> dict:
     data = ["--data", text] if preset != "reference" else []
     arguments = [preset, *data, *rank_runs.with_settings(settings), "--ranks", 2, "--threads", 1]
     network = answer(runs, ["bench", "network", "--ranks", 2, "--threads", 1], prefix)["network"]
-    plan = answer(runs, ["plan", *arguments, "--network", network, "--measure", "--ranks-here", 2])["rows"][0]
+    plan = answer(runs, ["plan", *arguments, "--network", network])["rows"][0]
     measured = rank_runs.steps(runs, arguments, runs.options.steps, prefix)["seconds"]
     return {"network": network, "predicted": plan["step_seconds"], "computing": plan["compute_seconds"],
             "measured": measured, "ratio": plan["step_seconds"] / measured}
@@ -114,8 +114,8 @@ def main():
                 entries += compare(runs, f"two namespaces, {rate}", workloads, text, machines.inside())
     table, rows = simulated(runs)
     about = (f"Two ranks of one thread each; milliseconds a step, medians of {options.rounds} rounds, and in "
-             "parentheses the least and the largest ratio of a round. The prediction knows node times (two processes "
-             "at once, without messages) and the network, both measured just before.")
+             "parentheses the least and the largest ratio of a round. The prediction estimates node times from the "
+             "machine's peak and bandwidth, and knows the network, all measured just before.")
     head = ["workload", "ranks in", "network", "computing", "predicted", "measured", "predicted / measured"]
     text = (about + "\n\n" + study.table(head, [row(each) for each in entries]) +
             "\n## One to eight ranks, simulated\n\n`linnet plan " + " ".join(TABLE) + "`, beside the efficiency that a "

@@ -8,21 +8,19 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/world.h"
 
 namespace {
 
 constexpr int kRuns = 11;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double median(std::vector<double> times) {
   std::ranges::sort(times);

@@ -83,7 +83,7 @@ struct OpCall {
 
 // What an op is. The functions may be called by several threads at once.
 struct OpDefinition {
-  // Names the op in messages, profiles and saved plans. No other op has it.
+  // Names the op in messages and profiles. No other op has it.
   std::string name;
   // The types of the results. Throws Error(kShape) with what is wrong ("got f32[3], expected a matrix"); the line and
   // the module are added to it.

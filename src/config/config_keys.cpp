@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <type_traits>
 #include <utility>
 
+#include "base/digits.h"
 #include "config/hints.h"
 
 namespace linnet {
@@ -53,15 +53,10 @@ const char* type_text(const FieldValue& value) {
   return kNames[value.index()];
 }
 
-std::string number_text(double value) {
-  char text[32];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
-}
-
 // A bound of a whole number must not read 1e+15.
 std::string bound_text(const ConfigKey& key, double bound) {
   Config scratch;
-  if (!std::holds_alternative<int64_t*>(key.field(scratch))) return number_text(bound);
+  if (!std::holds_alternative<int64_t*>(key.field(scratch))) return shortest(bound);
   return std::to_string(static_cast<int64_t>(bound));
 }
 
@@ -133,7 +128,7 @@ std::string value_text(const FieldValue& value) {
   if (const auto* whole = std::get_if<int64_t>(&value)) return std::to_string(*whole);
   if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
   if (const auto* real = std::get_if<double>(&value)) {
-    std::string text = number_text(*real);
+    std::string text = shortest(*real);
     if (text.find_first_of(".en") == text.npos) text += ".0";  // TOML tells 1.0 from 1; "inf" and "nan" have an n
     return text;
   }

@@ -10,8 +10,8 @@ namespace linnet {
 namespace {
 
 // The numbers in the text; 0 for one that is left out.
-ParallelLayout parse(const std::string& text) {
-  ParallelLayout layout{.data = 0, .tensor = 0, .pipeline = 0, .interleave = 0};
+RankLayout parse(const std::string& text) {
+  RankLayout layout{.data = 0, .tensor = 0, .pipeline = 0, .interleave = 0};
   const auto fail = [&] {
     fail_user("parallel = \"" + text + "\" is not understood; write for example pipeline=2 or data=2,tensor=2");
   };
@@ -47,8 +47,8 @@ ParallelLayout parse(const std::string& text) {
 
 void check_parallel(const std::string& parallel) { parse(parallel); }
 
-ParallelLayout parallel_layout(const std::string& parallel, int ranks) {
-  ParallelLayout layout = parse(parallel);
+RankLayout parallel_layout(const std::string& parallel, int ranks) {
+  RankLayout layout = parse(parallel);
   const bool tells_data = layout.data > 0;
   layout.tensor = std::max(layout.tensor, 1), layout.pipeline = std::max(layout.pipeline, 1);
   layout.interleave = std::max(layout.interleave, 1);

@@ -301,7 +301,7 @@ TEST(Config, AMicroBatchIsAnEqualPartOfAShardAndIsAccumulated) {
 
 TEST(Config, LayoutsOfRanks) {
   const auto expect = [](const char* parallel, int ranks, int data, int tensor, int pipeline) {
-    const ParallelLayout layout = parallel_layout(parallel, ranks);
+    const RankLayout layout = parallel_layout(parallel, ranks);
     EXPECT_EQ(layout.data, data) << parallel;
     EXPECT_EQ(layout.tensor, tensor) << parallel;
     EXPECT_EQ(layout.pipeline, pipeline) << parallel;
@@ -324,14 +324,14 @@ TEST(Config, AShardIsAPartOfWhatGroupsOfRanksTrainOnTogether) {
 }
 
 TEST(Config, ParallelArrangesRanks) {
-  const ParallelLayout layout = parallel_layout("data=2,pipeline=3", 6);
+  const RankLayout layout = parallel_layout("data=2,pipeline=3", 6);
   EXPECT_EQ(layout.data, 2);
   EXPECT_EQ(layout.tensor, 1);
   EXPECT_EQ(layout.pipeline, 3);
   EXPECT_EQ(parallel_layout("pipeline=3", 6).data, 2);
   EXPECT_THROW(parallel_layout("pipeline=3", 4), Error);
   EXPECT_THROW(parallel_layout("pipeline=2,pipeline=2", 4), Error);
-  const ParallelLayout split = parallel_layout("tensor=2,pipeline=encoder-decoder", 8);
+  const RankLayout split = parallel_layout("tensor=2,pipeline=encoder-decoder", 8);
   EXPECT_EQ(split.data, 2);
   EXPECT_EQ(split.pipeline, 2);
   EXPECT_TRUE(split.splits_encoder);

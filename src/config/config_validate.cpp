@@ -200,7 +200,7 @@ void check_shared_layers(const Config& config) {
   check_parallel(train.parallel);
   // One process may use what several have trained.
   if (config.process.ranks == 1) return;
-  const ParallelLayout division = parallel_layout(train.parallel, config.process.ranks);
+  const RankLayout division = parallel_layout(train.parallel, config.process.ranks);
   if (division.tensor == 1 && division.pipeline == 1) return;
   const std::string key = "parallel = \"" + train.parallel + "\"";
   const std::string way = division.tensor > 1 ? "tensor" : "pipeline";

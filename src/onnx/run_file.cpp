@@ -1,9 +1,9 @@
 #include "onnx/run_file.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/exec/host_tensor.h"
 #include "formats/safetensors.h"
@@ -74,9 +74,9 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
   }
   std::vector<double> seconds;
   for (int64_t i = 0; i < options.repeats; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = now();
     forward.run();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    seconds.push_back(now() - begin);
   }
   report.seconds = median(std::move(seconds));
   report.memory_bytes = forward.memory_bytes();

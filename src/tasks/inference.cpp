@@ -1,8 +1,8 @@
 #include "tasks/inference.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "models/nn/parameter_file.h"
 #include "models/families/static_scales.h"
 #include "training/run/memory_report.h"
@@ -102,9 +102,9 @@ std::vector<std::vector<Translation>> Translator::translate(const std::vector<st
     line_of.push_back(i);
   }
   std::vector<std::vector<Translation>> result(lines.size(), {{"", 0}});
-  const auto began = std::chrono::steady_clock::now();
+  const double began = now();
   const auto generated = session_->generator->generate(sources, n_best, session_->trainer->pool());
-  search_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  search_seconds_ += now() - began;
   for (size_t i = 0; i < generated.size(); ++i) {
     result[line_of[i]].clear();
     for (const Hypothesis& hypothesis : generated[i])

@@ -49,12 +49,12 @@ void run_on_cpu(const Node& node, const std::vector<TensorView>& in, const std::
   std::vector<TensorType> in_types, out_types;
   for (const Widened& w : operands) in_views.push_back(w.view), in_types.push_back(w.view.type);
   for (const Widened& w : results) out_views.push_back(w.view), out_types.push_back(w.view.type);
-  const KernelQuery query{node, in_types, out_types, 1};
-  const Kernel& kernel = find_kernel(query, KernelSet::kFast);
+  const KernelQuery query{node, in_types, out_types, 1, cpu_backend().device};
+  const Kernel& kernel = find_kernel(query, KernelSet::kFast, cpu_backend());
   const size_t bytes = kernel.workspace ? kernel.workspace(query) : 0;
   const std::unique_ptr<std::byte, decltype(&std::free)> workspace(
       static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free);
-  kernel.run({node, in_views, out_views, workspace.get(), pool});
+  kernel.run({node, in_views, out_views, workspace.get(), pool, cpu_backend().device});
   for (const Widened& w : results) w.store();
 }
 

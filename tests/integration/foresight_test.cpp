@@ -138,22 +138,6 @@ TEST(Foresight, TypingErrorsAreOneLine) {
   expect_refused(plan({"--network", "1GB/s,1us", "--ranks", "2", "--speed", "fast"}), "--speed \"fast\"");
 }
 
-// The figures of nodes are measured by steps of one rank, whose tensor group is not there.
-TEST(Foresight, NodesAreMeasured) {
-  const TemporaryFolder folder;
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * 7 % 100) + " of the text\n";
-  const std::string file = folder.write("text.txt", text);
-  for (const char* layout : {"data=2", "tensor=2"}) {
-    const nlohmann::json json = answer(
-        with_network({"--data", file, "--set", "tokenizer=char", "--ranks", "2", "--parallel", layout, "--measure"}));
-    EXPECT_TRUE(json["measured"].get<bool>());
-    EXPECT_GT(json["rows"][0]["compute_seconds"].get<double>(), 0);
-    EXPECT_GT(json["rows"][0]["efficiency"].get<double>(), 0);
-  }
-  EXPECT_EQ(run(with_network({"--ranks", "2", "--measure"})).exit_code, 2);  // there is no text
-}
-
 using NetworkBench = Ranks;
 
 TEST_F(NetworkBench, ItsFiguresAreThoseThatPlanTakes) {

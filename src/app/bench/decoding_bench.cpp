@@ -1,9 +1,9 @@
 #include "app/bench/decoding_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "generation/causal_generator.h"
 #include "engine/kernels/bandwidth.h"
@@ -20,8 +20,6 @@ namespace {
 
 constexpr int64_t kFewestTexts = 3;
 constexpr int32_t kToken = 17;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 WeightQuantization quantization_for(const std::string& folder, const std::string& precision) {
   const WeightQuantization asked = parse_quantization(precision == "fp32" ? "none" : precision);

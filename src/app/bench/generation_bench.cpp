@@ -1,8 +1,8 @@
 #include "app/bench/generation_bench.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "generation/causal_generator.h"
 #include "engine/kernels/bandwidth.h"
 #include "models/modules/gpt.h"
@@ -12,8 +12,6 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kUncachedStep = 64;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A model with random weights and one generator.
 struct Writer {

@@ -1,11 +1,11 @@
 #include "app/bench/inference_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/packed_files.h"
 #include "models/modules/bert.h"
@@ -19,8 +19,6 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kRounds = 5, kFewestRuns = 5;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 BertConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden = 1536}; }
 

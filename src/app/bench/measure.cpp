@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "formats/safetensors.h"
@@ -18,8 +19,6 @@ namespace {
 
 constexpr int64_t kTogether = 16, kWarmUp = 32;
 constexpr size_t kMostResident = size_t{64} << 20;  // bytes of data that are staged on a device
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Of all threads of this process.
 double processor_seconds() {

@@ -1,16 +1,14 @@
 #include "app/bench/translation_bench.h"
 
-#include <chrono>
 #include <sstream>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "tasks/task_table.h"
 
 namespace linnet {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::istringstream text(read_file(path));

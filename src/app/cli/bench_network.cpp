@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "app/cli/rank_start.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -23,8 +24,6 @@ constexpr int kRuns = 5;                                             // of each 
 constexpr size_t kBesideComputing = size_t{1} << 18;                 // as training sends gradients
 // From here on messages count as moving while the rank computes; 2 is perfect, 1 is taking turns.
 constexpr double kOverlaps = 1.5;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Every rank sends to the next one and receives from the one before it. The median of the slowest rank of each
 // exchange.

@@ -1,9 +1,9 @@
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <memory>
 
+#include "base/digits.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"
@@ -28,12 +28,6 @@ struct Arguments {
 // Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
 constexpr size_t kLinesAhead = 1024;
 
-// The shortest digits that are read back as the same number.
-void append(std::string& out, float value) {
-  char digits[32];
-  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-}
-
 void print(const Arguments& arguments, const std::vector<std::string>& lines, std::span<const float> embeddings,
            size_t width) {
   std::string out;
@@ -41,7 +35,7 @@ void print(const Arguments& arguments, const std::vector<std::string>& lines, st
     if (arguments.json) out += "{\"text\":" + Json(lines[i]).dump() + ",\"embedding\":[";
     for (size_t j = 0; j < width; ++j) {
       if (j > 0) out += arguments.json ? ',' : ' ';
-      append(out, embeddings[i * width + j]);
+      append_shortest(out, embeddings[i * width + j]);
     }
     out += arguments.json ? "]}\n" : "\n";
   }

@@ -1,10 +1,10 @@
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "app/cli/commands.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -59,7 +59,7 @@ void move_data(Config& config, const std::string& folder) {
 }
 
 int evaluate(Arguments& arguments) {
-  const auto began = std::chrono::steady_clock::now();
+  const double began = now();
   arguments.folder = arguments.folders.front();
   arguments.others.assign(arguments.folders.begin() + 1, arguments.folders.end());
   Config config = evaluation_config(arguments.folder);
@@ -70,7 +70,7 @@ int evaluate(Arguments& arguments) {
   force_isa(config.train.isa);
   const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);
   check_loss(answer.result);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const double seconds = now() - began;
   if (arguments.json)
     print_json(arguments, answer, seconds);
   else

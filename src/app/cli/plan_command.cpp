@@ -42,7 +42,7 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
                 answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
 }
 
-void print_json(const PlanAnswer& answer, const ParallelLayout& division, uint64_t limit) {
+void print_json(const PlanAnswer& answer, const RankLayout& division, uint64_t limit) {
   auto memory = Json::array();
   for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
   const Json json{{"data", division.data},           {"tensor", division.tensor},
@@ -84,7 +84,7 @@ void print_memory(const PlanAnswer& answer) {
 
 // Prints what each stage of a pipeline takes. Returns the answer of the one that takes most, with the largest batch
 // that fits on all.
-PlanAnswer plan_stages(Config& config, uint64_t limit, bool exact, const ParallelLayout& division) {
+PlanAnswer plan_stages(Config& config, uint64_t limit, bool exact, const RankLayout& division) {
   PlanAnswer most;
   for (int stage = 0; stage < division.pipeline; ++stage) {
     config.process.rank = stage * division.tensor;
@@ -112,8 +112,6 @@ void check_needs_network(const PlanRanksArguments& foresight) {
   if (!foresight.speed.empty()) refuse("--speed");
   if (!foresight.trace.empty()) refuse("--trace");
   if (foresight.batch_per_rank) refuse("--batch-per-rank");
-  if (foresight.measure) refuse("--measure");
-  if (foresight.ranks_here > 1) refuse("--ranks-here");
 }
 
 int plan(const Arguments& arguments) {
@@ -124,7 +122,7 @@ int plan(const Arguments& arguments) {
   config.process.ranks = parse_rank_counts(foresight.ranks).front();
   if (!foresight.parallel.empty())
     set_value(config, "parallel=" + foresight.parallel, "--parallel " + foresight.parallel);
-  const ParallelLayout division = parallel_layout(config.train.parallel, config.process.ranks);
+  const RankLayout division = parallel_layout(config.train.parallel, config.process.ranks);
   if (config.train.data_shards == 0) config.train.data_shards = division.data;
   check_share({config.train.data_shards, 0, division.data});
   validate(config);
@@ -192,11 +190,6 @@ void add_plan_command(Command& linnet) {
             "with --network: what a rank multiplies and reads a second, for example 500GFLOP/s,20GB/s (default: as "
             "measured here)",
             {.type = "SPEED"})
-      .flag("--measure", foresight.measure,
-            "with --network: measure the times of a rank's nodes by steps here, not estimate them")
-      .take("--ranks-here", foresight.ranks_here,
-            "with --measure: how many ranks share a machine; so many processes are measured at once",
-            {.type = "N", .least = 1, .most = 512})
       .flag("--batch-per-rank", foresight.batch_per_rank,
             "with --network: each rank that trains on other data has the whole batch of the configuration (weak "
             "scaling), instead of its part")

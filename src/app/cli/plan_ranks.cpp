@@ -68,7 +68,7 @@ double all_bytes(const Foresight& f) {
 
 Json to_json(const Foresight& f) {
   Json memory = Json::array();
-  for (const MemoryItem& item : f.memory.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
+  for (const MemoryItem& item : f.plan.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
   Json sent = Json::object();
   for (int kind = 0; kind < kOperationKinds; ++kind)
     if (is_communication(static_cast<OperationKind>(kind)))
@@ -78,12 +78,11 @@ Json to_json(const Foresight& f) {
           {"tensor", f.layout.tensor},
           {"pipeline", f.layout.pipeline},
           {"interleave", f.layout.interleave},
-          {"micro_batches", f.micro_batches},
+          {"micro_batches", f.simulated.micro_batches},
           {"recompute", f.recompute},
           {"fits", f.fits},
-          {"peak_bytes", f.memory.peak()},
+          {"peak_bytes", f.plan.forecast.peak()},
           {"memory", std::move(memory)},
-          {"memory_is_estimated", f.memory_is_estimated},
           {"sent_bytes", std::move(sent)},
           {"step_seconds", f.step.seconds},
           {"compute_seconds", f.step.compute_seconds},
@@ -102,8 +101,8 @@ void print_head() {
 void print_row(const Foresight& f) {
   const StepForecast& step = f.step;
   std::printf("%5d  %-38s %6lld %10.1f %10.1f %9.4f %7.1f%% %8.2f %9.1f%%%s%s\n", f.layout.ranks(),
-              layout_text(f.layout).c_str(), static_cast<long long>(f.micro_batches),
-              megabytes(static_cast<double>(f.memory.peak())), megabytes(all_bytes(f)), step.seconds,
+              layout_text(f.layout).c_str(), static_cast<long long>(f.simulated.micro_batches),
+              megabytes(static_cast<double>(f.plan.forecast.peak())), megabytes(all_bytes(f)), step.seconds,
               100 * (step.bubble_seconds + step.exposed_seconds) / step.seconds, f.efficiency * f.layout.ranks(),
               100 * f.efficiency, f.recompute == "auto" ? "" : ("  recompute=" + f.recompute).c_str(),
               f.fits ? "" : "  does not fit");
@@ -114,24 +113,22 @@ void print_basis(const ForesightRequest& request) {
   const Network& network = request.network;
   std::printf("network %s: bandwidth of each rank and latency of an exchange%s\n", network_text(network).c_str(),
               network.overlaps ? "" : "; messages take the processors that compute");
-  std::printf(
-      "node times %s; a rank's peak %.0f GFLOP/s, memory %.1f GB/s\n",
-      request.measured ? "measured by steps of one rank" : "estimated from FLOP and bytes (--measure times them)",
-      request.speed.flops / 1e9, request.speed.bandwidth / 1e9);
+  std::printf("node times estimated from FLOP and bytes; a rank's peak %.0f GFLOP/s, memory %.1f GB/s\n",
+              request.speed.flops / 1e9, request.speed.bandwidth / 1e9);
 }
 
 void print_one(const Foresight& f, uint64_t memory) {
   const StepForecast& step = f.step;
   if (!f.plan.assumption.empty()) std::printf("%s\n", f.plan.assumption.c_str());
   std::printf("%d ranks, %s: each computes %lld micro-batch%s a step, of %s\n", f.layout.ranks(),
-              layout_text(f.layout).c_str(), static_cast<long long>(f.micro_batches), f.micro_batches == 1 ? "" : "es",
+              layout_text(f.layout).c_str(), static_cast<long long>(f.simulated.micro_batches), f.simulated.micro_batches == 1 ? "" : "es",
               f.plan.batches.c_str());
   std::printf("memory of %s:\n%s", f.layout.pipeline > 1 ? "the rank of the pipeline that takes most" : "each rank",
-              f.memory.text().c_str());
+              f.plan.forecast.text().c_str());
   if (!f.plan.recomputation.empty()) std::printf("  (%s)\n", f.plan.recomputation.c_str());
   if (!f.fits)
     std::printf("this does not fit within %.1f MB: it takes %.1f MB\n", megabytes(static_cast<double>(memory)),
-                megabytes(static_cast<double>(f.memory.peak())));
+                megabytes(static_cast<double>(f.plan.forecast.peak())));
   std::printf("sent by a rank in a step:\n");
   for (const OperationKind kind :
        {OperationKind::kGradients, OperationKind::kParameters, OperationKind::kTensor, OperationKind::kPipeline})
@@ -175,18 +172,13 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   if (config.train.device != "cpu")
     fail_user("--network plans for CPUs: leave device = \"" + config.train.device + "\" out");
   if (counts.size() > 1 && !arguments.trace.empty()) fail_user("--trace is of one number of --ranks");
-  if (arguments.ranks_here > 1 && !arguments.measure) fail_user("--ranks-here goes with --measure");
   if (searches && counts.size() > 1) fail_user("--parallel auto is for one number of --ranks");
   ForesightRequest request{.config = config, .network = parse_network(arguments.network)};
   std::vector<RankLayout> layouts;
-  for (const int count : counts) {
-    if (searches) continue;
-    const ParallelLayout layout = parallel_layout(arguments.parallel, count);
-    layouts.push_back({layout.data, layout.tensor, layout.pipeline, layout.interleave, layout.splits_encoder});
-  }
+  for (const int count : counts)
+    if (!searches) layouts.push_back(parallel_layout(arguments.parallel, count));
   request.speed = arguments.speed.empty() ? measured_speed(config) : parse_speed(arguments.speed);
   request.batch_per_group = arguments.batch_per_rank;
-  request.measured = arguments.measure, request.ranks_here = static_cast<int>(arguments.ranks_here);
   request.exact = arguments.exact;
   request.memory = parse_byte_size(config.train.memory).value_or(available_memory());
 
@@ -195,7 +187,6 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
             {"latency_seconds", request.network.latency},
             {"peak_gflops", request.speed.flops / 1e9},
             {"memory_gb_per_second", request.speed.bandwidth / 1e9},
-            {"measured", request.measured},
             {"memory_bytes", request.memory},
             {"rows", Json::array()}};
   const auto show = [&](const Foresight& f, bool alone) {

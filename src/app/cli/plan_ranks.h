@@ -11,10 +11,9 @@ struct PlanRanksArguments {
   std::string ranks;     // "64", or a list "1,2,4,8", a row each
   std::string parallel;  // a layout, "auto" or empty
   std::string network;
-  std::string speed;       // of a rank, such as "500GFLOP/s,20GB/s"; empty: this machine's is measured
-  std::string trace;       // a file; empty: none
-  int64_t ranks_here = 1;  // that share a machine, with `measure`
-  bool batch_per_rank = false, measure = false, exact = false, json = false;
+  std::string speed;  // of a rank, such as "500GFLOP/s,20GB/s"; empty: this machine's is measured
+  std::string trace;  // a file; empty: none
+  bool batch_per_rank = false, exact = false, json = false;
 };
 
 // "8" or "1,2,4,8". User error otherwise.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/digits.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "app/cli/commands.h"
@@ -61,12 +62,10 @@ int encode_input(const Arguments& arguments) {
     out.clear();
     for (const TokenId id : ids) {
       if (!out.empty()) out += ' ';
-      if (arguments.pieces) {
+      if (arguments.pieces)
         out += tokenizer->piece(id);
-      } else {
-        char digits[16];
-        out.append(digits, std::to_chars(digits, digits + sizeof digits, id).ptr);
-      }
+      else
+        append_shortest(out, id);
     }
     out += '\n';
     print(out);

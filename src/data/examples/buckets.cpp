@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace linnet {
 namespace {
@@ -17,8 +18,6 @@ constexpr size_t kMostCells = 512;  // merging takes time in the square of this
 struct Cell {
   int64_t source, target, pairs;
 };
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Chooser {
  public:
@@ -45,7 +44,7 @@ Chooser::Chooser(std::span<const std::pair<int, int>> lengths, const BucketOptio
                     " tokens, outside 1.." + std::to_string(options.max_seq_len));
   std::map<std::pair<int64_t, int64_t>, int64_t> counts;
   const auto rounded = [&](int64_t length) {
-    return std::min(divide_up(length, kLengthMultiple) * kLengthMultiple, options.max_seq_len);
+    return std::min(ceil_div(length, kLengthMultiple) * kLengthMultiple, options.max_seq_len);
   };
   for (const auto& [source, target] : lengths) ++counts[{rounded(source), rounded(target)}];
   int64_t tokens = 0;
@@ -64,7 +63,7 @@ std::vector<Cell> Chooser::cells(int64_t multiple) const {
   std::map<std::pair<int64_t, int64_t>, Cell> groups;
   for (const Cell& cell : fine_) {
     const auto [at, added] =
-        groups.try_emplace({divide_up(cell.source, multiple), divide_up(cell.target, multiple)}, cell);
+        groups.try_emplace({ceil_div(cell.source, multiple), ceil_div(cell.target, multiple)}, cell);
     if (!added) at->second = joined(at->second, cell);
   }
   std::vector<Cell> result;
@@ -85,7 +84,7 @@ int64_t Chooser::most_rows(const Cell& shape) const {
 
 // An epoch of these pairs, in padded tokens.
 int64_t Chooser::cost(const Cell& cell) const {
-  return cell.pairs * (cell.source + cell.target) + divide_up(cell.pairs, most_rows(cell)) * batch_overhead_;
+  return cell.pairs * (cell.source + cell.target) + ceil_div(cell.pairs, most_rows(cell)) * batch_overhead_;
 }
 
 // Joins the two clusters whose union costs least more, again and again: until there are few enough, and on while it
@@ -163,7 +162,7 @@ std::vector<BatchShape> Chooser::choose() const {
   std::vector<BatchShape> shapes;
   for (const Cell& shape : fit(merge(std::move(coarse)))) {
     int64_t rows = most_rows(shape);
-    if (options_.batch_tokens > 0) rows = divide_up(shape.pairs, divide_up(shape.pairs, rows));
+    if (options_.batch_tokens > 0) rows = ceil_div(shape.pairs, ceil_div(shape.pairs, rows));
     shapes.push_back({rows, shape.source, shape.target});
   }
   return shapes;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/rounding.h"
+
 namespace linnet {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr size_t kTensorPiece = size_t{1} << 18;  // floats summed at once, and
 constexpr size_t kTensorFew = 4096;               // floats that every rank sends whole: distributed/comm/tensor_group.cpp
 
 double bytes_of(size_t values) { return 4.0 * static_cast<double>(values); }
-
-size_t divided(size_t count, size_t by) { return (count + by - 1) / by; }
 
 std::vector<size_t> nodes_by_rank(const ShardShare& share) {
   std::vector<size_t> nodes;
@@ -37,7 +37,7 @@ Traffic reduce_scatter_traffic(size_t values, Slice part, const ShardShare& shar
     const size_t sends = nodes[rank] * (part.count - own[rank]), receives = (all_nodes - nodes[rank]) * own[rank];
     sent += sends, busiest = std::max({busiest, sends, receives});
   }
-  return {.exchanges = static_cast<int64_t>(divided(longest, kShardPiece)),
+  return {.exchanges = static_cast<int64_t>(ceil_div(longest, kShardPiece)),
           .port_bytes = bytes_of(busiest),
           .sent_bytes = bytes_of(sent) / share.ranks};
 }
@@ -101,11 +101,5 @@ Traffic all_gather_traffic(size_t values, int ranks) {
 }
 
 Traffic send_traffic(double bytes) { return {.exchanges = 1, .port_bytes = bytes, .sent_bytes = bytes}; }
-
-Traffic ring_all_reduce_traffic(size_t values, int ranks) {
-  if (ranks == 1) return {};
-  const double bytes = 2.0 * bytes_of(values) * (ranks - 1) / ranks;
-  return {.exchanges = 2 * static_cast<int64_t>(ranks - 1), .port_bytes = bytes, .sent_bytes = bytes};
-}
 
 }  // namespace linnet

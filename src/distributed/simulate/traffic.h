@@ -23,9 +23,6 @@ Traffic all_gather_traffic(size_t values, int ranks);
 // One message of `bytes` between two ranks.
 Traffic send_traffic(double bytes);
 
-// The same sums by a ring, as NCCL and MPI add large values (Patarasu & Yuan 2009): for comparison.
-Traffic ring_all_reduce_traffic(size_t values, int ranks);
-
 // Bytes that the rank which adds most reads and writes beside the messages, in a reduce_scatter_traffic().
 double added_bytes(size_t values, Slice part, const ShardShare& share);
 

@@ -1,26 +1,15 @@
 // A training step of several ranks as a schedule: data parallel as training/trainer/sharded_step.h does it, tensor parallel by
 // exchanges between a rank's nodes, pipeline parallel by one forward and one backward pass in turn, with interleaved
 // stages where a rank has several (distributed/comm/pipeline_order.h).
-//
-// Ranks are numbered as in distributed/comm/tensor_group.h: those of a tensor group follow each other, then the stages of a
-// pipeline, then the groups that train on different data.
 #pragma once
 #include <array>
 #include <string>
 #include <vector>
 
+#include "distributed/comm/rank_layout.h"
 #include "distributed/simulate/schedule.h"
 
 namespace linnet {
-
-struct RankLayout {
-  int data = 1, tensor = 1, pipeline = 1;
-  int interleave = 1;           // stages of each rank of a pipeline
-  bool splits_encoder = false;  // two stages: the encoder and the decoder
-  int ranks() const { return data * tensor * pipeline; }
-  int stages() const { return pipeline * interleave; }
-  bool operator==(const RankLayout&) const = default;
-};
 
 std::string layout_text(const RankLayout& layout);  // "data=8,tensor=4,pipeline=2,interleave=3"
 // All layouts of so many ranks with at most so many tensor ranks and stages, of which each rank has one.

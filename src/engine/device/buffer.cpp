@@ -5,13 +5,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace linnet {
 namespace {
 
 constexpr size_t kPage = 4096, kHugePage = 2 << 20;
-
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 

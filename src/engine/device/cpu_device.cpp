@@ -1,10 +1,10 @@
 #include "engine/device/cpu_device.h"
 
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/device/buffer.h"
 
@@ -54,9 +54,9 @@ class CpuDevice final : public Device {
 
   void launched(FunctionRef<std::string()>) override {}
   double timed(FunctionRef<void()> work) override {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return now() - start;
   }
   double joules() override { return -1; }
 

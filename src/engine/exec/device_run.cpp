@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace linnet {
 namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr size_t kSmall = 4096;  // bytes of an output that comes home by itself
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
@@ -43,7 +42,7 @@ void DeviceRun::find_batch(const Plan& plan, const Store& store) {
   for (const auto& [region, range] : ranges) {
     const auto [begin, end] = range;
     batch_.push_back({store.data(region) + begin, store.location(region) + begin, end - begin, slot_bytes_});
-    slot_bytes_ += aligned(end - begin);
+    slot_bytes_ += round_up(end - begin, kAlignment);
   }
 }
 
@@ -53,7 +52,7 @@ void DeviceRun::find_outputs(const std::map<std::string, TensorView>& outputs) {
     Output& output = outputs_[name];
     output.on_device = view;
     output.is_small = view.type.bytes() <= kSmall;
-    bytes += aligned(view.type.bytes()) * (output.is_small ? kKept : 1);
+    bytes += round_up(view.type.bytes(), kAlignment) * (output.is_small ? kKept : 1);
   }
   if (bytes == 0) return;
   mirror_ = device_.allocate_host(bytes);
@@ -61,7 +60,7 @@ void DeviceRun::find_outputs(const std::map<std::string, TensorView>& outputs) {
   for (auto& [name, output] : outputs_)
     for (int64_t i = 0; i < (output.is_small ? kKept : 1); ++i) {
       TensorView& host = output.on_host[static_cast<size_t>(i)] = output.on_device;
-      host.data = std::exchange(location, location + aligned(output.on_device.type.bytes()));
+      host.data = std::exchange(location, location + round_up(output.on_device.type.bytes(), kAlignment));
     }
 }
 

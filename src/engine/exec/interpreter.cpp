@@ -57,10 +57,10 @@ class Interpreter {
     std::vector<TensorType> in_types, out_types;
     for (ValueId value : node.in) in.push_back(view(value)), in_types.push_back(in.back().type);
     for (ValueId value : node.out) out.push_back(view(value)), out_types.push_back(out.back().type);
-    const KernelQuery query{node, in_types, out_types, options_.threads};
-    const Kernel& kernel = find_kernel(query, options_.kernels);
+    const KernelQuery query{node, in_types, out_types, options_.threads, cpu_backend().device};
+    const Kernel& kernel = find_kernel(query, options_.kernels, cpu_backend());
     Buffer workspace(kernel.workspace ? kernel.workspace(query) : 0);
-    kernel.run({node, in, out, workspace.data(), pool_});
+    kernel.run({node, in, out, workspace.data(), pool_, cpu_backend().device});
     if (options_.after_node) options_.after_node(id, out);
   }
 

@@ -1,14 +1,10 @@
 #include "engine/ir/attrs.h"
 
-#include "base/hash.h"
-
 namespace linnet {
 
 bool Attrs::operator==(const Attrs& other) const {
   if (held_ == other.held_) return true;
   return held_ && other.held_ && held_->type() == other.held_->type() && bytes() == other.bytes();
 }
-
-size_t Attrs::hash() const { return fnv1a(bytes()); }
 
 }  // namespace linnet

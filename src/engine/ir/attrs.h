@@ -28,10 +28,9 @@ class Attrs {
   // For people: see fields_text() and field_words().
   std::string text() const { return held_ ? held_->text() : ""; }
   std::vector<std::string> words() const { return held_ ? held_->words() : std::vector<std::string>{}; }
-  // For files, and as a key: equal bytes are equal attributes of an op.
+  // As a key: equal bytes are equal attributes of an op.
   std::string bytes() const { return held_ ? held_->bytes() : ""; }
   bool operator==(const Attrs& other) const;
-  size_t hash() const;
 
  private:
   struct Base {
@@ -53,19 +52,11 @@ class Attrs {
       const T defaults{};
       return field_words(walk_fields<T>, &value, &defaults);
     }
-    std::string bytes() const override { return write_fields(walk_fields<T>, &value); }
+    std::string bytes() const override { return field_bytes(walk_fields<T>, &value); }
     const std::type_info& type() const override { return typeid(T); }
     T value;
   };
   std::shared_ptr<const Base> held_;
 };
-
-// What OpDef::read_attrs is for an op whose attributes are a T.
-template <HasFields T>
-Attrs read_attrs(std::string_view bytes, const std::string& what) {
-  T value{};
-  read_fields(bytes, walk_fields<T>, &value, what);
-  return value;
-}
 
 }  // namespace linnet

@@ -1,24 +1,17 @@
-// Fields as text for people.
 #include "engine/ir/fields.h"
 
 #include <array>
-#include <charconv>
 
+#include "base/digits.h"
 #include "base/error.h"
 
 namespace linnet {
 namespace {
 
 template <class T>
-std::string number_text(T value) {
-  std::array<char, 32> digits;
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
-
-template <class T>
 std::string list_text(const std::vector<T>& values) {
   std::string text = "[";
-  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + number_text(value);
+  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + shortest(value);
   return text + "]";
 }
 
@@ -34,16 +27,16 @@ class TextVisitor : public FieldVisitor {
   void operator()(const char* name, bool& value) override {
     members.push_back({value ? path_ + name : path_ + "no_" + name, value ? name : ""});
   }
-  void operator()(const char* name, int64_t& value) override { add(name, number_text(value)); }
-  void operator()(const char* name, uint64_t& value) override { add(name, number_text(value)); }
-  void operator()(const char* name, double& value) override { add(name, number_text(value)); }
-  void operator()(const char* name, float& value) override { add(name, number_text(value)); }
+  void operator()(const char* name, int64_t& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, uint64_t& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, double& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, float& value) override { add(name, shortest(value)); }
   void operator()(const char* name, Shape& value) override { add(name, value.text()); }
   void operator()(const char* name, std::vector<int64_t>& value) override { add(name, list_text(value)); }
   void operator()(const char* name, std::vector<float>& value) override { add(name, list_text(value)); }
 
  protected:
-  void enumeration(const char* name, int64_t& index, std::span<const char* const> names) override {
+  void enumeration(const char* name, int64_t index, std::span<const char* const> names) override {
     add(name, names[static_cast<size_t>(index)]);
     members.back().word = names[static_cast<size_t>(index)];
   }
@@ -51,8 +44,8 @@ class TextVisitor : public FieldVisitor {
     before_.push_back(path_.size());
     if (*name) path_ += std::string(name) + ".";
   }
-  void begin_list(const char* name, int64_t& count) override {
-    add(name, number_text(count));
+  void begin_list(const char* name, int64_t count) override {
+    add(name, shortest(count));
     begin(name);
   }
   void end() override {
@@ -65,6 +58,38 @@ class TextVisitor : public FieldVisitor {
 
   std::string path_;  // of nested structs: "norm."
   std::vector<size_t> before_;
+};
+
+// The values of all members one after another, in memory's order; lists and shapes after their lengths.
+class ByteVisitor : public FieldVisitor {
+ public:
+  std::string bytes;
+
+  void operator()(const char*, bool& value) override { add(value); }
+  void operator()(const char*, int64_t& value) override { add(value); }
+  void operator()(const char*, uint64_t& value) override { add(value); }
+  void operator()(const char*, double& value) override { add(value); }
+  void operator()(const char*, float& value) override { add(value); }
+  void operator()(const char*, Shape& value) override { add_list<int64_t>(value.sizes()); }
+  void operator()(const char*, std::vector<int64_t>& value) override { add_list<int64_t>(value); }
+  void operator()(const char*, std::vector<float>& value) override { add_list<float>(value); }
+
+ protected:
+  void enumeration(const char*, int64_t index, std::span<const char* const>) override { add(index); }
+  void begin(const char*) override {}
+  void begin_list(const char*, int64_t count) override { add(count); }
+  void end() override {}
+
+ private:
+  template <class T>
+  void add(T value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  template <class T>
+  void add_list(std::span<const T> values) {
+    add(values.size());
+    for (const T value : values) add(value);
+  }
 };
 
 std::vector<Member> members_of(WalkFields walk, const void* value) {
@@ -86,20 +111,16 @@ void for_changed(WalkFields walk, const void* value, const void* defaults, Use&&
 void FieldVisitor::operator()(const char* name, int& value) {
   int64_t wide = value;
   (*this)(name, wide);
-  value = static_cast<int>(wide);
 }
 
 void FieldVisitor::operator()(const char* name, int16_t& value) {
   int64_t wide = value;
   (*this)(name, wide);
-  value = static_cast<int16_t>(wide);
 }
 
 void FieldVisitor::operator()(const char* name, std::vector<int>& value) {
   std::vector<int64_t> wide(value.begin(), value.end());
   (*this)(name, wide);
-  value.clear();
-  for (const int64_t element : wide) value.push_back(static_cast<int>(element));
 }
 
 void FieldVisitor::operator()(const char* name, TensorType& value) {
@@ -112,6 +133,12 @@ void FieldVisitor::operator()(const char* name, TensorType& value) {
 std::span<const char* const> enum_names(DType) {
   static constexpr std::array kNames{"f32", "f64", "i32", "u8", "bf16"};
   return kNames;
+}
+
+std::string field_bytes(WalkFields walk, const void* value) {
+  ByteVisitor visitor;
+  walk(const_cast<void*>(value), visitor);
+  return visitor.bytes;
 }
 
 std::string fields_text(WalkFields walk, const void* value, const void* defaults) {

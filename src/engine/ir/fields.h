@@ -1,5 +1,5 @@
 // A struct that lists its members once, in `void fields(FieldVisitor& visit)`, has all that follows from the list: a
-// text for people, exact equality, a hash, and a form in files.
+// text for people and exact equality.
 //
 //   struct SplitAttrs {
 //     int axis = 0;
@@ -26,7 +26,7 @@ concept HasFields = requires(T& t, FieldVisitor& visit) {
   t.fields(visit);
 };
 
-// Visitors that only look at members may be given a struct that is const.
+// Visitors only look at members.
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
@@ -49,9 +49,7 @@ class FieldVisitor {
   template <class E>
   requires std::is_enum_v<E>
   void operator()(const char* name, E& value) {
-    auto index = static_cast<int64_t>(value);
-    enumeration(name, index, enum_names(E{}));
-    value = static_cast<E>(index);
+    enumeration(name, static_cast<int64_t>(value), enum_names(E{}));
   }
   template <HasFields T>
   void operator()(const char* name, T& value) {
@@ -61,34 +59,24 @@ class FieldVisitor {
   }
   template <HasFields T>
   void operator()(const char* name, std::vector<T>& values) {
-    auto count = static_cast<int64_t>(values.size());
-    begin_list(name, count);
-    values.resize(static_cast<size_t>(count));
+    begin_list(name, static_cast<int64_t>(values.size()));
     for (T& value : values) (*this)("", value);
     end();
   }
 
  protected:
   // The index stays within the names.
-  virtual void enumeration(const char* name, int64_t& index, std::span<const char* const> names) = 0;
+  virtual void enumeration(const char* name, int64_t index, std::span<const char* const> names) = 0;
   virtual void begin(const char* name) = 0;  // members of a member
-  virtual void begin_list(const char* name, int64_t& count) = 0;
+  virtual void begin_list(const char* name, int64_t count) = 0;
   virtual void end() = 0;
 };
 
 std::span<const char* const> enum_names(DType);
 
-// Calls value.fields(visit) with a visitor that changes nothing.
-template <HasFields T>
-void look_at_fields(const T& value, FieldVisitor& visit) {
-  const_cast<T&>(value).fields(visit);
-}
-
-// The members as bytes: equal bytes are equal members, bit for bit. read_fields() sets members from them; a member that
-// the bytes do not hold keeps its value. Error(kUser) naming `what` when the bytes were not made by write_fields().
+// The members of a struct as bytes: those of two values are equal if all members are, bit for bit.
 using WalkFields = void (*)(void* value, FieldVisitor& visit);
-std::string write_fields(WalkFields walk, const void* value);
-void read_fields(std::string_view bytes, WalkFields walk, void* value, const std::string& what);
+std::string field_bytes(WalkFields walk, const void* value);
 
 // "trans_b bias activation=relu": the members of `value` that differ from those of `defaults`. A bool is named alone.
 std::string fields_text(WalkFields walk, const void* value, const void* defaults);

@@ -96,8 +96,6 @@ struct OpDef {
   // be differentiated, which is an error when tracing a gradient through it.
   std::vector<Tensor> (*gradient)(const GradientArgs&) = nullptr;
 
-  // Attributes from Attrs::bytes(); read_attrs<T> (engine/ir/attrs.h). nullptr: the op has none.
-  Attrs (*read_attrs)(std::string_view bytes, const std::string& what) = nullptr;
   // The same computation from basic ops, one Tensor per output: the fallback and the test oracle of a fused op.
   std::vector<Tensor> (*decompose)(const DecomposeArgs&) = nullptr;
 

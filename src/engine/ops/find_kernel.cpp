@@ -67,19 +67,9 @@ const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend
   return kernels.back();
 }
 
-const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name, const Backend& backend) {
-  if (is_own_op(*query.node.op))
-    for (const Kernel& kernel : kernels_of_own_op(backend))
-      if (name == kernel.name && (!kernel.supports || kernel.supports(query))) return &kernel;
-  for (const BackendOp& entry : backend.ops)
-    if (std::strcmp(entry.op, query.node.op->name) == 0)
-      for (const Kernel& kernel : entry.kernels)
-        if (name == kernel.name && (!kernel.supports || kernel.supports(query))) return &kernel;
-  return nullptr;
-}
-
-bool has_fast_kernel(const KernelQuery& query, const Backend& backend) {
-  return find_fast_kernel(query, backend) != nullptr;
+bool has_fast_kernel(const Node& node, std::span<const TensorType> in, std::span<const TensorType> out,
+                     const Backend& backend) {
+  return find_fast_kernel({node, in, out, /*threads=*/1, backend.device}, backend) != nullptr;
 }
 
 const OpDef* find_op(std::string_view name) {

@@ -32,7 +32,7 @@ struct KernelArgs {
   std::span<const TensorView> in, out;
   std::byte* workspace;  // 64-byte aligned, as many bytes as Kernel::workspace asked for
   ThreadPool& pool;
-  Device* device = &cpu_device();  // the memory above is the device's; on a GPU the kernel only queues its work
+  Device* device;  // the memory above is the device's; on a GPU the kernel only queues its work
 };
 
 // What is known of a node before it runs.
@@ -40,7 +40,7 @@ struct KernelQuery {
   const Node& node;
   std::span<const TensorType> in, out;
   int threads;
-  Device* device = &cpu_device();
+  Device* device;
 };
 
 struct Kernel {
@@ -75,14 +75,12 @@ const Backend& cpu_backend();
 enum class KernelSet { kFast, kReference };
 // The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) naming the op
 // when none supports the node.
-const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend = cpu_backend());
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend);
 
-// The kernel of that name for the node's op, when it supports the node; nullptr otherwise.
-const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name,
-                                const Backend& backend = cpu_backend());
-
-// Whether a kernel other than a reference is there for the node: what a pass asks before it makes one.
-bool has_fast_kernel(const KernelQuery& query, const Backend& backend = cpu_backend());
+// Whether the backend's device has a kernel other than a reference for the node with operands and results of these
+// types: what a pass asks before it makes one.
+bool has_fast_kernel(const Node& node, std::span<const TensorType> in, std::span<const TensorType> out,
+                     const Backend& backend);
 
 // The op of that name, nullptr when there is none.
 const OpDef* find_op(std::string_view name);

@@ -109,7 +109,7 @@ class FuseBatchNorm {
     std::vector<TensorType> in, out;
     for (const Tensor& operand : operands) in.push_back(operand.type());
     for (const ValueId id : fused.out) out.push_back(graph_.value(id).type);
-    return has_fast_kernel({fused, in, out, /*threads=*/1, backend_.device}, backend_);
+    return has_fast_kernel(fused, in, out, backend_);
   }
 
   const Graph& graph_;

@@ -91,7 +91,7 @@ class BiasGradient {
     std::vector<TensorType> in, out;
     for (const ValueId id : node.in) in.push_back(graph_.value(id).type);
     for (const ValueId id : node.out) out.push_back(graph_.value(id).type);
-    return has_fast_kernel({node, in, out, /*threads=*/1}, backend_);
+    return has_fast_kernel(node, in, out, backend_);
   }
 
   void fuse(const Node& product, const Node& sum) {

@@ -99,7 +99,7 @@ class Convolutions {
     fused.attrs = attrs;
     std::vector<TensorType> in;
     for (const Tensor& operand : operands) in.push_back(operand.type());
-    return has_fast_kernel({fused, in, std::span(&result, 1), /*threads=*/1, backend_.device}, backend_);
+    return has_fast_kernel(fused, in, std::span(&result, 1), backend_);
   }
 
   Rewriter rewriter_;

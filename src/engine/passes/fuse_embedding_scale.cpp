@@ -43,17 +43,13 @@ class EmbeddingScale {
     EmbeddingGradAttrs attrs = node.attrs.as<EmbeddingGradAttrs>();
     attrs.scale = *factor;
     scaled.attrs = attrs;
-    if (!has_kernel(scaled)) return false;
+    std::vector<TensorType> types;
+    for (const ValueId id : node.in) types.push_back(graph_.value(id).type);
+    if (!has_fast_kernel(scaled, types, std::array{graph_.value(node.out[0]).type}, backend_)) return false;
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[0] = rewriter_.operands(*product)[0];
     rewriter_.map(node.out[0], rewriter_.add(node, kEmbeddingGrad, in, attrs)[0]);
     return true;
-  }
-
-  bool has_kernel(const Node& node) const {
-    std::vector<TensorType> in;
-    for (const ValueId id : node.in) in.push_back(graph_.value(id).type);
-    return has_fast_kernel({node, in, std::array{graph_.value(node.out[0]).type}, /*threads=*/1}, backend_);
   }
 
   const Graph& graph_;

@@ -51,7 +51,7 @@ class PoolGradient {
                                      factors[1].type()};
     std::vector<TensorType> out;
     for (const ValueId id : node.out) out.push_back(graph.value(id).type);
-    return has_fast_kernel({node, in, out, /*threads=*/1}, backend_);
+    return has_fast_kernel(node, in, out, backend_);
   }
 
   Rewriter rewriter_;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/passes/fuse_batch_norm.h"
 #include "engine/passes/fuse_int8_convolution.h"
@@ -74,7 +74,7 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
     if (std::find(names.begin(), names.end(), name) == names.end()) fail_user("there is no pass " + name);
   graph = remove_dead_code(graph);
   for (const Pass& pass : kPasses) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     const int before = graph.node_count();
     const bool run = pass.wanted(options) && !options.off.contains(pass.name);
     std::vector<std::string> fused;
@@ -84,7 +84,7 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
       graph = std::move(next);
       if (options.verify) verify(graph);
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = now() - start;
     if (report) report->push_back({pass.name, run, before, graph.node_count(), seconds, fused});
   }
   return graph;

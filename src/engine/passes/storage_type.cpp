@@ -117,7 +117,7 @@ class CastToStorageType {
     std::vector<TensorType> in, out;
   };
   bool has_kernel(const Node& node, const NodeTypes& types) const {
-    return has_fast_kernel({node, types.in, types.out, /*threads=*/1, backend_.device}, backend_);
+    return has_fast_kernel(node, types.in, types.out, backend_);
   }
 
   // Backward over the graph: how each result is stored, once all its readers have said what they want. Numbers of which

@@ -4,12 +4,12 @@
 #include <functional>
 #include <numeric>
 
+#include "base/rounding.h"
+
 namespace linnet {
 namespace {
 
 constexpr size_t kAlignment = 256;  // of a kernel's workspace on a GPU (cuBLASLt); a cache line has 64
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // A block as the search sees it: parts in whole cache lines, each alive from its own first node to the common last.
 struct Placed {
@@ -22,10 +22,10 @@ struct Placed {
 Placed in_lines(const ArenaBlock& block) {
   Placed placed{{}, block.first, block.last};
   std::vector<ArenaPart>& lines = placed.parts;
-  if (block.parts.empty()) lines.push_back({0, aligned(block.bytes), block.first});
+  if (block.parts.empty()) lines.push_back({0, round_up(block.bytes, kAlignment), block.first});
   for (ArenaPart part : block.parts) {
     part.begin = part.begin / kAlignment * kAlignment;
-    part.end = aligned(part.end);
+    part.end = round_up(part.end, kAlignment);
     while (!lines.empty() && lines.back().end > part.begin && part.first < lines.back().first) {
       lines.back().end = part.begin;
       if (lines.back().begin == lines.back().end) lines.pop_back();

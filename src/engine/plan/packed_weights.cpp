@@ -24,7 +24,7 @@ std::optional<PanelsOf> panels_of(const Plan& plan, NodeId id) {
   std::vector<TensorType> in, out;
   for (const ValueId value : node.in) in.push_back(plan.graph.value(value).type);
   for (const ValueId value : node.out) out.push_back(plan.graph.value(value).type);
-  return linnet::panels_of({node, in, out, plan.threads});
+  return linnet::panels_of({node, in, out, plan.threads, &cpu_device()});
 }
 
 // A reshape or a split whose results are places in its operand.

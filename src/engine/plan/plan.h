@@ -27,6 +27,8 @@ struct Plan {
   int threads = 1;  // the workspace is enough for a pool of so many
 };
 
+using NamedPlans = std::map<std::string, const Plan*>;
+
 struct PlanOptions {
   int threads = 1;
   KernelSet kernels = KernelSet::kFast;

@@ -7,7 +7,6 @@
 #include "formats/weight_files.h"
 #include "models/nn/forward.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "plan_file_check.h"
 #include "models/families/binding.h"
 #include "models/families/golden_testing.h"
 #include "training/trainer/learner.h"
@@ -165,7 +164,6 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
   size_t references = 0;
   for (const SafetensorsEntry& entry : reference_.entries()) references += entry.name.starts_with("grad.");
   EXPECT_EQ(compared, references);
-  testing::check_plan_file(learner.trainer().plans(), learner.store(), learner.shared());
 }
 
 void PretrainedGolden::check_training_in_fp16(const LossFunction& loss) const {

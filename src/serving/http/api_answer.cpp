@@ -1,10 +1,9 @@
 #include "serving/http/api_answer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
-
 #include "base/json.h"
+#include "base/digits.h"
 #include "data/text/base64.h"
 
 namespace linnet {
@@ -94,17 +93,11 @@ std::string choice_event(const AnswerHead& head, int64_t choice, Json delta, Jso
   return format_event(json.dump());
 }
 
-// The shortest digits that are read back as the same number.
-void append_number(std::string& out, float value) {
-  char digits[32];
-  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-}
-
 void append_row(std::string& out, std::span<const float> row) {
   out += '[';
   for (size_t i = 0; i < row.size(); ++i) {
     if (i > 0) out += ',';
-    append_number(out, row[i]);
+    append_shortest(out, row[i]);
   }
   out += ']';
 }

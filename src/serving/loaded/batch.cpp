@@ -1,11 +1,11 @@
 #include "serving/loaded/batch.h"
 
 #include <algorithm>
-#include <charconv>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 
+#include "base/digits.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/text/unicode/utf8.h"
@@ -14,12 +14,6 @@ namespace linnet {
 namespace {
 
 bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
-
-// The shortest digits that are read back as the same number.
-std::string digits(float value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
-}
 
 // One request: what it says, and its answer when it is there.
 struct Item {
@@ -186,14 +180,14 @@ class Batch {
         const auto best = std::ranges::max_element(item.row->rows);
         const std::string& label = classes[static_cast<size_t>(best - item.row->rows.begin())];
         json["label"] = label, json["probability"] = *best;
-        return options_.json ? json.dump() : label + "\t" + digits(*best);
+        return options_.json ? json.dump() : label + "\t" + shortest(*best);
       }
       case ModelKind::kEmbedder:
         break;
     }
     std::string numbers;
     for (const float value : item.row->rows)
-      numbers += (numbers.empty() ? "" : options_.json ? "," : " ") + digits(value);
+      numbers += (numbers.empty() ? "" : options_.json ? "," : " ") + shortest(value);
     if (!options_.json) return numbers;
     const std::string head = json.dump();
     return head.substr(0, head.size() - 1) + ",\"embedding\":[" + numbers + "]}";

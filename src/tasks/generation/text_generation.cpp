@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "models/families/static_scales.h"
 #include "training/run/memory_report.h"
 #include "data/text/unicode/utf8.h"
@@ -13,8 +14,6 @@ namespace {
 
 constexpr int64_t kSlots = 8;  // texts that are written at once, where there are more requests than samples
 constexpr int64_t kUncachedStep = 64;
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // The length that a prompt is padded to: at most an eighth more, so that a list of prompts needs few plans. It depends
 // on this prompt alone, as the bits of its logits depend on it.

@@ -16,9 +16,6 @@ struct ForesightRequest {
   MachineSpeed speed;  // of one rank
   // Each data group has the configuration's batch (weak scaling); otherwise they divide it.
   bool batch_per_group = false;
-  // The times of nodes are measured, by steps of one rank that run here: data and memory for them must be there.
-  bool measured = false;
-  int ranks_here = 1;                     // of them that share a machine: with `measured`, so many are measured at once
   bool exact = false;                     // as PlanRequest::exact
   uint64_t memory = 0;                    // bytes that each rank has
   std::optional<uint64_t> resident = {};  // as PlanRequest::resident; absent: as the first plan measures it
@@ -26,11 +23,8 @@ struct ForesightRequest {
 
 struct Foresight {
   RankLayout layout;
-  int64_t micro_batches = 1;  // of each rank in a step
-  std::string recompute;      // "block", where that was needed to fit; else as the configuration says
-  PlanAnswer plan;            // of a rank; of a pipeline of the one that takes most
-  MemoryForecast memory;
-  bool memory_is_estimated = false;  // a pipeline's ranks were not planned: `plan` is of the whole model
+  std::string recompute;  // "block", where that was needed to fit; else as the configuration says
+  PlanAnswer plan;        // of a rank; of a pipeline of the one that takes most
   bool fits = true;
   StepForecast step;
   // Of the same work on one rank alone, times the ranks that would be needed: 1 is a step without any loss.
@@ -50,9 +44,7 @@ struct LayoutSearch {
 };
 
 // Every layout of so many ranks. With a pipeline a step's batch is cut into as many micro-batches as is fastest, and
-// the stages may be interleaved; where a layout does not fit, whole layers are computed again. Pipelines are first
-// estimated from the plan of a whole model; those of the best eight layouts are then planned as their ranks would plan
-// them.
+// the stages may be interleaved; where a layout does not fit, whole layers are computed again.
 LayoutSearch search_layouts(ForesightRequest request, int ranks);
 
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "tasks/planning/rank_work.h"
 
 namespace linnet {
 namespace {
@@ -51,7 +50,7 @@ TEST(Foresight, MemoryIsThatOfTheRanksOwnPlan) {
     config.train.data_shards = layout.data;
     validate(config);
     const PlanAnswer answer = plan_memory({.config = of_one_shard(config), .memory = uint64_t{1} << 40});
-    EXPECT_EQ(planned_items(f.memory), planned_items(answer.forecast)) << layout_text(layout);
+    EXPECT_EQ(planned_items(f.plan.forecast), planned_items(answer.forecast)) << layout_text(layout);
   }
 }
 
@@ -60,7 +59,6 @@ TEST(Foresight, MemoryOfAPipelineIsThatOfItsRanksPlans) {
   for (const RankLayout& layout : {RankLayout{1, 1, 3}, RankLayout{1, 2, 2}, RankLayout{2, 1, 2, 2}}) {
     Config config = small_gpt({"micro_batches=4", "data_shards=2"});
     const Foresight f = foresee(request_for(config), layout);
-    EXPECT_FALSE(f.memory_is_estimated);
     PlanAnswer most;
     for (int rank = 0; rank < layout.pipeline; ++rank) {
       config.process = {rank * layout.tensor, layout.ranks()};
@@ -68,11 +66,11 @@ TEST(Foresight, MemoryOfAPipelineIsThatOfItsRanksPlans) {
       validate(config);
       PlanAnswer answer = plan_memory({.config = of_one_shard(config),
                                        .memory = uint64_t{1} << 40,
-                                       .resident = f.memory.resident,
+                                       .resident = f.plan.forecast.resident,
                                        .visit = [](const Trainer&) {}});
       if (rank == 0 || answer.forecast.peak() > most.forecast.peak()) most = std::move(answer);
     }
-    EXPECT_EQ(planned_items(f.memory), planned_items(most.forecast)) << layout_text(layout);
+    EXPECT_EQ(planned_items(f.plan.forecast), planned_items(most.forecast)) << layout_text(layout);
     EXPECT_EQ(f.plan.stage, most.stage);
   }
 }
@@ -110,7 +108,7 @@ TEST(Foresight, DividedGradientsTakeLessMemoryAndSendAsMuch) {
   const Foresight gradients = foresee(request_for(small_gpt({"zero=2"})), {4, 1, 1});
   for (const OperationKind kind : {OperationKind::kGradients, OperationKind::kParameters})
     EXPECT_NEAR(sent(gradients, kind), sent(moments, kind), 0.01 * sent(moments, kind));
-  EXPECT_LT(gradients.memory.peak() - gradients.memory.resident, moments.memory.peak() - moments.memory.resident);
+  EXPECT_LT(gradients.plan.forecast.peak() - gradients.plan.forecast.resident, moments.plan.forecast.peak() - moments.plan.forecast.resident);
   // Buckets leave during the backward pass of either, in about the same time.
   EXPECT_NEAR(gradients.step.exposed_seconds, moments.step.exposed_seconds, 0.3 * moments.step.exposed_seconds);
 }
@@ -154,7 +152,7 @@ TEST(Foresight, AStageOfAPipelineTakesLessThanTheModel) {
   const Foresight whole = foresee(request_for(config), {}), half = foresee(request_for(config), {1, 1, 2});
   const auto bytes = [](const Foresight& f, MemoryKind kind) {
     double sum = 0;
-    for (const MemoryItem& item : f.memory.items)
+    for (const MemoryItem& item : f.plan.forecast.items)
       if (item.name == memory_kind_name(kind)) sum += static_cast<double>(item.bytes);
     return sum;
   };
@@ -181,14 +179,14 @@ TEST(Foresight, TheSearchKeepsToTheMemory) {
       << all.why_refused;
   // Less than the fastest takes.
   uint64_t least = UINT64_MAX;
-  for (const Foresight& f : all.found) least = std::min(least, f.memory.peak());
-  ASSERT_LT(least, all.found.front().memory.peak());
-  request.memory = (least + all.found.front().memory.peak()) / 2;
-  request.resident = all.found.front().memory.resident;
+  for (const Foresight& f : all.found) least = std::min(least, f.plan.forecast.peak());
+  ASSERT_LT(least, all.found.front().plan.forecast.peak());
+  request.memory = (least + all.found.front().plan.forecast.peak()) / 2;
+  request.resident = all.found.front().plan.forecast.resident;
   const LayoutSearch some = search_layouts(request, 4);
   EXPECT_TRUE(some.found.front().fits);
-  EXPECT_LE(some.found.front().memory.peak(), request.memory);
-  for (const Foresight& f : some.found) EXPECT_EQ(f.fits, f.memory.peak() <= request.memory);
+  EXPECT_LE(some.found.front().plan.forecast.peak(), request.memory);
+  for (const Foresight& f : some.found) EXPECT_EQ(f.fits, f.plan.forecast.peak() <= request.memory);
   // Less than anything takes.
   request.memory = 1 << 20;
   EXPECT_FALSE(search_layouts(request, 4).found.front().fits);
@@ -208,38 +206,6 @@ TEST(Foresight, WhatCannotBeDividedIsAUsersError) {
   EXPECT_THROW(foresee(request_for(small_gpt()), {3, 1, 1}), Error);   // 16 rows
   EXPECT_THROW(foresee(request_for(small_gpt()), {1, 3, 1}), Error);   // 4 heads
   EXPECT_THROW(foresee(request_for(small_gpt()), {1, 1, 12}), Error);  // 6 layers
-}
-
-std::vector<ModelBlock> blocks_of(const std::vector<double>& seconds) {
-  std::vector<ModelBlock> blocks;
-  for (const double s : seconds)
-    blocks.push_back({.name = "layers." + std::to_string(blocks.size()), .is_layer = true, .seconds = s});
-  return blocks;
-}
-
-TEST(BalancedCut, EqualLayersAreDividedEvenly) {
-  EXPECT_EQ(balanced_cut(blocks_of(std::vector<double>(12, 1)), 4), (std::vector<size_t>{0, 3, 6, 9}));
-  EXPECT_EQ(balanced_cut(blocks_of(std::vector<double>(3, 1)), 1), (std::vector<size_t>{0}));
-}
-
-TEST(BalancedCut, AHeavyHeadHasFewerLayersBesideIt) {
-  EXPECT_EQ(balanced_cut(blocks_of({1, 1, 1, 1, 1, 5}), 2), (std::vector<size_t>{0, 5}));
-}
-
-TEST(BalancedCut, NoOtherCutHasASmallerLargestStage) {
-  const std::vector<double> seconds{3, 1, 4, 1, 5, 9, 2, 6};
-  const std::vector<size_t> cut = balanced_cut(blocks_of(seconds), 3);
-  const auto largest = [&](size_t a, size_t b) {
-    const auto sum = [&](size_t from, size_t to) {
-      return std::accumulate(seconds.begin() + static_cast<ptrdiff_t>(from),
-                             seconds.begin() + static_cast<ptrdiff_t>(to), 0.0);
-    };
-    return std::max({sum(0, a), sum(a, b), sum(b, seconds.size())});
-  };
-  double least = 1e9;
-  for (size_t a = 1; a + 1 < seconds.size(); ++a)
-    for (size_t b = a + 1; b < seconds.size(); ++b) least = std::min(least, largest(a, b));
-  EXPECT_EQ(largest(cut[1], cut[2]), least);
 }
 
 }  // namespace

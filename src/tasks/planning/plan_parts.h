@@ -9,7 +9,7 @@
 #include "engine/passes/passes.h"
 #include "training/run/run_record.h"
 #include "tasks/planning/plan_memory.h"
-#include "tasks/planning/step_time.h"
+#include "tasks/planning/rank_work.h"
 
 namespace linnet {
 

@@ -1,16 +1,14 @@
 // The loss at the beginning, one batch learned by heart, equal bits, products in bf16.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/process_memory.h"
 #include "training/check/checks.h"
 #include "engine/ir/op.h"
 
 namespace linnet {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The classes that the loss chooses from; 0: the graph has no such loss.
 int64_t class_count(const Graph& graph) {

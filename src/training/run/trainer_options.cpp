@@ -72,7 +72,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
   set_kind(o, c.optimizer, c.momentum);
   options.accumulate_steps = c.accumulate_steps;
-  const ParallelLayout division = training ? parallel_layout(c.parallel, config.process.ranks) : ParallelLayout{};
+  const RankLayout division = training ? parallel_layout(c.parallel, config.process.ranks) : RankLayout{};
   const int of_model = division.ranks_of_model();  // distributed/comm/tensor_group.h has their order
   options.tensor = {config.process.rank % division.tensor, division.tensor};
   options.pipeline = {config.process.rank / division.tensor % division.pipeline, division.pipeline, division.interleave,

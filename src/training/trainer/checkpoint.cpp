@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "base/digits.h"
 #include "base/error.h"
 #include "formats/safetensors.h"
 
@@ -13,11 +14,6 @@ namespace linnet {
 namespace {
 
 using Slots = std::span<const ParameterSlot>;
-
-std::string exact(double value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
-}
 
 double number(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
@@ -35,7 +31,7 @@ constexpr const char *kScale = "loss_scale", *kCleanSteps = "clean_steps", *kSki
 void add_loss_scale(Metadata& metadata, const Trainer& trainer) {
   if (!trainer.options().loss_scale.is_on()) return;
   const LossScale& scale = trainer.loss_scale();
-  metadata[kScale] = exact(scale.value), metadata[kCleanSteps] = std::to_string(scale.clean_steps);
+  metadata[kScale] = shortest(scale.value), metadata[kCleanSteps] = std::to_string(scale.clean_steps);
   metadata[kSkippedSteps] = std::to_string(scale.skipped_steps);
 }
 
@@ -52,7 +48,7 @@ Metadata with_progress(Metadata metadata, const Progress& p) {
       {"seconds", p.seconds},     {"evaluated", p.evaluated},
       {"best_step", p.best_step}, {"best_metric", p.best_metric},
       {"best_loss", p.best_loss}, {"worse_since_best", p.worse_since_best}};
-  for (const auto& [key, value] : fields) metadata[key] = exact(value);
+  for (const auto& [key, value] : fields) metadata[key] = shortest(value);
   return metadata;
 }
 

@@ -17,7 +17,7 @@
 #include "models/nn/parameter_layout.h"
 #include "models/nn/pipeline_parallel.h"
 #include "engine/passes/passes.h"
-#include "engine/plan/plan_file.h"
+#include "engine/plan/plan.h"
 
 namespace linnet {
 
@@ -39,7 +39,8 @@ class PipelineStage {
   bool is_last(int chunk) const { return stages_.rank.stage(chunk).is_last(); }
   void bind();
   void add_plans(NamedPlans& plans) const;
-  // What the plans of plan_training() take.
+  // Of plan_training(), forward and backward, of any slot; and what they take.
+  std::pair<const Plan&, const Plan&> training_plans(int shape, int chunk) const;
   PlanSize training_size(int shape, int chunk) const;
 
   // Running, by ranks that are in a PipelineScope. The next micro-batch begins, whose arrays lie where the loss reads

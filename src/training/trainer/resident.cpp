@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "engine/ops/resident/resident.h"
 #include "engine/passes/rewriter.h"
 
@@ -14,8 +15,6 @@ constexpr std::array kReported{"loss_sum", "token_count", "sum_of_squares"};
 // A recording of more nodes saves nothing more: the host is ahead anyway.
 constexpr int64_t kNodesTogether = 512;
 constexpr size_t kAlignment = 256;
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 ValueId output_of(const Graph& graph, const std::string& name) {
   for (const GraphOutput& output : graph.outputs())
@@ -111,9 +110,9 @@ void ResidentSteps::declare(const Graph& graph) {
     for (const std::string& name : names)
       if (const auto input = graph.find_input(kPrefix + name)) {
         const size_t size = graph.value(*input).type.bytes();
-        store_.grow_region(id, bytes + aligned(size));
+        store_.grow_region(id, bytes + round_up(size, kAlignment));
         store_.bind(kPrefix + name, {id, bytes}, size);
-        bytes += aligned(size);
+        bytes += round_up(size, kAlignment);
       }
     return std::pair{id, bytes};
   };

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "base/timeline.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/passes/tensor_parallel.h"
@@ -12,8 +13,6 @@ namespace linnet {
 namespace {
 
 constexpr size_t kAlignment = 64;
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 bool is_loss(const std::string& output) { return output == "loss_sum" || output == "token_count"; }
 
@@ -54,7 +53,7 @@ void PipelineStage::send_result(const PipelinePass& pass) {
   for (const std::string& name : plans.training.out) {
     const size_t bytes = forward.output(name).type.bytes();
     outgoing_.push_back({to, {from, bytes}});
-    from += aligned(bytes);
+    from += round_up(bytes, kAlignment);
   }
 }
 
@@ -63,7 +62,7 @@ void PipelineStage::copy_to_outbox(const Executor& executor, const std::vector<s
   for (const std::string& name : outputs) {
     const TensorView& value = executor.output(name);
     std::memcpy(to, value.data, value.type.bytes());
-    to += aligned(value.type.bytes());
+    to += round_up(value.type.bytes(), kAlignment);
   }
 }
 
@@ -80,7 +79,7 @@ void PipelineStage::copy_batch(int64_t micro, bool to_store) const {
   for (const auto& [name, bytes] : batch_bytes_) {
     std::byte* array = store_.data(name);
     std::memcpy(to_store ? array : waiting, to_store ? waiting : array, bytes);
-    waiting += aligned(bytes);
+    waiting += round_up(bytes, kAlignment);
   }
 }
 

@@ -1,18 +1,11 @@
 #include "training/trainer/step_queue.h"
 
-#include <chrono>
-
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/timeline.h"
 
 namespace linnet {
-namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
 StepQueue::StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store,
                      ShardedStep* shards)
     : trainer_(trainer),

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "base/timeline.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
@@ -23,7 +24,7 @@ namespace {
 
 constexpr size_t kLine = 64;  // each small input on a cache line of its own
 
-size_t whole_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+size_t whole_lines(size_t bytes) { return round_up(bytes, kLine); }
 
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
@@ -435,6 +436,18 @@ NamedPlans Trainer::plans() const {
   }
   if (!apply_.kernels.empty()) plans["apply"] = &apply_;
   if (pipeline_) pipeline_->add_plans(plans);
+  return plans;
+}
+
+std::vector<StepPlans> Trainer::step_plans(int shape) const {
+  std::vector<StepPlans> plans;
+  for (int chunk = 0; chunk < chunks(); ++chunk)
+    if (pipeline_ && !pipeline_->is_last(chunk)) {
+      const auto& [forward, backward] = pipeline_->training_plans(shape, chunk);
+      plans.push_back({&forward, &backward});
+    } else if (const Plan& train = shapes_[static_cast<size_t>(shape)]->train; !train.kernels.empty()) {
+      plans.push_back({&train, nullptr});
+    }
   return plans;
 }
 

@@ -18,7 +18,7 @@
 #include "engine/ops/sharding.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/pipeline_parallel.h"
-#include "engine/plan/plan_file.h"
+#include "engine/plan/plan.h"
 #include "engine/profile/step_profiler.h"
 #include "training/trainer/fit_memory.h"
 #include "training/trainer/loss_scale.h"
@@ -90,6 +90,11 @@ void write_random(int32_t* random, uint64_t seed, int64_t step, int64_t micro);
 struct SubmittedStep {
   const Executor* executor;
   int64_t run;
+};
+
+// What computes a micro-batch: a plan for each pass, or one for both, `forward`.
+struct StepPlans {
+  const Plan *forward = nullptr, *backward = nullptr;
 };
 
 struct LossTotal {
@@ -237,6 +242,10 @@ class Trainer {
   // All plans, by "train.SHAPE", "evaluate.SHAPE" and "apply". A stage of a pipeline that is not the last has
   // "train.forward.SHAPE" and "train.backward.SHAPE" instead of the first, and the same of each slot but the first.
   NamedPlans plans() const;
+  int shape_count() const { return static_cast<int>(shapes_.size()); }
+  // Of a shape whose training is planned, by chunk of the pipeline; one chunk without it.
+  std::vector<StepPlans> step_plans(int shape) const;
+  const Plan* apply_plan() const { return apply_.kernels.empty() ? nullptr : &apply_; }
   // The plans of evaluate(), which nothing but PackedWeights may change; none with a pipeline, which has others too.
   std::vector<Plan*> evaluation_plans();
   // The arena's size of the largest plan, and what no placement could have gone below.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "data/text/bpe/bpe_model.h"
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -24,8 +25,6 @@ struct Head {
 };
 static_assert(alignof(BpeModel::Pair) <= kAlignment && sizeof(BpeModel::Pair) == 16);
 static_assert(sizeof(Vocabulary::Location) == 8 && sizeof(Vocabulary::Slot) == 8 && sizeof(ByteTrie::Unit) == 8);
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
@@ -67,10 +66,10 @@ void TokenizerTableWriter::set(const Vocabulary& vocabulary) {
 std::string TokenizerTableWriter::bytes() const {
   Head head{.magic = {}, .version = kVersion, .tables = {}};
   std::memcpy(head.magic, kMagic.data(), kMagic.size());
-  size_t end = aligned(sizeof head);
+  size_t end = round_up(sizeof head, kAlignment);
   for (size_t i = 0; i < kTables; ++i) {
     head.tables[i] = {end, tables_[i].size()};
-    end = aligned(end + tables_[i].size());
+    end = round_up(end + tables_[i].size(), kAlignment);
   }
   std::string bytes(end, '\0');
   std::memcpy(bytes.data(), &head, sizeof head);

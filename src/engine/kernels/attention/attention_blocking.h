@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "engine/kernels/attention/attention.h"
 
 namespace linnet::attention_blocking {
@@ -27,8 +28,6 @@ constexpr int64_t kMostRows = 14;       // of a register tile
 constexpr int64_t kChunkQueries = 512;  // queries of a forward task
 constexpr int64_t kBiasLead = 16;       // floats before what is read by distance, a vector at a time
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 inline void check(const AttentionArgs& args) {
   if (args.kv_heads < 1 || args.query_heads % args.kv_heads != 0)

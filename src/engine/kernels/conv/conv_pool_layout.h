@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/rounding.h"
 #include "engine/kernels/conv/conv_pool.h"
 
 namespace linnet::conv_pool_layout {
@@ -12,7 +13,6 @@ constexpr int64_t kStrip = 16;  // pooled columns that are computed from one str
 constexpr int64_t kTaps = 9;
 constexpr int64_t kSums = 12;  // transformed taps: three rows of four
 
-constexpr int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 constexpr int64_t padded_filters(const ConvPoolShape& s) { return round_up(s.filters, kLanes); }
 
 // One channel of an image with zeros around it. A strip reads two vectors past its own columns.

@@ -2,6 +2,7 @@
 // vectors and 32 registers.
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/dense_head.h"
 
@@ -25,7 +26,6 @@ constexpr int64_t kLineFloats = 16;    // of a cache line
 constexpr int64_t kFetchAhead = 128;   // floats of a row of x that are fetched before they are multiplied
 constexpr int64_t kSumRows = 32;       // rows of x that are added up before the sums go back to dw
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct ForwardCall {
   DenseHeadShape shape;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/rounding.h"
 #include "engine/kernels/conv/convolution_bf16.h"
 #include "engine/kernels/parallel.h"
 
@@ -12,7 +13,6 @@ namespace {
 // fp32 floats of a part's images and results: they stay in the cache that cores share.
 constexpr int64_t kPartFloats = 1 << 20;
 
-size_t padded(int64_t bytes) { return static_cast<size_t>((bytes + 63) / 64 * 64); }
 
 // How the images are cut, and what the workspace holds: the filters, packed once for all parts; what of a part is
 // converted before or after; a part's weight gradient; the convolution's own.
@@ -37,7 +37,7 @@ struct Parts {
     size_t at = 0;
     const auto take = [&](int64_t floats) {
       const size_t here = at;
-      at += padded(floats * 4);
+      at += static_cast<size_t>(round_up(floats * 4, 64));
       return here;
     };
     packed_at = take(packed_floats);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/rounding.h"
+
 namespace linnet::gemm_blocking {
 
 // Lengths along k count packed elements: one value in fp32, two in bf16.
@@ -18,8 +20,6 @@ constexpr int64_t kFewRows = 8;            // at most so many rows of C: B is re
 constexpr int64_t kFewColumns = 16;        // few columns: A is read in place
 constexpr int64_t kFewFloats = 1 << 18;    // of the small operand, which is transposed into scratch if need be
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Length of the k blocks: K cut evenly, to a multiple of 16.
 constexpr int64_t depth(int64_t k) { return std::min(k, round_up(ceil_div(k, ceil_div(k, kMaxDepth)), 16)); }

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/rounding.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/quantized/convolution_int8.h"
 
@@ -29,8 +30,7 @@ constexpr int64_t kImageParts = 16;       // an image's largest magnitude is fou
 constexpr int64_t kFewestWindows = 48;    // of a task
 constexpr int64_t kTasksOfThread = 4;
 
-int64_t ceil_div(int64_t x, int64_t size) { return (x + size - 1) / size; }
-int64_t line_up(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
+int64_t line_up(int64_t bytes) { return round_up(bytes, 64); }
 
 // Sizes that follow from those of the convolution.
 struct Layout {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/rounding.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/quantized/gemm_blocks.h"
@@ -31,7 +32,7 @@ using EpilogueUnit = std::conditional_t<HWY_TARGET == HWY_AVX3, tile::WithVnni, 
 
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
-int64_t padded(int64_t k) { return (k + kBlock - 1) / kBlock * kBlock; }
+int64_t padded(int64_t k) { return round_up(k, kBlock); }
 
 // Codes of activations that a block of rows may have, so that it stays in the L2 cache while it is multiplied.
 constexpr int64_t kCodesInCache = 192 << 10;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/reduce.h"
 
@@ -101,7 +102,6 @@ HWY_EXPORT(SumBlocks);
 HWY_EXPORT(SumStrip);
 HWY_EXPORT(AddRows);
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, ThreadPool& pool) {
   auto* partial = static_cast<double*>(workspace);

@@ -155,7 +155,6 @@ Attrs with_independent_queries(const Attrs& old) {
 const OpDef kAttention{.name = "attention",
                        .infer = infer,
                        .gradient = gradient,
-                       .read_attrs = read_attrs<AttentionAttrs>,
                        .decompose = decompose,
                        .strided_inputs = 0b111,
                        .strided_outputs = 0,
@@ -167,7 +166,6 @@ const OpDef kAttention{.name = "attention",
                        .flops = forward_flops};
 const OpDef kAttentionGrad{.name = "attention_grad",
                            .infer = infer_grad,
-                           .read_attrs = read_attrs<AttentionAttrs>,
                            .strided_inputs = 0b111,
                            .strided_outputs = 0b111,
                            .storage = reduced<0b101111, 0b111>,
@@ -176,7 +174,7 @@ const OpDef kAttentionGrad{.name = "attention_grad",
                            .by_gpu_library = true,
                            .flops = backward_flops};
 const OpDef kMaskScores{
-    .name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask, .read_attrs = read_attrs<ScoreMaskAttrs>};
+    .name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   AttentionAttrs attrs{

@@ -117,7 +117,6 @@ constexpr Kernel kKernels[] = {{"few_queries", supports, workspace, run},
 
 const OpDef kCachedAttention{.name = "cached_attention",
                              .infer = infer,
-                             .read_attrs = read_attrs<CachedAttentionAttrs>,
                              .strided_inputs = 0b111,
                              .flops = flops};
 

@@ -50,12 +50,10 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 const OpDef kBatchNorm{.name = "batch_norm",
                        .infer = infer,
                        .gradient = gradient,
-                       .read_attrs = read_attrs<BatchNormAttrs>,
                        .decompose = decompose,
                        .storage = reduced<0b1001, 0b001>};
 const OpDef kBatchNormGrad{.name = "batch_norm_grad",
                            .infer = infer_grad,
-                           .read_attrs = read_attrs<BatchNormAttrs>,
                            .storage = reduced<0b00011, 0b001>};
 
 BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon) {

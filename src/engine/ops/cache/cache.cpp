@@ -170,7 +170,6 @@ const OpDef kCacheFill{
     .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder",
                           .infer = infer_reorder,
-                          .read_attrs = read_attrs<CacheGroupAttrs>,
                           .may_overwrite = first_operand};
 
 KernelList cache_write_kernels() { return kWriteKernels; }

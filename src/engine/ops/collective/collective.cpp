@@ -33,7 +33,6 @@ std::vector<TensorType> infer_gather(const InferArgs& args) {
 const OpDef kAllReduce{.name = "all_reduce",
                        .infer = infer_same,
                        .gradient = [](const GradientArgs& args) -> std::vector<Tensor> { return {args.out_grad[0]}; },
-                       .read_attrs = read_attrs<CollectiveAttrs>,
                        .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
 const OpDef kShare{.name = "share",
                    .infer = infer_same,
@@ -41,7 +40,6 @@ const OpDef kShare{.name = "share",
                      return {all_reduce(At(args.out_grad[0], args.node.where),
                                         {.ranks = args.node.attrs.as<CollectiveAttrs>().ranks})};
                    },
-                   .read_attrs = read_attrs<CollectiveAttrs>,
                    .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
 const OpDef kAllGather{.name = "all_gather",
                        .infer = infer_gather,
@@ -49,8 +47,7 @@ const OpDef kAllGather{.name = "all_gather",
                          const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
                          return {cut(At(args.out_grad[0], args.node.where), Sharding::cut(attrs.axis, attrs.parts),
                                      {attrs.rank, attrs.ranks})};
-                       },
-                       .read_attrs = read_attrs<AllGatherAttrs>};
+                       }};
 const OpDef kHold{.name = "hold", .infer = [](const InferArgs& args) -> std::vector<TensorType> {
                     expect(!args.in.empty() && is_float(args.in[0].dtype), "expected floats");
                     return {{args.in[0].dtype, {}}};

@@ -2,6 +2,7 @@
 // conv2d_cuda.cu take what it does not, and operands that do not begin at multiples of 16 bytes.
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"
 #include "engine/ops/cuda_kernels.h"
@@ -71,7 +72,7 @@ bool supports(const KernelQuery& query) {
   return own_kernel<kind>().supports(query) && cudnn_version() != 0 && prepared<kind>(query).plan != nullptr;
 }
 
-size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t padded(size_t bytes) { return round_up(bytes, 256); }
 
 // A copy of the weights, which may begin anywhere in the flat parameters, and cuDNN's own.
 template <Kind kind>

@@ -87,16 +87,13 @@ double input_grad_flops(const FlopsArgs& args) { return convolution_flops(args.i
 const OpDef kConvReluPool{.name = "conv_relu_pool",
                           .infer = infer,
                           .gradient = gradient,
-                          .read_attrs = read_attrs<ConvReluPoolAttrs>,
                           .decompose = decompose,
                           .flops = forward_flops};
 const OpDef kConvReluPoolWeightGrad{.name = "conv_relu_pool_weight_grad",
                                     .infer = infer_weight_grad,
-                                    .read_attrs = read_attrs<ConvReluPoolAttrs>,
                                     .flops = weight_grad_flops};
 const OpDef kConvReluPoolInputGrad{.name = "conv_relu_pool_input_grad",
                                    .infer = infer_input_grad,
-                                   .read_attrs = read_attrs<ConvReluPoolAttrs>,
                                    .flops = input_grad_flops};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {

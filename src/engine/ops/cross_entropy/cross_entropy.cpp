@@ -71,17 +71,15 @@ std::vector<TensorType> infer_count(const InferArgs& args) {
 const OpDef kCrossEntropy{.name = "cross_entropy",
                           .infer = infer,
                           .gradient = gradient,
-                          .read_attrs = read_attrs<CrossEntropyAttrs>,
                           .decompose = decompose,
                           .storage = reduced<0b1, 0>};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
                               .infer = infer_grad,
-                              .read_attrs = read_attrs<CrossEntropyAttrs>,
                               .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                               .storage = reduced<0b1, 0b1>};
 const OpDef kMaskTargets{.name = "mask_targets", .infer = infer_mask};
-const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot, .read_attrs = read_attrs<OneHotAttrs>};
-const OpDef kCountTargets{.name = "count_targets", .infer = infer_count, .read_attrs = read_attrs<CountAttrs>};
+const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot};
+const OpDef kCountTargets{.name = "count_targets", .infer = infer_count};
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing) {
   return graph_of(logits)->add(kCrossEntropy, std::array{logits.value, targets}, CrossEntropyAttrs{label_smoothing},

@@ -47,8 +47,7 @@ constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
 
 const OpDef kDistanceBuckets{.name = "distance_buckets",
                              .infer = infer,
-                             .gradient = gradient,
-                             .read_attrs = read_attrs<DistanceBucketsAttrs>};
+                             .gradient = gradient};
 KernelList distance_buckets_kernels() { return kKernels; }
 
 // In float32, as the models were trained: where a logarithm is a whole number its rounding decides.

@@ -36,7 +36,6 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 const OpDef kDropout{.name = "dropout",
                      .infer = infer,
                      .gradient = gradient,
-                     .read_attrs = read_attrs<DropoutAttrs>,
                      .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                      .storage = reduced<0b1, 0b1>};
 

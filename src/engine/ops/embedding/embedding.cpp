@@ -45,13 +45,11 @@ Attrs with_accumulator(const Attrs& old) {
 const OpDef kEmbedding{.name = "embedding",
                        .infer = infer,
                        .gradient = gradient,
-                       .read_attrs = read_attrs<EmbeddingAttrs>,
                        .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; }};
 
 const OpDef kEmbeddingGrad{
     .name = "embedding_grad",
     .infer = infer_grad,
-    .read_attrs = read_attrs<EmbeddingGradAttrs>,
     .may_overwrite = [](const Node&, int, int input) { return input == 2; },
     .can_accumulate = [](const Node& node) { return !node.attrs.as<EmbeddingGradAttrs>().accumulate; },
     .with_accumulator = with_accumulator,

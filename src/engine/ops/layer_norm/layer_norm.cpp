@@ -66,13 +66,11 @@ Tensor norm(At x, Tensor weight, Tensor bias, const LayerNormAttrs& attrs) {
 const OpDef kLayerNorm{.name = "layer_norm",
                        .infer = infer,
                        .gradient = gradient,
-                       .read_attrs = read_attrs<LayerNormAttrs>,
                        .decompose = decompose,
                        .storage = reduced<0b1, 0b1>,
                        .cheap = true};
 const OpDef kLayerNormGrad{.name = "layer_norm_grad",
                            .infer = infer_grad,
-                           .read_attrs = read_attrs<LayerNormAttrs>,
                            .storage = reduced<0b11, 0b1>};
 
 void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {

@@ -24,8 +24,7 @@ constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
 
 const OpDef kLiteral{.name = "literal",
                      .infer = infer,
-                     .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
-                     .read_attrs = read_attrs<LiteralAttrs>};
+                     .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
 KernelList literal_kernels() { return kKernels; }
 
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where) {

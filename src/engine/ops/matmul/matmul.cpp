@@ -115,7 +115,6 @@ double flops(const FlopsArgs& args) {
 const OpDef kMatmul{.name = "matmul",
                     .infer = infer,
                     .gradient = gradient,
-                    .read_attrs = read_attrs<MatmulAttrs>,
                     .may_overwrite = may_overwrite,
                     .can_accumulate = can_accumulate,
                     .with_accumulator = with_accumulator,

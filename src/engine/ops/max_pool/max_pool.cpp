@@ -39,10 +39,9 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 const OpDef kMaxPool{.name = "max_pool",
                      .infer = infer,
                      .gradient = gradient,
-                     .read_attrs = read_attrs<MaxPoolAttrs>,
                      .storage = reduced<0b1, 0b1>};
 const OpDef kMaxPoolGrad{
-    .name = "max_pool_grad", .infer = infer_grad, .read_attrs = read_attrs<MaxPoolAttrs>, .storage = reduced<0b1, 0b1>};
+    .name = "max_pool_grad", .infer = infer_grad, .storage = reduced<0b1, 0b1>};
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {
   const MaxPoolAttrs attrs{.size = size, .stride = stride ? stride : size};

@@ -126,7 +126,6 @@ const OpDef kReshape{.name = "reshape",
                      .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                        return {reshape(args.out_grad[0], args.in[0].shape())};
                      },
-                     .read_attrs = read_attrs<ReshapeAttrs>,
                      .algebra = always<Algebra::kReshape>,
                      .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 // Without a gradient for its operand, the backward pass ends here.
@@ -142,7 +141,6 @@ const OpDef kStopGradient{.name = "stop_gradient",
 const OpDef kSplit{.name = "split",
                    .infer = infer_split,
                    .gradient = gradient_split,
-                   .read_attrs = read_attrs<SplitAttrs>,
                    .strided_inputs = ~0u,
                    .strided_outputs = ~0u,
                    .algebra = always<Algebra::kSplit>,
@@ -151,7 +149,6 @@ const OpDef kSplit{.name = "split",
 const OpDef kConcat{.name = "concat",
                     .infer = infer_concat,
                     .gradient = gradient_concat,
-                    .read_attrs = read_attrs<ConcatAttrs>,
                     .strided_inputs = ~0u,
                     .strided_outputs = ~0u,
                     .algebra = always<Algebra::kConcat>,
@@ -160,7 +157,6 @@ const OpDef kConcat{.name = "concat",
 const OpDef kPermute{.name = "permute",
                      .infer = infer_permute,
                      .gradient = gradient_permute,
-                     .read_attrs = read_attrs<PermuteAttrs>,
                      .strided_inputs = 1,
                      .algebra = always<Algebra::kMove>,
                      .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
@@ -169,21 +165,18 @@ const OpDef kBroadcast{.name = "broadcast",
                        .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                          return {sum_to(args.out_grad[0], args.in[0].shape())};
                        },
-                       .read_attrs = read_attrs<BroadcastAttrs>,
                        .algebra = always<Algebra::kMove>,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 const OpDef kFill{.name = "fill",
                   .infer = infer_fill,
-                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
-                  .read_attrs = read_attrs<FillAttrs>};
+                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
 const OpDef kCast{.name = "cast",
                   .infer = infer_cast,
                   .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                     const DType from = args.in[0].type().dtype;
                     if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
                     return {cast(args.out_grad[0], from)};
-                  },
-                  .read_attrs = read_attrs<CastAttrs>};
+                  }};
 
 namespace {
 int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape().rank() : axis; }

@@ -29,7 +29,6 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 const OpDef kAdam8bitStep{.name = "adam_8bit_step",
                           .infer = infer,
-                          .read_attrs = read_attrs<OptimizerAttrs>,
                           .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 
 TensorType moment_codes_type(int64_t count) { return {DType::kU8, {count}}; }

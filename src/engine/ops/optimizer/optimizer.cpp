@@ -43,13 +43,12 @@ std::vector<TensorType> infer_factors(const InferArgs& args) {
 
 const OpDef kOptimizerStep{.name = "optimizer_step",
                            .infer = infer,
-                           .read_attrs = read_attrs<OptimizerAttrs>,
                            .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 const OpDef kSumOfSquares{
     .name = "sum_of_squares", .infer = infer_squares, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
       return {args.in[0] * (args.out_grad[0] * 2.0)};
     }};
-const OpDef kUpdateFactors{.name = "update_factors", .infer = infer_factors, .read_attrs = read_attrs<OptimizerAttrs>};
+const OpDef kUpdateFactors{.name = "update_factors", .infer = infer_factors};
 
 std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
   static constexpr std::array kNames{"adam", "sgd", "lion", "adam8bit", "muon", "adafactor"};

@@ -1,9 +1,9 @@
 #include "engine/ops/own/own.h"
 
-#include <array>
-#include <charconv>
 #include <deque>
 #include <mutex>
+
+#include "base/digits.h"
 
 namespace linnet {
 namespace {
@@ -82,16 +82,13 @@ void OwnOpAttrs::fields(FieldVisitor& visit) {
   std::vector<NumberField> list;
   for (const double number : numbers) list.push_back({number});
   visit("op", op), visit("numbers", list);
-  numbers.clear();
-  for (const NumberField& field : list) numbers.push_back(field.value);
 }
 
 std::string OwnOpAttrs::text() const {
   std::string text;
   for (const double number : numbers) {
-    std::array<char, 32> digits;
-    char* end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-    text.append(text.empty() ? "" : " ").append(digits.data(), end);
+    text += text.empty() ? "" : " ";
+    append_shortest(text, number);
   }
   return text;
 }
@@ -106,7 +103,6 @@ const OpDef& register_own_op(OwnOpFunctions functions) {
   Entry& entry = all.entries.emplace_back(Entry{std::move(functions), OpDef{.name = "", .infer = infer}});
   entry.def.name = entry.functions.name.c_str();
   entry.def.gradient = has_gradient ? gradient : nullptr;
-  entry.def.read_attrs = read_attrs<OwnOpAttrs>;
   entry.def.decompose = decompose;
   return entry.def;
 }

@@ -22,7 +22,6 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 const OpDef kScalePixels{.name = "scale_pixels",
                          .infer = infer,
-                         .read_attrs = read_attrs<ScalePixelsAttrs>,
                          .storage = reduced<0b0, 0b1>};
 
 PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, const std::vector<double>& deviation) {

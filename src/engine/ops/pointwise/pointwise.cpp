@@ -1,9 +1,9 @@
 #include "engine/ops/pointwise/pointwise.h"
 
 #include <array>
-#include <charconv>
 #include <numbers>
 
+#include "base/digits.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/expression_builder.h"
@@ -91,7 +91,6 @@ std::string label(const Node& node) {
 const OpDef kPointwise{.name = "pointwise",
                        .infer = infer,
                        .gradient = gradient,
-                       .read_attrs = read_attrs<PointwiseAttrs>,
                        .may_overwrite = may_overwrite,
                        .algebra = algebra,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
@@ -110,19 +109,12 @@ struct InstructionFields {
   }
 };
 
-std::string number_text(double value) {
-  std::array<char, 32> digits;
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
-
 }  // namespace
 
 void PointwiseAttrs::fields(FieldVisitor& visit) {
   std::vector<InstructionFields> code;
   for (const Instruction& instruction : expression.code) code.push_back({instruction});
   visit("code", code);
-  expression.code.clear();
-  for (const InstructionFields& fields : code) expression.code.push_back(fields.instruction);
 }
 
 std::string PointwiseAttrs::text() const {
@@ -133,7 +125,7 @@ std::string PointwiseAttrs::text() const {
     if (instruction.function == Scalar::kInput)
       text += std::to_string(instruction.a);
     else if (instruction.function == Scalar::kConstant)
-      text += " " + number_text(instruction.constant);
+      text += " " + shortest(instruction.constant);
     else
       for (int16_t operand : {instruction.a, instruction.b, instruction.c})
         if (operand >= 0) text += " t" + std::to_string(operand);

@@ -92,16 +92,14 @@ double matmul_flops(const FlopsArgs& args) {
 
 }  // namespace
 
-const OpDef kDequantize{.name = "dequantize", .infer = infer_dequantize, .read_attrs = read_attrs<QuantizedAttrs>};
+const OpDef kDequantize{.name = "dequantize", .infer = infer_dequantize};
 
 const OpDef kQuantizedEmbedding{.name = "quantized_embedding",
                                 .infer = infer_embedding,
-                                .read_attrs = read_attrs<QuantizedAttrs>,
                                 .decompose = decompose_embedding};
 
 const OpDef kQuantizedMatmul{.name = "quantized_matmul",
                              .infer = infer_matmul,
-                             .read_attrs = read_attrs<QuantizedMatmulAttrs>,
                              .may_overwrite = matmul_may_overwrite,
                              .with_independent_rows = with_independent_rows,
                              .label = matmul_label,
@@ -109,7 +107,6 @@ const OpDef kQuantizedMatmul{.name = "quantized_matmul",
 
 const OpDef kRoundActivations{.name = "round_activations",
                               .infer = infer_rounding,
-                              .read_attrs = read_attrs<RoundingAttrs>,
                               .may_overwrite = [](const Node&, int, int) { return true; },
                               .algebra = always<Algebra::kElementwise>,
                               .cheap = true};

@@ -90,7 +90,6 @@ double flops(const FlopsArgs& args) {
 
 const OpDef kQuantizedConv2d{.name = "quantized_conv2d",
                              .infer = infer,
-                             .read_attrs = read_attrs<QuantizedConv2dAttrs>,
                              .label = label,
                              .flops = flops};
 

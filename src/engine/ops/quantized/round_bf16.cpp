@@ -17,7 +17,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kRoundBf16{.name = "round_bf16", .infer = infer, .read_attrs = read_attrs<RoundBf16Attrs>};
+const OpDef kRoundBf16{.name = "round_bf16", .infer = infer};
 
 Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) {
   const RoundBf16Attrs attrs{

@@ -47,7 +47,6 @@ Shape last_to_one(const Tensor& x) {
 const OpDef kReduce{.name = "reduce",
                     .infer = infer,
                     .gradient = gradient,
-                    .read_attrs = read_attrs<ReduceAttrs>,
                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; }};
 
 std::span<const char* const> enum_names(Reduction) {

@@ -56,7 +56,7 @@ std::vector<TensorType> infer_write(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kGatherRows{.name = "gather_rows", .infer = infer_gather, .read_attrs = read_attrs<GatherRowsAttrs>};
+const OpDef kGatherRows{.name = "gather_rows", .infer = infer_gather};
 const OpDef kPickRows{.name = "pick_rows", .infer = infer_pick};
 const OpDef kWriteRow{.name = "write_row",
                       .infer = infer_write,

@@ -110,14 +110,12 @@ std::string label(const Node& node) {
 const OpDef kResidualNorm{.name = "residual_norm",
                           .infer = infer,
                           .gradient = gradient,
-                          .read_attrs = read_attrs<ResidualNormAttrs>,
                           .decompose = decompose,
                           .may_overwrite = may_overwrite,
                           .storage = reduced<0b11, 0b11>,
                           .label = label};
 const OpDef kResidualNormGrad{.name = "residual_norm_grad",
                               .infer = infer_grad,
-                              .read_attrs = read_attrs<ResidualNormAttrs>,
                               .may_overwrite = grad_may_overwrite,
                               .storage = grad_storage,
                               .label = label};

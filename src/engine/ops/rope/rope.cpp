@@ -51,7 +51,6 @@ double scaled(double frequency, const RopeScaling& scaling) {
 const OpDef kRope{.name = "rope",
                   .infer = infer,
                   .gradient = gradient,
-                  .read_attrs = read_attrs<RopeAttrs>,
                   .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                   .strided_inputs = 0b1,
                   .strided_outputs = 0b1,
