@@ -7,7 +7,7 @@ namespace linnet {
 void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                         const std::string& folder, const OnnxFolderOptions& options) {
   make_directories(folder);
-  for (const OnnxFile& file : onnx_files(*model.module, options.files))
+  for (const OnnxFile& file : onnx_files(model, options.files))
     save_onnx(layout, parameters, file, folder, options.onnx);
   save_companions(model, folder);
 }

@@ -90,13 +90,6 @@ int64_t ConfigFile::size(const std::string& key) const {
 }
 int64_t ConfigFile::size(const std::string& key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
 
-int64_t ConfigFile::layers(const std::string& key) const {
-  const int64_t value = size(key);
-  if (value > 1'000) fail(quoted(key) + " is " + std::to_string(value) + ", out of range");
-  return value;
-}
-int64_t ConfigFile::layers(const std::string& key, int64_t fallback) const { return has(key) ? layers(key) : fallback; }
-
 double ConfigFile::number(const std::string& key, double fallback) const {
   const ordered_json* value = json_->find(key);
   if (!value) return fallback;
@@ -146,6 +139,18 @@ std::vector<int64_t> ConfigFile::integers(const std::string& key) const {
   for (const ordered_json& item : *value) {
     if (!item.is_number_integer()) fail(quoted(key) + " holds " + shown(item) + ", expected integers");
     result.push_back(item.get<int64_t>());
+  }
+  return result;
+}
+
+std::vector<double> ConfigFile::numbers(const std::string& key) const {
+  std::vector<double> result;
+  const ordered_json* value = json_->find(key);
+  if (!value) return result;
+  if (!value->is_array()) return {number(key, 0)};
+  for (const ordered_json& item : *value) {
+    if (!item.is_number()) fail(quoted(key) + " holds " + shown(item) + ", expected numbers");
+    result.push_back(item.get<double>());
   }
   return result;
 }
@@ -215,6 +220,7 @@ void ConfigFile::set(const std::string& key, double value) { json_->value[key] =
 void ConfigFile::set(const std::string& key, bool value) { json_->value[key] = value; }
 void ConfigFile::set(const std::string& key, const std::string& value) { json_->value[key] = value; }
 void ConfigFile::set(const std::string& key, const std::vector<std::string>& values) { json_->value[key] = values; }
+void ConfigFile::set(const std::string& key, const std::vector<double>& values) { json_->value[key] = values; }
 void ConfigFile::set(const std::string& key, const ConfigFile& value) { json_->value[key] = value.json_->value; }
 void ConfigFile::set_null(const std::string& key) { json_->value[key] = nullptr; }
 void ConfigFile::erase(const std::string& key) { json_->value.erase(key); }

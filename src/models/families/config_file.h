@@ -27,8 +27,6 @@ class ConfigFile {
   int64_t integer(const std::string& key, int64_t fallback) const;
   int64_t size(const std::string& key) const;  // an integer from 1 to 2^30
   int64_t size(const std::string& key, int64_t fallback) const;
-  int64_t layers(const std::string& key) const;  // an integer from 1 to 1,000: each takes time and memory to make
-  int64_t layers(const std::string& key, int64_t fallback) const;
   double number(const std::string& key, double fallback) const;
   bool flag(const std::string& key, bool fallback) const;
   bool is_text(const std::string& key) const;  // whether the value is a string
@@ -36,6 +34,7 @@ class ConfigFile {
   std::string text(const std::string& key, const std::string& fallback) const;
   std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty when absent
   std::vector<int64_t> integers(const std::string& key) const;   // a list, or one integer; empty when absent
+  std::vector<double> numbers(const std::string& key) const;     // a list, or one number; empty when absent
   std::vector<std::vector<int64_t>> integer_lists(const std::string& key) const;  // empty when absent
   ConfigFile object(const std::string& key) const;                                // {} when absent
   std::vector<ConfigFile> objects(const std::string& key) const;  // a list of objects; empty when absent
@@ -55,6 +54,7 @@ class ConfigFile {
   void set(const std::string& key, const std::string& value);
   void set(const std::string& key, const char* value) { set(key, std::string(value)); }
   void set(const std::string& key, const std::vector<std::string>& values);
+  void set(const std::string& key, const std::vector<double>& values);
   void set(const std::string& key, const ConfigFile& value);
   void set_null(const std::string& key);
   void erase(const std::string& key);
