@@ -26,13 +26,14 @@ struct EncoderTensors {
 
 using EncoderOutputs = std::function<void(Graph&, const EncoderTensors&)>;
 
-std::vector<OnnxFile> encoder_file(const EncoderOutputs& outputs) {
+// `config`: whose models of one type of tokens are not asked for it, as their tokenizers do not tell.
+std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOutputs& outputs) {
   OnnxSource source{.symbols = first_symbols(2)};
-  source.trace = [outputs](Trace& trace, std::span<const int64_t> sizes) {
+  source.trace = [outputs, typed = config.token_types > 1](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
     const Tensor tokens = trace.input("input_ids", ids);
     const Tensor lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
-    outputs(trace.graph(), {tokens, lengths, trace.input("token_type_ids", ids)});
+    outputs(trace.graph(), {tokens, lengths, typed ? trace.input("token_type_ids", ids) : Tensor{}});
   };
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), symbol(kLength)}}};
   source.form.separate_projections = true;
@@ -41,13 +42,14 @@ std::vector<OnnxFile> encoder_file(const EncoderOutputs& outputs) {
 
 std::vector<OnnxFile> encoder_file(const PretrainedModel& model) {
   const auto of_logits = [](auto& with_head) {
-    return encoder_file([&with_head](Graph& graph, const EncoderTensors& in) {
+    return encoder_file(with_head.encoder.config, [&with_head](Graph& graph, const EncoderTensors& in) {
       graph.output("logits", with_head.logits(in.tokens, in.lengths, in.types));
     });
   };
   if (model.head == ModelHead::kClasses) return of_logits(model.as<SequenceClassifier>());
   if (model.head == ModelHead::kTokens) return of_logits(model.as<MaskedLanguageModel>());
-  return encoder_file([&bare = model.as<SentenceEncoder>()](Graph& graph, const EncoderTensors& in) {
+  SentenceEncoder& bare = model.as<SentenceEncoder>();
+  return encoder_file(bare.encoder.config, [&bare](Graph& graph, const EncoderTensors& in) {
     graph.output("last_hidden_state", bare.encoder(in.tokens, in.lengths, in.types));
   });
 }

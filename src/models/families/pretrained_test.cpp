@@ -90,7 +90,7 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
   with("\"n_embd\": 16", "\"n_embd\": -16", "\"n_embd\" is -16, out of range");
   with("\"n_layer\": 2", "\"n_layer\": 2000000000", "\"n_layer\" is 2000000000, out of range");
   with("\"n_embd\": 16", "\"n_embd\": 1000000", "\"n_embd\" is 1000000, out of range");
-  with("\"n_inner\": null", "\"n_inner\": 1000000000, \"n_embd\": 262144, \"n_layer\": 1000, \"a\": 0",
+  with("\"n_inner\": null", "\"n_inner\": 1073741824, \"n_embd\": 262144, \"a\": 0",
        "its sizes make a model that is larger than any memory");
   with("\"n_head\": 2", "\"n_head\": 3", "\"n_embd\" 16 is not a multiple of \"n_head\" 3");
   with("\"resid_pdrop\": 0.0", "\"resid_pdrop\": 1.5", "\"resid_pdrop\" is not a probability");
