@@ -53,6 +53,7 @@ std::unique_ptr<CausalModel> random_llama(Random random) {
   config.window = random.coin() ? random(1, 12) : 0;
   config.tied_head = random.coin(), config.deviation = 0.05;
   if (random.coin()) config.rotary->scaling = {.kind = RopeScaling::Kind::kLlama3, .factor = 4, .original_length = 16};
+  config.head_norms = random.coin();
   return std::make_unique<TextDecoder>(config);
 }
 

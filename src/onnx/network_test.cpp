@@ -163,7 +163,7 @@ TEST(OnnxNetwork, EncodersComeBack) {
     for (const int64_t opset : {14, 17}) check_round_trip(name, opset);
 }
 TEST(OnnxNetwork, DecodersComeBack) {
-  for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2"}) check_round_trip(name, 17);
+  for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3"}) check_round_trip(name, 17);
   check_round_trip("gpt2", 17, {.joined_past = true});
 }
 TEST(OnnxNetwork, EncoderDecodersComeBack) {

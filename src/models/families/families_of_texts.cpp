@@ -5,12 +5,13 @@
 
 namespace linnet {
 
-extern const DecoderFamily kGpt2Family, kLlamaFamily, kMistralFamily, kQwen2Family;
+extern const DecoderFamily kGpt2Family, kLlamaFamily, kMistralFamily, kQwen2Family, kQwen3Family;
 extern const EncoderFamily kBertFamily;
 
 const std::vector<const Family*>& families_of_texts() {
-  static const std::vector<const Family*> list{&kGpt2Family,  &kBertFamily, &kLlamaFamily, &kMistralFamily,
-                                               &kQwen2Family, &kT5Family,   &kMarianFamily};
+  static const std::vector<const Family*> list{&kGpt2Family,    &kBertFamily,  &kLlamaFamily,
+                                               &kMistralFamily, &kQwen2Family, &kQwen3Family,
+                                               &kT5Family,      &kMarianFamily};
   return list;
 }
 

@@ -30,7 +30,7 @@ TEST_P(LlamaFolder, HasItsLossAndGradients) {
 TEST_P(LlamaFolder, IsSavedBitForBit) { golden.check_saving(); }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
-                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2"),
+                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
 DecoderConfig small_config() {
