@@ -159,7 +159,7 @@ std::vector<float> initial(const ParameterLayout& layout) {
 }
 
 TEST(OnnxNetwork, EncodersComeBack) {
-  for (const char* name : {"bert_classifier", "bert_masked", "bert_model"})
+  for (const char* name : {"bert_classifier", "bert_masked", "bert_model", "roberta_masked", "roberta_classifier"})
     for (const int64_t opset : {14, 17}) check_round_trip(name, opset);
 }
 TEST(OnnxNetwork, DecodersComeBack) {

@@ -35,7 +35,7 @@ TEST_P(MaskedEncoder, AgreesWithTransformers) {
   golden.check_saving();
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, MaskedEncoder, testing::Values("bert_masked"), kName);
+INSTANTIATE_TEST_SUITE_P(Folders, MaskedEncoder, testing::Values("bert_masked", "roberta_masked"), kName);
 
 class EncoderClassifier : public testing::TestWithParam<const char*> {};
 
@@ -53,7 +53,7 @@ TEST_P(EncoderClassifier, AgreesWithTransformers) {
   EXPECT_EQ(label_names(golden.model.config), (std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, EncoderClassifier, testing::Values("bert_classifier"), kName);
+INSTANTIATE_TEST_SUITE_P(Folders, EncoderClassifier, testing::Values("bert_classifier", "roberta_classifier"), kName);
 
 class EncoderEmbedding : public testing::TestWithParam<const char*> {};
 
@@ -67,7 +67,7 @@ TEST_P(EncoderEmbedding, AgreesWithTransformers) {
   golden.check_saving();
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, EncoderEmbedding, testing::Values("bert_model"), kName);
+INSTANTIATE_TEST_SUITE_P(Folders, EncoderEmbedding, testing::Values("bert_model", "roberta_model"), kName);
 
 // LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
 TEST(BertOldNames, GiveTheSameModel) {
