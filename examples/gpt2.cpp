@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "models/modules/gpt.h"
 #include "models/families/pretrained.h"
+#include "models/modules/text_decoder.h"
 #include "training/trainer/learner.h"
 using namespace linnet;
 
@@ -20,14 +20,14 @@ int run(int count, char** arguments) {
   targets.push_back(-1);  // nobody knows what comes after the last
 
   PretrainedModel model = open_pretrained(words[0]);  // config.json and the names of all tensors are checked here
-  Gpt& gpt = model.as<Gpt>();
+  TextDecoder& gpt = model.as<TextDecoder>();
   std::printf("%s, %lld parameters\n", model.architecture.c_str(), static_cast<long long>(model.parameter_count()));
 
   TrainerOptions options;
   options.optimizer.kind = OptimizerAttrs::Kind::kAdam;
   const auto length = static_cast<int64_t>(tokens.size());
   SingleShapeLearner learner(
-      gpt, [&](Trace& trace) { return gpt_loss(gpt, trace, 1, length); }, options);
+      gpt, [&](Trace& trace) { return causal_loss(gpt, trace, 1, length); }, options);
   const ParameterLayout& layout = learner.trainer().layout();
   float* parameters = learner.trainer().state("parameters");
   load_parameters(model, layout, parameters);

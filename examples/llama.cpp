@@ -1,8 +1,6 @@
 // Continues a text with a Llama folder as Hugging Face writes them.
 //
 //   llama FOLDER COUNT ID ID ID...        the text as token ids (`linnet tokenizer encode FOLDER`)
-#include "models/modules/llama.h"
-
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "generation/causal_generator.h"
 #include "models/families/pretrained.h"
+#include "models/modules/text_decoder.h"
 using namespace linnet;
 
 int run(int count, char** arguments) {
@@ -19,7 +18,7 @@ int run(int count, char** arguments) {
   for (size_t i = 2; i < words.size(); ++i) prompt.push_back(std::atoi(words[i].c_str()));
 
   PretrainedModel model = open_pretrained(words[0]);  // config.json and the names of all tensors are checked here
-  Llama& llama = model.as<Llama>();
+  TextDecoder& llama = model.as<TextDecoder>();
   const ParameterLayout layout(llama);
   const size_t bytes = static_cast<size_t>(layout.parameter_count()) * sizeof(float);
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

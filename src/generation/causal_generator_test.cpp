@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 #include "generation/causal_testing.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
+#include "models/modules/text_decoder.h"
 
 namespace linnet {
 namespace {
@@ -21,17 +20,18 @@ struct Fixture : CausalFixture {
       : CausalFixture(std::move(options), std::move(of)) {}
 };
 
-GptConfig small_gpt(int64_t vocab = 30) {
+DecoderConfig small_gpt(int64_t vocab = 30) {
   return {.vocab_size = vocab, .max_seq_len = 40, .width = 32, .heads = 4, .layers = 2, .dropout = 0.1};
 }
 
-std::unique_ptr<CausalModel> make_gpt(int64_t vocab) { return std::make_unique<Gpt>(small_gpt(vocab)); }
+std::unique_ptr<CausalModel> make_gpt(int64_t vocab) { return std::make_unique<TextDecoder>(small_gpt(vocab)); }
 
 // With fewer key than query heads, whose size is not the width's share.
 std::unique_ptr<CausalModel> make_llama() {
-  LlamaConfig config{.vocab_size = 30, .max_seq_len = 40, .width = 32, .heads = 4, .layers = 2, .hidden = 48};
+  DecoderConfig config =
+      llama_kind({.vocab_size = 30, .max_seq_len = 40, .width = 32, .heads = 4, .layers = 2, .hidden = 48});
   config.kv_heads = 2, config.head_size = 6, config.deviation = 0.05;
-  return std::make_unique<Llama>(config);
+  return std::make_unique<TextDecoder>(config);
 }
 
 GenerateSettings greedy(int64_t tokens) { return {.max_tokens = tokens, .sampling = {.temperature = 0}}; }

@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "generation/causal_testing.h"
 #include "generation/engine_testing.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
+#include "models/modules/text_decoder.h"
 
 namespace linnet {
 namespace {
@@ -22,12 +21,13 @@ constexpr int64_t kMostBeams = 4, kLongest = 300, kMostTokens = 12;
 
 std::unique_ptr<CausalModel> make_model(bool llama) {
   if (!llama) {
-    const GptConfig config{.vocab_size = kVocab, .max_seq_len = 320, .width = 72, .heads = 4, .layers = 2};
-    return std::make_unique<Gpt>(config);
+    const DecoderConfig config{.vocab_size = kVocab, .max_seq_len = 320, .width = 72, .heads = 4, .layers = 2};
+    return std::make_unique<TextDecoder>(config);
   }
-  LlamaConfig config{.vocab_size = kVocab, .max_seq_len = 320, .width = 96, .heads = 4, .layers = 2, .hidden = 80};
+  DecoderConfig config =
+      llama_kind({.vocab_size = kVocab, .max_seq_len = 320, .width = 96, .heads = 4, .layers = 2, .hidden = 80});
   config.kv_heads = 2, config.head_size = 18, config.deviation = 0.05, config.window = 200;
-  return std::make_unique<Llama>(config);
+  return std::make_unique<TextDecoder>(config);
 }
 
 struct EngineFixture : ModelFixture {

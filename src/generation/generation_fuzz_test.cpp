@@ -8,9 +8,8 @@
 
 #include "generation/causal_testing.h"
 #include "generation/source_generator.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
 #include "models/modules/t5.h"
+#include "models/modules/text_decoder.h"
 #include "models/modules/transformer.h"
 
 namespace linnet {
@@ -38,22 +37,24 @@ class Random {
 constexpr int64_t kPositions = 40;
 
 std::unique_ptr<CausalModel> random_gpt(Random random) {
-  GptConfig config{.vocab_size = random(20, 70), .max_seq_len = kPositions, .layers = random(1, 3)};
+  DecoderConfig config{.vocab_size = random(20, 70), .max_seq_len = kPositions, .layers = random(1, 3)};
   config.heads = random(1, 5), config.width = config.heads * random(2, 12), config.hidden = random(8, 60);
-  config.affine_norms = random.coin(), config.tied_head = random.coin();
+  config.norms = random.coin() ? NormKind::kLayer : NormKind::kBare, config.tied_head = random.coin();
   config.activation = random.coin() ? Activation::kGelu : Activation::kRelu;
-  return std::make_unique<Gpt>(config);
+  return std::make_unique<TextDecoder>(config);
 }
 
 std::unique_ptr<CausalModel> random_llama(Random random) {
-  LlamaConfig config{.vocab_size = random(20, 70), .max_seq_len = kPositions, .width = 8 * random(1, 6)};
+  DecoderConfig config =
+      llama_kind({.vocab_size = random(20, 70), .max_seq_len = kPositions, .width = 8 * random(1, 6)});
   config.kv_heads = random(1, 3), config.heads = config.kv_heads * random(1, 4);
   config.layers = random(1, 3), config.head_size = 2 * random(1, 10), config.hidden = random(8, 60);
   config.biases = {random.coin(), random.coin(), random.coin()};
   config.window = random.coin() ? random(1, 12) : 0;
   config.tied_head = random.coin(), config.deviation = 0.05;
-  if (random.coin()) config.rotary.scaling = {.kind = RopeScaling::Kind::kLlama3, .factor = 4, .original_length = 16};
-  return std::make_unique<Llama>(config);
+  if (random.coin()) config.rotary->scaling = {.kind = RopeScaling::Kind::kLlama3, .factor = 4, .original_length = 16};
+  config.head_norms = random.coin();
+  return std::make_unique<TextDecoder>(config);
 }
 
 class CausalFuzz : public testing::TestWithParam<uint32_t> {

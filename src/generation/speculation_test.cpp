@@ -7,8 +7,7 @@
 #include "base/error.h"
 #include "generation/causal_testing.h"
 #include "generation/engine_testing.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
+#include "models/modules/text_decoder.h"
 
 namespace linnet {
 namespace {
@@ -24,15 +23,16 @@ struct Sizes {
 
 std::unique_ptr<CausalModel> make_model(bool llama, const Sizes& sizes = {}) {
   if (!llama)
-    return std::make_unique<Gpt>(GptConfig{.vocab_size = sizes.vocab,
-                                           .max_seq_len = sizes.length,
-                                           .width = sizes.width,
-                                           .heads = 4,
-                                           .layers = sizes.layers});
-  LlamaConfig config{.vocab_size = sizes.vocab, .max_seq_len = sizes.length, .width = sizes.width, .heads = 4};
+    return std::make_unique<TextDecoder>(DecoderConfig{.vocab_size = sizes.vocab,
+                                                       .max_seq_len = sizes.length,
+                                                       .width = sizes.width,
+                                                       .heads = 4,
+                                                       .layers = sizes.layers});
+  DecoderConfig config =
+      llama_kind({.vocab_size = sizes.vocab, .max_seq_len = sizes.length, .width = sizes.width, .heads = 4});
   config.layers = sizes.layers, config.hidden = 80, config.kv_heads = 2, config.head_size = 18;
   config.deviation = 0.05, config.window = 100;
-  return std::make_unique<Llama>(config);
+  return std::make_unique<TextDecoder>(config);
 }
 
 // An engine, with a draft model or without. Models of equal sizes have equal weights.

@@ -5,12 +5,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/ops/movement/movement.h"
-#include "models/modules/bert.h"
-#include "models/modules/gpt.h"
 #include "models/modules/image_model.h"
-#include "models/modules/llama.h"
-#include "models/modules/t5.h"
-#include "models/modules/transformer.h"
+#include "models/modules/text_encoder.h"
+#include "onnx/merge_decoders.h"
 
 namespace linnet {
 namespace {
@@ -24,23 +21,38 @@ std::vector<std::string> first_symbols(size_t count) {
   return {kSymbols.begin(), kSymbols.begin() + static_cast<int>(count)};
 }
 
-struct BertTensors {
+struct EncoderTensors {
   Tensor tokens, lengths, types;
 };
 
-using BertOutputs = std::function<void(Graph&, const BertTensors&)>;
+using EncoderOutputs = std::function<void(Graph&, const EncoderTensors&)>;
 
-std::vector<OnnxFile> bert_file(const BertOutputs& outputs) {
+// `config`: whose models of one type of tokens are not asked for it, as their tokenizers do not tell.
+std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOutputs& outputs) {
   OnnxSource source{.symbols = first_symbols(2)};
-  source.trace = [outputs](Trace& trace, std::span<const int64_t> sizes) {
+  source.trace = [outputs, typed = config.token_types > 1](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
     const Tensor tokens = trace.input("input_ids", ids);
     const Tensor lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
-    outputs(trace.graph(), {tokens, lengths, trace.input("token_type_ids", ids)});
+    outputs(trace.graph(), {tokens, lengths, typed ? trace.input("token_type_ids", ids) : Tensor{}});
   };
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), symbol(kLength)}}};
   source.form.separate_projections = true;
   return {{"model.onnx", source}};
+}
+
+std::vector<OnnxFile> encoder_file(const PretrainedModel& model) {
+  const auto of_logits = [](auto& with_head) {
+    return encoder_file(with_head.encoder.config, [&with_head](Graph& graph, const EncoderTensors& in) {
+      graph.output("logits", with_head.logits(in.tokens, in.lengths, in.types));
+    });
+  };
+  if (model.head == ModelHead::kClasses) return of_logits(model.as<SequenceClassifier>());
+  if (model.head == ModelHead::kTokens) return of_logits(model.as<MaskedLanguageModel>());
+  SentenceEncoder& bare = model.as<SentenceEncoder>();
+  return encoder_file(bare.encoder.config, [&bare](Graph& graph, const EncoderTensors& in) {
+    graph.output("last_hidden_state", bare.encoder(in.tokens, in.lengths, in.types));
+  });
 }
 
 // Where keys and values of earlier positions enter and leave a decoder. Inside they are rows [B, T, heads * size].
@@ -107,16 +119,16 @@ class KeyValues {
   int64_t batch_, heads_, size_;
 };
 
-std::vector<OnnxFile> decoder_files(CausalModel& model, const AttentionConfig& attention,
-                                    const OnnxFileOptions& options) {
+std::vector<OnnxFile> decoder_files(TextDecoder& model, const OnnxFileOptions& options) {
   OnnxSource source{.symbols = first_symbols(options.cache ? 3 : 2)};
-  source.trace = [&model, attention, options](Trace& trace, std::span<const int64_t> sizes) {
+  source.trace = [&model, options](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
     TokenRows rows{.tokens = trace.input("input_ids", ids)};
     rows.lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
     rows.positions = trace.input("position_ids", ids);
     if (options.cache)
-      rows.split = KeyValues(trace, sizes[kBatch], attention).extend("", sizes[kPast], options.joined_past);
+      rows.split = KeyValues(trace, sizes[kBatch], model.layers[0].self_attn.config)
+                       .extend("", sizes[kPast], options.joined_past);
     const Tensor hidden = model.hidden(rows);
     trace.graph().output("logits", model.logits(hidden));
   };
@@ -176,6 +188,10 @@ std::vector<OnnxFile> encoder_decoder_files(EncoderDecoder& model, bool cache) {
   return files;
 }
 
+void refuse_joined_past(const OnnxFileOptions& options) {
+  if (options.joined_past) fail_user("a past that holds keys and values together is for GPT-2 alone");
+}
+
 std::vector<OnnxFile> image_file(ImageModel& model) {
   OnnxSource source{.symbols = first_symbols(1)};
   source.trace = [&model](Trace& trace, std::span<const int64_t> sizes) {
@@ -202,33 +218,40 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
   write_onnx(model, (std::filesystem::path(folder) / file.name).string(), {.most_inside = options.most_inside});
 }
 
-std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options) {
+std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options) {
   if (options.joined_past && !options.cache) fail_user("without a cache there is no past to join");
-  const auto logits_file = [](auto* model) {
-    return bert_file([model](Graph& graph, const BertTensors& in) {
-      graph.output("logits", model->logits(in.tokens, in.lengths, in.types));
-    });
-  };
-  if (auto* model = dynamic_cast<SequenceClassifier*>(&module)) return logits_file(model);
-  if (auto* model = dynamic_cast<MaskedLanguageModel*>(&module)) return logits_file(model);
-  if (auto* model = dynamic_cast<SentenceEncoder*>(&module))
-    return bert_file([model](Graph& graph, const BertTensors& in) {
-      graph.output("last_hidden_state", model->bert(in.tokens, in.lengths, in.types));
-    });
-  auto* gpt = dynamic_cast<Gpt*>(&module);
-  if (gpt) return decoder_files(*gpt, gpt->layers[0].self_attn.config, options);
-  if (options.joined_past) fail_user("a past that holds keys and values together is for GPT-2 alone");
-  if (auto* model = dynamic_cast<Llama*>(&module))
-    return decoder_files(*model, model->layers[0].self_attn.config, options);
-  if (auto* model = dynamic_cast<EncoderDecoder*>(&module)) return encoder_decoder_files(*model, options.cache);
-  if (auto* model = dynamic_cast<ImageModel*>(&module)) return image_file(*model);
-  fail_user("there is no form of this kind of model in ONNX");
+  return decoder_files(model, options);
+}
+
+std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& options) {
+  refuse_joined_past(options);
+  return encoder_decoder_files(model, options.cache);
+}
+
+std::vector<OnnxFile> onnx_files(ImageModel& model) { return image_file(model); }
+
+std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOptions& options) {
+  if (!model.family) fail_user("there is no form of this kind of model in ONNX");
+  switch (model.family->kind) {
+    case FamilyKind::kDecoder:
+      if (std::string_view(model.family->model_type) != "gpt2") refuse_joined_past(options);
+      return onnx_files(model.as<TextDecoder>(), options);
+    case FamilyKind::kEncoderDecoder:
+      return onnx_files(model.as<EncoderDecoder>(), options);
+    case FamilyKind::kImages:
+      refuse_joined_past(options);
+      return onnx_files(model.as<ImageModel>());
+    case FamilyKind::kEncoder:
+      break;
+  }
+  refuse_joined_past(options);
+  return encoder_file(model);
 }
 
 void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                         const std::string& folder, const OnnxFolderOptions& options) {
   make_directories(folder);
-  for (const OnnxFile& file : onnx_files(*model.module, options.files))
+  for (const OnnxFile& file : onnx_files(model, options.files))
     save_onnx(layout, parameters, file, folder, options.onnx);
   save_companions(model, folder);
 }

@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "models/families/pretrained.h"
+#include "models/modules/encoder_decoder.h"
+#include "models/modules/image_model.h"
+#include "models/modules/text_decoder.h"
 #include "onnx/save_onnx.h"
 
 namespace linnet {
@@ -33,8 +36,11 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
                const OnnxOptions& options);
 
-// User error when there is no form of this model in ONNX. The module must outlive the result.
-std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options = {});
+// User error when there is no form of this model in ONNX. The model must outlive the result.
+std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOptions& options = {});
+std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options = {});
+std::vector<OnnxFile> onnx_files(EncoderDecoder& model, const OnnxFileOptions& options = {});
+std::vector<OnnxFile> onnx_files(ImageModel& model);
 
 struct OnnxFolderOptions {
   OnnxOptions onnx = {};

@@ -33,7 +33,7 @@ using RunExamples = std::function<void(const std::vector<std::string>& examples)
 
 bool is_embedder(const std::string& folder) {
   return !RunFolder(folder).has_config() && is_pretrained_folder(folder) && !is_text_classifier_folder(folder) &&
-         ConfigFile(folder + "/config.json").text("model_type", "") == "bert";
+         find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoder;
 }
 
 RunExamples open_embedder(const std::string& folder, const InferenceOptions& options) {

@@ -127,8 +127,8 @@ Config evaluation_config(const std::string& folder) {
   if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return RunFolder(folder).load_config();
   if (is_translation_folder(folder)) return translation_folder_config(folder);
   if (is_text_classifier_folder(folder)) return open_text_classifier(folder).config;
-  const std::string family = find_family(ConfigFile(folder + "/config.json")).model_type;
-  if (family != "bert") return open_language_model(folder).config;
+  if (find_family(ConfigFile(folder + "/config.json")).kind != FamilyKind::kEncoder)
+    return open_language_model(folder).config;
   Config config;
   config.data.batch_size = 1, config.data.batch_tokens = 0;
   config.data.task = "masked_language";

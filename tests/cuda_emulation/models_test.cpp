@@ -4,11 +4,10 @@
 #include <functional>
 #include <memory>
 
-#include "models/modules/bert.h"
 #include "models/modules/cnn.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
 #include "models/modules/t5.h"
+#include "models/modules/text_decoder.h"
+#include "models/modules/text_encoder.h"
 #include "op_harness.h"
 #include "training/trainer/learner.h"
 
@@ -37,16 +36,17 @@ void fill_tokens(SingleShapeLearner& learner) {
 }
 
 ModelCase gpt() {
-  auto model = std::make_shared<Gpt>(
-      GptConfig{.vocab_size = kVocab, .max_seq_len = 16, .width = 32, .heads = 2, .layers = 2, .dropout = 0.1});
-  return {model, [model](Trace& trace) { return gpt_loss(*model, trace, kRows, kLength); }, fill_tokens};
+  auto model = std::make_shared<TextDecoder>(
+      DecoderConfig{.vocab_size = kVocab, .max_seq_len = 16, .width = 32, .heads = 2, .layers = 2, .dropout = 0.1});
+  return {model, [model](Trace& trace) { return causal_loss(*model, trace, kRows, kLength); }, fill_tokens};
 }
 
 // Packed rows, grouped queries, a window, rotary positions.
 ModelCase llama() {
-  LlamaConfig config{.vocab_size = kVocab, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .hidden = 48};
+  DecoderConfig config =
+      llama_kind({.vocab_size = kVocab, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .hidden = 48});
   config.kv_heads = 2, config.window = 7;
-  auto model = std::make_shared<Llama>(config);
+  auto model = std::make_shared<TextDecoder>(config);
   return {model, [model](Trace& trace) { return causal_loss(*model, trace, kRows, kLength, true); },
           [](SingleShapeLearner& learner) {
             fill_tokens(learner);
@@ -60,7 +60,7 @@ ModelCase llama() {
           }};
 }
 
-BertConfig bert_config() {
+EncoderConfig bert_config() {
   return {.vocab_size = kVocab, .max_seq_len = 16, .width = 32, .heads = 2, .layers = 2, .hidden = 64};
 }
 

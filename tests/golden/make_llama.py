@@ -24,6 +24,7 @@ CASES = {
     "llama_biases": dict(seed=4, config=dict(attention_bias=True, mlp_bias=True)),
     "mistral": dict(seed=5, kind="Mistral", config=dict(sliding_window=5, head_dim=4)),
     "qwen2": dict(seed=6, kind="Qwen2", config=dict(tie_word_embeddings=True)),
+    "qwen3": dict(seed=7, kind="Qwen3", config=dict(head_dim=6, tie_word_embeddings=True)),
 }
 
 

@@ -4,14 +4,14 @@
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "linnet/pretrained.h"
-#include "models/modules/bert.h"
 #include "models/families/pretrained.h"
+#include "models/modules/text_encoder.h"
 
 namespace linnet {
 
 struct PretrainedBert::State {
   explicit State(const std::string& folder)
-      : model(open_pretrained(folder, {.architecture = "BertModel"})), layout(*model.module) {}
+      : model(open_pretrained(folder, {.head = ModelHead::kNone})), layout(*model.module) {}
   SentenceEncoder& encoder() { return model.as<SentenceEncoder>(); }
 
   PretrainedModel model;
@@ -26,13 +26,13 @@ PretrainedBert::PretrainedBert(Module* parent, std::string name, const std::stri
 PretrainedBert::~PretrainedBert() = default;
 
 Tensor PretrainedBert::operator()(Tensor tokens, Tensor lengths, Tensor types) {
-  return state_->encoder().bert(tokens, lengths, types);
+  return state_->encoder().encoder(tokens, lengths, types);
 }
 
 Tensor PretrainedBert::pooled(Tensor states) { return state_->encoder().pooler(states); }
 
-int64_t PretrainedBert::width() const { return state_->encoder().bert.config.width; }
-int64_t PretrainedBert::max_length() const { return state_->encoder().bert.config.max_seq_len; }
+int64_t PretrainedBert::width() const { return state_->encoder().encoder.config.width; }
+int64_t PretrainedBert::max_length() const { return state_->encoder().encoder.config.max_seq_len; }
 
 LoadReport PretrainedBert::load(Learner& learner) {
   std::vector<float> flat(static_cast<size_t>(state_->layout.parameter_count()));

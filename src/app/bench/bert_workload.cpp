@@ -1,7 +1,7 @@
 // BERT-base, masked language modelling: 4 x 512 tokens (for a GPU 32 x 512) with lengths between half and all of it, 77
 // masked places a row of which 15% of its tokens are used, AdamW 1e-4, dropout 0.1.
-#include "models/modules/bert.h"
 #include "app/bench/made_data.h"
+#include "models/modules/text_encoder.h"
 
 namespace linnet {
 
@@ -9,7 +9,7 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
   if (options.batch > 0) batch = options.batch;
   constexpr int64_t kBatches = 8, kLength = 512, kMasked = 77;
   constexpr int32_t kPad = 0, kMask = 103, kFirstWord = 1000;
-  BertConfig config;
+  EncoderConfig config;
   if (options.dropout >= 0) config.dropout = options.dropout;
   auto model = std::make_shared<MaskedLanguageModel>(config);
 

@@ -4,16 +4,15 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "generation/causal_generator.h"
-#include "engine/kernels/bandwidth.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
-#include "models/nn/model_store.h"
-#include "models/nn/parameter_file.h"
-#include "models/families/pretrained.h"
 #include "app/bench/generation_bench.h"
 #include "app/bench/inference_bench.h"
+#include "base/error.h"
+#include "engine/kernels/bandwidth.h"
+#include "generation/causal_generator.h"
+#include "models/families/pretrained.h"
+#include "models/modules/text_decoder.h"
+#include "models/nn/model_store.h"
+#include "models/nn/parameter_file.h"
 
 namespace linnet {
 namespace {
@@ -35,8 +34,8 @@ class Decoder {
   Decoder(const DecodingBenchOptions& options, const std::string& precision)
       : began_(now()),
         opened_(options.folder.empty() ? PretrainedModel{} : open_pretrained(options.folder)),
-        drawn_(options.folder.empty() ? std::make_unique<Gpt>(GptConfig{}) : nullptr),
-        model_(drawn_ ? *drawn_ : opened_.as<CausalModel>()),
+        drawn_(options.folder.empty() ? std::make_unique<TextDecoder>(DecoderConfig{}) : nullptr),
+        model_(drawn_ ? *drawn_ : opened_.as<TextDecoder>()),
         layout_(model_, {}, quantization_for(options.folder, precision)),
         pool_(options.threads),
         room_(kGenerationPrompt + options.tokens) {
@@ -100,18 +99,10 @@ class Decoder {
     });
   }
 
-  // A table that is only looked up has one row read.
-  bool is_looked_up(const ParameterSpec& spec) const {
-    if (const auto* gpt = dynamic_cast<const Gpt*>(&model_))
-      return spec.name == gpt->positions.weight.spec().name ||
-             (gpt->head && spec.name == gpt->tokens.weight.spec().name);
-    const auto* llama = dynamic_cast<const Llama*>(&model_);
-    return llama && llama->head && spec.name == llama->tokens.weight.spec().name;
-  }
   double weight_bytes() const {
     double bytes = 0;
     for (const ParameterSlot& slot : layout_.parameters()) {
-      if (is_looked_up(slot.spec)) continue;
+      if (model_.is_looked_up(slot.spec)) continue;  // one row of it is read
       bytes += layout_.is_quantized(slot) ? static_cast<double>(layout_.quantized_slot(slot).shape.bytes())
                                           : 4.0 * static_cast<double>(slot.spec.shape.elements());
     }
@@ -126,8 +117,8 @@ class Decoder {
 
   double began_;
   PretrainedModel opened_;
-  std::unique_ptr<Gpt> drawn_;
-  CausalModel& model_;
+  std::unique_ptr<TextDecoder> drawn_;
+  TextDecoder& model_;
   ParameterLayout layout_;
   Store store_;
   ThreadPool pool_;

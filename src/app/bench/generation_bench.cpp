@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "generation/causal_generator.h"
 #include "engine/kernels/bandwidth.h"
-#include "models/modules/gpt.h"
+#include "generation/causal_generator.h"
+#include "models/modules/text_decoder.h"
 #include "models/nn/model_store.h"
 
 namespace linnet {
@@ -16,7 +16,7 @@ constexpr int64_t kUncachedStep = 64;
 // A model with random weights and one generator.
 struct Writer {
   Writer(const CausalOptions& options, int threads, const WeightQuantization& quantization)
-      : model(GptConfig{}), layout(model, {}, quantization), pool(threads) {
+      : model(DecoderConfig{}), layout(model, {}, quantization), pool(threads) {
     const SharedRegions shared = declare_model(store, layout);
     generator = std::make_unique<CausalGenerator>(model, layout, store, shared, options);
     store.allocate();
@@ -36,7 +36,7 @@ struct Writer {
     generator->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool, listener);
   }
 
-  Gpt model;
+  TextDecoder model;
   ParameterLayout layout;
   Store store;
   ThreadPool pool;
@@ -48,10 +48,10 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const W
       .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
   Writer writer(options, threads, quantization);
   m.bandwidth = measured_bandwidth(writer.pool, size_t{512} << 20);
-  const GptConfig& config = writer.model.config;
+  const DecoderConfig& config = writer.model.config;
   size_t positions = static_cast<size_t>(config.max_seq_len * config.width) * sizeof(float);
   for (const QuantizedSlot& slot : writer.layout.quantized())
-    if (slot.slot.spec.name == writer.model.positions.weight.spec().name) positions = slot.shape.bytes();
+    if (slot.slot.spec.name == writer.model.positions->weight.spec().name) positions = slot.shape.bytes();
   m.weight_bytes = 4 * static_cast<double>(writer.layout.stored_count()) +
                    static_cast<double>(writer.layout.quantized_bytes()) - static_cast<double>(positions);
   const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);

@@ -8,19 +8,19 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/packed_files.h"
-#include "models/modules/bert.h"
+#include "models/families/pretrained.h"
+#include "models/families/static_scales.h"
+#include "models/modules/text_encoder.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/forward.h"
 #include "models/nn/parameter_file.h"
-#include "models/families/pretrained.h"
-#include "models/families/static_scales.h"
 
 namespace linnet {
 namespace {
 
 constexpr int64_t kRounds = 5, kFewestRuns = 5;
 
-BertConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden = 1536}; }
+EncoderConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden = 1536}; }
 
 // A word of InferenceBenchOptions::precisions, and the model it is measured with.
 struct Choice {
@@ -39,10 +39,10 @@ struct Encoder {
       drawn = std::make_unique<SentenceEncoder>(minilm());
       encoder = drawn.get();
     } else {
-      opened = open_pretrained(folder, {.architecture = "BertModel"});
+      opened = open_pretrained(folder, {.head = ModelHead::kNone});
       encoder = &opened.as<SentenceEncoder>();
     }
-    const int64_t longest = encoder->bert.config.max_seq_len;
+    const int64_t longest = encoder->encoder.config.max_seq_len;
     std::vector<Forward::Function> functions;
     for (const int64_t batch : options.batches)
       for (const int64_t length : options.lengths) {
@@ -82,7 +82,7 @@ struct Encoder {
   void set_batch(int64_t batch, int64_t length) {
     std::vector<int32_t> tokens(static_cast<size_t>(batch * length));
     for (size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = static_cast<int32_t>((i * 7919 + 101) % static_cast<size_t>(encoder->bert.config.vocab_size));
+      tokens[i] = static_cast<int32_t>((i * 7919 + 101) % static_cast<size_t>(encoder->encoder.config.vocab_size));
     forward->set("tokens", tokens);
     forward->set("lengths", std::vector<int32_t>(static_cast<size_t>(batch), static_cast<int32_t>(length)));
   }

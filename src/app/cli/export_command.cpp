@@ -1,23 +1,22 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/error.h"
-#include "base/files.h"
 #include "app/cli/commands.h"
 #include "app/cli/export_onnx.h"
-#include "models/modules/causal_model.h"
+#include "base/error.h"
+#include "base/files.h"
 #include "models/families/pretrained.h"
-#include "training/run/pretrained_run.h"
-#include "training/run/run_folder.h"
 #include "tasks/language/language_model.h"
 #include "tasks/task_table.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
 
 // Of a decoder's model folder.
 OpenedLanguageModel open_decoder(const std::string& folder) {
-  if (is_pretrained_folder(folder) && !dynamic_cast<CausalModel*>(open_pretrained(folder).module.get()))
+  if (is_pretrained_folder(folder) && find_family(ConfigFile(folder + "/config.json")).kind != FamilyKind::kDecoder)
     fail_user("'" + folder + "' is a model folder, not a run: `linnet convert` writes it in another form");
   return open_language_model(folder);
 }

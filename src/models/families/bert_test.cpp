@@ -1,8 +1,8 @@
-#include "models/families/bert.h"
-
 #include <gtest/gtest.h>
 
 #include "models/families/golden_testing.h"
+#include "models/families/labels.h"
+#include "models/modules/text_encoder.h"
 
 namespace linnet {
 namespace {
@@ -15,8 +15,12 @@ struct Inputs {
   Tensor tokens, lengths, types;
 };
 
-TEST(BertMasked, AgreesWithTransformers) {
-  PretrainedGolden golden("bert_masked");
+const auto kName = [](const auto& info) { return std::string(info.param); };
+
+class MaskedEncoder : public testing::TestWithParam<const char*> {};
+
+TEST_P(MaskedEncoder, AgreesWithTransformers) {
+  PretrainedGolden golden(GetParam());
   auto& model = golden.model.as<MaskedLanguageModel>();
   golden.check_output("logits", [&](Trace& trace) {
     const Inputs in(trace, golden);
@@ -31,8 +35,12 @@ TEST(BertMasked, AgreesWithTransformers) {
   golden.check_saving();
 }
 
-TEST(BertClassifier, AgreesWithTransformers) {
-  PretrainedGolden golden("bert_classifier");
+INSTANTIATE_TEST_SUITE_P(Folders, MaskedEncoder, testing::Values("bert_masked", "roberta_masked"), kName);
+
+class EncoderClassifier : public testing::TestWithParam<const char*> {};
+
+TEST_P(EncoderClassifier, AgreesWithTransformers) {
+  PretrainedGolden golden(GetParam());
   auto& model = golden.model.as<SequenceClassifier>();
   golden.check_output("logits", [&](Trace& trace) {
     const Inputs in(trace, golden);
@@ -45,8 +53,12 @@ TEST(BertClassifier, AgreesWithTransformers) {
   EXPECT_EQ(label_names(golden.model.config), (std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"}));
 }
 
-TEST(BertEmbedding, AgreesWithTransformers) {
-  PretrainedGolden golden("bert_model");
+INSTANTIATE_TEST_SUITE_P(Folders, EncoderClassifier, testing::Values("bert_classifier", "roberta_classifier"), kName);
+
+class EncoderEmbedding : public testing::TestWithParam<const char*> {};
+
+TEST_P(EncoderEmbedding, AgreesWithTransformers) {
+  PretrainedGolden golden(GetParam());
   auto& model = golden.model.as<SentenceEncoder>();
   golden.check_output("embeddings", [&](Trace& trace) {
     return model(trace.input("tokens", {DType::kI32, golden.shape("tokens")}),
@@ -54,6 +66,8 @@ TEST(BertEmbedding, AgreesWithTransformers) {
   });
   golden.check_saving();
 }
+
+INSTANTIATE_TEST_SUITE_P(Folders, EncoderEmbedding, testing::Values("bert_model", "roberta_model"), kName);
 
 // LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
 TEST(BertOldNames, GiveTheSameModel) {

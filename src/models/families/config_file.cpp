@@ -51,13 +51,6 @@ int64_t ConfigFile::size(const std::string& key) const {
 }
 int64_t ConfigFile::size(const std::string& key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
 
-int64_t ConfigFile::layers(const std::string& key) const {
-  const int64_t value = size(key);
-  if (value > 1'000) fail(quoted(key) + " is " + std::to_string(value) + ", out of range");
-  return value;
-}
-int64_t ConfigFile::layers(const std::string& key, int64_t fallback) const { return has(key) ? layers(key) : fallback; }
-
 double ConfigFile::number(const std::string& key, double fallback) const {
   const Json* value = find(key);
   if (!value) return fallback;

@@ -25,8 +25,6 @@ class ConfigFile {
   int64_t integer(const std::string& key, int64_t fallback) const;
   int64_t size(const std::string& key) const;  // an integer from 1 to 2^30
   int64_t size(const std::string& key, int64_t fallback) const;
-  int64_t layers(const std::string& key) const;  // an integer from 1 to 1,000: each takes time and memory to make
-  int64_t layers(const std::string& key, int64_t fallback) const;
   double number(const std::string& key, double fallback) const;
   bool flag(const std::string& key, bool fallback) const;
   bool is_text(const std::string& key) const;  // whether the value is a string

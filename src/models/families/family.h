@@ -1,32 +1,102 @@
-// What there is to know of a family of models to read its folders: one Family per value of config.json's "model_type".
-// A new family is a file of its own with one constant, declared here and listed in families.cpp (and, if it is of
-// texts, in api/runtime/left_out.cpp).
+// What there is to know of a family of models to read and write its folders: one Family per value of config.json's
+// "model_type". A family is a file of its own with one constant, which families_of_texts.cpp lists
+// (docs/add_a_family.md).
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "models/nn/module.h"
-#include "models/families/config_file.h"
+#include "models/families/fields.h"
 #include "models/families/name_table.h"
+#include "models/nn/module.h"
 
 namespace linnet {
 
-struct Family {
-  const char* model_type;
-  // Of config.json's "architectures": what construct() and names() know. The first is for folders that name none.
-  std::vector<const char*> architectures;
-  // The model, with config.json's sizes. An option the model has not is a user error naming the key.
-  std::unique_ptr<Module> (*construct)(const ConfigFile& config, const std::string& architecture);
-  // Its tensors under the names of that architecture's files.
-  NameTable (*names)(const ConfigFile& config, const std::string& architecture);
+enum class FamilyKind {
+  kDecoder,         // a CausalModel
+  kEncoder,         // a TextEncoder with what stands on it
+  kEncoderDecoder,  // an EncoderDecoder
+  kImages,          // an ImageModel
 };
 
-extern const Family kGpt2Family, kBertFamily, kLlamaFamily, kMistralFamily, kQwen2Family, kT5Family, kMarianFamily,
-    kVitFamily;
+// What stands on the layers, and so what a model is for.
+enum class ModelHead {
+  kNone,     // states, or embeddings of texts
+  kTokens,   // logits of the next token, or of masked ones
+  kClasses,  // logits of a whole text's or image's classes
+};
 
+struct Architecture {
+  const char* name;  // in config.json's "architectures"
+  ModelHead head;
+};
+
+struct Family {
+  Family(const char* model_type, FamilyKind kind, std::vector<Architecture> architectures)
+      : model_type(model_type), kind(kind), architectures(std::move(architectures)) {}
+  virtual ~Family() = default;
+  // The model, with config.json's sizes. An option the model has not is a user error naming the key.
+  virtual std::unique_ptr<Module> construct(const ConfigFile& config, ModelHead head) const = 0;
+  // Its tensors under the names of the files of an architecture with that head.
+  virtual NameTable names(const ConfigFile& config, ModelHead head) const = 0;
+
+  // The one with that head. User error naming the family when it has none.
+  const Architecture& architecture(ModelHead head) const;
+
+  const char* const model_type;
+  const FamilyKind kind;
+  const std::vector<Architecture> architectures;  // the first is for folders that name none
+};
+
+// A family whose models are made of a Config, which is read and written by a table.
+template <class Config>
+struct ConfiguredFamily final : Family {
+  using Make = std::unique_ptr<Module> (*)(const Config&, const ConfigFile&, ModelHead);
+  using Names = NameTable (*)(const Config&, ModelHead);
+
+  ConfiguredFamily(const char* model_type, FamilyKind kind, std::vector<Architecture> architectures, Config base,
+                   Fields<Config> fields, Make make, Names table)
+      : Family(model_type, kind, std::move(architectures)),
+        base(base),
+        fields(std::move(fields)),
+        make(make),
+        table(table) {}
+
+  Config read(const ConfigFile& file) const {
+    Config config = base;
+    read_fields(fields, file, config);
+    return config;
+  }
+  // What new_pretrained() takes for a model that was made here.
+  ConfigFile write(const Config& config, ModelHead head) const {
+    ConfigFile file;
+    file.set("architectures", std::vector<std::string>{architecture(head).name});
+    file.set("model_type", model_type);
+    write_fields(fields, config, file);
+    file.set("dtype", "float32");
+    return file;
+  }
+  std::unique_ptr<Module> construct(const ConfigFile& file, ModelHead head) const override {
+    return make(read(file), file, head);
+  }
+  NameTable names(const ConfigFile& file, ModelHead head) const override { return table(read(file), head); }
+
+  const Config base;  // what no key says
+  const Fields<Config> fields;
+  const Make make;
+  const Names table;
+};
+
+// Of a library that is built without images: those of texts.
 const std::vector<const Family*>& families();
+const std::vector<const Family*>& families_of_texts();
 // User error naming the file when there is no such family, with those there are.
 const Family& find_family(const ConfigFile& config);
+const Family& find_family(const std::string& model_type);
+// The families of a kind, for messages: "gpt2", "llama".
+std::string names_of_kind(FamilyKind kind);
+// The head of the architecture that config.json names; empty where family or architecture is not known here.
+std::optional<ModelHead> named_head(const ConfigFile& config);
 
 }  // namespace linnet

@@ -1,15 +1,59 @@
+#include <string_view>
+
+#include "base/error.h"
 #include "models/families/family.h"
 
 namespace linnet {
+namespace {
+
+const Family* family_of(const std::string& model_type) {
+  for (const Family* family : families())
+    if (model_type == family->model_type) return family;
+  return nullptr;
+}
+
+template <class Which>
+std::string names(const char* quote, Which which) {
+  std::string text;
+  for (const Family* family : families())
+    if (which(*family)) text += (text.empty() ? "" : ", ") + (quote + std::string(family->model_type)) + quote;
+  return text;
+}
+
+}  // namespace
+
+const Architecture& Family::architecture(ModelHead head) const {
+  for (const Architecture& architecture : architectures)
+    if (architecture.head == head) return architecture;
+  const char* what = head == ModelHead::kClasses  ? "classifier"
+                     : head == ModelHead::kTokens ? "head that finds tokens"
+                                                  : "form without a head";
+  fail_user("a model of type \"" + std::string(model_type) + "\" has no " + what);
+}
 
 const Family& find_family(const ConfigFile& config) {
   const std::string type = config.text("model_type");
-  std::string known;
-  for (const Family* family : families()) {
-    if (type == family->model_type) return *family;
-    known += (known.empty() ? "" : ", ") + std::string(family->model_type);
-  }
-  config.fail("\"model_type\" is \"" + type + "\", which Linnet does not know (" + known + ")");
+  if (const Family* family = family_of(type)) return *family;
+  config.fail("\"model_type\" is \"" + type + "\", which Linnet does not know (" +
+              names("", [](const Family&) { return true; }) + ")");
+}
+
+const Family& find_family(const std::string& model_type) {
+  if (const Family* family = family_of(model_type)) return *family;
+  fail_internal("there is no family \"" + model_type + "\"");
+}
+
+std::string names_of_kind(FamilyKind kind) {
+  return names("\"", [kind](const Family& family) { return family.kind == kind; });
+}
+
+std::optional<ModelHead> named_head(const ConfigFile& config) {
+  const Family* family = family_of(config.text("model_type", ""));
+  const std::vector<std::string> named = config.texts("architectures");
+  if (!family || named.empty()) return std::nullopt;
+  for (const Architecture& architecture : family->architectures)
+    if (named[0] == architecture.name) return architecture.head;
+  return std::nullopt;
 }
 
 }  // namespace linnet

@@ -1,27 +1,43 @@
-#include "models/families/gpt2.h"
-
-#include "models/families/activations.h"
-#include "models/families/family.h"
+// GPT-2 (Radford et al. 2019).
+#include "models/families/decoder_family.h"
 
 namespace linnet {
 namespace {
 
 // A key of our own: norms without weight and bias are written as ones and zeros, so that other programs read them.
-constexpr const char* kAffineNorms = "affine_norms";
-
-// A GPT2Model has no head: it is one with a tied head here.
-GptConfig config_of(const ConfigFile& file, const std::string& architecture) {
-  GptConfig config = gpt2_config(file);
-  if (architecture == "GPT2Model") config.tied_head = true;
-  return config;
+Field<DecoderConfig> affine_norms() {
+  constexpr const char* kKey = "affine_norms";
+  return {[=](const ConfigFile& file, DecoderConfig& config) {
+            config.norms = file.flag(kKey, true) ? NormKind::kLayer : NormKind::kBare;
+          },
+          [=](const DecoderConfig& config, ConfigFile& file) {
+            if (config.norms == NormKind::kBare) file.set(kKey, false);
+          }};
 }
 
-std::unique_ptr<Module> construct(const ConfigFile& file, const std::string& architecture) {
-  return std::make_unique<Gpt>(config_of(file, architecture));
+Fields<DecoderConfig> fields() {
+  using C = DecoderConfig;
+  return {field("vocab_size", &C::vocab_size, kSizes),
+          field("n_positions", &C::max_seq_len, kSizes),
+          field("n_embd", &C::width, kWidths),
+          field("n_head", &C::heads, kSizes),
+          multiple("n_embd", &C::width, "n_head", &C::heads),
+          field("n_layer", &C::layers, kLayers),
+          field("n_inner", &C::hidden, kSizes, [](const C& config) { return 4 * config.width; }),
+          field("activation_function", &C::activation, kActivations, Activation::kGeluTanh),
+          positive("layer_norm_epsilon", &C::epsilon, 1e-5),
+          probability("resid_pdrop", &C::dropout, 0.1),
+          probability("embd_pdrop", &C::embedding_dropout, 0.1, &C::dropout),
+          probability("attn_pdrop", &C::attention_dropout, 0.1, &C::dropout),
+          field("tie_word_embeddings", &C::tied_head, true),
+          affine_norms(),
+          fixed("scale_attn_weights", true),
+          fixed("scale_attn_by_inverse_layer_idx", false),
+          fixed("add_cross_attention", false)};
 }
 
-void add_norm(NameTable& table, const GptConfig& config, const std::string& tensor, const std::string& parameter) {
-  if (config.affine_norms) return table.add_linear(tensor, parameter);
+void add_norm(NameTable& table, const DecoderConfig& config, const std::string& tensor, const std::string& parameter) {
+  if (config.norms == NormKind::kLayer) return table.add_linear(tensor, parameter);
   for (const float constant : {1.0F, 0.0F})
     table.rows.push_back({.tensor = tensor + (constant == 1 ? ".weight" : ".bias"),
                           .role = TensorRole::kConstant,
@@ -29,8 +45,7 @@ void add_norm(NameTable& table, const GptConfig& config, const std::string& tens
                           .constant = constant});
 }
 
-NameTable names(const ConfigFile& file, const std::string& architecture) {
-  const GptConfig config = config_of(file, architecture);
+NameTable names(const DecoderConfig& config, ModelHead head) {
   NameTable table;
   table.prefix = "transformer.";
   const std::string& prefix = table.prefix;
@@ -46,7 +61,7 @@ NameTable names(const ConfigFile& file, const std::string& architecture) {
     table.add_linear(theirs + "mlp.c_proj", ours + "linear2", TensorForm::kTransposed);
   }
   add_norm(table, config, prefix + "ln_f", "norm");
-  if (config.tied_head)
+  if (has_tied_head(config, head))
     table.add_copy("lm_head.weight", "tokens.weight");
   else
     table.add("lm_head.weight", "head");
@@ -56,47 +71,8 @@ NameTable names(const ConfigFile& file, const std::string& architecture) {
 
 }  // namespace
 
-GptConfig gpt2_config(const ConfigFile& config) {
-  config.require_flag("scale_attn_weights", true);
-  config.require_flag("scale_attn_by_inverse_layer_idx", false);
-  config.require_flag("add_cross_attention", false);
-  check_heads(config, "n_embd", "n_head");
-  return {.vocab_size = config.size("vocab_size"),
-          .max_seq_len = config.size("n_positions"),
-          .width = config.size("n_embd"),
-          .heads = config.size("n_head"),
-          .layers = config.layers("n_layer"),
-          .dropout = probability_of(config, "resid_pdrop", 0.1),
-          .embedding_dropout = probability_of(config, "embd_pdrop", 0.1),
-          .attention_dropout = probability_of(config, "attn_pdrop", 0.1),
-          .hidden = config.size("n_inner", 4 * config.size("n_embd")),
-          .activation = activation_of(config, "activation_function", Activation::kGeluTanh),
-          .epsilon = positive_of(config, "layer_norm_epsilon", 1e-5),
-          .affine_norms = config.flag(kAffineNorms, true),
-          .tied_head = config.flag("tie_word_embeddings", true)};
-}
-
-ConfigFile gpt2_config_file(const GptConfig& config) {
-  ConfigFile file;
-  file.set("architectures", std::vector<std::string>{"GPT2LMHeadModel"});
-  file.set("model_type", "gpt2");
-  file.set("vocab_size", config.vocab_size);
-  file.set("n_positions", config.max_seq_len);
-  file.set("n_embd", config.width);
-  file.set("n_head", config.heads);
-  file.set("n_layer", config.layers);
-  if (config.hidden > 0) file.set("n_inner", config.hidden);
-  file.set("activation_function", activation_name(config.activation));
-  file.set("layer_norm_epsilon", config.epsilon);
-  file.set("resid_pdrop", config.dropout);
-  file.set("embd_pdrop", config.embedding_dropout.value_or(config.dropout));
-  file.set("attn_pdrop", config.attention_dropout.value_or(config.dropout));
-  file.set("tie_word_embeddings", config.tied_head);
-  if (!config.affine_norms) file.set(kAffineNorms, false);
-  file.set("dtype", "float32");
-  return file;
-}
-
-const Family kGpt2Family{"gpt2", {"GPT2LMHeadModel", "GPT2Model"}, construct, names};
+extern const DecoderFamily kGpt2Family;
+const DecoderFamily kGpt2Family("gpt2", FamilyKind::kDecoder, decoder_architectures("GPT2LMHeadModel", "GPT2Model"),
+                                DecoderConfig{}, fields(), make_decoder, names);
 
 }  // namespace linnet

@@ -1,7 +1,6 @@
-#include "models/families/gpt2.h"
-
 #include <gtest/gtest.h>
 
+#include "models/families/decoder_family.h"
 #include "models/families/golden_testing.h"
 
 namespace linnet {
@@ -9,9 +8,9 @@ namespace {
 
 class Gpt2 : public testing::TestWithParam<const char*> {
  protected:
-  Gpt2() : golden(GetParam()), gpt(golden.model.as<Gpt>()) {}
+  Gpt2() : golden(GetParam()), gpt(golden.model.as<TextDecoder>()) {}
   PretrainedGolden golden;
-  Gpt& gpt;
+  TextDecoder& gpt;
 };
 
 TEST_P(Gpt2, HasTheLogitsOfTransformers) {
@@ -23,7 +22,7 @@ TEST_P(Gpt2, HasTheLogitsOfTransformers) {
 
 TEST_P(Gpt2, HasItsLossAndGradients) {
   const Shape& shape = golden.shape("tokens");
-  const LossFunction loss = [&](Trace& trace) { return gpt_loss(gpt, trace, shape[0], shape[1]); };
+  const LossFunction loss = [&](Trace& trace) { return causal_loss(gpt, trace, shape[0], shape[1]); };
   golden.check_loss_and_gradients(loss);
   golden.check_training_in_fp16(loss);
 }
@@ -34,21 +33,25 @@ INSTANTIATE_TEST_SUITE_P(Folders, Gpt2, testing::Values("gpt2", "gpt2_options", 
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Gpt2Config, SurvivesTheFile) {
-  const GptConfig config{.vocab_size = 40,
-                         .max_seq_len = 12,
-                         .width = 8,
-                         .heads = 2,
-                         .layers = 3,
-                         .dropout = 0.2,
-                         .embedding_dropout = 0.3,
-                         .attention_dropout = 0,
-                         .hidden = 24,
-                         .activation = Activation::kSilu,
-                         .epsilon = 1e-6,
-                         .affine_norms = false,
-                         .tied_head = false};
-  const GptConfig read = gpt2_config(ConfigFile::parse(gpt2_config_file(config).dump(), "config.json"));
-  EXPECT_EQ(gpt2_config_file(read).dump(), gpt2_config_file(config).dump());
+  const DecoderConfig config{.vocab_size = 40,
+                             .max_seq_len = 12,
+                             .width = 8,
+                             .heads = 2,
+                             .layers = 3,
+                             .hidden = 24,
+                             .dropout = 0.2,
+                             .embedding_dropout = 0.3,
+                             .attention_dropout = 0,
+                             .activation = Activation::kSilu,
+                             .norms = NormKind::kBare,
+                             .epsilon = 1e-6,
+                             .tied_head = false};
+  const std::string text = decoder_config_file("gpt2", config).dump();
+  const DecoderConfig read = decoder_config(ConfigFile::parse(text, "config.json"));
+  EXPECT_EQ(decoder_config_file("gpt2", read).dump(), text);
+  EXPECT_EQ(read.norms, NormKind::kBare);
+  EXPECT_EQ(read.hidden, 24);
+  EXPECT_EQ(read.embedding_dropout, 0.3);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-#include "models/families/llama.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "models/families/decoder_family.h"
 #include "models/families/golden_testing.h"
 
 namespace linnet {
@@ -10,9 +9,9 @@ namespace {
 
 class LlamaFolder : public testing::TestWithParam<const char*> {
  protected:
-  LlamaFolder() : golden(GetParam()), llama(golden.model.as<Llama>()) {}
+  LlamaFolder() : golden(GetParam()), llama(golden.model.as<TextDecoder>()) {}
   PretrainedGolden golden;
-  Llama& llama;
+  TextDecoder& llama;
 };
 
 TEST_P(LlamaFolder, HasTheLogitsOfTransformers) {
@@ -23,7 +22,7 @@ TEST_P(LlamaFolder, HasTheLogitsOfTransformers) {
 
 TEST_P(LlamaFolder, HasItsLossAndGradients) {
   const Shape& shape = golden.shape("tokens");
-  const LossFunction loss = [&](Trace& trace) { return llama_loss(llama, trace, shape[0], shape[1]); };
+  const LossFunction loss = [&](Trace& trace) { return causal_loss(llama, trace, shape[0], shape[1]); };
   golden.check_loss_and_gradients(loss);
   golden.check_training_in_fp16(loss);
 }
@@ -31,49 +30,45 @@ TEST_P(LlamaFolder, HasItsLossAndGradients) {
 TEST_P(LlamaFolder, IsSavedBitForBit) { golden.check_saving(); }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
-                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2"),
+                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
-LlamaConfig small_config() {
-  return {.vocab_size = 40, .max_seq_len = 12, .width = 8, .heads = 2, .layers = 3, .hidden = 20};
+DecoderConfig small_config() {
+  return llama_kind({.vocab_size = 40, .max_seq_len = 12, .width = 8, .heads = 2, .layers = 3, .hidden = 20});
 }
 
-ConfigFile reread(const ConfigFile& file) {
-  return llama_config_file(llama_config(ConfigFile::parse(file.dump(), "config.json")));
+ConfigFile reread(const std::string& model_type, const ConfigFile& file) {
+  return decoder_config_file(model_type, decoder_config(ConfigFile::parse(file.dump(), "config.json")));
 }
 
 TEST(LlamaConfig, SurvivesTheFile) {
-  LlamaConfig config = small_config();
+  DecoderConfig config = small_config();
   config.kv_heads = 1, config.head_size = 6, config.tied_head = true, config.activation = Activation::kGeluTanh;
   config.rotary = {.theta = 5e5, .scaling = {.kind = RopeScaling::Kind::kLlama3, .factor = 8, .original_length = 4}};
-  const ConfigFile file = llama_config_file(config);
-  EXPECT_EQ(reread(file).dump(), file.dump());
+  config.biases = {.attention = true, .output = true, .feed_forward = false};
+  const ConfigFile file = decoder_config_file("llama", config);
+  EXPECT_EQ(reread("llama", file).dump(), file.dump());
+  EXPECT_EQ(file.flag("attention_bias", false), true);
+  EXPECT_EQ(file.object("rope_scaling").text("rope_type"), "llama3");
 }
 
-TEST(LlamaConfig, BiasesAndWindowSayWhoseKindItIs) {
-  const auto kind = [](Biases biases, int64_t window) {
-    LlamaConfig config = small_config();
-    config.biases = biases, config.window = window;
-    const ConfigFile file = llama_config_file(config);
-    EXPECT_EQ(reread(file).dump(), file.dump());
-    return file.text("model_type");
-  };
-  EXPECT_EQ(kind(kNoBiases, 0), "llama");
-  EXPECT_EQ(kind({true, true, false}, 0), "llama");
-  EXPECT_EQ(kind({false, false, true}, 0), "llama");
-  EXPECT_EQ(kind({true, false, false}, 0), "qwen2");
-  EXPECT_EQ(kind(kNoBiases, 5), "mistral");
-  EXPECT_THROW(kind({true, true, true}, 5), Error);
+TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {
+  for (const char* type : {"llama", "mistral", "qwen2"}) {
+    const ConfigFile file = decoder_config_file(type, small_config());
+    EXPECT_EQ(file.text("model_type"), type);
+    EXPECT_EQ(reread(type, file).dump(), file.dump());
+    EXPECT_EQ(decoder_config(file).biases.attention, std::string(type) == "qwen2");
+  }
 }
 
 TEST(LlamaConfig, ReadsWindowsAsTheirMakersDo) {
   const auto window = [](const char* type, void (*change)(ConfigFile&)) {
-    LlamaConfig config = small_config();
+    DecoderConfig config = small_config();
     config.max_seq_len = 10000;
-    ConfigFile file = llama_config_file(config);
+    ConfigFile file = decoder_config_file("llama", config);
     file.set("model_type", type);
     change(file);
-    return llama_config(file).window;
+    return decoder_config(file).window;
   };
   EXPECT_EQ(window("mistral", [](ConfigFile&) {}), 4096);  // as transformers reads it
   EXPECT_EQ(window("mistral", [](ConfigFile& file) { file.set_null("sliding_window"); }), 0);

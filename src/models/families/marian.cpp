@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/families/activations.h"
-#include "models/families/family.h"
 
 namespace linnet {
 namespace {
@@ -14,8 +12,8 @@ constexpr const char* kZeroStart = "start_from_zero_embedding";
 // Bias of the padding token: exp() of it is 0 beside any other logit.
 constexpr float kNever = -100;
 
-std::unique_ptr<Module> construct(const ConfigFile& config, const std::string&) {
-  return std::make_unique<Transformer>(marian_config(config));
+std::unique_ptr<Module> make(const TransformerConfig& config, const ConfigFile&, ModelHead) {
+  return std::make_unique<Transformer>(config);
 }
 
 void add_self_attention(NameTable& table, int64_t width, const std::string& theirs, const std::string& ours) {
@@ -52,8 +50,7 @@ void add_embeddings(NameTable& table, const TransformerConfig& config) {
   }
 }
 
-NameTable names(const ConfigFile& file, const std::string&) {
-  const TransformerConfig config = marian_config(file);
+NameTable names(const TransformerConfig& config, ModelHead) {
   NameTable table;
   add_embeddings(table, config);
   for (int64_t i = 0; i < config.num_encoder_layers; ++i) {
@@ -75,78 +72,76 @@ NameTable names(const ConfigFile& file, const std::string&) {
 }
 
 // Both stacks alike.
-int64_t common(const ConfigFile& config, const std::string& encoder, const std::string& decoder) {
-  if (config.size(encoder) != config.size(decoder))
-    config.fail("\"" + encoder + "\" is " + std::to_string(config.size(encoder)) + " and \"" + decoder + "\" is " +
-                std::to_string(config.size(decoder)) + ", Linnet supports only the same in both");
-  return config.size(encoder);
+Field<TransformerConfig> common(const char* encoder, const char* decoder, int64_t TransformerConfig::*member) {
+  return {[=](const ConfigFile& file, TransformerConfig& config) {
+            const int64_t size = config.*member = integer_in(file, encoder, kSizes);
+            if (const int64_t other = integer_in(file, decoder, kSizes); other != size)
+              file.fail("\"" + std::string(encoder) + "\" is " + std::to_string(size) + " and \"" + decoder + "\" is " +
+                        std::to_string(other) + ", Linnet supports only the same in both");
+          },
+          [=](const TransformerConfig& config, ConfigFile& file) {
+            file.set(encoder, config.*member);
+            file.set(decoder, config.*member);
+          }};
+}
+
+void read_vocabularies(const ConfigFile& file, TransformerConfig& config) {
+  if (config.share_embeddings && file.has("decoder_vocab_size")) {
+    common("vocab_size", "decoder_vocab_size", &TransformerConfig::source_vocab).read(file, config);
+    return void(config.target_vocab = config.source_vocab);
+  }
+  config.source_vocab = integer_in(file, "vocab_size", kSizes);
+  config.target_vocab =
+      file.has("decoder_vocab_size") ? integer_in(file, "decoder_vocab_size", kSizes) : config.source_vocab;
+}
+void write_vocabularies(const TransformerConfig& config, ConfigFile& file) {
+  file.set("vocab_size", config.source_vocab);
+  file.set("decoder_vocab_size", config.target_vocab);
+}
+
+Field<TransformerConfig> zero_start() {
+  return {[](const ConfigFile& file, TransformerConfig& config) { config.zero_start = file.flag(kZeroStart, false); },
+          [](const TransformerConfig& config, ConfigFile& file) {
+            if (config.zero_start) file.set(kZeroStart, true);
+          }};
+}
+
+Fields<TransformerConfig> fields() {
+  using C = TransformerConfig;
+  return {fixed("normalize_before", false),
+          fixed("normalize_embedding", false),
+          fixed("add_final_layer_norm", false),
+          fixed("static_position_embeddings", true),
+          fixed("tie_word_embeddings", true),
+          written("is_encoder_decoder", true),
+          field("share_encoder_decoder_embeddings", &C::share_embeddings, true),
+          {read_vocabularies, write_vocabularies},
+          field("d_model", &C::d_model, kWidths),
+          common("encoder_attention_heads", "decoder_attention_heads", &C::num_heads),
+          multiple("d_model", &C::d_model, "encoder_attention_heads", &C::num_heads),
+          common("encoder_ffn_dim", "decoder_ffn_dim", &C::d_ff),
+          field("encoder_layers", &C::num_encoder_layers, kLayers),
+          field("decoder_layers", &C::num_decoder_layers, kLayers),
+          field("max_position_embeddings", &C::max_seq_len, kSizes),
+          probability("dropout", &C::dropout, 0.1),
+          probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
+          probability("activation_dropout", &C::hidden_dropout, 0, &C::dropout),
+          field("activation_function", &C::activation, kActivations, Activation::kGelu),
+          field("scale_embedding", &C::scale_embedding, false),
+          field("pad_token_id", &C::pad_token, kIds, -1),
+          zero_start()};
 }
 
 }  // namespace
-
-TransformerConfig marian_config(const ConfigFile& config) {
-  config.require_flag("normalize_before", false);
-  config.require_flag("normalize_embedding", false);
-  config.require_flag("add_final_layer_norm", false);
-  config.require_flag("static_position_embeddings", true);
-  config.require_flag("tie_word_embeddings", true);
-  check_heads(config, "d_model", "encoder_attention_heads");
-  const double dropout = probability_of(config, "dropout", 0.1);
-  const int64_t vocab = config.size("vocab_size");
-  const bool shared = config.flag("share_encoder_decoder_embeddings", true);
-  return {.source_vocab = vocab,
-          .target_vocab = shared && config.has("decoder_vocab_size")
-                              ? common(config, "vocab_size", "decoder_vocab_size")
-                              : config.size("decoder_vocab_size", vocab),
-          .d_model = config.size("d_model"),
-          .num_heads = common(config, "encoder_attention_heads", "decoder_attention_heads"),
-          .d_ff = common(config, "encoder_ffn_dim", "decoder_ffn_dim"),
-          .num_encoder_layers = config.layers("encoder_layers"),
-          .num_decoder_layers = config.layers("decoder_layers"),
-          .max_seq_len = config.size("max_position_embeddings"),
-          .dropout = dropout,
-          .activation = activation_of(config, "activation_function", Activation::kGelu),
-          .share_embeddings = shared,
-          .tie_head = true,
-          .attention_dropout = probability_of(config, "attention_dropout", 0),
-          .hidden_dropout = probability_of(config, "activation_dropout", 0),
-          .scale_embedding = config.flag("scale_embedding", false),
-          .halved_positions = true,
-          .pad_token = config.integer("pad_token_id", -1),
-          .zero_start = config.flag(kZeroStart, false)};
-}
 
 ConfigFile marian_config_file(const TransformerConfig& config, int64_t pad_token, int64_t end_token) {
   if (config.norm_first || config.final_norm || !config.tie_head || !config.halved_positions)
     fail_user(
         "a model with norms before its sub-layers, a final norm, a head of its own or alternating positions has no "
         "form in Marian's layout");
-  ConfigFile file;
-  file.set("architectures", std::vector<std::string>{"MarianMTModel"});
-  file.set("model_type", "marian");
-  file.set("is_encoder_decoder", true);
-  file.set("vocab_size", config.source_vocab);
-  file.set("decoder_vocab_size", config.target_vocab);
-  file.set("d_model", config.d_model);
-  file.set("encoder_layers", config.num_encoder_layers);
-  file.set("decoder_layers", config.num_decoder_layers);
-  for (const std::string stack : {"encoder", "decoder"}) {
-    file.set(stack + "_attention_heads", config.num_heads);
-    file.set(stack + "_ffn_dim", config.d_ff);
-  }
-  file.set("max_position_embeddings", config.max_seq_len);
-  file.set("dropout", config.dropout);
-  file.set("attention_dropout", config.attention_dropout.value_or(config.dropout));
-  file.set("activation_dropout", config.hidden_dropout.value_or(config.dropout));
-  file.set("activation_function", activation_name(config.activation));
-  file.set("share_encoder_decoder_embeddings", config.share_embeddings);
-  file.set("scale_embedding", config.scale_embedding);
-  if (config.zero_start) file.set(kZeroStart, true);
-  file.set("pad_token_id", pad_token);
-  file.set("decoder_start_token_id", pad_token);
-  file.set("eos_token_id", end_token);
-  file.set("forced_eos_token_id", end_token);
-  file.set("dtype", "float32");
+  ConfigFile file = kMarianFamily.write(config, ModelHead::kTokens);
+  for (const char* key : {"pad_token_id", "decoder_start_token_id"}) file.set(key, pad_token);
+  for (const char* key : {"eos_token_id", "forced_eos_token_id"}) file.set(key, end_token);
   return file;
 }
 
@@ -160,6 +155,7 @@ void clear_start_embedding(const TransformerConfig& config, const ParameterLayou
   }
 }
 
-const Family kMarianFamily{"marian", {"MarianMTModel"}, construct, names};
+const MarianFamily kMarianFamily("marian", FamilyKind::kEncoderDecoder, {{"MarianMTModel", ModelHead::kTokens}},
+                                 {.tie_head = true, .halved_positions = true}, fields(), make, names);
 
 }  // namespace linnet

@@ -53,7 +53,7 @@ TEST(MarianConfig, SurvivesTheFile) {
                                  .pad_token = 39,
                                  .zero_start = true};
   const std::string text = marian_config_file(config, 39, 0).dump();
-  EXPECT_EQ(marian_config_file(marian_config(ConfigFile::parse(text, "config.json")), 39, 0).dump(), text);
+  EXPECT_EQ(marian_config_file(kMarianFamily.read(ConfigFile::parse(text, "config.json")), 39, 0).dump(), text);
 }
 
 }  // namespace

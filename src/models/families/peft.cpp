@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/safetensors.h"
-#include "models/families/bert.h"
 #include "models/families/binding.h"
+#include "models/families/labels.h"
 #include "models/families/lora.h"
 #include "models/families/pretrained.h"
 
@@ -25,25 +25,29 @@ std::string path_in(const std::string& folder, const char* name) {
 }
 
 // These architectures' modules have no name in front, though the family's tables do.
-bool is_bare(const std::string& architecture) { return architecture == "BertModel" || architecture == "GPT2Model"; }
+bool is_bare(const PretrainedModel& model) { return model.head == ModelHead::kNone; }
 
 std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
   const std::string& prefix = model.names.prefix;
-  const bool bare = is_bare(model.architecture) && tensor.starts_with(prefix);
+  const bool bare = is_bare(model) && tensor.starts_with(prefix);
   return kBase + (bare ? tensor.substr(prefix.size()) : tensor);
+}
+
+bool classifies_texts(const PretrainedModel& model) {
+  return model.family->kind == FamilyKind::kEncoder && model.head == ModelHead::kClasses;
 }
 
 // The adapters, and heads that are trained beside them: those of a classifier, which begin with what was drawn.
 bool is_in_file(const PretrainedModel& model, const NameRow& row) {
   if (row.role == TensorRole::kAdapter) return true;
-  return row.role == TensorRole::kHead && model.architecture.ends_with("ForSequenceClassification");
+  return row.role == TensorRole::kHead && classifies_texts(model);
 }
 
-const char* task_type(const std::string& architecture) {
-  if (architecture.ends_with("ForSequenceClassification")) return "SEQ_CLS";
-  if (architecture.ends_with("ForConditionalGeneration") || architecture.ends_with("MTModel")) return "SEQ_2_SEQ_LM";
-  if (architecture.ends_with("ForCausalLM") || architecture.ends_with("LMHeadModel")) return "CAUSAL_LM";
-  return nullptr;
+const char* task_type(const PretrainedModel& model) {
+  if (classifies_texts(model)) return "SEQ_CLS";
+  if (model.head != ModelHead::kTokens) return nullptr;
+  if (model.family->kind == FamilyKind::kEncoderDecoder) return "SEQ_2_SEQ_LM";
+  return model.family->kind == FamilyKind::kDecoder ? "CAUSAL_LM" : nullptr;
 }
 
 // Of the table, but what of a family is transposed in its files.
@@ -62,7 +66,7 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
     }
   ConfigFile config;
   config.set("peft_type", "LORA");
-  if (const char* type = task_type(model.architecture))
+  if (const char* type = task_type(model))
     config.set("task_type", type);
   else
     config.set_null("task_type");
@@ -188,12 +192,12 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
 OpenOptions options_for(const std::string& folder, const std::string& adapters, OpenOptions options) {
   options.lora = read_adapter_options(adapters);
   const ConfigFile config(path_in(adapters, kConfigName));
-  if (!options.architecture.empty() || config.text("task_type", "") != "SEQ_CLS") return options;
-  for (const char* architecture : find_family(ConfigFile(path_in(folder, "config.json"))).architectures)
-    if (std::string_view(architecture).ends_with("ForSequenceClassification")) options.architecture = architecture;
+  if (options.head || !options.architecture.empty() || config.text("task_type", "") != "SEQ_CLS") return options;
+  options.head = ModelHead::kClasses;
   const SafetensorsFile file(path_in(adapters, kWeightsName), SafetensorsTypes::kAll);
-  if (const SafetensorsEntry* head = file.find(std::string(kBase) + "classifier.weight"))
-    options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;
+  for (const char* name : {"classifier.weight", "classifier.out_proj.weight"})
+    if (const SafetensorsEntry* head = file.find(std::string(kBase) + name))
+      options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;
   return options;
 }
 
@@ -274,8 +278,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, 
   make_directories(folder);
   adapter_config(model, base).save(path_in(folder, kConfigName));
   SafetensorsMetadata metadata{{"format", "pt"}};
-  if (model.architecture.ends_with("ForSequenceClassification"))
-    metadata[kClassesKey] = Json(label_names(model.config)).dump();
+  if (classifies_texts(model)) metadata[kClassesKey] = Json(label_names(model.config)).dump();
   save_safetensors(path_in(folder, kWeightsName), tensors, metadata);
 }
 

@@ -7,9 +7,10 @@
 
 #include "base/error.h"
 #include "formats/weight_files.h"
-#include "models/nn/parameter_file.h"
 #include "models/families/binding.h"
+#include "models/families/labels.h"
 #include "models/families/tensor_match.h"
+#include "models/nn/parameter_file.h"
 
 namespace linnet {
 namespace {
@@ -17,26 +18,24 @@ namespace {
 std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / "config.json").string(); }
 
 // What the folder is taken for, and what it says it is.
-std::string chosen_architecture(const Family& family, const ConfigFile& config, const std::string& asked) {
+const Architecture& chosen_architecture(const Family& family, const ConfigFile& config, const OpenOptions& options) {
   const std::vector<std::string> own = config.texts("architectures");
-  const std::string name = !asked.empty() ? asked : own.empty() ? family.architectures[0] : own[0];
+  const std::string name = !options.architecture.empty() ? options.architecture
+                           : options.head                ? family.architecture(*options.head).name
+                           : own.empty()                 ? family.architectures[0].name
+                                                         : own[0];
   std::string known;
-  for (const char* architecture : family.architectures) {
-    if (name == architecture) return name;
-    known += (known.empty() ? "" : ", ") + std::string(architecture);
+  for (const Architecture& architecture : family.architectures) {
+    if (name == architecture.name) return architecture;
+    known += (known.empty() ? "" : ", ") + std::string(architecture.name);
   }
   config.fail("architecture \"" + name + "\" is not supported (of " + family.model_type + ": " + known + ")");
 }
 
 void set_labels(ConfigFile& config, int64_t labels) {
-  ConfigFile names, numbers;
-  for (int64_t i = 0; i < labels; ++i) {
-    const std::string number = std::to_string(i), name = "LABEL_" + number;
-    names.set(number, name);
-    numbers.set(name, i);
-  }
-  config.set("id2label", names);
-  config.set("label2id", numbers);
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < labels; ++i) names.push_back("LABEL_" + std::to_string(i));
+  name_labels(config, names);
   if (config.has("num_labels")) config.set("num_labels", labels);
 }
 
@@ -57,11 +56,12 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   PretrainedModel model;
   model.config = config;
   model.family = &find_family(config);
-  model.architecture = chosen_architecture(*model.family, config, options.architecture);
+  const Architecture& architecture = chosen_architecture(*model.family, config, options);
+  model.architecture = architecture.name, model.head = architecture.head;
   if (options.labels > 0) set_labels(model.config, options.labels);
-  model.module = model.family->construct(model.config, model.architecture);
+  model.module = model.family->construct(model.config, model.head);
   check_parameter_count(*model.module, config);
-  model.names = model.family->names(model.config, model.architecture);
+  model.names = model.family->names(model.config, model.head);
   const std::optional<LoraOptions> lora = options.lora ? options.lora : read_lora_options(model.config);
   if (lora) add_adapters(model, *lora);
   return model;
@@ -158,7 +158,7 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
 void PretrainedModel::fail_type() const {
   fail_user((folder.empty() ? "the model" : "'" + folder + "'") + " is a " + architecture +
             ", which does not fit this task: text generation takes a decoder (GPT-2, Llama), classification and masked "
-            "tokens a BERT, translation a T5 or Marian, images a ViT");
+            "tokens an encoder (BERT), translation a T5 or Marian, images a ViT");
 }
 
 bool is_pretrained_folder(const std::string& folder) {

@@ -4,7 +4,7 @@
 //   PretrainedModel model = open_pretrained("gpt2");
 //   const ParameterLayout layout(*model.module);
 //   load_parameters(model, layout, flat);                  // flat: layout.parameter_count() floats
-//   Gpt& gpt = model.as<Gpt>();                            // trace it, train it
+//   TextDecoder& gpt = model.as<TextDecoder>();            // trace it, train it
 //   save_pretrained(model, layout, flat, "gpt2-tuned");
 #pragma once
 #include <map>
@@ -19,10 +19,11 @@ namespace linnet {
 
 struct PretrainedModel {
   std::string folder;  // empty: made here, not read
-  const Family* family = nullptr;
+  const Family* family = nullptr;  // which it is saved as
   std::string architecture;        // "GPT2LMHeadModel"
+  ModelHead head = ModelHead::kNone;
   ConfigFile config;               // config.json
-  std::unique_ptr<Module> module;  // a Gpt, Bert...
+  std::unique_ptr<Module> module;  // a TextDecoder, SequenceClassifier...
   NameTable names;
   std::optional<LoraOptions> lora;  // of its adapters; empty: it has none, or several sets
   // Folders whose adapters load_parameters() reads, after the weights beside them. Several, or one with a name: sets
@@ -38,7 +39,7 @@ struct PretrainedModel {
 
   // The module as what it is. User error naming the architecture when it is something else.
   template <class T>
-  T& as() {
+  T& as() const {
     if (T* module_as = dynamic_cast<T*>(module.get())) return *module_as;
     fail_type();
   }
@@ -49,8 +50,9 @@ struct PretrainedModel {
 };
 
 struct OpenOptions {
-  // What to make of the folder, as config.json's "architectures" calls it: "BertForSequenceClassification" reads a
-  // plain BERT and adds a new head. Empty: what the folder says.
+  // What to make of the folder: kClasses reads a plain BERT and adds a new head. Empty: what the folder says.
+  std::optional<ModelHead> head = {};
+  // The same as config.json's "architectures" calls it: "BertForSequenceClassification".
   std::string architecture = {};
   // Of a classifier; 0: what config.json says.
   int64_t labels = 0;
@@ -62,7 +64,7 @@ struct OpenOptions {
 // of one line name the file and what is missing, extra, of another shape or not supported.
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options = {});
 
-// A model that no folder has: from its configuration alone (see gpt2_config_file() and the like in families' headers).
+// A model that no folder has: from its configuration alone (see decoder_config_file() and the like).
 PretrainedModel new_pretrained(const ConfigFile& config);
 
 // Reads the weights into a flat buffer in the order of `layout` (of model.module or a module made alike). What the

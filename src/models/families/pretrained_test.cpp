@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/weight_files.h"
-#include "models/families/gpt2.h"
-#include "models/modules/gpt.h"
+#include "models/families/decoder_family.h"
+#include "models/modules/text_decoder.h"
 
 namespace linnet {
 namespace {
@@ -89,7 +89,9 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
   with("\"n_embd\": 16", "\"n_embd\": \"16\"", "\"n_embd\" is \"16\", expected an integer");
   with("\"n_embd\": 16", "\"n_embd\": -16", "\"n_embd\" is -16, out of range");
   with("\"n_layer\": 2", "\"n_layer\": 2000000000", "\"n_layer\" is 2000000000, out of range");
-  with("\"n_embd\": 16", "\"n_embd\": 1000000000", "its sizes make a model that is larger than any memory");
+  with("\"n_embd\": 16", "\"n_embd\": 1000000", "\"n_embd\" is 1000000, out of range");
+  with("\"n_inner\": null", "\"n_inner\": 1073741824, \"n_embd\": 262144, \"a\": 0",
+       "its sizes make a model that is larger than any memory");
   with("\"n_head\": 2", "\"n_head\": 3", "\"n_embd\" 16 is not a multiple of \"n_head\" 3");
   with("\"resid_pdrop\": 0.0", "\"resid_pdrop\": 1.5", "\"resid_pdrop\" is not a probability");
   with("\"vocab_size\"", "\"vocab_sise\"", "has no \"vocab_size\"");
@@ -206,9 +208,9 @@ TEST_F(PretrainedFolder, HalfPrecisionSurvivesAsItIs) {
 }
 
 TEST_F(PretrainedFolder, AModelMadeHereIsReadBack) {
-  const GptConfig config{
-      .vocab_size = 30, .max_seq_len = 8, .width = 8, .heads = 2, .layers = 1, .affine_norms = false};
-  const PretrainedModel made = new_pretrained(gpt2_config_file(config));
+  const DecoderConfig config{
+      .vocab_size = 30, .max_seq_len = 8, .width = 8, .heads = 2, .layers = 1, .norms = NormKind::kBare};
+  const PretrainedModel made = new_pretrained(decoder_config_file("gpt2", config));
   const ParameterLayout layout(*made.module);
   std::vector<float> flat(static_cast<size_t>(layout.parameter_count()));
   for (size_t i = 0; i < flat.size(); ++i) flat[i] = static_cast<float>(i);

@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/packed_files.h"
-#include "models/modules/bert.h"
+#include "models/families/pretrained.h"
+#include "models/modules/text_encoder.h"
 #include "models/nn/forward.h"
 #include "models/nn/parameter_file.h"
-#include "models/families/pretrained.h"
 
 namespace linnet {
 namespace {
@@ -68,11 +68,12 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
 namespace {
 
 PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
-  const std::string type = ConfigFile(inside(folder, "config.json")).text("model_type", "");
-  if (type != kBertFamily.model_type)
-    fail_user("'" + folder + "' is a model of the kind \"" + type + "\"; sentence embeddings are of \"bert\"");
+  const Family& family = find_family(ConfigFile(inside(folder, "config.json")));
+  if (family.kind != FamilyKind::kEncoder)
+    fail_user("'" + folder + "' is a model of the kind \"" + family.model_type + "\"; sentence embeddings are of " +
+              names_of_kind(FamilyKind::kEncoder));
   refuse_names(adapters);
-  return open_with_adapters(folder, adapters, {.architecture = "BertModel"});
+  return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
     : state_(std::make_unique<State>(folder, adapters)) {
   State& state = *state_;
   const SentencePooling pooling = read_sentence_pooling(folder);
-  const BertConfig& config = state.encoder.bert.config;
+  const EncoderConfig& config = state.encoder.encoder.config;
   // A few sentences by themselves need not wait for a whole batch to be computed.
   for (const int64_t few : {1, 4})
     if (few < rows) state.rows.push_back(few);

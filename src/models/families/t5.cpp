@@ -4,14 +4,12 @@
 
 #include "base/files.h"
 #include "formats/weight_files.h"
-#include "models/families/activations.h"
-#include "models/families/family.h"
 
 namespace linnet {
 namespace {
 
-std::unique_ptr<Module> construct(const ConfigFile& config, const std::string&) {
-  return std::make_unique<T5>(t5_config(config));
+std::unique_ptr<Module> make(const T5Config& config, const ConfigFile&, ModelHead) {
+  return std::make_unique<T5>(config);
 }
 
 void add_attention(NameTable& table, const T5Config& config, const std::string& theirs, const std::string& ours,
@@ -46,8 +44,7 @@ void add_stack(NameTable& table, const T5Config& config, const std::string& stac
   table.add(stack + ".final_layer_norm.weight", stack + ".norm.weight");
 }
 
-NameTable names(const ConfigFile& file, const std::string&) {
-  const T5Config config = t5_config(file);
+NameTable names(const T5Config& config, ModelHead) {
   NameTable table;
   table.add("shared.weight", "tokens.weight");
   table.add_copy("encoder.embed_tokens.weight", "tokens.weight");
@@ -73,71 +70,70 @@ bool has_own_head(const ConfigFile& config) {
   return WeightFiles(folder.string()).find("lm_head.weight") != nullptr;
 }
 
-void read_feed_forward(const ConfigFile& config, T5Config& out) {
-  const std::string kind = config.text("feed_forward_proj", "relu");
-  if (kind == "relu") return;
-  if (kind == "gated-gelu") {
-    out.gated = true, out.activation = Activation::kGeluTanh;
-    return;
-  }
-  out.gated = kind.starts_with("gated-");
-  ConfigFile name = config;
-  name.set("feed_forward_proj", out.gated ? kind.substr(6) : kind);
-  out.activation = activation_of(name, "feed_forward_proj", Activation::kRelu);
+// "relu", or "gated-gelu", which is the tanh formula.
+void read_feed_forward(const ConfigFile& file, T5Config& config) {
+  constexpr const char* kKey = "feed_forward_proj";
+  const std::string kind = file.text(kKey, "relu");
+  config.gated = kind.starts_with("gated-");
+  if (kind == "gated-gelu") return void(config.activation = Activation::kGeluTanh);
+  ConfigFile word = file;
+  word.set(kKey, config.gated ? kind.substr(6) : kind);
+  config.activation = read_word(word, kKey, kActivations, Activation::kRelu);
+}
+void write_feed_forward(const T5Config& config, ConfigFile& file) {
+  const std::string word = config.gated && config.activation == Activation::kGeluTanh
+                               ? "gelu"
+                               : kActivations[index_of(kActivations, config.activation)].first;
+  file.set("feed_forward_proj", (config.gated ? "gated-" : "") + word);
+}
+
+void read_head(const ConfigFile& file, T5Config& config) {
+  config.scaled_head = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", true));
+  config.tied_head = config.scaled_head || !has_own_head(file);
+}
+void write_head(const T5Config& config, ConfigFile& file) {
+  file.set("tie_word_embeddings", config.tied_head);
+  file.set("scale_decoder_outputs", config.scaled_head);
+}
+
+void read_start(const ConfigFile& file, T5Config& config) {
+  config.start_token = static_cast<int32_t>(file.integer("decoder_start_token_id", file.integer("pad_token_id", 0)));
+}
+void write_start(const T5Config& config, ConfigFile& file) {
+  file.set("decoder_start_token_id", static_cast<int64_t>(config.start_token));
+  file.set("pad_token_id", static_cast<int64_t>(config.start_token));
+}
+
+void check_buckets(const ConfigFile& file, T5Config& config) {
+  if (config.buckets % 4 != 0 || config.max_distance <= config.buckets / 2)
+    file.fail("\"relative_attention_num_buckets\" " + std::to_string(config.buckets) +
+              " is not a multiple of 4 below twice \"relative_attention_max_distance\"");
+}
+
+Fields<T5Config> fields() {
+  using C = T5Config;
+  return {written("is_encoder_decoder", true),
+          field("vocab_size", &C::vocab_size, kSizes),
+          field("d_model", &C::width, kWidths),
+          field("d_kv", &C::head_size, kWidths),
+          field("d_ff", &C::hidden, kSizes),
+          field("num_heads", &C::heads, kSizes),
+          field("num_layers", &C::encoder_layers, kLayers),
+          field("num_decoder_layers", &C::decoder_layers, kLayers, &C::encoder_layers),
+          field("relative_attention_num_buckets", &C::buckets, kSizes, 32),
+          field("relative_attention_max_distance", &C::max_distance, kSizes, 128),
+          {check_buckets},
+          {read_feed_forward, write_feed_forward},
+          probability("dropout_rate", &C::dropout, 0.1),
+          positive("layer_norm_epsilon", &C::epsilon, 1e-6),
+          {read_head, write_head},
+          {read_start, write_start},
+          written("eos_token_id", 1)};
 }
 
 }  // namespace
 
-T5Config t5_config(const ConfigFile& config) {
-  T5Config out{.vocab_size = config.size("vocab_size"),
-               .width = config.size("d_model"),
-               .heads = config.size("num_heads"),
-               .head_size = config.size("d_kv"),
-               .hidden = config.size("d_ff"),
-               .encoder_layers = config.layers("num_layers")};
-  out.decoder_layers = config.layers("num_decoder_layers", out.encoder_layers);
-  out.buckets = config.size("relative_attention_num_buckets", 32);
-  out.max_distance = config.size("relative_attention_max_distance", 128);
-  read_feed_forward(config, out);
-  out.dropout = probability_of(config, "dropout_rate", 0.1);
-  out.epsilon = positive_of(config, "layer_norm_epsilon", 1e-6);
-  out.scaled_head = config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", true));
-  out.tied_head = out.scaled_head || !has_own_head(config);
-  out.start_token = static_cast<int32_t>(config.integer("decoder_start_token_id", config.integer("pad_token_id", 0)));
-  if (out.buckets % 4 != 0 || out.max_distance <= out.buckets / 2)
-    config.fail("\"relative_attention_num_buckets\" " + std::to_string(out.buckets) +
-                " is not a multiple of 4 below twice \"relative_attention_max_distance\"");
-  return out;
-}
-
-ConfigFile t5_config_file(const T5Config& config) {
-  ConfigFile file;
-  file.set("architectures", std::vector<std::string>{"T5ForConditionalGeneration"});
-  file.set("model_type", "t5");
-  file.set("is_encoder_decoder", true);
-  file.set("vocab_size", config.vocab_size);
-  file.set("d_model", config.width);
-  file.set("d_kv", config.head_size);
-  file.set("d_ff", config.hidden);
-  file.set("num_heads", config.heads);
-  file.set("num_layers", config.encoder_layers);
-  file.set("num_decoder_layers", config.decoder_layers);
-  file.set("relative_attention_num_buckets", config.buckets);
-  file.set("relative_attention_max_distance", config.max_distance);
-  const std::string activation =
-      config.gated && config.activation == Activation::kGeluTanh ? "gelu" : activation_name(config.activation);
-  file.set("feed_forward_proj", (config.gated ? "gated-" : "") + activation);
-  file.set("dropout_rate", config.dropout);
-  file.set("layer_norm_epsilon", config.epsilon);
-  file.set("tie_word_embeddings", config.tied_head);
-  file.set("scale_decoder_outputs", config.scaled_head);
-  file.set("decoder_start_token_id", static_cast<int64_t>(config.start_token));
-  file.set("pad_token_id", static_cast<int64_t>(config.start_token));
-  file.set("eos_token_id", 1);
-  file.set("dtype", "float32");
-  return file;
-}
-
-const Family kT5Family{"t5", {"T5ForConditionalGeneration"}, construct, names};
+const T5Family kT5Family("t5", FamilyKind::kEncoderDecoder, {{"T5ForConditionalGeneration", ModelHead::kTokens}},
+                         T5Config{}, fields(), make, names);
 
 }  // namespace linnet

@@ -1,13 +1,11 @@
-// T5: config.json to our configuration and back.
+// T5 (Raffel et al. 2020).
 #pragma once
+#include "models/families/family.h"
 #include "models/modules/t5.h"
-#include "models/families/config_file.h"
 
 namespace linnet {
 
-// User error naming the key when the file asks for what T5 does not do.
-T5Config t5_config(const ConfigFile& config);
-// What new_pretrained() takes for a model that was trained here.
-ConfigFile t5_config_file(const T5Config& config);
+using T5Family = ConfiguredFamily<T5Config>;
+extern const T5Family kT5Family;
 
 }  // namespace linnet

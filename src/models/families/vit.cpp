@@ -1,55 +1,77 @@
 #include "models/families/vit.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "models/families/activations.h"
-#include "models/families/bert.h"
-#include "models/families/family.h"
+#include "models/families/labels.h"
 
 namespace linnet {
 namespace {
 
 // The one number that a key has, or the same one twice.
-int64_t side_of(const ConfigFile& config, const std::string& key) {
-  const std::vector<int64_t> sides = config.integers(key);
+int64_t side_of(const ConfigFile& file, const std::string& key) {
+  const std::vector<int64_t> sides = file.integers(key);
   if (sides.size() > 2 || (sides.size() == 2 && sides[0] != sides[1]))
-    config.fail("\"" + key + "\" has two sizes, Linnet supports only squares");
-  const int64_t side = sides.empty() ? config.size(key) : sides[0];
-  if (side < 1 || side > 1 << 16) config.fail("\"" + key + "\" is " + std::to_string(side));
+    file.fail("\"" + key + "\" has two sizes, Linnet supports only squares");
+  const int64_t side = sides.empty() ? file.size(key) : sides[0];
+  if (side < 1 || side > 1 << 16) file.fail("\"" + key + "\" is " + std::to_string(side));
   return side;
 }
 
-std::vector<double> channel_values(const nlohmann::json& json, const char* key, int64_t channels, double fallback) {
-  std::vector<double> values(static_cast<size_t>(channels), fallback);
-  if (!json.contains(key) || json[key].is_null()) return values;
-  if (json[key].is_number()) return std::vector(values.size(), json[key].get<double>());
-  const auto found = json[key].get<std::vector<double>>();
-  if (found.size() == values.size()) return found;
-  return found.size() == 1 ? std::vector(values.size(), found[0]) : values;
+Field<VitConfig> patch_field() {
+  return {[](const ConfigFile& file, VitConfig& config) { config.patch = side_of(file, "patch_size"); },
+          [](const VitConfig& config, ConfigFile& file) { file.set("patch_size", config.patch); }};
+}
+Field<VitConfig> image_field() {
+  return {[](const ConfigFile& file, VitConfig& config) {
+            const int64_t side = side_of(file, "image_size"),
+                          channels = file.has("num_channels") ? integer_in(file, "num_channels", kWidths) : 3;
+            config.images = {side, side, channels, label_count(file)};
+          },
+          [](const VitConfig& config, ConfigFile& file) {
+            file.set("image_size", config.images.height);
+            file.set("num_channels", config.images.channels);
+          }};
 }
 
-void read_normalization(const ConfigFile& config, VitConfig& vit) {
-  const std::filesystem::path folder = std::filesystem::path(config.path()).parent_path();
+// One number for each channel; a file's single number is that of all.
+std::vector<double> channel_values(const ConfigFile& file, const char* key, int64_t channels, double standard) {
+  const std::vector<double> found = file.numbers(key);
+  if (std::ssize(found) == channels) return found;
+  return std::vector(static_cast<size_t>(channels), found.size() == 1 ? found[0] : standard);
+}
+
+void read_normalization(const ConfigFile& file, VitConfig& config) {
+  const std::filesystem::path folder = std::filesystem::path(file.path()).parent_path();
   const std::string path = (folder / "preprocessor_config.json").string();
-  nlohmann::json json = nlohmann::json::object();
-  try {
-    if (!folder.empty() && file_exists(path)) json = nlohmann::json::parse(read_file(path));
-    const int64_t channels = vit.images.channels;
-    const bool normalizes = json.value("do_normalize", true);
-    vit.mean = normalizes ? channel_values(json, "image_mean", channels, 0.5)
-                          : std::vector<double>(static_cast<size_t>(channels), 0);
-    vit.deviation = normalizes ? channel_values(json, "image_std", channels, 0.5)
-                               : std::vector<double>(static_cast<size_t>(channels), 1);
-  } catch (const nlohmann::json::exception& error) {
-    config.fail("its preprocessor_config.json: " + std::string(error.what()));
-  }
+  const ConfigFile own = !folder.empty() && file_exists(path) ? ConfigFile(path) : ConfigFile();
+  const int64_t channels = config.images.channels;
+  const bool normalizes = own.flag("do_normalize", true);
+  const auto all = [&](double value) { return std::vector(static_cast<size_t>(channels), value); };
+  config.mean = normalizes ? channel_values(own, "image_mean", channels, 0.5) : all(0);
+  config.deviation = normalizes ? channel_values(own, "image_std", channels, 0.5) : all(1);
 }
 
-std::unique_ptr<Module> construct(const ConfigFile& config, const std::string&) {
-  config.choice("problem_type", {"single_label_classification"});
-  return std::make_unique<Vit>(vit_config(config));
+Fields<VitConfig> fields() {
+  using C = VitConfig;
+  return {image_field(),
+          patch_field(),
+          field("hidden_size", &C::width, kWidths),
+          field("num_attention_heads", &C::heads, kSizes),
+          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
+          field("num_hidden_layers", &C::layers, kLayers),
+          field("intermediate_size", &C::hidden, kSizes),
+          probability("hidden_dropout_prob", &C::dropout, 0),
+          probability("attention_probs_dropout_prob", &C::attention_dropout, 0, &C::dropout),
+          field("hidden_act", &C::activation, kActivations, Activation::kGelu),
+          positive("layer_norm_eps", &C::epsilon, 1e-12),
+          field("qkv_bias", &C::biases, true),
+          {read_normalization}};
+}
+
+std::unique_ptr<Module> make(const VitConfig& config, const ConfigFile& file, ModelHead) {
+  file.choice("problem_type", {"single_label_classification"});
+  return std::make_unique<Vit>(config);
 }
 
 void add_layer(NameTable& table, const VitConfig& config, int64_t i) {
@@ -64,8 +86,7 @@ void add_layer(NameTable& table, const VitConfig& config, int64_t i) {
   table.add_linear(theirs + "output.dense", ours + "linear2");
 }
 
-NameTable names(const ConfigFile& file, const std::string&) {
-  const VitConfig config = vit_config(file);
+NameTable names(const VitConfig& config, ModelHead) {
   const std::string embeddings = "vit.embeddings.";
   NameTable table;
   table.prefix = "vit.";
@@ -81,62 +102,33 @@ NameTable names(const ConfigFile& file, const std::string&) {
 
 }  // namespace
 
-VitConfig vit_config(const ConfigFile& config) {
-  check_heads(config, "hidden_size", "num_attention_heads");
-  const int64_t side = side_of(config, "image_size");
-  VitConfig vit{.images = {side, side, config.size("num_channels", 3), label_count(config)},
-                .patch = side_of(config, "patch_size"),
-                .width = config.size("hidden_size"),
-                .heads = config.size("num_attention_heads"),
-                .layers = config.layers("num_hidden_layers"),
-                .hidden = config.size("intermediate_size"),
-                .dropout = probability_of(config, "hidden_dropout_prob", 0),
-                .attention_dropout = probability_of(config, "attention_probs_dropout_prob", 0),
-                .activation = activation_of(config, "hidden_act", Activation::kGelu),
-                .epsilon = positive_of(config, "layer_norm_eps", 1e-12),
-                .biases = config.flag("qkv_bias", true)};
-  read_normalization(config, vit);
-  return vit;
-}
-
 ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::string>& classes) {
   const ImageShape& images = config.images;
-  ConfigFile file;
+  ConfigFile file = kVitFamily.write(config, ModelHead::kClasses);
   if (images.height != images.width)
     file.fail("a ViT of transformers takes square images; this one takes " + std::to_string(images.height) + " x " +
               std::to_string(images.width));
-  file.set("architectures", std::vector<std::string>{kVitArchitecture});
-  file.set("model_type", "vit");
-  file.set("image_size", images.height);
-  file.set("patch_size", config.patch);
-  file.set("num_channels", images.channels);
-  file.set("hidden_size", config.width);
-  file.set("num_attention_heads", config.heads);
-  file.set("num_hidden_layers", config.layers);
-  file.set("intermediate_size", config.hidden);
-  file.set("hidden_dropout_prob", config.dropout);
-  file.set("attention_probs_dropout_prob", config.attention_dropout.value_or(config.dropout));
-  file.set("hidden_act", activation_name(config.activation));
-  file.set("layer_norm_eps", config.epsilon);
-  file.set("qkv_bias", config.biases);
-  file.set("dtype", "float32");
   name_labels(file, classes);
   return file;
 }
 
 std::string vit_preprocessor_file(const VitConfig& config) {
-  const nlohmann::ordered_json json{{"image_processor_type", "ViTImageProcessor"},
-                                    {"do_rescale", true},
-                                    {"rescale_factor", 1 / 255.0},
-                                    {"do_resize", true},
-                                    {"size", {{"height", config.images.height}, {"width", config.images.width}}},
-                                    {"resample", 2},
-                                    {"do_normalize", true},
-                                    {"image_mean", config.mean},
-                                    {"image_std", config.deviation}};
-  return json.dump(2) + "\n";
+  ConfigFile size, file;
+  size.set("height", config.images.height);
+  size.set("width", config.images.width);
+  file.set("image_processor_type", "ViTImageProcessor");
+  file.set("do_rescale", true);
+  file.set("rescale_factor", 1 / 255.0);
+  file.set("do_resize", true);
+  file.set("size", size);
+  file.set("resample", 2);
+  file.set("do_normalize", true);
+  file.set("image_mean", config.mean);
+  file.set("image_std", config.deviation);
+  return file.dump();
 }
 
-const Family kVitFamily{"vit", {kVitArchitecture}, construct, names};
+const VitFamily kVitFamily("vit", FamilyKind::kImages, {{"ViTForImageClassification", ModelHead::kClasses}},
+                           VitConfig{}, fields(), make, names);
 
 }  // namespace linnet

@@ -1,16 +1,14 @@
-// ViT: config.json to our configuration and back, and the normalization that a folder's preprocessor_config.json asks
-// for.
+// ViT (Dosovitskiy et al. 2021), and the normalization that a folder's preprocessor_config.json asks for: `mean` and
+// `deviation` come from the file beside config.json; without one they are 0.5, as transformers has it.
 #pragma once
+#include "models/families/family.h"
 #include "models/modules/vit.h"
-#include "models/families/config_file.h"
 
 namespace linnet {
 
-constexpr const char* kVitArchitecture = "ViTForImageClassification";  // what config.json calls it
+using VitFamily = ConfiguredFamily<VitConfig>;
+extern const VitFamily kVitFamily;
 
-// User error naming the key when the file asks for what Vit does not do. `mean` and `deviation` come from the
-// preprocessor_config.json beside the file; without one they are 0.5, as transformers has it.
-VitConfig vit_config(const ConfigFile& config);
 // What new_pretrained() takes for a model that was trained here. User error where images are not square: transformers
 // has one size for both sides.
 ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::string>& classes);

@@ -1,10 +1,12 @@
 #include "models/modules/attention_block.h"
 
-#include "models/nn/trace.h"
+#include <array>
+
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/cached_attention.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
@@ -50,10 +52,24 @@ SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionCo
               config.query_width() + 2 * config.key_width(),
               scale_rows(or_glorot(config.projection, 3), config.query_width(), config.query_scale),
               config.biases},
-      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
+      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {
+  if (!config.head_norms) return;
+  query_norm.emplace(this, "query_norm", config.size(), config.epsilon, NormKind::kRms);
+  key_norm.emplace(this, "key_norm", config.size(), config.epsilon, NormKind::kRms);
+}
+
+Tensor SelfAttention::normalize_heads(Tensor projected) {
+  const auto [queries, keys, values, rows] = split_projection(config, projected);
+  const auto normalized = [&](LayerNorm& norm, Tensor part, int64_t heads) {
+    const Tensor apart = reshape(part, {part.dim(0), part.dim(1), heads, config.size()});
+    return reshape(norm(apart), part.shape());
+  };
+  const Tensor q = normalized(*query_norm, queries, config.heads), k = normalized(*key_norm, keys, config.key_heads());
+  return concat(q, std::array{k, values}, 2);
+}
 
 Tensor SelfAttention::project(Tensor x, Tensor positions) {
-  const Tensor all = in_proj(x);
+  const Tensor projected = in_proj(x), all = query_norm ? normalize_heads(projected) : projected;
   if (!config.rotary) return all;
   return rope(all, {.heads = config.heads + config.key_heads(),
                     .head_size = config.size(),

@@ -26,6 +26,8 @@ struct AttentionConfig {
   bool output_bias = true;
   // Of causal attention to itself: a position sees the last `window` ones, its own included; 0: all.
   int64_t window = 0;
+  bool head_norms = false;  // each head of queries and keys has a root-mean-square norm, before it is turned
+  double epsilon = 1e-6;    // of these norms
   std::optional<RotaryConfig> rotary = {};
 
   int64_t size() const { return head_size > 0 ? head_size : width / heads; }
@@ -73,9 +75,11 @@ struct SelfAttention : Module {
 
   AttentionConfig config;
   Linear in_proj, out_proj;  // in_proj stacks query, key and value: [query_width + 2 key_width, D]
+  std::optional<LayerNorm> query_norm, key_norm;  // of each head; with head_norms
 
  private:
-  // Queries and keys turned to their positions, and values: [B, T, query_width + 2 key_width].
+  Tensor normalize_heads(Tensor projected);
+  // Queries and keys, normalized and turned to their positions, and values: [B, T, query_width + 2 key_width].
   Tensor project(Tensor x, Tensor positions);
 };
 

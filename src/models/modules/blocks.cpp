@@ -17,6 +17,8 @@ AttentionConfig attention_config(const LayerConfig& config) {
           .biases = config.biases.attention,
           .output_bias = config.biases.output,
           .window = config.window,
+          .head_norms = config.head_norms,
+          .epsilon = config.epsilon,
           .rotary = config.rotary};
 }
 

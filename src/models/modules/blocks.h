@@ -35,6 +35,7 @@ struct LayerConfig {
   bool gated = false;  // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
   // Of attention (models/modules/attention_block.h).
   int64_t kv_heads = 0, head_size = 0, window = 0;
+  bool head_norms = false;
   double attention_scale = 0, query_scale = 1;
   std::optional<RotaryConfig> rotary = {};
 };

@@ -1,4 +1,4 @@
-// What tells the classes of token sequences: a BERT with a head (models/modules/bert.h), or an imported network
+// What tells the classes of token sequences: a BERT with a head (models/modules/text_encoder.h), or an imported network
 // (onnx/text_network.h).
 #pragma once
 #include "models/nn/loss.h"

@@ -47,12 +47,19 @@ ModelKind model_kind(const std::string& folder) {
   if (!file_exists(folder)) fail_user("there is no model '" + folder + "'");
   const RunFolder run(folder);
   if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
-  if (is_translation_folder(folder)) return ModelKind::kTranslation;
   if (is_text_classifier_folder(folder)) return ModelKind::kClassifier;
   const Family& family = find_family(ConfigFile(folder + "/config.json"));
-  if (std::string_view(family.model_type) == "vit")
-    fail_user("'" + folder + "' classifies images; `linnet predict` does that");
-  return &family == &kBertFamily ? ModelKind::kEmbedder : ModelKind::kLanguage;
+  switch (family.kind) {
+    case FamilyKind::kDecoder:
+      return ModelKind::kLanguage;
+    case FamilyKind::kEncoder:
+      return ModelKind::kEmbedder;
+    case FamilyKind::kEncoderDecoder:
+      return ModelKind::kTranslation;
+    case FamilyKind::kImages:
+      break;
+  }
+  fail_user("'" + folder + "' classifies images; `linnet predict` does that");
 }
 
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {

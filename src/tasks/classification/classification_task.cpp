@@ -7,14 +7,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "engine/exec/backend.h"
 #include "data/metrics/f1.h"
-#include "models/families/bert.h"
+#include "engine/exec/backend.h"
+#include "models/families/labels.h"
+#include "tasks/classification/onnx_classifier.h"
+#include "tasks/inference.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 #include "training/run/trainer_options.h"
-#include "tasks/classification/onnx_classifier.h"
-#include "tasks/inference.h"
 
 namespace linnet {
 namespace {
@@ -162,9 +162,9 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
     tokenizer_ = load_onnx_tokenizer(config.model.from);
   } else if (from.empty()) {
     tokenizer_ = load_pretrained_tokenizer(config.model.from);
-    model_ = open_pretrained(config.model.from, {.architecture = kTextClassifierArchitecture,
-                                                 .labels = static_cast<int64_t>(classes.size()),
-                                                 .lora = lora_options(config)});
+    model_ = open_pretrained(
+        config.model.from,
+        {.head = ModelHead::kClasses, .labels = static_cast<int64_t>(classes.size()), .lora = lora_options(config)});
     name_labels(model_.config, classes);
   } else {
     tokenizer_ = open_run_tokenizer(from);

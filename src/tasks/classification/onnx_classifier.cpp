@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "models/families/labels.h"
 #include "models/nn/model_file.h"
-#include "models/families/bert.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 

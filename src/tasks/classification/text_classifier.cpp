@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "models/families/labels.h"
 #include "models/nn/model_file.h"
-#include "models/families/bert.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
@@ -29,8 +29,8 @@ std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& mo
 
 bool is_text_classifier_folder(const std::string& folder) {
   if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
-  const std::vector<std::string> names = ConfigFile(folder + "/config.json").texts("architectures");
-  return std::ranges::find(names, kTextClassifierArchitecture) != names.end();
+  const ConfigFile config(folder + "/config.json");
+  return named_head(config) == ModelHead::kClasses && find_family(config).kind == FamilyKind::kEncoder;
 }
 
 OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters) {

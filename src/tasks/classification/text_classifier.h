@@ -14,7 +14,6 @@ namespace linnet {
 
 class ClassificationSession;
 
-constexpr const char* kTextClassifierArchitecture = "BertForSequenceClassification";
 constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
 
 // Tokens of the longest text that the model is asked for.

@@ -6,7 +6,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "data/examples/images/image_batches.h"
-#include "models/families/bert.h"
+#include "models/families/labels.h"
 #include "models/families/pretrained.h"
 #include "models/families/vit.h"
 #include "models/modules/cnn.h"
@@ -51,9 +51,10 @@ std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFo
 bool starts_from_vit(const Config& config) {
   const std::string& folder = config.model.from;
   if (folder.empty() || is_onnx_path(folder) || !is_pretrained_folder(folder)) return false;
-  const std::string type = ConfigFile(folder + "/config.json").text("model_type");
-  if (type != "vit")
-    fail_user("model.from = \"" + folder + "\": a " + type + " model; task = \"images\" starts from a vit");
+  const Family& family = find_family(ConfigFile(folder + "/config.json"));
+  if (family.kind != FamilyKind::kImages)
+    fail_user("model.from = \"" + folder + "\": a " + family.model_type +
+              " model; task = \"images\" starts from a vit");
   if (config.model.architecture != "vit")
     fail_user("model.from = \"" + folder + "\": a ViT needs architecture = \"vit\", not \"" +
               config.model.architecture + "\"");
@@ -62,13 +63,13 @@ bool starts_from_vit(const Config& config) {
 
 bool is_vit_folder(const std::string& folder) {
   if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
-  const std::vector<std::string> names = ConfigFile(folder + "/config.json").texts("architectures");
-  return std::ranges::find(names, kVitArchitecture) != names.end();
+  const ConfigFile config(folder + "/config.json");
+  return named_head(config) == ModelHead::kClasses && find_family(config).kind == FamilyKind::kImages;
 }
 
 ImageFormat vit_folder_format(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
-  const VitConfig vit = vit_config(file);
+  const VitConfig vit = kVitFamily.read(file);
   const ImageShape& images = vit.images;
   return {.height = images.height,
           .width = images.width,
@@ -91,7 +92,7 @@ VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
                 .dropout = model.dropout,
                 .activation = model.activation == "relu" ? Activation::kRelu : Activation::kGelu};
   if (!format.vit.empty() || starts_from_vit(config)) {
-    vit = vit_config(ConfigFile(format.vit.empty() ? model.from + "/config.json" : format.vit));
+    vit = kVitFamily.read(ConfigFile(format.vit.empty() ? model.from + "/config.json" : format.vit));
     const ImageShape& own = vit.images;
     if (own.height != images.height || own.width != images.width || own.channels != images.channels)
       fail_user("the ViT takes images of " + size_text(own.height, own.width, own.channels) + ", and the data's are " +

@@ -97,14 +97,14 @@ void ImageTask::take_model(const std::string& from) {
   }
   vit_folder_ = config_.model.from;
   format_.vit = vit_folder_ + "/config.json";
-  const VitConfig vit = vit_config(ConfigFile(format_.vit));
+  const VitConfig vit = kVitFamily.read(ConfigFile(format_.vit));
   format_.mean = vit.mean, format_.deviation = vit.deviation;
 }
 
 void ImageTask::initialize() {
   trainer().initialize();
   if (vit_folder_.empty()) return;
-  const OpenOptions options{.architecture = kVitArchitecture, .labels = train_.classes()};
+  const OpenOptions options{.head = ModelHead::kClasses, .labels = train_.classes()};
   load_initial_weights(trainer(), open_pretrained(vit_folder_, options), config_);
 }
 

@@ -32,16 +32,14 @@ Question ask(SequenceClassifier& model, std::vector<int32_t> tokens) {
 
 Question ask(MaskedLanguageModel& model, std::vector<int32_t> tokens) {
   Question question = about(model, std::move(tokens));
-  question.states = [&model](std::span<const Tensor> in) { return model.bert(in[0], {}); };
-  question.head = [&model](Tensor states) {
-    return matmul(model.head(states), model.bert.words.weight, false, true) + model.head.bias.tensor();
-  };
+  question.states = [&model](std::span<const Tensor> in) { return model.encoder(in[0], {}); };
+  question.head = [&model](Tensor states) { return model.logits_of(model.head(states)); };
   return question;
 }
 
 Question ask(SentenceEncoder& model, std::vector<int32_t> tokens) {
   Question question = about(model, std::move(tokens));
-  question.states = [&model](std::span<const Tensor> in) { return model.bert(in[0], {}); };
+  question.states = [&model](std::span<const Tensor> in) { return model.encoder(in[0], {}); };
   return question;
 }
 

@@ -1,8 +1,8 @@
 // Questions to each kind of model, without answers and weights.
 #pragma once
-#include "models/modules/bert.h"
 #include "models/modules/causal_model.h"
 #include "models/modules/encoder_decoder.h"
+#include "models/modules/text_encoder.h"
 #include "tasks/inspection/question.h"
 
 namespace linnet {

@@ -180,7 +180,7 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
   OpenedTextClassifier opened = open_text_classifier(folder);
   auto& model = opened.model.as<SequenceClassifier>();
   const std::vector<int32_t> ids = opened.tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
-  check_length(ids, model.bert.config.max_seq_len, "text");
+  check_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
   question.answers = {{}};
   if (options.answer) question.answers[0].id = class_of(opened.classes, *options.answer);
@@ -199,7 +199,7 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
   const PretrainedTokenizer& tokenizer = *opened.tokenizer;
   const TokenText text = [&](int32_t id) { return token_text(tokenizer, id); };
   const std::vector<int32_t> ids = tokenizer.encode(options.text, EncodeOptions{.offsets = false}).ids;
-  check_length(ids, model.bert.config.max_seq_len, "text");
+  check_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] == tokenizer.roles().mask) question.answers.push_back({.position = static_cast<int64_t>(i)});
@@ -226,7 +226,7 @@ Inspection inspect_encoder(const std::string& folder, const InspectOptions& opti
   auto& model = opened.as<SentenceEncoder>();
   const auto tokenizer = load_pretrained_tokenizer(folder);
   const std::vector<int32_t> ids = tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
-  check_length(ids, model.bert.config.max_seq_len, "text");
+  check_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
   question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
     load_parameters(opened, layout, values);
@@ -244,10 +244,10 @@ Inspection inspect_model(const std::string& folder, const InspectOptions& option
   }
   if (is_translation_folder(folder)) return inspect_translation(folder, options);
   if (is_text_classifier_folder(folder)) return inspect_classifier(folder, options);
-  if (&find_family(ConfigFile(folder + "/config.json")) != &kBertFamily) return inspect_language_model(folder, options);
-  const std::vector<std::string> heads = ConfigFile(folder + "/config.json").texts("architectures");
-  return std::ranges::find(heads, "BertForMaskedLM") != heads.end() ? inspect_masked_model(folder, options)
-                                                                    : inspect_encoder(folder, options);
+  const ConfigFile config(folder + "/config.json");
+  if (find_family(config).kind != FamilyKind::kEncoder) return inspect_language_model(folder, options);
+  return named_head(config) == ModelHead::kTokens ? inspect_masked_model(folder, options)
+                                                  : inspect_encoder(folder, options);
 }
 
 }  // namespace linnet

@@ -1,9 +1,7 @@
 #include "base/error.h"
 #include "base/log.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
-#include "models/families/gpt2.h"
-#include "models/families/llama.h"
+#include "models/families/decoder_family.h"
+#include "models/modules/text_decoder.h"
 #include "tasks/language/language_model.h"
 
 namespace linnet {
@@ -18,9 +16,8 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
   if (opened.pretrained) {
     save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
   } else {
-    const auto* llama = dynamic_cast<const Llama*>(opened.model.get());
-    ConfigFile config =
-        llama ? llama_config_file(llama->config) : gpt2_config_file(dynamic_cast<const Gpt&>(*opened.model).config);
+    const DecoderConfig& own = static_cast<const TextDecoder&>(*opened.model).config;  // what a run describes is one
+    ConfigFile config = decoder_config_file(opened.model_type, own);
     // Other programs take the ids of well-known models where a file names none.
     for (const auto& [key, token] :
          {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})

@@ -6,8 +6,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "config/task_rows.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
+#include "models/modules/text_decoder.h"
 #include "models/nn/model_file.h"
 #include "training/run/lora_config.h"
 #include "training/run/pretrained_run.h"
@@ -18,32 +17,27 @@ namespace {
 
 constexpr const char* kConfigFolder = "/pretrained";  // in a run folder: config.json of the model it started from
 
-GptConfig gpt_config(const Config& config, int64_t vocab_size) {
+DecoderConfig decoder_config(const Config& config, int64_t vocab_size) {
   const ModelConfig& m = config.model;
-  return {.vocab_size = vocab_size,
-          .max_seq_len = m.max_seq_len,
-          .width = m.d_model,
-          .heads = m.num_heads,
-          .layers = m.num_decoder_layers,
-          .dropout = m.dropout,
-          .hidden = m.d_ff};
-}
-
-LlamaConfig llama_config(const Config& config, int64_t vocab_size) {
-  const ModelConfig& m = config.model;
-  return {.vocab_size = vocab_size,
-          .max_seq_len = m.max_seq_len,
-          .width = m.d_model,
-          .heads = m.num_heads,
-          .layers = m.num_decoder_layers,
-          .hidden = m.d_ff,
-          .attention_dropout = m.dropout,
-          .tied_head = m.tie_head};
+  const DecoderConfig sizes{.vocab_size = vocab_size,
+                            .max_seq_len = m.max_seq_len,
+                            .width = m.d_model,
+                            .heads = m.num_heads,
+                            .layers = m.num_decoder_layers,
+                            .hidden = m.d_ff,
+                            .attention_dropout = m.dropout};
+  DecoderConfig decoder = m.architecture == "llama" ? llama_kind(sizes) : sizes;
+  if (m.architecture == "llama")
+    decoder.tied_head = m.tie_head;
+  else
+    decoder.dropout = m.dropout;
+  return decoder;
 }
 
 void set_pretrained(LanguageModel& language, PretrainedModel pretrained) {
   language.pretrained = std::make_shared<PretrainedModel>(std::move(pretrained));
   language.model = std::shared_ptr<CausalModel>(language.pretrained, &language.pretrained->as<CausalModel>());
+  language.model_type = language.pretrained->family->model_type;
 }
 
 // The vocabulary of a model may be rounded up; it must not be smaller than its tokenizer's.
@@ -81,11 +75,8 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
   } else if (!config.model.from.empty()) {
     set_pretrained(language, open_pretrained(config.model.from, {.lora = lora_options(config)}));
   } else {
-    const int64_t vocab_size = language.coder->vocab_size();
-    if (config.model.architecture == "llama")
-      language.model = std::make_shared<Llama>(llama_config(config, vocab_size));
-    else
-      language.model = std::make_shared<Gpt>(gpt_config(config, vocab_size));
+    language.model = std::make_shared<TextDecoder>(decoder_config(config, language.coder->vocab_size()));
+    language.model_type = config.model.architecture == "llama" ? "llama" : "gpt2";
   }
   if (language.pretrained) check_vocabulary(language, config.model.from);
   return language;
@@ -104,9 +95,10 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
     return opened;
   }
   PretrainedModel pretrained = open_with_adapters(folder, adapters, {});
-  if (!dynamic_cast<CausalModel*>(pretrained.module.get()))
+  if (pretrained.family->kind != FamilyKind::kDecoder)
     fail_user("'" + folder + "' is a " + pretrained.architecture +
-              ", which does not predict the next token of a text, as gpt2, llama, mistral and qwen2 do");
+              ", which does not predict the next token of a text, as models of type " +
+              names_of_kind(FamilyKind::kDecoder) + " do");
   set_pretrained(opened, std::move(pretrained));
   if (has_pretrained_tokenizer(folder)) {
     opened.coder = open_text_coder(folder);

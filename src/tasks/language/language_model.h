@@ -14,6 +14,7 @@ namespace linnet {
 struct LanguageModel {
   std::shared_ptr<PretrainedModel> pretrained;  // null: described by our own keys
   std::shared_ptr<CausalModel> model;           // part of `pretrained`, when there is one
+  std::string model_type;                       // of the family whose folder it is exported as
   std::shared_ptr<const TextCoder> coder;
 
   // Tokens that end a text.

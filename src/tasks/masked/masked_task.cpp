@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "engine/exec/backend.h"
 #include "data/metrics/word_count.h"
-#include "models/families/bert.h"
+#include "engine/exec/backend.h"
+#include "models/families/encoder_family.h"
 #include "models/families/pretrained.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
@@ -19,7 +19,6 @@
 namespace linnet {
 namespace {
 
-constexpr const char* kArchitecture = "BertForMaskedLM";
 constexpr int64_t kLengthStep = 16;
 
 std::unique_ptr<PretrainedTokenizer> find_tokenizer(const Config& config) {
@@ -31,7 +30,7 @@ std::unique_ptr<PretrainedTokenizer> find_tokenizer(const Config& config) {
 }
 
 void check_vocabulary(MaskedModel& model) {
-  const int64_t have = model.tokenizer->vocab_size(), takes = model.model().bert.config.vocab_size;
+  const int64_t have = model.tokenizer->vocab_size(), takes = model.model().encoder.config.vocab_size;
   if (have > takes)
     fail_user("the tokenizer has " + std::to_string(have) + " tokens, the model only " + std::to_string(takes));
   if (model.tokenizer->roles().mask == kNoToken) fail_user("the tokenizer has no mask token");
@@ -48,7 +47,7 @@ MaskedModel open_masked_run(const std::string& folder) {
 MaskedModel open_masked_model(const std::string& folder) {
   if (RunFolder(folder).has_config()) return open_masked_run(folder);
   MaskedModel model;
-  model.pretrained = open_pretrained(folder, {.architecture = kArchitecture});
+  model.pretrained = open_pretrained(folder, {.head = ModelHead::kTokens});
   if (!model.pretrained.fresh.empty())
     fail_user("'" + folder + "' has no head that finds masked tokens ('" + model.pretrained.fresh[0] + "' is missing)");
   model.tokenizer = load_pretrained_tokenizer(folder);
@@ -60,16 +59,16 @@ MaskedModel open_masked_model(const std::string& folder) {
 
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
   const ModelConfig& m = config.model;
-  const BertConfig bert{.vocab_size = vocab_size,
-                        .max_seq_len = m.max_seq_len,
-                        .width = m.d_model,
-                        .heads = m.num_heads,
-                        .layers = m.num_encoder_layers,
-                        .hidden = m.d_ff,
-                        .dropout = m.dropout,
-                        .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
-                        .pad_token = pad_token};
-  return new_pretrained(bert_config_file(bert, kArchitecture));
+  const EncoderConfig bert{.vocab_size = vocab_size,
+                           .max_seq_len = m.max_seq_len,
+                           .width = m.d_model,
+                           .heads = m.num_heads,
+                           .layers = m.num_encoder_layers,
+                           .hidden = m.d_ff,
+                           .dropout = m.dropout,
+                           .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
+                           .pad_token = pad_token};
+  return new_pretrained(encoder_config_file("bert", bert, ModelHead::kTokens));
 }
 
 MaskedModel make_masked_model(const Config& config, const std::string& from) {
@@ -79,16 +78,16 @@ MaskedModel make_masked_model(const Config& config, const std::string& from) {
   model.pretrained =
       config.model.from.empty()
           ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
-          : open_pretrained(config.model.from, {.architecture = kArchitecture, .lora = lora_options(config)});
+          : open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
   check_vocabulary(model);
   return model;
 }
 
-MaskingOptions masking_options(const Config& config, const BertConfig& bert, const TokenRoles& roles,
+MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
                                int64_t vocab_size, bool several) {
-  const int64_t longest = config.data.context > 0 ? config.data.context : bert.max_seq_len;
-  if (longest > bert.max_seq_len)
-    fail_user("context = " + std::to_string(longest) + ", and the model takes " + std::to_string(bert.max_seq_len) +
+  const int64_t longest = config.data.context > 0 ? config.data.context : encoder.max_seq_len;
+  if (longest > encoder.max_seq_len)
+    fail_user("context = " + std::to_string(longest) + ", and the model takes " + std::to_string(encoder.max_seq_len) +
               " tokens");
   MaskingOptions masking{.mask = roles.mask, .vocab_size = vocab_size};
   for (const int64_t length : {longest / 4, longest / 2})
@@ -156,7 +155,7 @@ MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity c
            " kinds");
   const bool several = data_->train.documents.size() > 1;
   const MaskingOptions masking =
-      masking_options(config, model_.model().bert.config, tokenizer.roles(), tokenizer.vocab_size(), several);
+      masking_options(config, model_.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(), several);
   session_.emplace(config, model_.model(), masking, true, capacity == Capacity::kMustSuffice);
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
     chunks_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
@@ -185,7 +184,7 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
   const PretrainedTokenizer& tokenizer = *model.tokenizer;
   const MaskedText text =
       path.empty() ? load_masked_split(config, tokenizer, split) : load_masked_text(config, tokenizer, path);
-  const MaskingOptions masking = masking_options(config, model.model().bert.config, tokenizer.roles(),
+  const MaskingOptions masking = masking_options(config, model.model().encoder.config, tokenizer.roles(),
                                                  tokenizer.vocab_size(), text.documents.size() > 1);
   MaskedChunks chunks(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);

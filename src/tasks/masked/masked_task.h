@@ -1,13 +1,13 @@
-// Training a BERT to find masked tokens again, from nothing or from a model folder.
+// Training an encoder to find masked tokens again, from nothing or from a model folder.
 #pragma once
 #include <memory>
 #include <optional>
 
-#include "models/modules/bert.h"
 #include "models/families/pretrained.h"
-#include "training/run/training_task.h"
+#include "models/modules/text_encoder.h"
 #include "tasks/masked/masked_data.h"
 #include "tasks/session.h"
+#include "training/run/training_task.h"
 
 namespace linnet {
 
@@ -38,7 +38,7 @@ class MaskedSession : public Session {
 };
 
 // The rows of a configuration's batches; shorter lengths only where a text has `several` documents.
-MaskingOptions masking_options(const Config& config, const BertConfig& bert, const TokenRoles& roles,
+MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
                                int64_t vocab_size, bool several);
 
 class MaskedTask : public TrainingTask {

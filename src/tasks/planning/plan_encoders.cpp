@@ -3,12 +3,12 @@
 
 #include "base/files.h"
 #include "base/process_memory.h"
-#include "models/families/bert.h"
-#include "training/run/trainer_options.h"
+#include "models/families/pretrained.h"
 #include "tasks/classification/classification_task.h"
 #include "tasks/classification/onnx_classifier.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/planning/plan_parts.h"
+#include "training/run/trainer_options.h"
 
 namespace linnet {
 namespace {
@@ -34,15 +34,15 @@ PlanAnswer plan_masked(const PlanRequest& request) {
   } else {
     model = config.model.from.empty()
                 ? describe_masked_model(config, config.data.vocab_size, 0)
-                : open_pretrained(config.model.from, {.architecture = "BertForMaskedLM", .lora = lora_options(config)});
-    const BertConfig& bert = model.as<MaskedLanguageModel>().bert.config;
+                : open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
+    const EncoderConfig& encoder = model.as<MaskedLanguageModel>().encoder.config;
     const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
-    masking = masking_options(config, bert, roles, bert.vocab_size, true);
+    masking = masking_options(config, encoder, roles, encoder.vocab_size, true);
     tokens = data.assumed_tokens(config.data);
     resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
     answer.assumption = data.why_not + "; assuming " + std::to_string(tokens) +
-                        " tokens in documents of all lengths, and a vocabulary of " + std::to_string(bert.vocab_size) +
-                        ".";
+                        " tokens in documents of all lengths, and a vocabulary of " +
+                        std::to_string(encoder.vocab_size) + ".";
   }
   const int64_t most = std::max<int64_t>(1, tokens / masking.lengths.back());
   const auto make_session = [&](int64_t rows) {
@@ -60,7 +60,6 @@ PlanAnswer plan_masked(const PlanRequest& request) {
 
 PlanAnswer plan_classification(const PlanRequest& request) {
   const Config& config = request.config;
-  constexpr const char* kArchitecture = "BertForSequenceClassification";
   PlanAnswer answer;
   PretrainedModel model;
   std::vector<std::string> classes{"0", "1"};
@@ -82,11 +81,11 @@ PlanAnswer plan_classification(const PlanRequest& request) {
     answer.assumption = data.why_not + "; assuming " + std::to_string(texts) + " texts.";
   } else if (folder) {
     model =
-        open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2, .lora = lora_options(config)});
+        open_pretrained(config.model.from, {.head = ModelHead::kClasses, .labels = 2, .lora = lora_options(config)});
     answer.assumption = data.why_not + "; assuming " + std::to_string(texts) + " texts in 2 classes.";
   } else {
     ConfigFile file = describe_masked_model(config, config.data.vocab_size, 0).config;
-    file.set("architectures", std::vector<std::string>{kArchitecture});
+    file.set("architectures", std::vector<std::string>{find_family(file).architecture(ModelHead::kClasses).name});
     file.set("num_labels", 2);
     if (const auto lora = lora_options(config)) write_lora_options(*lora, file);
     model = new_pretrained(file);

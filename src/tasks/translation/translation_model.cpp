@@ -20,18 +20,19 @@ constexpr int64_t kFolderLength = 512;  // most tokens of a side, for a model fo
 
 ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
   const ModelConfig& m = config.model;
-  ConfigFile file = t5_config_file({.vocab_size = tokenizers.source->vocab_size(),
-                                    .width = m.d_model,
-                                    .heads = m.num_heads,
-                                    .head_size = m.d_model / m.num_heads,
-                                    .hidden = m.d_ff,
-                                    .encoder_layers = m.num_encoder_layers,
-                                    .decoder_layers = m.num_decoder_layers,
-                                    .activation = m.activation == "gelu" ? Activation::kGeluTanh : Activation::kRelu,
-                                    .dropout = m.dropout,
-                                    .tied_head = m.tie_head,
-                                    .scaled_head = m.tie_head,
-                                    .start_token = tokenizers.special.pad});
+  const T5Config t5{.vocab_size = tokenizers.source->vocab_size(),
+                    .width = m.d_model,
+                    .heads = m.num_heads,
+                    .head_size = m.d_model / m.num_heads,
+                    .hidden = m.d_ff,
+                    .encoder_layers = m.num_encoder_layers,
+                    .decoder_layers = m.num_decoder_layers,
+                    .activation = m.activation == "gelu" ? Activation::kGeluTanh : Activation::kRelu,
+                    .dropout = m.dropout,
+                    .tied_head = m.tie_head,
+                    .scaled_head = m.tie_head,
+                    .start_token = tokenizers.special.pad};
+  ConfigFile file = kT5Family.write(t5, ModelHead::kTokens);
   file.set("eos_token_id", static_cast<int64_t>(tokenizers.special.end));
   return file;
 }
@@ -145,8 +146,7 @@ TranslationModel load_translation_run(const Config& config, const std::string& f
 
 bool is_translation_folder(const std::string& folder) {
   if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return false;
-  const Family& family = find_family(ConfigFile(folder + "/config.json"));
-  return &family == &kT5Family || &family == &kMarianFamily;
+  return find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoderDecoder;
 }
 
 Config translation_folder_config(const std::string& folder) {

@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "models/modules/bert.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
 #include "models/modules/t5.h"
+#include "models/modules/text_decoder.h"
+#include "models/modules/text_encoder.h"
 #include "models/modules/transformer.h"
 #include "models/modules/translation_loss.h"
 #include "training/trainer/learner.h"
@@ -118,16 +117,16 @@ inline std::unique_ptr<Family> make_family(const std::string& name) {
   if (name == "transformer") return std::make_unique<Translator>();
   if (name == "t5") return std::make_unique<SmallT5>();
   if (name == "llama")
-    return std::make_unique<Causal<Llama>>(LlamaConfig{.vocab_size = kVocabulary,
-                                                       .max_seq_len = 16,
-                                                       .width = 32,
-                                                       .heads = 8,
-                                                       .layers = 2,
-                                                       .hidden = 48,
-                                                       .kv_heads = 4,
-                                                       .attention_dropout = 0.1});
-  return std::make_unique<Causal<Gpt>>(
-      GptConfig{.vocab_size = kVocabulary, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .dropout = 0.1});
+    return std::make_unique<Causal<TextDecoder>>(llama_kind({.vocab_size = kVocabulary,
+                                                             .max_seq_len = 16,
+                                                             .width = 32,
+                                                             .heads = 8,
+                                                             .layers = 2,
+                                                             .hidden = 48,
+                                                             .kv_heads = 4,
+                                                             .attention_dropout = 0.1}));
+  return std::make_unique<Causal<TextDecoder>>(DecoderConfig{
+      .vocab_size = kVocabulary, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .dropout = 0.1});
 }
 
 }  // namespace linnet::testing

@@ -4,10 +4,9 @@
 #include <functional>
 
 #include "base/error.h"
-#include "models/modules/bert.h"
-#include "models/modules/gpt.h"
-#include "models/modules/llama.h"
 #include "models/modules/t5.h"
+#include "models/modules/text_decoder.h"
+#include "models/modules/text_encoder.h"
 #include "models/modules/translation_loss.h"
 #include "training/trainer/learner.h"
 
@@ -55,19 +54,20 @@ Trained train(CausalModel& model, const TrainerOptions& options, int32_t batch) 
 
 Trained train(const TrainerOptions& options, double dropout = 0, int32_t batch = kBatch) {
   // Large enough that keeping a hidden layer's result is not worth its memory: 4 x 128 x 1024 floats.
-  Gpt model({.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = dropout});
+  TextDecoder model(
+      {.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = dropout});
   return train(model, options, batch);
 }
 
 Trained train_llama(const TrainerOptions& options, int32_t batch = kBatch) {
-  Llama model({.vocab_size = 40,
-               .max_seq_len = kLength,
-               .width = 256,
-               .heads = 4,
-               .layers = 3,
-               .hidden = 1024,
-               .kv_heads = 2,
-               .attention_dropout = 0.1});
+  TextDecoder model(llama_kind({.vocab_size = 40,
+                                .max_seq_len = kLength,
+                                .width = 256,
+                                .heads = 4,
+                                .layers = 3,
+                                .hidden = 1024,
+                                .kv_heads = 2,
+                                .attention_dropout = 0.1}));
   return train(model, options, batch);
 }
 

@@ -1,4 +1,4 @@
-#include "models/modules/bert.h"
+#include "models/modules/text_encoder.h"
 
 #include <algorithm>
 #include <vector>
@@ -15,9 +15,9 @@
 namespace linnet {
 namespace {
 
-constexpr double kBertDeviation = 0.02;  // of initial weights
+constexpr double kEncoderDeviation = 0.02;  // of initial weights
 
-LayerConfig layer_config(const BertConfig& config) {
+LayerConfig layer_config(const EncoderConfig& config) {
   return {.width = config.width,
           .heads = config.heads,
           .hidden = config.hidden,
@@ -26,59 +26,66 @@ LayerConfig layer_config(const BertConfig& config) {
           .norm_first = false,
           .activation = config.activation,
           .epsilon = config.epsilon,
-          .weights = normal_init(kBertDeviation),
-          .residual = normal_init(kBertDeviation),
+          .weights = normal_init(kEncoderDeviation),
+          .residual = normal_init(kEncoderDeviation),
           .attention_dropout = config.attention_dropout};
 }
 
 }  // namespace
 
-Bert::Bert(Module* parent, std::string name, const BertConfig& config)
+TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      words{this, "words", config.vocab_size, config.width, normal_init(kBertDeviation)},
-      positions{this, "positions", config.max_seq_len, config.width, normal_init(kBertDeviation)},
-      types{this, "types", config.token_types, config.width, normal_init(kBertDeviation)},
+      words{this, "words", config.vocab_size, config.width, normal_init(kEncoderDeviation)},
+      positions{this, "positions", config.first_position + config.max_seq_len, config.width, normal_init(kEncoderDeviation)},
+      types(config.token_types > 0
+                ? std::make_unique<Embedding>(this, "types", config.token_types, config.width, normal_init(kEncoderDeviation))
+                : nullptr),
       embedding_norm{this, "embedding_norm", config.width, config.epsilon},
       dropout{this, "dropout", static_cast<float>(config.dropout)},
       layers{this, "layers", config.layers, layer_config(config)} {
   words.padding = config.pad_token;
 }
 
-Tensor Bert::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
+Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
   const int64_t length = ids.dim(1);
   if (length > config.max_seq_len)
     fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
               std::to_string(config.max_seq_len));
-  Tensor rows = slice(positions.weight.tensor(), 0, 0, length);
-  if (!type_ids.defined()) rows = rows + reshape(slice(types.weight.tensor(), 0, 0, 1), {config.width});
+  const bool typed = types && type_ids.defined();
+  Tensor rows = slice(positions.weight.tensor(), 0, config.first_position, length);
+  if (types && !typed) rows = rows + reshape(slice(types->weight.tensor(), 0, 0, 1), {config.width});
   Tensor x = words(ids) + rows;
-  if (type_ids.defined()) x = x + types(type_ids);
+  if (typed) x = x + (*types)(type_ids);
   x = dropout(embedding_norm(x));
   for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
   return x;
 }
 
-MaskedHead::MaskedHead(Module* parent, std::string name, const BertConfig& config)
+MaskedHead::MaskedHead(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
-      activation(config.activation),
-      dense{this, "dense", config.width, config.width, normal_init(kBertDeviation)},
+      activation(config.head_activation),
+      dense{this, "dense", config.width, config.width, normal_init(kEncoderDeviation)},
       norm{this, "norm", config.width, config.epsilon},
       bias{this, "bias", {config.vocab_size}, constant_init(0)} {}
 
 Tensor MaskedHead::operator()(Tensor x) { return norm(activate(dense(x), activation)); }
 
 Tensor MaskedLanguageModel::logits(Tensor tokens, Tensor lengths, Tensor types) {
-  return matmul(head(bert(tokens, lengths, types)), bert.words.weight, false, true) + head.bias.tensor();
+  return logits_of(head(encoder(tokens, lengths, types)));
+}
+
+Tensor MaskedLanguageModel::logits_of(Tensor states) {
+  return matmul(states, encoder.words.weight, false, true) + head.bias.tensor();
 }
 
 namespace {
 
-struct BertInputs {
+struct EncoderInputs {
   Tensor tokens, lengths, types;
 };
 
-BertInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool types) {
+EncoderInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool types) {
   const TensorType ids{DType::kI32, {batch, length}};
   return {trace.input("tokens", ids), trace.input("lengths", {DType::kI32, {batch}}),
           types ? trace.input("types", ids) : Tensor{}};
@@ -96,8 +103,7 @@ Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, 
   Tensor sum;
   for (int64_t first = 0; first < count; first += kRows) {
     const int64_t rows = std::min(kRows, count - first);
-    const Tensor logits =
-        matmul(slice(states, 0, first, rows), model.bert.words.weight, false, true) + model.head.bias.tensor();
+    const Tensor logits = model.logits_of(slice(states, 0, first, rows));
     const Tensor part = cross_entropy_sum(logits, slice(targets, 0, first, rows));
     sum = sum.defined() ? sum + part : part;
     predictions.push_back(argmax_last(logits));
@@ -112,36 +118,39 @@ Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, 
 
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
                           bool types, double label_smoothing) {
-  const BertInputs inputs = declare_inputs(trace, batch, length, types);
+  const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor locations = trace.input("positions", {DType::kI32, {masked}});
   const Tensor targets = trace.input("targets", {DType::kI32, {masked}});
-  const Tensor hidden = model.bert(inputs.tokens, inputs.lengths, inputs.types);
-  const Tensor rows = embedding(reshape(hidden, {batch * length, model.bert.config.width}), locations);
+  const Tensor hidden = model.encoder(inputs.tokens, inputs.lengths, inputs.types);
+  const Tensor rows = embedding(reshape(hidden, {batch * length, model.encoder.config.width}), locations);
   const Tensor states = model.head(rows), count = count_targets(targets, hidden.type().dtype);
   if (!trace.options().training) return {evaluate_masked(model, trace, states, targets), count};
-  return {linear_cross_entropy_sum(states, model.bert.words.weight, model.head.bias, targets, label_smoothing), count};
+  return {linear_cross_entropy_sum(states, model.encoder.words.weight, model.head.bias, targets, label_smoothing),
+          count};
 }
 
-Pooler::Pooler(Module* parent, std::string name, const BertConfig& config)
-    : Module(parent, std::move(name)), dense{this, "dense", config.width, config.width, normal_init(kBertDeviation)} {}
+Pooler::Pooler(Module* parent, std::string name, const EncoderConfig& config, double dropout)
+    : Module(parent, std::move(name)),
+      dropout{this, "dropout", static_cast<float>(dropout)},
+      dense{this, "dense", config.width, config.width, normal_init(kEncoderDeviation)} {}
 
 Tensor Pooler::operator()(Tensor states) {
   const Tensor first = reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)});
-  return tanh(dense(first));
+  return tanh(dense(dropout(first)));
 }
 
-SequenceClassifier::SequenceClassifier(const BertConfig& config, int64_t classes, std::optional<double> probability)
-    : bert{this, "bert", config},
-      pooler{this, "pooler", config},
+SequenceClassifier::SequenceClassifier(const EncoderConfig& config, int64_t classes, std::optional<double> probability)
+    : encoder{this, "bert", config},
+      pooler{this, "pooler", config, config.pooler_dropout ? probability.value_or(config.dropout) : 0},
       dropout{this, "dropout", static_cast<float>(probability.value_or(config.dropout))},
-      classifier{this, "classifier", config.width, classes, normal_init(kBertDeviation)} {}
+      classifier{this, "classifier", config.width, classes, normal_init(kEncoderDeviation)} {}
 
 Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
-  return classifier(dropout(pooler(bert(tokens, lengths, types))));
+  return classifier(dropout(pooler(encoder(tokens, lengths, types))));
 }
 
 Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  const BertInputs inputs = declare_inputs(trace, batch, length, types);
+  const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
   const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
   if (!trace.options().training) {
@@ -153,12 +162,12 @@ Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int
 
 Tensor SentenceEncoder::operator()(Tensor tokens, Tensor lengths, bool normalized) {
   constexpr double kTiny = 1e-24;  // of the squared length: a zero vector stays one
-  const Tensor states = bert(tokens, lengths);
+  const Tensor states = encoder(tokens, lengths);
   const int64_t batch = states.dim(0), width = states.dim(2);
   // A query of zeros attends to all tokens of its sentence alike.
   const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
   const Tensor mean =
-      reshape(attention(query, states, states, {.heads = bert.config.heads, .lengths = lengths}), {batch, width});
+      reshape(attention(query, states, states, {.heads = encoder.config.heads, .lengths = lengths}), {batch, width});
   return normalized ? mean * rsqrt(sum_to(square(mean), {batch, 1}) + kTiny) : mean;
 }
 

@@ -1,4 +1,4 @@
-#include "models/modules/bert.h"
+#include "models/modules/text_encoder.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBatch = 2, kLength = 12, kMasked = 4;
 
-BertConfig small_bert() {
+EncoderConfig small_bert() {
   return {.vocab_size = 40, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .hidden = 64, .dropout = 0};
 }
 
@@ -33,7 +33,7 @@ LossFunction loss_of(MaskedLanguageModel& model) {
 }
 
 TEST(Bert, HasBertBasesParameters) {
-  MaskedLanguageModel model(BertConfig{});
+  MaskedLanguageModel model(EncoderConfig{});
   EXPECT_EQ(model.parameter_count(), 109'514'298);
 }
 

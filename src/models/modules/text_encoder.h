@@ -1,6 +1,7 @@
-// An encoder of BERT's kind (Devlin et al. 2019): post-LN layers that see the whole sequence, learned positions; and
-// what stands on it: a masked-language-model head that is computed at the masked positions only, its output layer tied
-// to the word embedding; a classifier of sequences; an embedding of sentences. Defaults are those of bert-base-uncased.
+// An encoder of texts (Devlin et al. 2019): layers that see the whole sequence; and what stands on it: a
+// masked-language-model head that is computed at the masked positions only, its output layer tied to the word
+// embedding; a classifier of sequences; an embedding of sentences. What families differ in is data. Defaults are those
+// of bert-base-uncased.
 #pragma once
 #include "models/modules/blocks.h"
 #include "models/modules/text_classifier.h"
@@ -9,23 +10,29 @@
 
 namespace linnet {
 
-struct BertConfig {
-  int64_t vocab_size = 30522, max_seq_len = 512, token_types = 2;
+struct EncoderConfig {
+  int64_t vocab_size = 30522, max_seq_len = 512;
+  int64_t token_types = 2;  // 0: none
   int64_t width = 768, heads = 12, layers = 12, hidden = 3072;
   double dropout = 0.1;                          // of embeddings and of each sub-layer's result
   std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
   Activation activation = Activation::kGelu;
-  double epsilon = 1e-12;  // of the norms
+  Activation head_activation = Activation::kGelu;  // of the masked-language-model head
+  double epsilon = 1e-12;                          // of the norms
   int64_t pad_token = -1;  // its embedding is not trained by lookups; -1: none
+  int64_t first_position = 0;   // the row of the position table that the first token has
+  bool pooler_dropout = false;  // also before the dense layer under the classifier
 };
 
-struct Bert : Module {
-  Bert(Module* parent, std::string name, const BertConfig& config);
-  // tokens, types i32 [B, T], lengths i32 [B] -> [B, T, D]. Without `types` every token is of type 0.
+struct TextEncoder : Module {
+  TextEncoder(Module* parent, std::string name, const EncoderConfig& config);
+  // tokens, types i32 [B, T], lengths i32 [B] -> [B, T, D]. Without `types` every token is of type 0; a model without
+  // token types ignores them.
   Tensor operator()(Tensor tokens, Tensor lengths, Tensor types = {});
 
-  const BertConfig config;
-  Embedding words, positions, types;
+  const EncoderConfig config;
+  Embedding words, positions;        // positions [first_position + max_seq_len, D]
+  std::unique_ptr<Embedding> types;  // null without token types
   LayerNorm embedding_norm;
   Dropout dropout;
   ModuleList<EncoderLayer> layers;
@@ -33,7 +40,7 @@ struct Bert : Module {
 
 // dense, activation, norm; then logits by the word embedding and a bias.
 struct MaskedHead : Module {
-  MaskedHead(Module* parent, std::string name, const BertConfig& config);
+  MaskedHead(Module* parent, std::string name, const EncoderConfig& config);
   Tensor operator()(Tensor x);
 
   Activation activation;
@@ -43,11 +50,13 @@ struct MaskedHead : Module {
 };
 
 struct MaskedLanguageModel : Module {
-  explicit MaskedLanguageModel(const BertConfig& config) : bert{this, "bert", config}, head{this, "head", config} {}
+  explicit MaskedLanguageModel(const EncoderConfig& config)
+      : encoder{this, "bert", config}, head{this, "head", config} {}
   // Of every position: [B, T, V]. Training computes those of the masked positions only.
   Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {});
+  Tensor logits_of(Tensor states);  // states that the head has transformed, [..., D] -> [..., V]
 
-  Bert bert;
+  TextEncoder encoder;
   MaskedHead head;
 };
 
@@ -57,21 +66,22 @@ struct MaskedLanguageModel : Module {
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
                           bool types = false, double label_smoothing = 0);
 
-// The first token's state through a dense layer and tanh: [B, T, D] -> [B, D].
+// The first token's state through dropout, a dense layer and tanh: [B, T, D] -> [B, D].
 struct Pooler : Module {
-  Pooler(Module* parent, std::string name, const BertConfig& config);
+  Pooler(Module* parent, std::string name, const EncoderConfig& config, double dropout = 0);
   Tensor operator()(Tensor states);
 
+  Dropout dropout;
   Linear dense;
 };
 
 struct SequenceClassifier : TextClassifier {
   // dropout: before the classifier; empty: as in the encoder
-  SequenceClassifier(const BertConfig& config, int64_t classes, std::optional<double> dropout = {});
+  SequenceClassifier(const EncoderConfig& config, int64_t classes, std::optional<double> dropout = {});
   Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) override;
-  int64_t max_length() const override { return bert.config.max_seq_len; }
+  int64_t max_length() const override { return encoder.config.max_seq_len; }
 
-  Bert bert;
+  TextEncoder encoder;
   Pooler pooler;
   Dropout dropout;
   Linear classifier;
@@ -79,11 +89,12 @@ struct SequenceClassifier : TextClassifier {
 
 // The encoder without a task. The pooler is part of the files and not used here.
 struct SentenceEncoder : Module {
-  explicit SentenceEncoder(const BertConfig& config) : bert{this, "bert", config}, pooler{this, "pooler", config} {}
+  explicit SentenceEncoder(const EncoderConfig& config)
+      : encoder{this, "bert", config}, pooler{this, "pooler", config} {}
   // The mean state of each sentence's tokens, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
   Tensor operator()(Tensor tokens, Tensor lengths, bool normalized = true);
 
-  Bert bert;
+  TextEncoder encoder;
   Pooler pooler;
 };
 

@@ -1,0 +1,192 @@
+// Tables between the keys of a config.json and the members of a struct. A table serves reading, checking and writing.
+//
+//   const Fields<DecoderConfig> kFields{
+//       field("hidden_size", &DecoderConfig::width, kWidths),
+//       field("num_key_value_heads", &DecoderConfig::kv_heads, kSizes, &DecoderConfig::heads),  // absent: as many
+//       field("hidden_act", &DecoderConfig::activation, kActivations, Activation::kSilu),
+//       positive("rms_norm_eps", &DecoderConfig::epsilon, 1e-6),
+//       fixed("attention_bias", false)};  // any other value is refused
+//
+// Fields are read in the order of the table, so that a value that stands for an absent key may depend on earlier ones.
+// Every error is a user error that names file and key.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "models/families/config_file.h"
+#include "models/modules/blocks.h"
+
+namespace linnet {
+
+template <class Config>
+struct Field {
+  std::function<void(const ConfigFile&, Config&)> read;
+  std::function<void(const Config&, ConfigFile&)> write = nullptr;  // none: the key is not written
+};
+template <class Config>
+using Fields = std::vector<Field<Config>>;
+
+template <class Config>
+void read_fields(const Fields<Config>& fields, const ConfigFile& file, Config& config) {
+  for (const Field<Config>& field : fields) field.read(file, config);
+}
+template <class Config>
+void write_fields(const Fields<Config>& fields, const Config& config, ConfigFile& file) {
+  for (const Field<Config>& field : fields)
+    if (field.write) field.write(config, file);
+}
+template <class Config>
+Fields<Config> operator+(Fields<Config> fields, const std::type_identity_t<Fields<Config>>& more) {
+  fields.insert(fields.end(), more.begin(), more.end());
+  return fields;
+}
+
+// The values that an integer may have.
+struct Range {
+  int64_t least, most;
+};
+constexpr Range kSizes{1, INT64_C(1) << 30}, kWidths{1, INT64_C(1) << 18};
+constexpr Range kLayers{1, 1'000};           // each takes time and memory to make
+constexpr Range kIds{INT64_MIN, INT64_MAX};  // of tokens; a negative one is none, and is not written
+int64_t integer_in(const ConfigFile& file, const std::string& key, const Range& range);
+
+// The value of an absent key: computed from what was read before.
+template <class Config>
+using Standard = std::type_identity_t<std::function<int64_t(const Config&)>>;
+
+// An integer that the file must have.
+template <class Config>
+Field<Config> field(const char* key, int64_t Config::*member, Range range) {
+  return {[=](const ConfigFile& file, Config& config) { config.*member = integer_in(file, key, range); },
+          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+}
+// One that it may have. A member that is 0 because nobody has set it is written as that value.
+template <class Config>
+Field<Config> field(const char* key, int64_t Config::*member, Range range, Standard<Config> standard) {
+  return {[=](const ConfigFile& file, Config& config) {
+            config.*member = file.has(key) ? integer_in(file, key, range) : standard(config);
+          },
+          [=](const Config& config, ConfigFile& file) {
+            const int64_t value = config.*member == 0 && range.least > 0 ? standard(config) : config.*member;
+            if (value >= 0) file.set(key, value);
+          }};
+}
+template <class Config>
+Field<Config> field(const char* key, int64_t Config::*member, Range range, int64_t Config::*standard) {
+  return field(key, member, range, Standard<Config>([=](const Config& config) { return config.*standard; }));
+}
+template <class Config>
+Field<Config> field(const char* key, int64_t Config::*member, Range range, int standard) {
+  return field(key, member, range, Standard<Config>([=](const Config&) { return standard; }));
+}
+
+template <class Config>
+Field<Config> field(const char* key, bool Config::*member, bool standard) {
+  return {[=](const ConfigFile& file, Config& config) { config.*member = file.flag(key, standard); },
+          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+}
+
+// A word for each value of an enumeration. Of several words for one value, the first is written.
+template <class Value>
+using Words = std::span<const std::pair<const char*, Value>>;
+extern const Words<Activation> kActivations;
+// The index of the file's word among `words`; `standard` where the key is absent.
+size_t word_index(const ConfigFile& file, const std::string& key, const std::vector<const char*>& words,
+                  size_t standard);
+
+template <class Value>
+size_t index_of(Words<Value> words, Value value) {
+  size_t i = 0;
+  while (i + 1 < words.size() && words[i].second != value) ++i;
+  return i;
+}
+template <class Value>
+Value read_word(const ConfigFile& file, const char* key, Words<Value> words, Value standard) {
+  std::vector<const char*> names;
+  for (const auto& [name, value] : words) names.push_back(name);
+  return words[word_index(file, key, names, index_of(words, standard))].second;
+}
+template <class Config, class Value>
+Field<Config> field(const char* key, Value Config::*member, std::type_identity_t<Words<Value>> words,
+                    std::type_identity_t<Value> standard) {
+  return {[=](const ConfigFile& file, Config& config) { config.*member = read_word(file, key, words, standard); },
+          [=](const Config& config, ConfigFile& file) { file.set(key, words[index_of(words, config.*member)].first); }};
+}
+
+template <class Config>
+Field<Config> number(const char* key, double Config::*member, double standard) {
+  return {[=](const ConfigFile& file, Config& config) { config.*member = file.number(key, standard); },
+          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+}
+
+double positive_of(const ConfigFile& file, const std::string& key, double standard);     // more than 0
+double probability_of(const ConfigFile& file, const std::string& key, double standard);  // in [0, 1)
+
+template <class Config>
+Field<Config> positive(const char* key, double Config::*member, double standard) {
+  return {[=](const ConfigFile& file, Config& config) { config.*member = positive_of(file, key, standard); },
+          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+}
+template <class Config>
+Field<Config> probability(const char* key, double Config::*member, double standard) {
+  return {[=](const ConfigFile& file, Config& config) { config.*member = probability_of(file, key, standard); },
+          [=](const Config& config, ConfigFile& file) { file.set(key, config.*member); }};
+}
+// `common`: what an empty member stands for.
+template <class Config>
+Field<Config> probability(const char* key, std::optional<double> Config::*member, double standard,
+                          double Config::*common) {
+  return {[=](const ConfigFile& file, Config& config) { config.*member = probability_of(file, key, standard); },
+          [=](const Config& config, ConfigFile& file) { file.set(key, (config.*member).value_or(config.*common)); }};
+}
+
+// A key that must have this value, which an absent one means too. It is not written.
+struct FixedFlag {
+  const char* key;
+  bool value;
+  template <class Config>
+  operator Field<Config>() const {  // NOLINT: a row of any table
+    return {[*this](const ConfigFile& file, Config&) { file.require_flag(key, value); }};
+  }
+};
+struct FixedWord {
+  const char *key, *value;
+  template <class Config>
+  operator Field<Config>() const {  // NOLINT
+    return {[*this](const ConfigFile& file, Config&) { file.choice(key, {value}); }};
+  }
+};
+inline FixedFlag fixed(const char* key, bool value) { return {key, value}; }
+inline FixedWord fixed(const char* key, const char* value) { return {key, value}; }
+
+// A key that is written for other programs and not read.
+template <class Value>
+struct WrittenKey {
+  const char* key;
+  Value value;
+  template <class Config>
+  operator Field<Config>() const {  // NOLINT
+    return {[](const ConfigFile&, Config&) {}, [*this](const Config&, ConfigFile& file) { file.set(key, value); }};
+  }
+};
+template <class Value>
+WrittenKey<Value> written(const char* key, Value value) {
+  return {key, value};
+}
+
+// A member that must be a multiple of another, read before from these keys; not checked where the file has `unless`.
+void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor);
+template <class Config>
+Field<Config> multiple(const char* key, int64_t Config::*member, const char* of, int64_t Config::*divisor,
+                       const char* unless = "") {
+  return {[=](const ConfigFile& file, Config& config) {
+    if (!file.has(unless)) check_multiple(file, key, config.*member, of, config.*divisor);
+  }};
+}
+
+}  // namespace linnet

@@ -1,0 +1,31 @@
+#include "models/families/labels.h"
+
+namespace linnet {
+
+int64_t label_count(const ConfigFile& config) {
+  if (config.has("num_labels")) return config.size("num_labels");
+  const auto named = static_cast<int64_t>(config.count("id2label"));
+  return named > 0 ? named : 2;
+}
+
+std::vector<std::string> label_names(const ConfigFile& config) {
+  const ConfigFile names = config.object("id2label");
+  std::vector<std::string> result;
+  for (int64_t i = 0; i < label_count(config); ++i) {
+    const std::string number = std::to_string(i);
+    result.push_back(names.text(number, "LABEL_" + number));
+  }
+  return result;
+}
+
+void name_labels(ConfigFile& config, const std::vector<std::string>& classes) {
+  ConfigFile names, numbers;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    names.set(std::to_string(i), classes[i]);
+    numbers.set(classes[i], static_cast<int64_t>(i));
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+}
+
+}  // namespace linnet

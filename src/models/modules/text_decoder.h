@@ -1,0 +1,60 @@
+// A decoder-only model: a token embedding, layers under a causal mask, a norm and an output layer. What families differ
+// in is data. Defaults are those of GPT-2's 124M model (Radford et al. 2019): 124,439,808 parameters.
+#pragma once
+#include "models/modules/blocks.h"
+#include "models/modules/causal_model.h"
+
+namespace linnet {
+
+struct DecoderConfig {
+  int64_t vocab_size = 50257, max_seq_len = 1024;
+  int64_t width = 768, heads = 12, layers = 12;
+  int64_t hidden = 0;     // of the feed-forward; 0: 4 width
+  int64_t kv_heads = 0;   // of keys and values; 0: as many as heads
+  int64_t head_size = 0;  // 0: width / heads
+  double dropout = 0;     // of embeddings, of attention probabilities and of each sub-layer's result...
+  std::optional<double> embedding_dropout = {}, attention_dropout = {};  // ...where these do not say otherwise
+  Activation activation = Activation::kGeluTanh;
+  bool gated = false;  // the feed-forward (models/modules/blocks.h)
+  NormKind norms = NormKind::kLayer;
+  double epsilon = 1e-5;          // of the norms
+  bool head_norms = false;        // queries and keys are normalized, head by head
+  bool learned_positions = true;  // added to the token embedding
+  std::optional<RotaryConfig> rotary = {};
+  int64_t window = 0;  // a position sees the last `window` ones, its own included; 0: all
+  Biases biases = {};
+  bool tied_head = true;        // the output layer is the token embedding
+  double deviation = 0.02;      // of initial weights...
+  bool scaled_residual = true;  // ...divided, where results are added to the residual stream, by sqrt(2 layers)
+};
+
+// The same sizes with the options of Llama (Touvron et al. 2023): root-mean-square norms, rotary positions, a gated
+// feed-forward, no biases, an output layer of its own.
+DecoderConfig llama_kind(DecoderConfig sizes);
+
+struct TextDecoder : CausalModel {
+  explicit TextDecoder(const DecoderConfig& config);
+  // tokens i32 [B, T], T <= max_seq_len -> the last layer's normalized states [B, T, D]
+  Tensor operator()(Tensor tokens) { return hidden({tokens}); }
+
+  int64_t vocab_size() const override { return config.vocab_size; }
+  int64_t max_length() const override { return config.max_seq_len; }
+  int64_t window() const override { return config.window; }
+  Tensor hidden(const TokenRows& rows) override;
+  Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
+  // Whether a step of decoding reads only rows of the parameter, as of an embedding that is no output layer.
+  bool is_looked_up(const ParameterSpec& parameter) const;
+
+  const DecoderConfig config;
+  Embedding tokens;
+  std::unique_ptr<Embedding> positions;  // null where they are not learned
+  Dropout dropout;
+  ModuleList<EncoderLayer> layers;
+  LayerNorm norm;
+  std::optional<Parameter> head;  // absent when tied
+
+ private:
+  Tensor embed(const TokenRows& rows);
+};
+
+}  // namespace linnet
