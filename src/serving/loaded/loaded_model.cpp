@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/lost_pages.h"
 #include "config/task_rows.h"
 #include "training/run/run_folder.h"
 #include "tasks/classification/text_classifier.h"
@@ -25,6 +26,12 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
       break;
   }
   fail_user("run '" + folder + "' classifies images; `linnet predict` does that");
+}
+
+// A file that lost pages while it was read has left zeros where weights belong.
+std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> model, uint64_t lost_before) {
+  if (count_lost_pages() != lost_before) fail_user("'" + model->folder + "': a file was cut short while it was read");
+  return model;
 }
 
 }  // namespace
@@ -56,6 +63,7 @@ ModelKind model_kind(const std::string& folder) {
 }
 
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
+  const uint64_t lost_before = count_lost_pages();
   auto model = std::make_unique<LoadedModel>();
   model->folder = folder, model->kind = model_kind(folder);
   if (!options.draft.empty() && model->kind != ModelKind::kLanguage)
@@ -67,7 +75,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
     auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);
     model->rows = std::make_unique<RowWorker>(std::move(opened), options.limits.waiting);
-    return model;
+    return unless_pages_are_lost(std::move(model), lost_before);
   }
   TextGenerationOptions generation;
   generation.threads = options.threads, generation.device = options.device;
@@ -77,7 +85,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   std::unique_ptr<TextModel> text = open_text_model(folder, generation);
   text->plan_resident(options.text, options.check);
   model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
-  return model;
+  return unless_pages_are_lost(std::move(model), lost_before);
 }
 
 }  // namespace linnet

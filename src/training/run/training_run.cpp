@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/lost_pages.h"
 #include "base/signals.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/pipeline_group.h"
@@ -118,7 +119,10 @@ class TrainingRun {
   void start() {
     progress_ = checkpoints_.load();
     // Only now: where ranks divide a parameter, each draws it as a whole, and needs memory for that.
-    run_on_all(world_, [&] { task_.take_memory(); });
+    run_on_all(world_, [&] {
+      task_.take_memory();
+      check_lost_pages();
+    });
     catch_stop_signals();
     task_.batches().seek(progress_.epoch, progress_.batch);
     if (is_first_rank()) begin_files();
