@@ -70,8 +70,13 @@ endfunction()
 
 # Files written with Google Highway, compiled once per instruction set and chosen at run time. They are optimised in
 # every build type (at -O0 they are some 35 times slower), and g++ 12's 128-bit fallback is switched on. Tracking
-# variables for the debugger takes minutes on them.
+# variables for the debugger takes minutes on them. Kernels call each other by the row, and have buffers on the stack that
+# they index by constants: no stack protector (cmake/hardening.cmake).
 function(linnet_simd_sources)
+  set(unprotected "")
+  if(LINNET_HARDENING)
+    set(unprotected "-fno-stack-protector;")
+  endif()
   set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "-O2;-fno-var-tracking;-DHWY_BROKEN_EMU128=0;-fno-math-errno;-fno-trapping-math;-Wno-psabi")
+    COMPILE_OPTIONS "${unprotected}-O2;-fno-var-tracking;-DHWY_BROKEN_EMU128=0;-fno-math-errno;-fno-trapping-math;-Wno-psabi")
 endfunction()

@@ -470,7 +470,8 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   if (const std::string again = trainer.largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)
-    log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) + " micro-batches");
+    log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) +
+             " micro-batches, whose sums are rounded in another order");
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
     load_run_weights(trainer, folder);

@@ -106,7 +106,7 @@ TEST_F(ImageFolderTest, AFileThatDeclaresTooManyPixelsIsRefused) {
   put(10, 54, 4), put(14, 40, 4), put(18, 20000, 4), put(22, 20000, 4), put(26, 1, 2), put(28, 24, 2);
   const std::string declared = "declares 20000x20000 pixels; Linnet decodes images of at most 100000000";
   EXPECT_EQ(error_of([&] { image_info(write("a.bmp", bmp)); }), "'a.bmp' " + declared);
-  std::string png("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x4e\x20\0\0\x4e\x20\x08\2\0\0\0", 29);
+  std::string png("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x4e\x20\0\0\x4e\x20\x08\0\0\0\0", 29);  // grey
   png += std::string("\0\0\0\0\0\0\0\4IDAT1234\0\0\0\0", 20);
   EXPECT_EQ(error_of([&] { image_info(write("a.png", png)); }), "'a.png' " + declared);
   const std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\x4e\x20\x4e\x20\1\1\x11\0\xff\xd9", 17);

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "data/examples/text/line_reader.h"
 
 namespace linnet {
 namespace {
