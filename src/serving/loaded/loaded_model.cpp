@@ -1,6 +1,7 @@
 #include "serving/loaded/loaded_model.h"
 
 #include "base/error.h"
+#include "base/missing_model.h"
 #include "base/files.h"
 #include "base/lost_pages.h"
 #include "config/task_rows.h"
@@ -51,7 +52,7 @@ const char* model_kind_name(ModelKind kind) {
 }
 
 ModelKind model_kind(const std::string& folder) {
-  if (!file_exists(folder)) fail_user("there is no model '" + folder + "'");
+  if (!file_exists(folder)) fail_user("there is no model '" + folder + "'" + missing_model_hint(folder));
   const RunFolder run(folder);
   if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
   if (is_translation_folder(folder)) return ModelKind::kTranslation;
