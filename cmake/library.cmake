@@ -80,12 +80,17 @@ endfunction()
 # Files written with Google Highway, compiled once per instruction set and chosen at run time. They are optimised in
 # every build type (at -O0 they are some 35 times slower). Tracking variables for the debugger takes minutes on them.
 # On x86-64 the least instruction set is SSE4.2: code without vector instructions took longer to compile than all others
-# together. Elsewhere g++ 12's 128-bit fallback is switched on.
+# together. Elsewhere g++ 12's 128-bit fallback is switched on. Kernels call each other by the row, and have buffers on the
+# stack that they index by constants: no stack protector (cmake/hardening.cmake).
 function(linnet_simd_sources)
+  set(unprotected "")
+  if(LINNET_HARDENING)
+    set(unprotected "-fno-stack-protector;")
+  endif()
   set(floor -DHWY_BROKEN_EMU128=0)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(floor -msse4.2 -DHWY_DISABLE_PCLMUL_AES=1)
   endif()
   set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "-O2;-fno-var-tracking;${floor};-fno-math-errno;-fno-trapping-math;-Wno-psabi")
+    COMPILE_OPTIONS "${unprotected}-O2;-fno-var-tracking;${floor};-fno-math-errno;-fno-trapping-math;-Wno-psabi")
 endfunction()

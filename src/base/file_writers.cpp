@@ -29,7 +29,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(path +
     fail_user("cannot write '" + path + "': Is a directory");
   is_device_ = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
   const std::string& target = is_device_ ? path_ : temporary_;
-  descriptor_ = ::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0644);
+  descriptor_ = ::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0666);
   if (descriptor_ < 0) fail_system("cannot write '" + path_ + "'");
 }
 
@@ -76,7 +76,7 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 }
 
 AppendFile::AppendFile(const std::string& path) : path_(path) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   struct stat status {};
   if (!file.open() || ::fstat(file.get(), &status) != 0) fail_system("cannot write '" + path + "'");
   size_ = static_cast<uint64_t>(status.st_size);

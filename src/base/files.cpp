@@ -13,6 +13,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/lost_pages.h"
 #include "base/packed_files.h"
 
 namespace linnet {
@@ -122,6 +123,7 @@ MappedFile::MappedFile(const std::string& path) {
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
   if (mapped == MAP_FAILED) fail_system("cannot map '" + path + "' into memory");
   data_ = static_cast<const std::byte*>(mapped);
+  watch_pages(path, data_, data_, size_);
 }
 
 void MappedFile::drop_pages() const {
@@ -129,6 +131,7 @@ void MappedFile::drop_pages() const {
 }
 
 MappedFile::~MappedFile() {
+  unwatch_pages(data_);
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 

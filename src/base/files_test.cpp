@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -52,6 +53,27 @@ TEST(DeviceFiles, AreWrittenAndStayDevices) {
     struct stat status {};
     ASSERT_EQ(::stat(path, &status), 0);
     EXPECT_TRUE(S_ISCHR(status.st_mode)) << path;
+  }
+}
+
+// Nobody else reads a run where the umask says so, and a group may write where it says that.
+TEST_F(Files, HaveThePermissionsThatTheUmaskLeaves) {
+  for (const auto& [mask, file_mode, folder_mode] :
+       {std::tuple{0077u, 0600u, 0700u}, std::tuple{0022u, 0644u, 0755u}, std::tuple{0002u, 0664u, 0775u}}) {
+    const mode_t before = ::umask(mask);
+    const std::string folder = path("run" + std::to_string(mask));
+    make_directories(folder);
+    write_file_atomically(folder + "/config.toml", "x");
+    AppendFile(folder + "/metrics.jsonl").write_line("{}");
+    FolderLock{folder};
+    ::umask(before);
+    struct stat status {};
+    ASSERT_EQ(::stat(folder.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, folder_mode);
+    for (const char* name : {"/config.toml", "/metrics.jsonl", "/.lock"}) {
+      ASSERT_EQ(::stat((folder + name).c_str(), &status), 0);
+      EXPECT_EQ(status.st_mode & 0777, file_mode) << name;
+    }
   }
 }
 

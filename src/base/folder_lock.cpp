@@ -43,7 +43,7 @@ bool lock_patiently(int descriptor) {
 
 FolderLock::FolderLock(const std::string& folder) {
   const std::string path = folder + "/.lock";
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file.open()) fail_system("cannot write to the run folder '" + folder + "'");
   if (!lock_patiently(file.get())) {
     if (errno != EWOULDBLOCK) fail_system("cannot lock the run folder '" + folder + "'");

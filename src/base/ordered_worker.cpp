@@ -2,12 +2,13 @@
 
 #include <utility>
 
+#include "base/start_thread.h"
 #include "base/timeline.h"
 
 namespace linnet {
 
 OrderedWorker::OrderedWorker(std::string name, std::function<void(size_t task)> work)
-    : name_(std::move(name)), work_(std::move(work)), thread_([this] { run(); }) {}
+    : name_(std::move(name)), work_(std::move(work)), thread_(start_thread([this] { run(); })) {}
 
 OrderedWorker::~OrderedWorker() {
   {

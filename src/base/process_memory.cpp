@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,12 @@ uint64_t status_bytes(const char* name) {
 
 uint64_t resident_bytes() { return status_bytes("\nVmRSS:"); }
 uint64_t peak_resident_bytes() { return status_bytes("\nVmHWM:"); }
+
+std::string memory_limit() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return "; the address space is limited to " + std::to_string(limit.rlim_cur >> 20) + " MiB (ulimit -v)";
+}
 
 void give_back_pages(void* begin, size_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)), at = reinterpret_cast<uintptr_t>(begin);

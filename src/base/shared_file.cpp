@@ -6,13 +6,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/lost_pages.h"
 
 namespace linnet {
 
-SharedFile::SharedFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+SharedFile::SharedFile(const std::string& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) fail_user("cannot open '" + path + "': " + std::strerror(errno));
   struct stat status {};
   const bool is_regular = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
@@ -24,9 +27,11 @@ SharedFile::SharedFile(const std::string& path) : descriptor_(::open(path.c_str(
     fail_system("cannot map '" + path + "' into memory");
   }
   data_ = static_cast<const std::byte*>(mapped);
+  watch_pages(path_, data_, data_, size_);
 }
 
 SharedFile::~SharedFile() {
+  unwatch_pages(data_);
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
   ::close(descriptor_);
 }
@@ -42,6 +47,9 @@ void SharedFile::map_over(std::byte* at, size_t offset, size_t count) const {
   if (::mmap(at, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, descriptor_, static_cast<off_t>(offset)) ==
       MAP_FAILED)
     fail_system("cannot map weights into memory");
+  watch_pages(path_, data_, at, count);
 }
+
+void SharedFile::check() const { check_lost_pages(data_); }
 
 }  // namespace linnet

@@ -22,8 +22,11 @@ class SharedFile {
   // last page. `at` and `offset` are multiples of kPage. What is written there afterwards stays in this process.
   void map_over(std::byte* at, size_t offset, size_t count) const;
   static constexpr size_t kPage = 4096;
+  // User error when pages of the file, there or under map_over(), were lost (base/lost_pages.h).
+  void check() const;
 
  private:
+  const std::string path_;
   int descriptor_ = -1;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;

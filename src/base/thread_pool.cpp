@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/signals.h"
+#include "base/start_thread.h"
 #include "base/timeline.h"
 
 #if defined(__x86_64__)
@@ -43,18 +44,26 @@ void wait_while_equal(std::atomic<T>& value, T old) {
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
+void end_workers(std::vector<std::thread>& workers, std::atomic<bool>& stop, std::atomic<uint32_t>& generation) {
+  stop = true;
+  generation.fetch_add(1, std::memory_order_release);
+  generation.notify_all();
+  for (auto& thread : workers) thread.join();
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker)
+      workers_.push_back(start_thread([this, worker] { work(worker); }));
+  } catch (...) {
+    end_workers(workers_, stop_, generation_);
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  stop_ = true;
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  for (auto& thread : workers_) thread.join();
-}
+ThreadPool::~ThreadPool() { end_workers(workers_, stop_, generation_); }
 
 void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
   if (tasks <= 0) return;

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +29,28 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
       for (auto& c : count) EXPECT_EQ(c, 1);
     }
   }
+}
+
+// As under `ulimit -v`: the stacks of a thousand threads do not fit. Those that were started end.
+TEST(ThreadPoolDeathTest, ThreadsThatCannotBeStartedAreOneLine) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers map terabytes of address space";
+#endif
+  const auto start = [] {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t bytes = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + (512 << 20);
+    const struct rlimit limit {bytes, bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadPool pool(1000);
+      ::_exit(3);
+    } catch (const Error& error) {
+      const bool is_told = std::strstr(error.what(), "cannot start a thread: ") && std::strstr(error.what(), "ulimit -v");
+      ::_exit(error.kind() == ErrorKind::kSystem && is_told ? 0 : 4);
+    }
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(0), "");
 }
 
 TEST(ThreadPool, AnErrorInATaskReappearsAndThePoolLives) {

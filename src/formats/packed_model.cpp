@@ -130,10 +130,12 @@ PackedFiles read_packed_model(const std::string& path) {
 }
 
 void OpenedPackedModel::check_weights() const {
+  file.check();
   if (checked_) return;
   const std::lock_guard lock(mutex_);
   if (checked_) return;
   PackedChecks(tensors, check_version(tensors)).check_weights();
+  file.check();
   file.drop_pages();
   checked_ = true;
 }

@@ -127,6 +127,23 @@ TEST_F(BadInput, SizesBeyondMemoryAreRefusedWithTheFigure) {
   EXPECT_NE(planned.out.find("1000000000000 samples were not made"), planned.out.npos) << planned.out;
 }
 
+// As under `ulimit -v`: whatever the command has got to, one line says that memory is limited. Far below the least, the
+// system's loader ends the process before the program begins.
+TEST_F(BadInput, TooLittleAddressSpaceIsOneLine) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers map terabytes of address space";
+#endif
+  bool began = false;
+  for (uint64_t megabytes = 30; megabytes < 120; megabytes += 6) {
+    const Outcome outcome = run(train_arguments(folder_ / "run", {"threads=32"}), {.address_space = megabytes << 20});
+    EXPECT_EQ(outcome.signal, 0) << megabytes << " MiB: " << outcome.error;
+    if (outcome.exit_code == 127) continue;
+    began = true;
+    expect_refused(outcome, {"; the address space is limited to " + std::to_string(megabytes) + " MiB (ulimit -v)"});
+  }
+  EXPECT_TRUE(began);
+}
+
 TEST_F(BadInput, Texts) {
   const std::string good = folder_.write("good", "a b\nc d\n");
   expect_refused(train_on(good, folder_.write("short", "x\n")), {"'" + good + "' has 2 lines", "short' has 1 line"});

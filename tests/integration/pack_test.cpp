@@ -1,8 +1,11 @@
 // `linnet pack` and `linnet run`: one file in place of a folder, and batches that are answered in order and gone on
 // with.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "integration/program.h"
@@ -148,6 +151,33 @@ TEST_F(Pack, ADamagedFileIsOneLine) {
   EXPECT_EQ(run({"pack", folder_ / "gpt2", "-o", folder_ / "model.bin"}).exit_code, 2);
   EXPECT_EQ(run({"pack", folder_.path(), "-o", folder_ / "none.linnet"}).exit_code, 2);
   EXPECT_FALSE(exists(folder_ / "none.linnet"));
+}
+
+// The file of a loaded model is cut short in its place: requests end with an error, and the program goes on.
+TEST_F(Pack, AFileThatIsCutShortWhileItIsUsedFailsItsRequestsAlone) {
+  for (const char* kind : {"gpt2", "bert_model"}) {
+    const std::string file = pack(model(kind)), pipe = folder_ / (std::string(kind) + ".pipe"),
+                      answers = folder_ / (std::string(kind) + ".answers");
+    const std::string request = kind == std::string("gpt2") ? R"({"prompt": "w5 w6", "max_tokens": 3})"
+                                                            : R"({"text": "w7 w8"})";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    Program program({"run", file, "--jsonl", "-o", answers}, {.input_path = pipe});
+    std::ofstream requests(pipe);
+    requests << request << std::endl;
+    for (int waited = 0; waited < 60'000 && (!exists(answers) || contents(answers).empty()); ++waited) ::usleep(1000);
+    std::filesystem::resize_file(file, 4096);
+    for (int i = 0; i < 2; ++i) requests << request << std::endl;
+    requests.close();
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.signal, 0) << kind;
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+    const std::vector<std::string> lines_of = lines(contents(answers));
+    ASSERT_EQ(lines_of.size(), 3u) << contents(answers);
+    EXPECT_EQ(lines_of[0].find("error"), std::string::npos) << lines_of[0];
+    for (size_t i = 1; i < 3; ++i)
+      EXPECT_NE(lines_of[i].find("was cut short, or could not be read, while it was in use"), std::string::npos)
+          << lines_of[i];
+  }
 }
 
 TEST_F(Pack, RunAnswersByWhatTheModelIs) {

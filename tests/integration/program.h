@@ -24,6 +24,7 @@ struct Surroundings {
   bool closed_input = false;  // no standard input at all
   std::string output_path;    // a file as standard output; Outcome::out is empty then
   std::string log = "off";    // LINNET_LOG
+  uint64_t address_space = 0;  // as `ulimit -v`, in bytes; 0: no limit
 };
 
 class Program {

@@ -9,6 +9,7 @@
 
 #include "api/cpp/busy.h"
 #include "api/cpp/shuffle.h"
+#include "base/start_thread.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"
 
@@ -41,6 +42,7 @@ struct Loader::State {
   Order make_order(int64_t epoch) const;
   Arrays make(const Slot& slot) const;
   void work();
+  void end_workers();
   void begin(int64_t number);
 
   // A batch that was made, or why it could not be.
@@ -80,10 +82,17 @@ Loader::State::State(const Dataset& data, const LoaderOptions& given) : dataset(
   if (per_epoch == 0)
     fail_user("a loader with drop_last has no whole batch: the dataset has " + std::to_string(dataset.size()) +
               " samples, and a batch " + std::to_string(options.batch));
-  for (int i = 0; i < options.workers; ++i) workers.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < options.workers; ++i) workers.push_back(start_thread([this] { work(); }));
+  } catch (...) {
+    end_workers();
+    throw;
+  }
 }
 
-Loader::State::~State() {
+Loader::State::~State() { end_workers(); }
+
+void Loader::State::end_workers() {
   {
     const std::lock_guard lock(mutex);
     stop = true;

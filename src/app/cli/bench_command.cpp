@@ -6,6 +6,7 @@
 #include "app/bench/generation_bench.h"
 #include "app/bench/measure.h"
 #include "app/bench/translation_bench.h"
+#include "base/log.h"
 #include "app/cli/bench_infer.h"
 #include "app/cli/bench_network.h"
 #include "app/cli/bench_sweep.h"
@@ -155,6 +156,8 @@ int print_device(const Arguments& arguments, const Workload& workload, const Mea
 
 int print_generation(const Arguments& arguments, int threads) {
   const bool quantized = arguments.quantize != "none";  // then the comparison without a cache says nothing new
+  log_info(std::string("GPT-2 with 124M parameters writes 100, 500 and 1,000 tokens, with the cache") +
+           (quantized ? "" : " and without") + ": this takes a minute or more");
   const GenerationMeasurement m =
       measure_generation(threads, {100, 500, 1000}, !quantized, parse_quantization(arguments.quantize, arguments.keep));
   auto rows = Json::array();

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/digits.h"
+#include "base/missing_model.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"
@@ -47,7 +48,8 @@ int embed_input(const Arguments& arguments) {
   if (RunFolder(arguments.folder).has_config())
     fail_user("'" + arguments.folder + "' is a run folder; `linnet export " + arguments.folder +
               " --out FOLDER` makes a model folder of it");
-  if (!file_exists(arguments.folder)) fail_user("there is no folder '" + arguments.folder + "'");
+  if (!file_exists(arguments.folder))
+    fail_user("there is no folder '" + arguments.folder + "'" + missing_model_hint(arguments.folder));
   const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
   SentenceEmbedder embedder(arguments.folder, 16, arguments.threads,
                             folder_quantization(arguments.folder, arguments.quantize, arguments.keep),

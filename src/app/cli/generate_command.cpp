@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/signals.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
@@ -45,6 +47,9 @@ std::vector<TextRequest> read_requests(const Arguments& arguments) {
     TextRequest request;
     request.prompt = arguments.prompt ? *arguments.prompt : read_prompt();
     request.options = arguments, request.where = "the prompt";
+    if (const auto line_ends = std::ranges::count(request.prompt, '\n'); arguments.chat && !arguments.prompt && line_ends)
+      log_info("the " + std::to_string(line_ends + 1) +
+               " lines of standard input are one question; `--prompts -` asks a question with each line");
     requests.push_back(std::move(request));
   }
   if (arguments.chat)

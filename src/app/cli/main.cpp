@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "base/error.h"
+#include "base/lost_pages.h"
+#include "base/process_memory.h"
 #include "app/cli/commands.h"
 #include "formats/packed_model.h"
 
@@ -26,6 +29,7 @@ int run(int argc, char** argv) {
 #undef LINNET_ADD
   });
   check_output();
+  linnet::check_lost_pages();
   return code;
 }
 
@@ -36,6 +40,7 @@ int main(int argc, char** argv) {
   mallopt(M_ARENA_MAX, 1);
   // Beyond `ulimit -f` a write then fails with "File too large", as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  linnet::catch_lost_pages();
   linnet::use_packed_models();
   try {
     return run(argc, argv);
@@ -45,8 +50,11 @@ int main(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     std::fprintf(stderr, "linnet: '%s': %s\n", error.path1().c_str(), error.code().message().c_str());
     return 2;
+  } catch (const std::system_error& error) {  // the machine refuses something, such as a lock
+    std::fprintf(stderr, "linnet: %s%s\n", error.what(), linnet::memory_limit().c_str());
+    return 2;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "linnet: out of memory\n");
+    std::fprintf(stderr, "linnet: out of memory%s\n", linnet::memory_limit().c_str());
     return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "linnet: internal error: %s\n", error.what());

@@ -186,6 +186,7 @@ int predict(Arguments arguments) {
       }
       const std::vector<std::string> found = find_images(path);
       if (found.empty()) fail_user("'" + path + "' holds no images (.png, .jpg, .jpeg, .bmp)");
+      warn_of_foreign_images(path, found.size());
       for (const std::string& image : found) predictions.add(image);
     }
   } catch (const Error&) {

@@ -12,8 +12,19 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> runs;
-  std::string out = "report.html", title;
+  std::string out, title;
+  bool overwrite = false;
 };
+
+constexpr const char* kDefaultPage = "report.html";
+
+// A page in the current folder that nobody named may be one of other runs.
+std::string page_of(const Arguments& arguments) {
+  if (!arguments.out.empty()) return arguments.out;
+  if (file_exists(kDefaultPage) && !arguments.overwrite)
+    fail_user(std::string(kDefaultPage) + " exists; -o FILE names the page, --overwrite replaces it");
+  return kDefaultPage;
+}
 
 // Runs of the same name in different folders are told apart by the folders' names.
 void name_apart(std::vector<ReportRun>& runs, const std::vector<std::string>& folders) {
@@ -24,6 +35,7 @@ void name_apart(std::vector<ReportRun>& runs, const std::vector<std::string>& fo
 }
 
 int report(const Arguments& arguments) {
+  const std::string page = page_of(arguments);
   std::vector<ReportRun> runs;
   for (const std::string& folder : arguments.runs) runs.push_back(read_report_run(folder));
   name_apart(runs, arguments.runs);
@@ -32,8 +44,8 @@ int report(const Arguments& arguments) {
   if (runs.size() == 1) title.subtitle = "A training run";
   for (const ReportRun& run : runs)
     if (runs.size() > 1) title.subtitle += (title.subtitle.empty() ? "" : ", ") + run.name;
-  write_file_atomically(arguments.out, report_page(title, runs));
-  std::printf("%s\n", arguments.out.c_str());
+  write_file_atomically(page, report_page(title, runs));
+  std::printf("%s\n", page.c_str());
   return 0;
 }
 
@@ -43,7 +55,8 @@ void add_report_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   linnet.subcommand("report", "one HTML page about a run, or several side by side: curves, memory, time, samples")
       .take("runs", arguments->runs, "run folders", {.required = true, .type = "RUN"})
-      .take("-o,--out", arguments->out, "the page to write; -o for short (default report.html)", {.type = "FILE"})
+      .take("-o,--out", arguments->out, "the page to write; -o for short (default report.html, if there is none)", {.type = "FILE"})
+      .flag("--overwrite", arguments->overwrite, "also where report.html exists already")
       .take("--title", arguments->title, "its title (default: the run's name)", {.type = "TEXT"})
       .does([arguments] { return report(*arguments); });
 }

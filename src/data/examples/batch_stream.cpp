@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "base/timeline.h"
 #include "data/examples/batch_buffer.h"
 #include "data/examples/batch_order.h"
@@ -21,7 +22,7 @@ struct BatchStream::State {
       : dataset(dataset), buckets(buckets), seed(seed), order(dataset, buckets) {
     if (prefetch_depth < 1) fail_internal("batch stream: prefetch_depth must be at least 1");
     for (int i = 0; i <= prefetch_depth; ++i) buffers.emplace_back(buckets);
-    worker = std::thread([this] { run(); });
+    worker = start_thread([this] { run(); });
   }
   ~State() {
     {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "base/timeline.h"
 
 namespace linnet {
@@ -10,10 +11,17 @@ namespace linnet {
 BatchesAhead::BatchesAhead(int slots, int threads, Work work)
     : work_(std::move(work)), slots_(static_cast<size_t>(slots)) {
   if (slots < 2 || threads < 1) fail_internal("batches ahead: at least two slots and one thread");
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i] { run(i); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.push_back(start_thread([this, i] { run(i); }));
+  } catch (...) {
+    end_threads();
+    throw;
+  }
 }
 
-BatchesAhead::~BatchesAhead() {
+BatchesAhead::~BatchesAhead() { end_threads(); }
+
+void BatchesAhead::end_threads() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -39,6 +39,7 @@ class BatchesAhead {
     int64_t failed_task = 0;
   };
 
+  void end_threads();
   void run(int thread);
   Slot* slot_with_work(int& index);
   void plan_next();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/world.h"
 
@@ -46,7 +47,7 @@ class MpiWorld {
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &beats_), "MPI_Comm_dup");
-    pulse_ = std::thread([this] { watch_neighbor(); });
+    pulse_ = start_thread([this] { watch_neighbor(); });
   }
 
   int rank() const { return rank_; }

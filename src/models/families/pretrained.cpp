@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/missing_model.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/labels.h"
@@ -167,7 +168,7 @@ bool is_pretrained_folder(const std::string& folder) {
 }
 
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
-  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
+  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'" + missing_model_hint(folder));
   PretrainedModel model = construct(ConfigFile(config_path(folder)), options);
   model.folder = folder;
   const std::vector<std::string> own = model.config.texts("architectures");

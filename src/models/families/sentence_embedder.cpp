@@ -85,6 +85,7 @@ struct SentenceEmbedder::State {
   // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
   std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
+  std::unique_ptr<const ParameterFile> packed;  // whose pages may be the parameters
 
   State(const std::string& folder, const std::vector<AdapterFolder>& adapters)
       : model(open_encoder(folder, adapters)), encoder(model.as<SentenceEncoder>()) {}
@@ -118,7 +119,8 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
       ForwardOptions{.threads = threads,
                      .quantization = quantization_of(folder, quantization),
                      .pack_weights = !is_packed(folder)});
-  if (const auto packed = ParameterFile::open(folder); packed && state.forward->load(*packed)) return;
+  state.packed = ParameterFile::open(folder);
+  if (state.packed && state.forward->load(*state.packed)) return;
   state.forward->load(
       [&](const ParameterTarget& parameters) { load_parameters(state.model, state.forward->layout(), parameters); });
 }
@@ -165,6 +167,7 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
       std::ranges::copy(embeddings.subspan(row * width, width),
                         result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
   }
+  if (state.packed) state.packed->check_weights();
   return result;
 }
 

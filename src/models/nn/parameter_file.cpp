@@ -205,6 +205,7 @@ bool ParameterFile::load(const Store& store, const ParameterLayout& layout, Thre
     read_values(slot.spec, values.data());
     write_quantized(store, quantized, values.data(), pool);
   }
+  if (check == WeightCheck::kNow) check_weights();
   return true;
 }
 

@@ -1,7 +1,9 @@
 #include "serving/loaded/loaded_model.h"
 
 #include "base/error.h"
+#include "base/missing_model.h"
 #include "base/files.h"
+#include "base/lost_pages.h"
 #include "config/task_rows.h"
 #include "training/run/run_folder.h"
 #include "tasks/classification/text_classifier.h"
@@ -27,6 +29,12 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
   fail_user("run '" + folder + "' classifies images; `linnet predict` does that");
 }
 
+// A file that lost pages while it was read has left zeros where weights belong.
+std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> model, uint64_t lost_before) {
+  if (count_lost_pages() != lost_before) fail_user("'" + model->folder + "': a file was cut short while it was read");
+  return model;
+}
+
 }  // namespace
 
 const char* model_kind_name(ModelKind kind) {
@@ -44,7 +52,7 @@ const char* model_kind_name(ModelKind kind) {
 }
 
 ModelKind model_kind(const std::string& folder) {
-  if (!file_exists(folder)) fail_user("there is no model '" + folder + "'");
+  if (!file_exists(folder)) fail_user("there is no model '" + folder + "'" + missing_model_hint(folder));
   const RunFolder run(folder);
   if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
   if (is_text_classifier_folder(folder)) return ModelKind::kClassifier;
@@ -63,6 +71,7 @@ ModelKind model_kind(const std::string& folder) {
 }
 
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
+  const uint64_t lost_before = count_lost_pages();
   auto model = std::make_unique<LoadedModel>();
   model->folder = folder, model->kind = model_kind(folder);
   if (!options.draft.empty() && model->kind != ModelKind::kLanguage)
@@ -74,7 +83,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
     auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);
     model->rows = std::make_unique<RowWorker>(std::move(opened), options.limits.waiting);
-    return model;
+    return unless_pages_are_lost(std::move(model), lost_before);
   }
   TextGenerationOptions generation;
   generation.threads = options.threads, generation.device = options.device;
@@ -84,7 +93,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   std::unique_ptr<TextModel> text = open_text_model(folder, generation);
   text->plan_resident(options.text, options.check);
   model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
-  return model;
+  return unless_pages_are_lost(std::move(model), lost_before);
 }
 
 }  // namespace linnet

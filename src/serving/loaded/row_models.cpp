@@ -59,7 +59,8 @@ class RowClassifier : public RowModel {
                        .quantization = folder_quantization(folder, options.quantize, options.keep, options.device),
                        .device = options.device,
                        .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
-    if (const auto packed = ParameterFile::open(folder); packed && forward_->load(*packed)) return;
+    packed_ = ParameterFile::open(folder);
+    if (packed_ && forward_->load(*packed_)) return;
     forward_->load([&](const ParameterTarget& parameters) { opened_.load_weights(forward_->layout(), parameters); });
   }
   const std::vector<std::string>& classes() const override { return opened_.classes; }
@@ -74,6 +75,7 @@ class RowClassifier : public RowModel {
     std::vector<float> logits;
     for (size_t first = 0; first < texts.size(); first += kRows)
       add_logits(std::span(texts).subspan(first, std::min<size_t>(kRows, texts.size() - first)), logits);
+    if (packed_) packed_->check_weights();
     const std::vector<double> rows = softmax_rows(logits, width());
     return {rows.begin(), rows.end()};
   }
@@ -98,6 +100,7 @@ class RowClassifier : public RowModel {
   OpenedTextClassifier opened_;
   const std::vector<int64_t> lengths_;
   std::optional<Forward> forward_;
+  std::unique_ptr<const ParameterFile> packed_;  // whose pages may be the parameters
 };
 
 }  // namespace

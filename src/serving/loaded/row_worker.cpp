@@ -4,11 +4,12 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 
 namespace linnet {
 
 RowWorker::RowWorker(std::unique_ptr<RowModel> model, int64_t waiting)
-    : model_(std::move(model)), limit_(waiting), thread_([this] { work(); }) {}
+    : model_(std::move(model)), limit_(waiting), thread_(start_thread([this] { work(); })) {}
 
 RowWorker::~RowWorker() {
   {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "engine/kernels/reduce/top_k.h"
 
 namespace linnet {
@@ -16,7 +17,7 @@ struct TextWorker::Sample {
 };
 
 TextWorker::TextWorker(std::unique_ptr<TextModel> model, const TextWorkerLimits& limits)
-    : model_(std::move(model)), limits_(limits), thread_([this] { work(); }) {}
+    : model_(std::move(model)), limits_(limits), thread_(start_thread([this] { work(); })) {}
 
 TextWorker::~TextWorker() {
   {

@@ -154,6 +154,7 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   const std::string train_path = data_path(config.data, config.data.train_tsv);
   const std::string valid_path = data_path(config.data, config.data.valid_tsv);
   std::vector<std::string> classes = label_names(train.labels);
+  if (from.empty()) check_are_classes(train.labels, train_path);
   if (classes.size() < 2) fail_user("'" + train_path + "' has one label only: there is nothing to tell apart");
   if (from.empty() && is_onnx_path(config.model.from)) {
     if (config.lora.rank > 0)

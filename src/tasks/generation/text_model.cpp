@@ -65,12 +65,11 @@ void TextModel::fill(const std::string& folder, const ParameterLayout& layout, S
   auto packed = store.device().is_host() ? ParameterFile::open(folder) : nullptr;
   if (!packed || !packed->load(store, layout, pool_, check_))
     return load_into(store, layout, pool_, [&](const ParameterTarget& parameters) { weights(layout, parameters); });
-  if (check_ == WeightCheck::kLater) unchecked_.push_back(std::move(packed));
+  packed_.push_back(std::move(packed));
 }
 
-void TextModel::check_weights() {
-  for (const auto& file : unchecked_) file->check_weights();
-  unchecked_.clear();
+void TextModel::check_weights() const {
+  for (const auto& file : packed_) file->check_weights();
 }
 
 GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) const {

@@ -65,8 +65,9 @@ class TextModel {
   // The same for any job whose text is within the limits. A job gives the tokens that it gives when planned alone.
   // kLater: check_weights() is called before a text counts.
   void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
-  // User error when the weights of a packed model are not those that were packed; compares once.
-  void check_weights();
+  // User error when the weights of a packed model are not those that were packed, or its file lost pages since. They are
+  // compared once, so that this can be called after every step.
+  void check_weights() const;
 
   Engine& engine() { return *engine_; }
   ThreadPool& pool() { return pool_; }
@@ -117,7 +118,7 @@ class TextModel {
   std::optional<Engine> engine_;
   int64_t room_ = 0;
   WeightCheck check_ = WeightCheck::kNow;
-  std::vector<std::unique_ptr<const ParameterFile>> unchecked_;
+  std::vector<std::unique_ptr<const ParameterFile>> packed_;  // whose pages may lie in the store
 };
 
 // Cache, threads and device are those of `options`.

@@ -54,7 +54,9 @@ Evaluation LanguageTask::evaluate(SharedWork& ranks) {
   settings.sampling.seed = static_cast<uint64_t>(config_.train.seed);
   settings.ends = language_.ends();
   settings.first_sample = evaluations_++;
-  const std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
+  // Where no token begins a text, the sample goes on from the first one of the text that was evaluated.
+  std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
+  if (prompts[0][0] < 0) valid_->tokens.read(0, 1, prompts[0].data());
   result.samples.push_back(ranks.text([&] {
     return language_.coder->decode(session_->generator->generate(prompts, settings, trainer().pool())[0].tokens);
   }));

@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kKeep = 0.9;      // of the running average of the loss
 constexpr double kBreakOut = 2.0;  // times the least loss
+constexpr double kNoise = 0.02;    // of the first losses: a fall by less is that of the batches, not of the rate
 
 double number(const std::string& text, const std::string& shown) {
   double value = 0;
@@ -59,6 +60,9 @@ RateAnswer judge_rates(std::vector<RateTrial> trials, bool broke_out) {
   const auto lowest = std::ranges::min_element(t, {}, &RateTrial::loss);
   // Where the loss rose for good.
   if (broke_out || t.back().loss > lowest->loss + 0.1 * std::abs(lowest->loss)) answer.highest = lowest->rate;
+  double first = 0;
+  for (size_t i = 0; i < 5; ++i) first += t[i].loss / 5;
+  if (first - lowest->loss < kNoise * std::abs(first)) return answer;
   // The steepest stretch of five trials before the least loss, by the logarithm of the rate.
   double steepest = 0;
   for (auto i = t.begin(); i + 4 <= lowest; ++i) {

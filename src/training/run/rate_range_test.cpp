@@ -37,6 +37,14 @@ TEST(RateRange, ALossThatNeverFallsHasNoSuggestion) {
   EXPECT_NE(rate_chart(judge_rates({}, true)).find("lower rate"), std::string::npos);
 }
 
+// Losses of batches differ; the steepest of their differences is no answer.
+TEST(RateRange, NoiseIsNoFall) {
+  std::vector<RateTrial> noise;
+  for (int i = 0; i < 60; ++i) noise.push_back({std::pow(10, -6 + 0.1 * i), 5.0 + 0.03 * std::sin(3.7 * i) + 0.01 * i});
+  EXPECT_EQ(judge_rates(noise, false).suggestion, 0);
+  EXPECT_NE(rate_chart(judge_rates(noise, false)).find("did not fall"), std::string::npos);
+}
+
 TEST(RateRange, ReadsTwoRatesAndNamesMistakes) {
   EXPECT_EQ(parse_rate_range("1e-6:1").from, 1e-6);
   EXPECT_EQ(parse_rate_range("1e-6:0.5").to, 0.5);

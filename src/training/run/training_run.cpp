@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/lost_pages.h"
 #include "base/signals.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/pipeline_group.h"
@@ -116,7 +117,10 @@ class TrainingRun {
   void start() {
     progress_ = checkpoints_.load();
     // Only now: where ranks divide a parameter, each draws it as a whole, and needs memory for that.
-    run_on_all(world_, [&] { task_.take_memory(); });
+    run_on_all(world_, [&] {
+      task_.take_memory();
+      check_lost_pages();
+    });
     catch_stop_signals();
     task_.batches().seek(progress_.epoch, progress_.batch);
     if (is_first_rank()) begin_files();
@@ -464,7 +468,8 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   if (const std::string again = trainer.largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)
-    log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) + " micro-batches");
+    log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) +
+             " micro-batches, whose sums are rounded in another order");
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
     load_run_weights(trainer, folder);

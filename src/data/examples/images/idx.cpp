@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "data/examples/gzip_limit.h"
 
 namespace linnet {
 namespace {
@@ -53,6 +54,10 @@ class ByteReader {
   }
   // More than this the file cannot hold: deflate shrinks at most 1032 times (RFC 1951).
   uint64_t most_bytes() const { return file_bytes_ * 1032; }
+  // User error when so many bytes are more than a file of this size should expand to.
+  void check_size(uint64_t bytes) const {
+    if (!::gzdirect(file_)) check_expansion(path_, bytes, file_bytes_);
+  }
 
  private:
   void check_end(int got) const {
@@ -91,6 +96,7 @@ IdxArray read_idx(const std::string& path) {
   }
   const std::string truncated = "'" + path + "' is truncated: its header promises ";
   if (count > reader.most_bytes()) fail_user(truncated + "more than the file can hold");
+  reader.check_size(count);
   array.values.resize(count);
   const size_t got = reader.read(array.values.data(), count);
   if (got < count) fail_user(truncated + std::to_string(count) + " bytes, " + std::to_string(got) + " follow");

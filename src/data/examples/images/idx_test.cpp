@@ -41,6 +41,14 @@ TEST_F(IdxTest, ReadsPlainAndGzip) {
   }
 }
 
+// 200 MB of zeros in 200 KB.
+TEST_F(IdxTest, AFileThatExpandsTooFarIsRefusedBeforeItTakesMemory) {
+  const std::string file = write_gzip("bomb.gz", header({200, 1000, 1000}) + std::string(100'000, '\0'));
+  std::filesystem::resize_file(file, 200'000);
+  EXPECT_NE(error_reading(file).find("'bomb.gz' expands to more than 64 MiB and 200 times its size"),
+            std::string::npos);
+}
+
 TEST_F(IdxTest, EveryDamageIsNamed) {
   EXPECT_EQ(error_reading(folder_ + "/none"), "cannot read 'none': No such file or directory");
   EXPECT_EQ(error_reading(path("folder/x").substr(0, folder_.size() + 7)), "cannot read 'folder': it is a directory");

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 #include "data/examples/images/image_file.h"
 #include "data/text/unicode/utf8.h"
@@ -33,18 +35,56 @@ struct ImageFile {
   int32_t label;
 };
 
+// Pictures that are left out because their formats are not read.
+class ForeignImages {
+ public:
+  void count(const std::string& folder) {
+    std::error_code ignored;
+    for (fs::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored))
+      if (const std::string ending = foreign_image_ending(it->path().filename().string()); !ending.empty())
+        ++counts_[ending], ++total_;
+  }
+  void count_all(const std::string& directory) {
+    count(directory);
+    for (const std::string& folder : list(directory, true)) count_all(directory + "/" + folder);
+  }
+  int64_t total() const { return total_; }
+  std::string text() const {
+    std::string text;
+    for (const auto& [ending, count] : counts_)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + ending;
+    return text + " (Linnet reads PNG, JPEG and BMP: `mogrify -format png *" + counts_.begin()->first +
+           "` writes such files)";
+  }
+  // One line about all that were counted.
+  void warn(const std::string& directory, size_t read) const {
+    if (total_ > 0)
+      log_warning(std::to_string(total_) + " of " + std::to_string(total_ + static_cast<int64_t>(read)) +
+                  " pictures in '" + directory + "' are left out: " + text());
+  }
+
+ private:
+  std::map<std::string, int64_t> counts_;  // by ending
+  int64_t total_ = 0;
+};
+
 std::vector<ImageFile> list_images(const std::string& directory, const std::vector<std::string>& class_names) {
   std::vector<ImageFile> files;
+  ForeignImages foreign;
   for (const std::string& name : list(directory, true)) {
     const auto found = std::ranges::find(class_names, name);
     const std::string folder = directory + "/" + name;
     if (found == class_names.end()) fail_user("'" + folder + "': the training images have no class '" + name + "'");
     const auto images = list(folder, false);
-    if (images.empty()) fail_user("'" + folder + "' holds no images (.png, .jpg, .jpeg, .bmp)");
+    foreign.count(folder);
+    if (images.empty())
+      fail_user("'" + folder + "' holds no images (.png, .jpg, .jpeg, .bmp)" +
+                (foreign.total() > 0 ? "; left out are " + foreign.text() : ""));
     for (const std::string& image : images)
       files.push_back({folder + "/" + image, static_cast<int32_t>(found - class_names.begin())});
   }
   if (files.empty()) fail_user("'" + directory + "' holds no folders of images, one for each class");
+  foreign.warn(directory, files.size());
   return files;
 }
 
@@ -117,6 +157,12 @@ std::vector<std::string> find_images(const std::string& directory) {
   for (const std::string& folder : list_folders(directory))
     std::ranges::move(find_images(directory + "/" + folder), std::back_inserter(paths));
   return paths;
+}
+
+void warn_of_foreign_images(const std::string& directory, size_t read) {
+  ForeignImages foreign;
+  foreign.count_all(directory);
+  foreign.warn(directory, read);
 }
 
 ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names,

@@ -31,6 +31,9 @@ ImageDataset read_image_folder(const std::string& directory, const std::vector<s
 bool has_class_folders(const std::string& directory);
 // The images in a folder and all folders below it, sorted.
 std::vector<std::string> find_images(const std::string& directory);
+// Warns of pictures there that find_images() leaves out because their formats are not read, and counts them; `read`: of
+// the others.
+void warn_of_foreign_images(const std::string& directory, size_t read);
 
 // One channel becomes three equal ones; 3 stay 3.
 void make_colour(ImageDataset& dataset);

@@ -1,5 +1,7 @@
 #include "data/examples/images/image_folder.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "data/examples/images/image_batches.h"
@@ -92,6 +94,60 @@ TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   write("a/2.png", "\x89PNG\r\n\x1a\nrubbish");
   EXPECT_NE(error_of([&] { read_image_folder(folder_); }).find("'a/2.png' cannot be decoded as PNG, JPEG or BMP"),
             std::string::npos);
+}
+
+// The header alone is read: two kilobytes that declare 400 million pixels take no memory.
+TEST_F(ImageFolderTest, AFileThatDeclaresTooManyPixelsIsRefused) {
+  std::string bmp(2048, '\0');
+  const auto put = [&](size_t at, uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) bmp[at + static_cast<size_t>(i)] = static_cast<char>(value >> (8 * i));
+  };
+  bmp[0] = 'B', bmp[1] = 'M';
+  put(10, 54, 4), put(14, 40, 4), put(18, 20000, 4), put(22, 20000, 4), put(26, 1, 2), put(28, 24, 2);
+  const std::string declared = "declares 20000x20000 pixels; Linnet decodes images of at most 100000000";
+  EXPECT_EQ(error_of([&] { image_info(write("a.bmp", bmp)); }), "'a.bmp' " + declared);
+  std::string png("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x4e\x20\0\0\x4e\x20\x08\0\0\0\0", 29);  // grey
+  png += std::string("\0\0\0\0\0\0\0\4IDAT1234\0\0\0\0", 20);
+  EXPECT_EQ(error_of([&] { image_info(write("a.png", png)); }), "'a.png' " + declared);
+  const std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\x4e\x20\x4e\x20\1\1\x11\0\xff\xd9", 17);
+  Pixels pixels(100);
+  EXPECT_EQ(error_of([&] {
+              read_fitted_image(write("a.jpg", jpeg), {10, 10, 1}, ImageFit::kCrop, pixels);
+            }),
+            "'a.jpg' " + declared);
+  // Within the limit the pixels must be there.
+  put(18, 100, 4), put(22, 100, 4);
+  EXPECT_EQ(error_of([&] { image_info(write("b.bmp", bmp)); }),
+            "'b.bmp' is cut short: its pixels take 30054 bytes, and it has 2048");
+  image("c.bmp", 5, 3, 3, Pixels(45, 7));
+  EXPECT_EQ(image_info(path("c.bmp")).height, 3);
+}
+
+TEST_F(ImageFolderTest, AnImageMustBeAFileAndKeepItsSize) {
+  ASSERT_EQ(::mkfifo(path("pipe.png").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { image_info(path("pipe.png")); }), "cannot read 'pipe.png': not a regular file");
+  EXPECT_EQ(error_of([&] { image_info("/dev/zero"); }), "cannot read '/dev/zero': not a regular file");
+  std::filesystem::create_directory(path("folder.png"));
+  EXPECT_EQ(error_of([&] { image_info(path("folder.png")); }), "cannot read 'folder.png': not a regular file");
+  grey("a.png", 1);
+  const ImageInfo info = image_info(path("a.png"));
+  image("a.png", 2, 2, 1, Pixels(4, 1));
+  Pixels pixels(6);
+  EXPECT_EQ(error_of([&] { read_image(path("a.png"), info, pixels); }),
+            "'a.png' changed its size while it was in use: it was 3x2 pixels");
+}
+
+TEST_F(ImageFolderTest, PicturesOfOtherFormatsAreCountedAndNamed) {
+  grey("a/1.png", 1);
+  write("a/2.webp", ""), write("a/3.WEBP", ""), write("b/1.gif", "");
+  testing::internal::CaptureStderr();
+  EXPECT_NE(error_of([&] { read_image_folder(folder_); })
+                .find("'b' holds no images (.png, .jpg, .jpeg, .bmp); left out are 1 .gif, 2 .webp"),
+            std::string::npos);
+  grey("b/1.png", 1);
+  read_image_folder(folder_);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("3 of 5 pictures in '" + folder_ + "' are left out: 1 .gif, 2 .webp"), std::string::npos) << said;
 }
 
 TEST_F(ImageFolderTest, PicturesOfAnySizeAreMadeAlike) {

@@ -1,7 +1,10 @@
 #include "data/examples/text/labelled_batches.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -56,6 +59,53 @@ std::vector<std::string> label_names(const std::vector<std::string>& labels) {
   for (size_t i = 0; i < names.size(); ++i) numbers.push_back(std::to_string(i));
   const bool counted = std::all_of(numbers.begin(), numbers.end(), [&](const auto& n) { return names.contains(n); });
   return counted ? numbers : std::vector<std::string>(names.begin(), names.end());
+}
+
+namespace {
+
+// Empty: not a number.
+std::optional<double> number_of(const std::string& label) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), value);
+  if (error != std::errc() || end != label.data() + label.size() || !std::isfinite(value)) return {};
+  return value;
+}
+
+// Whether the parts between separators are two or more, and all of them labels by themselves.
+bool is_several(const std::string& label, char separator, const std::set<std::string>& names) {
+  if (label.find(separator) == label.npos) return false;
+  for (size_t start = 0; start <= label.size();) {
+    const size_t end = std::min(label.find(separator, start), label.size());
+    std::string part = label.substr(start, end - start);
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (!names.contains(part)) return false;
+    start = end + 1;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_are_classes(const std::vector<std::string>& labels, const std::string& path) {
+  const std::set<std::string> names(labels.begin(), labels.end());
+  bool are_numbers = true;
+  std::string fraction;
+  for (const std::string& name : names) {
+    const std::optional<double> value = number_of(name);
+    are_numbers = are_numbers && value;
+    if (value && *value != std::floor(*value)) fraction = name;
+  }
+  if (are_numbers && !fraction.empty())
+    fail_user("'" + path + "' has numbers such as " + fraction +
+              " as labels: Linnet learns classes, it does not predict numbers (regression); round them to whole numbers, "
+              "or give the classes names");
+  for (const std::string& name : names)
+    for (const char separator : {',', ';', '|'})
+      if (is_several(name, separator, names))
+        fail_user("'" + path + "' has several labels in one, such as '" + name +
+                  "': Linnet learns one class for each text; keep one of them, or join them by + to make each "
+                  "combination a class");
 }
 
 std::vector<BatchInput> labelled_inputs(int64_t rows, int64_t longest) {

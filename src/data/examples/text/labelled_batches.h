@@ -27,6 +27,9 @@ LabelledText split_off(LabelledText& text, double share, uint64_t seed);
 
 // Whole numbers 0..n-1 stand for themselves; other labels are numbered in the order of their bytes.
 std::vector<std::string> label_names(const std::vector<std::string>& labels);
+// User error that names the file and what to do, where labels are no classes: numbers with fractions, or several labels
+// in one, such as "a,b" where others are "a" and "b".
+void check_are_classes(const std::vector<std::string>& labels, const std::string& path);
 
 // The arrays of a batch: tokens [rows, length], lengths and labels [rows]. Rows past the last have label -1.
 std::vector<BatchInput> labelled_inputs(int64_t rows, int64_t longest);

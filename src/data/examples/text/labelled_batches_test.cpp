@@ -80,5 +80,24 @@ TEST(LabelNames, NumbersStandForThemselves) {
   EXPECT_EQ(label_names({"1", "2"}), (std::vector<std::string>{"1", "2"}));
 }
 
+TEST(LabelledText, LabelsThatAreNoClassesAreRefused) {
+  const auto error_of = [](const std::vector<std::string>& labels) -> std::string {
+    try {
+      check_are_classes(labels, "f.tsv");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of({"0.00", "3.25", "5.00"}).find("'f.tsv' has numbers such as 3.25 as labels"), std::string::npos);
+  EXPECT_NE(error_of({"joy", "fear", "joy, fear"}).find("several labels in one, such as 'joy, fear'"), std::string::npos);
+  EXPECT_NE(error_of({"1", "2", "1|2"}).find("'1|2'"), std::string::npos);
+  EXPECT_EQ(error_of({"0", "1", "2", "10"}), "");
+  EXPECT_EQ(error_of({"0.0", "1.0"}), "");
+  EXPECT_EQ(error_of({"1.5", "other"}), "");
+  EXPECT_EQ(error_of({"Paris, France", "Rome, Italy", "Paris"}), "");
+}
+
 }  // namespace
 }  // namespace linnet

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "data/examples/gzip_limit.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -80,6 +81,8 @@ bool LineReader::fill() {
   }
   position_ = 0;
   size_ = static_cast<size_t>(got);
+  expanded_ += size_;
+  if (!::gzdirect(file_)) check_expansion(path_, expanded_, static_cast<uint64_t>(::gzoffset(file_)));
   return true;
 }
 

@@ -13,7 +13,8 @@ namespace linnet {
 // a line as "\n" does; a byte order mark before the first line is skipped; the last line needs no newline.
 //
 // Every problem is a user error of one line that names the file, and where it has one the line and the byte within that
-// line (both count from 1): a file that is missing, unreadable or a directory, a truncated or corrupt gzip stream,
+// line (both count from 1): a file that is missing, unreadable or a directory, a truncated or corrupt gzip stream, one
+// that expands too far (gzip_limit.h),
 // bytes that are not UTF-8, a NUL byte. An empty file is not an error here; read_lines() makes it one.
 class LineReader {
  public:
@@ -39,6 +40,7 @@ class LineReader {
   gzFile_s* file_ = nullptr;
   std::vector<char> buffer_;
   size_t position_ = 0, size_ = 0;
+  uint64_t expanded_ = 0;  // bytes so far, for check_expansion()
   int64_t line_number_ = 0;
   bool line_was_ended_ = false;
 };

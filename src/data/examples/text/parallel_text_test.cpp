@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "data/examples/text/line_reader.h"
 
 namespace linnet {
 namespace {
@@ -56,6 +57,22 @@ class ParallelTextTest : public ::testing::Test {
 
   std::string folder_;
 };
+
+// Refused after 64 MiB, whatever the size; the same bytes in a plain file are read.
+TEST_F(ParallelTextTest, AGzipFileThatExpandsTooFarIsRefused) {
+  std::string bytes;
+  for (int i = 0; i < 100'000; ++i) bytes += std::string(800, 'a') + "\n";
+  const auto count = [&](const std::string& path) {
+    LineReader reader(path);
+    std::string line;
+    while (reader.next(line)) continue;
+    return reader.line_number();
+  };
+  EXPECT_NE(error_of([&] { count(write_gzip("bomb.gz", bytes)); })
+                .find("'bomb.gz' expands to more than 64 MiB and 200 times its size"),
+            std::string::npos);
+  EXPECT_EQ(count(write("plain", bytes)), 100'000);
+}
 
 TEST_F(ParallelTextTest, ReadsPlainLines) {
   EXPECT_EQ(read_lines(write("a", "eins\nzwei\n")), (Lines{"eins", "zwei"}));

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/lost_pages.h"
 
 namespace linnet {
 namespace {
@@ -64,6 +65,7 @@ void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
     copy(static_cast<const uint16_t*>(data_));
   else
     copy(static_cast<const uint32_t*>(data_));
+  if (storage_->file.data()) check_lost_pages(storage_->file.data());
   for (int64_t i = 0; i < count; ++i)
     if (out[i] < 0 || out[i] >= vocab_size_)
       fail_user((storage_->name.empty() ? "the text" : "'" + storage_->name + "'") + ": token " +

@@ -1,0 +1,17 @@
+# Whether a program was built with what cmake/hardening.cmake asks for:
+#   cmake -D PROGRAM=linnet -D READELF=readelf -D OBJDUMP=objdump -D X86=ON -P check_hardening.cmake
+function(expect text pattern what)
+  if(NOT text MATCHES "${pattern}")
+    message(FATAL_ERROR "${PROGRAM} has no ${what}")
+  endif()
+endfunction()
+execute_process(COMMAND ${READELF} -hldW --dyn-syms ${PROGRAM} OUTPUT_VARIABLE elf COMMAND_ERROR_IS_FATAL ANY)
+expect("${elf}" "GNU_RELRO" "read-only relocations")
+expect("${elf}" "FLAGS_1[^\n]*NOW" "functions bound at its start (-z now)")
+expect("${elf}" "FLAGS_1[^\n]*PIE" "position-independent code (PIE)")
+expect("${elf}" "__stack_chk_fail" "stack protector")
+expect("${elf}" "__[a-z]+_chk@" "checked copies (_FORTIFY_SOURCE)")
+if(X86)
+  execute_process(COMMAND ${OBJDUMP} -d --disassemble=main ${PROGRAM} OUTPUT_VARIABLE code COMMAND_ERROR_IS_FATAL ANY)
+  expect("${code}" "endbr" "protected jumps (-fcf-protection)")
+endif()

@@ -1,0 +1,20 @@
+#include "base/missing_model.h"
+
+#include <gtest/gtest.h>
+
+namespace linnet {
+namespace {
+
+TEST(MissingModel, NamesTheWay) {
+  const auto has = [](const std::string& path, const std::string& part) {
+    return missing_model_hint(path).find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(has("Qwen/Qwen3-0.6B", "`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`"));
+  EXPECT_TRUE(has("/models/q4.gguf", "GGUF"));
+  EXPECT_TRUE(has("folder/pytorch_model.bin", "save_pretrained()"));
+  for (const char* path : {"nothing", "/a/b", "a/b/c", "./x", "../x/y", "tests/none", "a b/c"})
+    EXPECT_EQ(missing_model_hint(path), "") << path;
+}
+
+}  // namespace
+}  // namespace linnet
