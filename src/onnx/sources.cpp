@@ -7,7 +7,6 @@
 #include "engine/ops/movement/movement.h"
 #include "models/modules/image_model.h"
 #include "models/modules/text_encoder.h"
-#include "onnx/merge_decoders.h"
 
 namespace linnet {
 namespace {

@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kRows = 4, kImages = 32, kLength = 64, kExamples = 2000;
+constexpr int64_t kCheckedRows = 4, kImages = 32, kLength = 64, kExamples = 2000;
 
 Config small(Config config) {
   config.model.dropout = 0;
@@ -18,7 +18,7 @@ Config small(Config config) {
   train.metric = "loss", train.sample_length = 0, train.tensorboard = false;
   DataConfig& data = config.data;
   const TaskKind kind = task_kind(config);
-  const int64_t rows = kind == TaskKind::kImages ? kImages : kRows;
+  const int64_t rows = kind == TaskKind::kImages ? kImages : kCheckedRows;
   data.batch_size = data.batch_size > 0 ? std::min(data.batch_size, rows) : rows;
   data.augment_mixup = 0;  // one label for each image: it is to be learned by heart
   if (kind != TaskKind::kImages) data.batch_tokens = 0;

@@ -428,6 +428,9 @@ TEST_F(Generate, ABrokenRequestIsNamedBeforeAnythingIsWritten) {
   refused("{\"prompt\": \"w7\"", "not JSON");
   refused("[1]", "not a JSON object");
   refused(std::string(5000, '['), "nests deeper");
+  std::string tokens = "7";
+  for (int i = 0; i < 100'000; ++i) tokens += ",7";
+  refused("{\"tokens\": [" + tokens + "]}", "has more than 100000 values");
   refused("{}", "needs one of");
   refused("{\"prompt\": \"w7\", \"tokens\": [7]}", "needs one of");
   refused("{\"prompt\": 7}", "\"prompt\" is not a string");

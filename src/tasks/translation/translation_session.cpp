@@ -9,11 +9,11 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kProbeLength = 4;  // of the loss by which tensor parallel divides the model
+constexpr int64_t kPairProbeLength = 4;  // of the loss by which tensor parallel divides the model
 
 // What sources are padded to, up to `longest`: at most a fourth of a row is padding (but for the shortest), and there
 // are few plans.
-std::vector<int64_t> padded_lengths(int64_t longest) {
+std::vector<int64_t> padded_source_lengths(int64_t longest) {
   std::vector<int64_t> lengths;
   for (int64_t length = 12, step = 4; length < longest; length += step) {
     lengths.push_back(length);
@@ -35,7 +35,7 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
                                        SessionOptions options)
     : Session(config, *translation.model, options.training, options.verify_plans,
               [&model = *translation.model](Trace& trace) {
-                return translation_loss(model, trace, {1, kProbeLength, kProbeLength}, 0);
+                return translation_loss(model, trace, {1, kPairProbeLength, kPairProbeLength}, 0);
               }),
       config(config),
       tokenizers(translation.tokenizers),
@@ -53,7 +53,7 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
   const SourceOptions plan{.rows = needs.sentences,
                            .beams = needs.beams,
                            .max_length = config.model.max_seq_len,
-                           .source_lengths = padded_lengths(needs.longest_source),
+                           .source_lengths = padded_source_lengths(needs.longest_source),
                            .begin = special.begin,
                            .flat_name = trainer->evaluated_state(),
                            .threads = trainer->options().threads,

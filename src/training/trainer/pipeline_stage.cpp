@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kSentAlignment = 64;
 
 Plan in_slot(const Plan& plan, RegionId from, RegionId to) {
   Plan copy{.graph = plan.graph.clone(),
@@ -95,7 +95,7 @@ Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, in
   for (std::vector<End>* list : {&ends.in, &ends.gradient_in, &ends.shared, &ends.batch})
     for (End& end : *list) {
       size_t& used = end.location.region == messages_ ? message_bytes : slot_bytes;
-      end.location.offset = std::exchange(used, used + round_up(end.type.bytes(), kAlignment));
+      end.location.offset = std::exchange(used, used + round_up(end.type.bytes(), kSentAlignment));
       store_.grow_region(end.location.region, used);
       store_.bind(prefix + end.name, end.location, end.type.bytes());
       rewriter.map(*graph.find_input(end.name), rewriter.graph().input(prefix + end.name, end.type));
@@ -130,16 +130,16 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
   SplitStage split = split_stage(graph, [&](size_t i) { return prefix + "saved." + std::to_string(i); });
   size_t bytes = 0, sent_bytes = 0;
   for (const std::vector<End>* list : {&plans.training.in, &plans.training.batch})
-    for (const End& end : *list) bytes = std::max(bytes, end.location.offset + round_up(end.type.bytes(), kAlignment));
+    for (const End& end : *list) bytes = std::max(bytes, end.location.offset + round_up(end.type.bytes(), kSentAlignment));
   for (const auto& [name, type] : split.saved) {
-    const size_t offset = std::exchange(bytes, bytes + round_up(type.bytes(), kAlignment));
+    const size_t offset = std::exchange(bytes, bytes + round_up(type.bytes(), kSentAlignment));
     for (const RegionId slot : regions) store_.grow_region(slot, bytes);
     store_.bind(name, {regions[0], offset}, type.bytes());
   }
   for (const RegionId slot : regions) store_.grow_region(slot, bytes);
   if (is_interleaved()) {
     for (const GraphOutput& output : split.forward.outputs())
-      sent_bytes += round_up(split.forward.value(output.value).type.bytes(), kAlignment);
+      sent_bytes += round_up(split.forward.value(output.value).type.bytes(), kSentAlignment);
     store_.grow_region(outbox_, sent_bytes);
   }
   if (!passes.off.contains(kViews))
@@ -164,7 +164,7 @@ void PipelineStage::keep_batch(const Graph& graph) {
       bytes = std::max(bytes, graph.value(input.value).type.bytes());
     }
   waiting_bytes_ = 0;
-  for (const auto& [name, bytes] : batch_bytes_) waiting_bytes_ += round_up(bytes, kAlignment);
+  for (const auto& [name, bytes] : batch_bytes_) waiting_bytes_ += round_up(bytes, kSentAlignment);
   store_.grow_region(waiting_, waiting_bytes_ * static_cast<size_t>(stages_.rank.ranks));
 }
 

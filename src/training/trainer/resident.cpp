@@ -14,7 +14,7 @@ const std::string kPrefix = "resident.";
 constexpr std::array kReported{"loss_sum", "token_count", "sum_of_squares"};
 // A recording of more nodes saves nothing more: the host is ahead anyway.
 constexpr int64_t kNodesTogether = 512;
-constexpr size_t kAlignment = 256;
+constexpr size_t kDeviceAlignment = 256;
 
 ValueId output_of(const Graph& graph, const std::string& name) {
   for (const GraphOutput& output : graph.outputs())
@@ -110,9 +110,9 @@ void ResidentSteps::declare(const Graph& graph) {
     for (const std::string& name : names)
       if (const auto input = graph.find_input(kPrefix + name)) {
         const size_t size = graph.value(*input).type.bytes();
-        store_.grow_region(id, bytes + round_up(size, kAlignment));
+        store_.grow_region(id, bytes + round_up(size, kDeviceAlignment));
         store_.bind(kPrefix + name, {id, bytes}, size);
-        bytes += round_up(size, kAlignment);
+        bytes += round_up(size, kDeviceAlignment);
       }
     return std::pair{id, bytes};
   };

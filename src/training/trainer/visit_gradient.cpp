@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+size_t gradient_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
 bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
 
@@ -50,7 +50,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
     if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
   for (size_t i = 0; i < layout_.ranges().size(); ++i) {
     const TrainedRange& range = layout_.ranges()[i];
-    if (!is_intact(plan, shared_.arena, slots[i], float_bytes(range.count))) return false;
+    if (!is_intact(plan, shared_.arena, slots[i], gradient_bytes(range.count))) return false;
     const auto count = static_cast<size_t>(range.count);
     const std::byte* from = store_.location(slots[i].region) + slots[i].offset;
     if (store_.device().is_host()) {
@@ -58,7 +58,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
       continue;
     }
     std::vector<float> copy(count);
-    store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, float_bytes(range.count));
+    store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, gradient_bytes(range.count));
     store_.device().wait();
     visit(range, copy);
   }
