@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/plan/state_names.h"
 #include "generation/causal_generator.h"
 #include "engine/kernels/bandwidth.h"
 #include "models/modules/gpt.h"
@@ -50,7 +51,7 @@ class Decoder {
     store_.allocate();
     store_.touch();
     generator_->bind();
-    layout_.initialize_constants(store_.as<float>("constants"), pool_);
+    layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
     const auto file = options.folder.empty() ? nullptr : ParameterFile::open(options.folder);
     if (!file || !file->load(store_, layout_, pool_))
       load_into(store_, layout_, pool_, [this](const ParameterTarget& parameters) { fill(parameters); });

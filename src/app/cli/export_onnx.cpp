@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "engine/plan/state_names.h"
 #include "onnx/export_folder.h"
 #include "models/families/static_scales.h"
 #include "training/run/run_folder.h"
@@ -75,7 +76,7 @@ void export_image_onnx(const Config& config, const ExportOnnxRequest& request) {
   take_run_weights(session, request.model);
   make_directories(request.out);
   for (const OnnxFile& file : onnx_files(session.image_model()))
-    save_onnx(session.layout, session.store.as<float>("parameters"), file, request.out, options_of(request).onnx);
+    save_onnx(session.layout, session.store.as<float>(state::kParameters), file, request.out, options_of(request).onnx);
   format.save(request.out);
 }
 
