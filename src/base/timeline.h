@@ -10,11 +10,16 @@
 
 namespace linnet {
 
+// What a span is of: making and moving data, sharing values with other ranks, or a pass of a pipeline's stage, whose
+// index is the micro-batch.
+enum class SpanKind : uint8_t { kData, kSharing, kStagePass };
+
 struct Span {
   int64_t begin = 0, end = 0;  // nanoseconds of the steady clock
   const char* name = nullptr;  // a string literal; null: node `index` of `plan` ran
   const void* plan = nullptr;
   int64_t index = -1;
+  SpanKind kind = SpanKind::kData;  // of a span with a name
 };
 
 struct Track {
@@ -48,17 +53,18 @@ class Timeline {
 // Records the time from its construction to its destruction, if the timeline is active at both.
 class HostSpan {
  public:
-  explicit HostSpan(const char* name, int64_t index = -1)
-      : name_(name), index_(index), begin_(Timeline::is_active() ? Timeline::now() : 0) {}
+  explicit HostSpan(const char* name, SpanKind kind = SpanKind::kData, int64_t index = -1)
+      : name_(name), kind_(kind), index_(index), begin_(Timeline::is_active() ? Timeline::now() : 0) {}
   ~HostSpan() {
     if (begin_ != 0 && Timeline::is_active())
-      Timeline::record({.begin = begin_, .end = Timeline::now(), .name = name_, .index = index_});
+      Timeline::record({.begin = begin_, .end = Timeline::now(), .name = name_, .index = index_, .kind = kind_});
   }
   HostSpan(const HostSpan&) = delete;
   HostSpan& operator=(const HostSpan&) = delete;
 
  private:
   const char* name_;
+  SpanKind kind_;
   int64_t index_, begin_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 TEST(Timeline, RecordsOnlyWhileActiveAndATrackForEachThread) {
   { const HostSpan before("before"); }
   Timeline::start();
-  { const HostSpan span("main work", 7); }
+  { const HostSpan span("main work", SpanKind::kData, 7); }
   std::thread other([] {
     Timeline::name_thread("loader");
     const HostSpan span("load");

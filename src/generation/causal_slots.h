@@ -14,6 +14,7 @@
 #pragma once
 #include <string>
 
+#include "engine/plan/state_names.h"
 #include "generation/prefix_cache.h"
 #include "generation/slot_model.h"
 #include "models/modules/causal_model.h"
@@ -32,7 +33,7 @@ struct CausalOptions {
   std::vector<int64_t> prompt_lengths = {};
   bool cache = true;                 // false: every token computes the whole sequence again, for comparison
   bool independent_prompts = false;  // prompts by the pass independent_rows, too: the same bits with and without cache
-  std::string flat_name = "parameters";  // or "ema"
+  std::string flat_name = state::kParameters;  // or "ema"
   int threads = 1;                       // the most a pool may have
   bool verify_plans = true;              // see PlanOptions
   bool cache_in_arena = false;           // see SlotOptions

@@ -8,6 +8,7 @@
 #pragma once
 #include <string>
 
+#include "engine/plan/state_names.h"
 #include "generation/slot_model.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/nn/parameter_layout.h"
@@ -21,7 +22,7 @@ struct SourceOptions {
   int64_t max_length = 256;               // generated tokens of a text, its end included; at most what the model can
   std::vector<int64_t> source_lengths;    // padded lengths of sources, ascending
   int32_t begin = SpecialTokens{}.begin;  // what a text begins with
-  std::string flat_name = "parameters";   // or "ema"
+  std::string flat_name = state::kParameters;   // or "ema"
   int threads = 1;                        // the most a pool may have
   bool verify_plans = true;               // see PlanOptions
   bool cache_in_arena = false;            // see SlotOptions

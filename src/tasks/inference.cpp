@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/parameter_file.h"
 #include "models/families/static_scales.h"
 #include "training/run/memory_report.h"
@@ -18,7 +19,7 @@ void take_model_weights(Session& session, const std::string& folder, const std::
   session.allocate();
   session.store.touch();
   ThreadPool& pool = session.trainer->pool();
-  session.layout.initialize_constants(session.store.as<float>("constants"), pool);
+  session.layout.initialize_constants(session.store.as<float>(state::kConstants), pool);
   if (!packed->load(session.store, session.layout, pool))
     session.trainer->load_parameters([&](const ParameterTarget& parameters) { load(session.layout, parameters); });
 }

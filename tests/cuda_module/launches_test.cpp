@@ -85,9 +85,10 @@ void expect_launches(const char* name, Batch batch, int64_t most) {
 }
 
 TEST(Launches, OfARecordedStep) {
-  expect_launches("r-256", Batch::kFromHost, 157);
-  expect_launches("r-256", Batch::kResident, 160);
-  expect_launches("gpt2-124m-8", Batch::kFromHost, 325);
+  // Bounds with some room: a fusion that is lost in every layer costs more.
+  expect_launches("r-256", Batch::kFromHost, 165);
+  expect_launches("r-256", Batch::kResident, 168);
+  expect_launches("gpt2-124m-8", Batch::kFromHost, 335);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "engine/plan/state_names.h"
 #include "linnet/decoder.h"
 
 #include <numeric>
@@ -72,7 +73,7 @@ struct TextGenerator::State {
         pool(options.threads > 0 ? options.threads : available_threads()) {
     store.allocate();
     store.touch();
-    if (layout.constant_count() > 0) layout.initialize_constants(store.as<float>("constants"), pool);
+    if (layout.constant_count() > 0) layout.initialize_constants(store.as<float>(state::kConstants), pool);
     generator.bind();
   }
 
@@ -97,7 +98,7 @@ TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) 
 TextGenerator::~TextGenerator() = default;
 
 void TextGenerator::take(Learner& learner) {
-  float* flat = state_->store.as<float>("parameters");
+  float* flat = state_->store.as<float>(state::kParameters);
   for (const ParameterSlot& slot : state_->layout.parameters()) {
     const std::span<const float> values = learner.parameter(slot.spec.name);
     if (static_cast<int64_t>(values.size()) != slot.spec.shape.elements())
@@ -108,7 +109,7 @@ void TextGenerator::take(Learner& learner) {
 }
 
 void TextGenerator::load(const std::string& path) {
-  load_model(path, state_->layout, state_->store.as<float>("parameters"));
+  load_model(path, state_->layout, state_->store.as<float>(state::kParameters));
   state_->has_weights = true;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "api/cpp/learner_state.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
 
@@ -82,7 +83,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
           s.trainer->pull_states();
           const float* weights = s.trainer->state(s.trainer->evaluated_state());
           best_weights.assign(weights, weights + s.layout.trained_count());
-          const float* untrained = s.trainer->state("parameters") + s.layout.trained_count();
+          const float* untrained = s.trainer->state(state::kParameters) + s.layout.trained_count();
           best_weights.insert(best_weights.end(), untrained,
                               untrained + (s.layout.stored_count() - s.layout.trained_count()));
         }
@@ -94,7 +95,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   }
   stop("epochs");
   if (!best_weights.empty()) {
-    std::ranges::copy(best_weights, s.trainer->state("parameters"));
+    std::ranges::copy(best_weights, s.trainer->state(state::kParameters));
     push();
   }
   return report;

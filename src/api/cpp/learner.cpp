@@ -1,3 +1,4 @@
+#include "engine/plan/state_names.h"
 #include "linnet/learner.h"
 
 #include <algorithm>
@@ -116,7 +117,7 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
   BatchKind& kind = *kinds.emplace_back(std::make_unique<BatchKind>());
   kind.trained = trained;
   if (types) kind.types = *types;
-  const Graph graph = evaluate_graph(layout, traced(types ? &kind.types : nullptr), "parameters");
+  const Graph graph = evaluate_graph(layout, traced(types ? &kind.types : nullptr), state::kParameters);
   for (const GraphInput& input : graph.inputs()) {
     if (store.has(input.name)) continue;  // a state of the trainer
     const TensorType type = graph.value(input.value).type;
@@ -353,7 +354,7 @@ std::span<float> Learner::parameter(const std::string& name) {
   if (s.layout.is_quantized(slot))
     fail_user("parameter \"" + name + "\" is not stored in fp32: save() writes its values, load() reads them");
   s.trainer->pull_states();
-  return {s.trainer->state("parameters") + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
+  return {s.trainer->state(state::kParameters) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }
 
 void Learner::push() { state_->trainer->reset_ema(); }

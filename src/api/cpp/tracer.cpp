@@ -1,3 +1,4 @@
+#include "engine/plan/state_names.h"
 #include "linnet/tracer.h"
 
 #include <array>
@@ -11,8 +12,8 @@ namespace {
 
 // Inputs of graphs that the trainer fills.
 bool is_reserved(const std::string& name) {
-  constexpr std::array kNames{"parameters", "constants", "control",  "random",   "moment1",
-                              "moment2",    "ema",       "gradient", "loss_sum", "token_count"};
+  constexpr std::array kNames{state::kParameters, state::kConstants, "control",  "random",   state::kMoment1,
+                              state::kMoment2,    state::kAverage,       state::kGradient, "loss_sum", "token_count"};
   for (const char* reserved : kNames)
     if (name == reserved || name.starts_with(std::string(reserved) + ".")) return true;
   return false;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "engine/plan/state_names.h"
 #include "app/bench/generation_bench.h"
 #include "app/bench/inference_bench.h"
 #include "base/error.h"
@@ -49,7 +50,7 @@ class Decoder {
     store_.allocate();
     store_.touch();
     generator_->bind();
-    layout_.initialize_constants(store_.as<float>("constants"), pool_);
+    layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
     const auto file = options.folder.empty() ? nullptr : ParameterFile::open(options.folder);
     if (!file || !file->load(store_, layout_, pool_))
       load_into(store_, layout_, pool_, [this](const ParameterTarget& parameters) { fill(parameters); });

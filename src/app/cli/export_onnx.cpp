@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "onnx/sources.h"
+#include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
 #include "training/run/run_folder.h"
 #include "tasks/classification/onnx_classifier.h"
@@ -75,7 +76,7 @@ void export_image_onnx(const Config& config, const ExportOnnxRequest& request) {
   take_run_weights(session, request.model);
   make_directories(request.out);
   for (const OnnxFile& file : onnx_files(session.image_model()))
-    save_onnx(session.layout, session.store.as<float>("parameters"), file, request.out, options_of(request).onnx);
+    save_onnx(session.layout, session.store.as<float>(state::kParameters), file, request.out, options_of(request).onnx);
   format.save(request.out);
 }
 

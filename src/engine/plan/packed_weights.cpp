@@ -6,11 +6,11 @@
 
 #include "engine/ir/op.h"
 #include "engine/ops/matmul/panel_matmul.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
 namespace {
 
-constexpr const char* kParameters = "parameters";
 constexpr size_t kPanelAlignment = 64;
 
 bool are_alike(const PanelsOf& x, const PanelsOf& y) {
@@ -105,8 +105,8 @@ class Reads {
 }  // namespace
 
 PackedWeights::PackedWeights(std::span<Plan* const> plans, const Store& store) {
-  if (!store.device().is_host() || !store.has(kParameters)) return;
-  const RegionId region = store.find(kParameters, 0).region;
+  if (!store.device().is_host() || !store.has(state::kParameters)) return;
+  const RegionId region = store.find(state::kParameters, 0).region;
   Reads reads(region);
   for (const Plan* plan : plans) reads.add(*plan);
   const std::map<size_t, PanelsOf> chosen = reads.panels();

@@ -108,8 +108,8 @@ class Trace {
   }
 
   void add_host_span(int thread, const Span& span) {
-    Json arguments{{"Phase", host_phase(span)}};
-    if (is_stage_pass(span)) arguments["Micro-batch"] = span.index;
+    Json arguments{{"Phase", host_phase(span.kind)}};
+    if (span.kind == SpanKind::kStagePass) arguments["Micro-batch"] = span.index;
     slice("cpu_op", span.name ? span.name : "work", thread, span.begin, span.end, std::move(arguments));
   }
 

@@ -6,6 +6,7 @@
 #include "engine/ir/op.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
 namespace {
@@ -45,8 +46,7 @@ NodeId first_node(const Graph& graph, std::string_view op) {
 // Whether gradients are added to a state, or leave the graph while it runs (training/trainer/step_graphs.h).
 bool accumulates(const Graph& graph) {
   return first_node(graph, "hold") < graph.node_count() ||
-         std::ranges::any_of(graph.inputs(),
-                             [](const GraphInput& input) { return input.name.starts_with("gradient"); });
+         std::ranges::any_of(graph.inputs(), [](const GraphInput& input) { return state::is_gradient(input.name); });
 }
 
 bool in_one_memory(const Graph& graph, ValueId a, ValueId b) {

@@ -49,8 +49,8 @@ struct ProfileSummary {
   std::vector<ProfileRow> rows;  // the slowest first
 };
 
-// What a span without a plan is part of: "data", or "sharing" with other shards and processes.
-const char* host_phase(const Span& span);
+// What traces call the phase of a span without a plan: "data", "sharing" or "stage".
+const char* host_phase(SpanKind kind);
 
 // Spans outside of steps, such as an evaluation between two of them, are in the rows and not in node_seconds.
 ProfileSummary summarize(const Profile& profile);

@@ -202,7 +202,7 @@ TEST(Profile, WaitingForDataAndForOtherProcessesAreToldApart) {
   Profile profile;
   profile.steps = {{.step = 1, .begin = 0, .end = 1000, .process_bytes = 0}};
   profile.tracks = {
-      {"main", {{.begin = 0, .end = 300, .name = "next batch"}, {.begin = 300, .end = 900, .name = "add ranks"}}}};
+      {"main", {{.begin = 0, .end = 300, .name = "next batch"}, {.begin = 300, .end = 900, .name = "add ranks", .kind = SpanKind::kSharing}}}};
   const ProfileSummary summary = summarize(profile);
   EXPECT_DOUBLE_EQ(summary.data_seconds, 300e-9);
   EXPECT_DOUBLE_EQ(summary.sharing_seconds, 600e-9);

@@ -46,7 +46,7 @@ constexpr StageTimes kNoTimes{std::numeric_limits<int64_t>::max(), std::numeric_
 StageTimes times_of(const Profile& profile, const ProfiledStep& step, int64_t offset) {
   StageTimes times = kNoTimes;
   for (const Span& span : profile.tracks.front().spans) {
-    if (!is_stage_pass(span) || span.begin < step.begin || span.end > step.end) continue;
+    if (span.kind != SpanKind::kStagePass || span.begin < step.begin || span.end > step.end) continue;
     times.begin = std::min(times.begin, span.begin - offset);
     times.end = std::max(times.end, span.end - offset);
     times.busy += span.end - span.begin;

@@ -66,9 +66,6 @@ int64_t first_moment(const Profile& profile);
 std::string trace_events(const Profile& profile, const TracedProcess& process);
 std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine);
 
-// Whether it is a pass of a pipeline's stage over a micro-batch, whose number from 0 is the span's index.
-bool is_stage_pass(const Span& span);
-
 // summary_json() with what is known of the pipeline.
 std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble);
 

@@ -18,7 +18,7 @@ Profile profile_of(int stage) {
   Profile profile;
   const int64_t clock = stage * kAhead;
   const auto pass = [&](const char* name, int64_t micro, int64_t begin, int64_t end) {
-    return Span{.begin = clock + begin, .end = clock + end, .name = name, .index = micro};
+    return Span{.begin = clock + begin, .end = clock + end, .name = name, .index = micro, .kind = SpanKind::kStagePass};
   };
   profile.steps = {{.step = 3, .begin = clock + 1000, .end = clock + 2000, .process_bytes = 0}};
   if (stage == 0)

@@ -10,8 +10,6 @@
 namespace linnet {
 namespace {
 
-constexpr std::string_view kSharing = "sharing", kData = "data", kStage = "stage";
-
 double seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
 bool is_within_a_step(const Profile& profile, const Span& span) {
@@ -46,17 +44,9 @@ std::string ending(const std::string& text, size_t width) {
 
 }  // namespace
 
-const char* host_phase(const Span& span) {
-  const std::string_view name =
-      span.name ? span.name : "";  // by training/trainer/sharded_step.cpp and training/trainer/pipeline_stage.cpp
-  const bool shares = name == "add shard" || name == "share update" || name == "add ranks" ||
-                      name == "exchange with stages" || name == "share between stages";
-  return shares ? kSharing.data() : is_stage_pass(span) ? kStage.data() : kData.data();
-}
-
-bool is_stage_pass(const Span& span) {
-  const std::string_view name = span.name ? span.name : "";
-  return span.index >= 0 && (name == "forward" || name == "backward" || name == "forward and backward");
+const char* host_phase(SpanKind kind) {
+  constexpr const char* kNames[] = {"data", "sharing", "stage"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 ProfileSummary summarize(const Profile& profile) {
@@ -75,8 +65,8 @@ ProfileSummary summarize(const Profile& profile) {
     const auto plan = profile.plans.find(span.plan);
     const bool within = is_within_a_step(profile, span);
     if (plan == profile.plans.end()) {
-      if (!within || is_stage_pass(span)) continue;  // which the nodes in it make up
-      double& part = host_phase(span) == kSharing ? summary.sharing_seconds : summary.data_seconds;
+      if (!within || span.kind == SpanKind::kStagePass) continue;  // which the nodes in it make up
+      double& part = span.kind == SpanKind::kSharing ? summary.sharing_seconds : summary.data_seconds;
       part += share * seconds(span.end - span.begin);
       continue;
     }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "engine/exec/backend.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/model_store.h"
 #include "models/nn/parameter_file.h"
@@ -33,15 +34,15 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   }
   store_.allocate();
   store_.touch();
-  if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>("constants"), pool_);
+  if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
   for (const Plan& plan : plans_) executors_.push_back(std::make_unique<Executor>(plan, store_, shared));
 }
 
 void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
   load_into(store_, layout_, pool_, load);
   pack_loaded();
-  store_.push("constants");
-  store_.push("parameters");
+  store_.push(state::kConstants);
+  store_.push(state::kParameters);
 }
 
 bool Forward::load(const ParameterFile& file) {

@@ -18,6 +18,7 @@
 #include "base/thread_pool.h"
 #include "engine/exec/executor.h"
 #include "engine/kernels/precision.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
 #include "engine/passes/pack_filters.h"
@@ -51,7 +52,7 @@ class Forward {
   Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options);
 
   const ParameterLayout& layout() const { return layout_; }
-  float* parameters() { return store_.as<float>("parameters"); }
+  float* parameters() { return store_.as<float>(state::kParameters); }
   // See load_into() in models/nn/model_store.h.
   void load(const std::function<void(const ParameterTarget& parameters)>& load);
   // The same of a packed model, whose file becomes the memory if it can; false when it lacks a parameter. Nobody may

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/process_memory.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
 
@@ -63,7 +64,7 @@ class LoadingBuffer {
     if (layout_.is_quantized(slot))
       write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
     else
-      std::copy_n(values, slot.spec.shape.elements(), store_.as<float>("parameters") + slot.offset);
+      std::copy_n(values, slot.spec.shape.elements(), store_.as<float>(state::kParameters) + slot.offset);
     give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   }
 
@@ -79,7 +80,7 @@ class LoadingBuffer {
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
                const std::function<void(const ParameterTarget& parameters)>& load) {
   if (layout.quantized().empty())
-    load(store.as<float>("parameters"));
+    load(store.as<float>(state::kParameters));
   else
     LoadingBuffer(store, layout, pool).load(load);
 }
@@ -95,7 +96,7 @@ void initialize_quantized(const Store& store, const ParameterLayout& layout, uin
 }
 
 ParameterValues::ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained)
-    : store_(store), layout_(layout), trained_(trained), untrained_(store.as<float>("parameters")) {}
+    : store_(store), layout_(layout), trained_(trained), untrained_(store.as<float>(state::kParameters)) {}
 
 const float* ParameterValues::of(const ParameterSlot& slot, std::vector<float>& unpacked) const {
   if (slot.offset < layout_.trained_count()) return trained_ + slot.offset;
@@ -113,9 +114,9 @@ SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
     const size_t bytes = static_cast<size_t>(count) * sizeof(float);
     store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
   };
-  declare_flat(store, layout, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
+  declare_flat(store, layout, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store, layout);
-  declare("constants", MemoryKind::kConstants, layout.constant_count());
+  declare(state::kConstants, MemoryKind::kConstants, layout.constant_count());
   return {store.add_region("arena", MemoryKind::kActivations, 0),
           store.add_region("workspace", MemoryKind::kWorkspace, 0)};
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/model_store.h"
 
 namespace linnet {
@@ -192,7 +193,7 @@ bool ParameterFile::load(const Store& store, const ParameterLayout& layout, Thre
   std::vector<float> values;
   for (const ParameterSlot& slot : layout.parameters()) {
     if (!layout.is_quantized(slot)) {
-      read_values(slot.spec, store.as<float>("parameters") + slot.offset);
+      read_values(slot.spec, store.as<float>(state::kParameters) + slot.offset);
       continue;
     }
     const QuantizedSlot& quantized = layout.quantized_slot(slot);
@@ -286,7 +287,7 @@ std::vector<WeightSource> parameter_sources(const Store& store, const ParameterL
     if (layout.is_quantized(slot)) continue;
     const auto found = dtypes.find(slot.spec.name);
     const FileDType dtype = found == dtypes.end() ? FileDType::kF32 : found->second;
-    const float* values = store.as<float>("parameters") + slot.offset;
+    const float* values = store.as<float>(state::kParameters) + slot.offset;
     add({slot.spec.name, dtype, slot.spec.shape, [values, dtype](int64_t first, int64_t count, std::byte* out) {
            write_floats(dtype, values + first, count, out);
          }});

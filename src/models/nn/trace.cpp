@@ -1,6 +1,7 @@
 #include "models/nn/trace.h"
 
 #include "base/error.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
@@ -35,7 +36,7 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
   }
   cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
   cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
-  cut(graph_, options.dtype, "constants", layout.constants(), parts_);
+  cut(graph_, options.dtype, state::kConstants, layout.constants(), parts_);
   for (const QuantizedSlot& slot : layout.quantized()) {
     const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
     const Tensor matrix = dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype, slot.input_scale);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/ir/graph.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
 
@@ -16,7 +17,7 @@ struct TraceOptions {
   bool training = false;      // dropout is active; the graph gets an input "random" i32 [4]
   // Parameters are parts of the flat inputs `flat_name` and "constants". Without a layout each is an input of its own.
   const ParameterLayout* layout = nullptr;
-  std::string flat_name = "parameters";
+  std::string flat_name = state::kParameters;
 };
 
 class Trace {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
 #include "training/run/memory_report.h"
 #include "data/text/unicode/utf8.h"
@@ -137,7 +138,7 @@ void TextGeneration::allocate_draft() {
   if (!draft_) return;
   check_fits(draft_->store, " for the draft model");
   draft_->store.allocate();
-  draft_->layout.initialize_constants(draft_->store.as<float>("constants"), pool_);
+  draft_->layout.initialize_constants(draft_->store.as<float>(state::kConstants), pool_);
   fill(options_.draft, draft_->layout, draft_->store,
        [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
          draft_->opened.load_weights(layout, parameters);

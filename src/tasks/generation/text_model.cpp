@@ -7,6 +7,7 @@
 #include "config/task_rows.h"
 #include "engine/exec/backend.h"
 #include "engine/plan/packed_weights.h"
+#include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
@@ -53,11 +54,11 @@ void TextModel::allocate(const std::string& folder, const LoadWeights& weights) 
   const PackedWeights packed = is_packed(folder) ? PackedWeights() : PackedWeights(engine_->packable_plans(), store_);
   store_.allocate();
   engine_->bind();
-  layout_->initialize_constants(store_.as<float>("constants"), pool_);
+  layout_->initialize_constants(store_.as<float>(state::kConstants), pool_);
   fill(folder, *layout_, store_, weights);
   packed.pack(store_, pool_);
-  store_.push("constants");
-  store_.push("parameters");
+  store_.push(state::kConstants);
+  store_.push(state::kParameters);
 }
 
 void TextModel::fill(const std::string& folder, const ParameterLayout& layout, Store& store,

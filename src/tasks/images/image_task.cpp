@@ -11,6 +11,7 @@
 #include "base/process_memory.h"
 #include "config/byte_size.h"
 #include "data/examples/images/image_splits.h"
+#include "engine/plan/state_names.h"
 #include "models/families/pretrained.h"
 #include "models/families/torchvision.h"
 #include "models/families/vit.h"
@@ -138,7 +139,7 @@ void export_vit(const std::string& folder, const Config& config, const std::stri
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
   const PretrainedModel model = new_pretrained(vit_config_file(vit, format.class_names));
-  save_pretrained(model, session.layout, session.store.as<float>("parameters"), out,
+  save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
                   {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
 }
 
@@ -155,7 +156,7 @@ void export_image_run(const std::string& folder, const std::string& out) {
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
   make_directories(out);
-  save_torchvision(out + "/model.safetensors", session.layout, session.store.as<float>("parameters"));
+  save_torchvision(out + "/model.safetensors", session.layout, session.store.as<float>(state::kParameters));
   format.save(out);
 }
 

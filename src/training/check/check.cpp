@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "engine/plan/state_names.h"
 #include "training/check/checks.h"
 
 namespace linnet {
@@ -51,7 +52,7 @@ int64_t rows_of(const CheckSubject& subject) {
 void restart(CheckSubject& subject) {
   subject.reset();
   for (const std::string& state : subject.trainer.states())
-    if (state != "parameters")
+    if (state != state::kParameters)
       std::fill_n(subject.trainer.state(state), subject.trainer.layout().trained_count(), 0.0F);
   for (const PackedState& state : subject.trainer.packed_states())
     std::memset(subject.store.data(state.name), 0, state.type.bytes());

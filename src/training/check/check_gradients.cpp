@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/plan/state_names.h"
 #include "training/check/checks.h"
 
 namespace linnet {
@@ -57,7 +58,7 @@ MeanLoss loss_of_training(CheckSubject& subject) {
 // How large the parameter's values are together; of small ones, as biases are at first, what they grow to.
 double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
   constexpr double kUsual = 0.02;
-  const float* values = subject.trainer.state("parameters") + gradient.slot->offset;
+  const float* values = subject.trainer.state(state::kParameters) + gradient.slot->offset;
   double squares = 0;
   for (size_t i = 0; i < gradient.values.size(); ++i) squares += static_cast<double>(values[i]) * values[i];
   return std::sqrt(squares) + kUsual * std::sqrt(static_cast<double>(gradient.values.size()));
@@ -65,7 +66,7 @@ double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
 
 // The loss's rate of change along the gradient of one parameter, by differences on both sides.
 double slope(CheckSubject& subject, const ParameterGradient& gradient, double step, MeanLoss mean_loss) {
-  float* values = subject.trainer.state("parameters") + gradient.slot->offset;
+  float* values = subject.trainer.state(state::kParameters) + gradient.slot->offset;
   const std::vector<float> kept(values, values + gradient.values.size());
   const auto at = [&](double distance) {
     for (size_t i = 0; i < kept.size(); ++i)

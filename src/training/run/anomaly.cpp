@@ -3,16 +3,15 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "engine/plan/state_names.h"
 #include "formats/safetensors.h"
 
 namespace linnet {
 namespace {
 
-bool is_moment(const std::string& name) { return name.starts_with("moment") || name.starts_with("gradient"); }
+bool is_left_out(const std::string& name) { return state::is_moment(name) || state::is_gradient(name); }
 
-const Graph& step_graph(const Trainer& trainer, int shape) {
-  return trainer.plans().at("train." + std::to_string(shape))->graph;
-}
+const Graph& step_graph(const Trainer& trainer, int shape) { return trainer.step_plans(shape).front().forward->graph; }
 
 }  // namespace
 
@@ -23,7 +22,7 @@ void save_anomaly(const std::string& run_folder, const TrainingTask& task, Train
   const Graph& graph = step_graph(trainer, shape);
   std::vector<SafetensorsTensor> tensors;
   for (const GraphInput& input : graph.inputs())
-    if (!is_moment(input.name))
+    if (!is_left_out(input.name))
       tensors.push_back({input.name, graph.value(input.value).type, task.store().data(input.name)});
   save_safetensors(anomaly_path(run_folder), tensors,
                    {{"format", "linnet anomaly"}, {"step", std::to_string(step)}, {"shape", std::to_string(shape)}});
@@ -46,7 +45,7 @@ std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
     fail_user("'" + path + "' is of another model or other data");
   const Graph& graph = step_graph(trainer, shape);
   for (const GraphInput& input : graph.inputs()) {
-    if (is_moment(input.name)) continue;
+    if (is_left_out(input.name)) continue;
     const SafetensorsEntry& entry = file.at(input.name);
     if (entry.type != graph.value(input.value).type)
       fail_user("'" + path + "': " + input.name + " is " + entry.text() + ", the model's is " +

@@ -5,6 +5,7 @@
 
 #include "base/process_memory.h"
 #include "distributed/comm/agreement.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
 namespace {
@@ -19,7 +20,7 @@ int64_t announce(Communicator& world, int64_t index) {
 
 void scatter(WholeStates& whole, const ParameterSlot& slot, const float* values) {
   whole.for_pieces(slot, [&](WholeStates::Piece piece) {
-    whole.scatter("parameters", slot, piece, values ? values + piece.first : nullptr);
+    whole.scatter(state::kParameters, slot, piece, values ? values + piece.first : nullptr);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "distributed/comm/agreement.h"
 #include "engine/kernels/isa.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
 #include "models/nn/stage_text.h"
 #include "training/run/data_fingerprint.h"
@@ -154,7 +155,7 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   for (const std::string& state : trainer.states()) {
     // What stages of a pipeline have, too, was drawn by each from the seed, or comes from a file.
     if (trainer.is_divided(state) || stages_of(layout)) continue;
-    const int64_t count = state == "parameters" ? layout.stored_count() : layout.trained_count();
+    const int64_t count = state == state::kParameters ? layout.stored_count() : layout.trained_count();
     if (!layout.division()) {
       broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));
       continue;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "distributed/comm/agreement.h"
 #include "engine/kernels/isa.h"
+#include "engine/plan/state_names.h"
 #include "training/run/divided_weights.h"
 #include "training/run/kept_checkpoints.h"
 #include "training/run/quantized_steps.h"
@@ -99,7 +100,7 @@ bool RunCheckpoints::is_due(int64_t step) const {
 void RunCheckpoints::keep(const Progress& progress) {
   const bool for_good = config_.keep_every > 0 && progress.step % config_.keep_every == 0;
   if (config_.keep_checkpoints == 0 && !for_good) return;
-  save_weights(progress, kept_checkpoint_path(folder_.path(), progress.step), "parameters");
+  save_weights(progress, kept_checkpoint_path(folder_.path(), progress.step), state::kParameters);
   if (is_first_rank()) remove_old_checkpoints(folder_.path(), config_);
 }
 

@@ -18,6 +18,7 @@
 #include "distributed/comm/tensor_group.h"
 #include "engine/exec/backend.h"
 #include "engine/exec/device_ranks.h"
+#include "engine/plan/state_names.h"
 #include "engine/profile/rank_profiles.h"
 #include "training/run/anomaly.h"
 #include "training/run/data_fingerprint.h"
@@ -318,10 +319,10 @@ class TrainingRun {
     const bool better = compare(judged->best);
     if (EventLog* events = reporter_ ? reporter_->events() : nullptr) {
       trainer_.pull_states();
-      events->write_histograms(progress_.step, trainer_.layout(), trainer_.state("parameters"));
+      events->write_histograms(progress_.step, trainer_.layout(), trainer_.state(state::kParameters));
     }
     if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
-    if (better) checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : "parameters");
+    if (better) checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : state::kParameters);
     if (out_of_time()) done_ = true;
     if (out_of_patience()) {
       if (reporter_)

@@ -8,6 +8,7 @@
 
 #include "base/digits.h"
 #include "base/error.h"
+#include "engine/plan/state_names.h"
 #include "formats/safetensors.h"
 
 namespace linnet {
@@ -58,7 +59,7 @@ constexpr const char* kPackedPrefix = "packed.";
 // Those of which a state holds fp32 values: moments and averages have only trained ones.
 Slots slots_of(const Trainer& trainer, const std::string& state) {
   const ParameterLayout& layout = WholeStates::layout(trainer);
-  if (state != "parameters") return layout.trained();
+  if (state != state::kParameters) return layout.trained();
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
 
@@ -102,7 +103,7 @@ void for_divided_packed(const Trainer& trainer, const Visit& visit) {
 
 // Where a model's parameter comes from: a moving average has trained ones alone.
 const std::string& state_of(const Trainer& trainer, const ParameterSlot& slot, const std::string& trained) {
-  static const std::string parameters = "parameters";
+  static const std::string parameters = state::kParameters;
   return slot.offset < WholeStates::layout(trainer).trained_count() ? trained : parameters;
 }
 
@@ -220,7 +221,7 @@ void load_divided_model(const std::string& path, const Trainer& trainer, WholeSt
   std::optional<SafetensorsFile> file;
   if (whole.is_first_rank()) file.emplace(path);
   for (const ParameterSlot& slot : WholeStates::layout(trainer).parameters())
-    share_tensor(file, slot.spec.name, trainer, "parameters", slot, whole);
+    share_tensor(file, slot.spec.name, trainer, state::kParameters, slot, whole);
 }
 
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/plan/state_names.h"
+
 namespace linnet {
 namespace {
 
@@ -29,7 +31,7 @@ void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vec
                      const std::vector<std::string>& states) {
   for (const std::string& state : states) {
     const Location start = store.find(state, 0);
-    if (state.starts_with("moment")) {
+    if (state::is_moment(state)) {
       bind_slices_in_order(store, layout, slices, state, start);
       continue;
     }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/ops/collective/collective.h"
+#include "engine/plan/state_names.h"
 #include "engine/plan/storage.h"
 
 namespace linnet {
@@ -40,7 +41,7 @@ std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout
   for (const GraphInput& input : plan.graph.inputs())
     for (size_t i = 0; i < buckets.size(); ++i) {
       const GradientBucket& bucket = buckets[i];
-      if (input.name != "gradient" + layout.ranges()[bucket.range].suffix) continue;
+      if (input.name != state::kGradient + layout.ranges()[bucket.range].suffix) continue;
       const size_t begin = static_cast<size_t>(bucket.first) * sizeof(float),
                    end = begin + static_cast<size_t>(bucket.count) * sizeof(float);
       for (const Access& write : storages.writes(storages.storage_of(input.value)))

@@ -1,5 +1,6 @@
 #include "training/trainer/gradient_slices.h"
 
+#include "engine/plan/state_names.h"
 #include "training/trainer/divided_states.h"
 
 namespace linnet {
@@ -14,7 +15,7 @@ void GradientSlices::declare(Store& store, const ParameterLayout& layout, const 
   const auto count = static_cast<size_t>(ownership.count(share.rank) * share.most_nodes_after_a_round());
   const RegionId region = store.add_region(kSlices, MemoryKind::kGradients, count * sizeof(float));
   store.bind(kSlices, {region, 0}, count * sizeof(float));
-  bind_slices_in_order(store, layout, ownership.slices(share.rank), "gradient", {region, 0});
+  bind_slices_in_order(store, layout, ownership.slices(share.rank), state::kGradient, {region, 0});
 }
 
 GradientSlices::GradientSlices(const Store& store, const ParameterLayout& layout, const ShardShare& share,

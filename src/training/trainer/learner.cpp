@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include "base/error.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
 #include "models/nn/tensor_parallel.h"
 #include "models/nn/whole_loss.h"
@@ -21,7 +22,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
   // whole batch.
   const ModelStages* stages = stages_of(layout_);
   const Graph graph =
-      stages ? WholeLoss(whole, DType::kF32, false).graph.clone() : evaluate_graph(layout_, loss, "parameters");
+      stages ? WholeLoss(whole, DType::kF32, false).graph.clone() : evaluate_graph(layout_, loss, state::kParameters);
   for (const GraphInput& input : graph.inputs()) {
     if (store_.has(input.name) || (stages && !stages->batch.contains(input.name))) continue;
     const size_t bytes = graph.value(input.value).type.bytes();
@@ -64,7 +65,8 @@ double SingleShapeLearner::evaluate() {
 std::span<float> SingleShapeLearner::parameter(const std::string& name) {
   trainer_->pull_states();
   for (const auto& [spec, offset] : layout_.parameters())
-    if (spec.name == name) return {trainer_->state("parameters") + offset, static_cast<size_t>(spec.shape.elements())};
+    if (spec.name == name)
+      return {trainer_->state(state::kParameters) + offset, static_cast<size_t>(spec.shape.elements())};
   fail_user("the model has no parameter \"" + name + "\"");
 }
 

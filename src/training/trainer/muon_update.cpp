@@ -9,6 +9,7 @@
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/plan/state_names.h"
 #include "training/trainer/update_expressions.h"
 
 namespace linnet {
@@ -55,7 +56,7 @@ Tensor orthogonal(At x) {
 
 void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
                     const OptimizerAttrs& attrs, const RangeGradient& gradient) {
-  RangeStates states(graph, range, gradient, {"moment1"}, attrs.ema_decay > 0);
+  RangeStates states(graph, range, gradient, {state::kMoment1}, attrs.ema_decay > 0);
   const UpdateFactors factors = update_factors(gradient.squares, gradient.count, gradient.control, attrs);
   const Tensor rate = reshape(slice(gradient.control, 0, 0, 1), {});
   states.cut(pieces);

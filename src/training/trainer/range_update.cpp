@@ -4,6 +4,7 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/optimizer/adam_8bit.h"
 #include "engine/ops/quantized/round_bf16.h"
+#include "engine/plan/state_names.h"
 #include "training/trainer/adafactor_update.h"
 #include "training/trainer/muon_update.h"
 
@@ -20,7 +21,7 @@ void update_by_adam_8bit(Graph& graph, const TrainedRange& range, const Optimize
   Adam8bitState old{range_parameters(graph, range, gradient), state("moment1.codes", codes),
                     state("moment1.scales", scales),          state("moment2.codes", codes),
                     state("moment2.scales", scales),          {}};
-  if (attrs.ema_decay > 0) old.ema = state("ema", flat);
+  if (attrs.ema_decay > 0) old.ema = state(state::kAverage, flat);
   const Adam8bitState next =
       adam_8bit_step(old, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
   update_parameters(graph, old.parameters, next.parameters, gradient);
@@ -93,8 +94,8 @@ void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRang
   if (attrs.kind == Kind::kAdafactor)
     return update_by_adafactor(graph, tensors_of(layout, range), range, attrs, gradient);
   const OptimizerState state = optimizer_state(attrs, [&](const std::string& name) {
-    return name == "parameters" ? range_parameters(graph, range, gradient)
-                                : graph.input(name + range.suffix, gradient.flat.type());
+    return name == state::kParameters ? range_parameters(graph, range, gradient)
+                                      : graph.input(name + range.suffix, gradient.flat.type());
   });
   const OptimizerState next =
       optimizer_step(state, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"
 #include "engine/ops/optimizer/optimizer.h"
 
@@ -54,9 +55,9 @@ void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRang
 // Of elementwise optimizers: `state(name)` is an input of the graph.
 template <class State>
 OptimizerState optimizer_state(const OptimizerAttrs& attrs, const State& state) {
-  OptimizerState s{state("parameters"), state("moment1"), {}, {}};
-  if (attrs.kind == OptimizerAttrs::Kind::kAdam) s.moment2 = state("moment2");
-  if (attrs.ema_decay > 0) s.ema = state("ema");
+  OptimizerState s{state(state::kParameters), state(state::kMoment1), {}, {}};
+  if (attrs.kind == OptimizerAttrs::Kind::kAdam) s.moment2 = state(state::kMoment2);
+  if (attrs.ema_decay > 0) s.ema = state(state::kAverage);
   return s;
 }
 void update_moments(Graph& graph, const OptimizerState& state, const OptimizerState& next);  // and the average

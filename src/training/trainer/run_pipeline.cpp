@@ -7,6 +7,7 @@
 #include "base/timeline.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/passes/tensor_parallel.h"
+#include "engine/plan/state_names.h"
 #include "training/trainer/pipeline_stage.h"
 
 namespace linnet {
@@ -68,7 +69,7 @@ void PipelineStage::copy_to_outbox(const Executor& executor, const std::vector<s
 
 void PipelineStage::exchange() {
   if (outgoing_.empty() && incoming_.empty()) return;
-  const HostSpan span("exchange with stages");
+  const HostSpan span("exchange with stages", SpanKind::kSharing);
   group().exchange(outgoing_, incoming_, Communicator::Wait::kSoon);
   outgoing_.clear(), incoming_.clear();
 }
@@ -124,7 +125,7 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
   const HostSpan span(step.with_backward ? "forward and backward"
                       : pass.is_forward  ? "forward"
                                          : "backward",
-                      pass.micro);
+                      SpanKind::kStagePass, pass.micro);
   if (pass.is_forward && is_interleaved()) copy_batch(pass.micro, /*to_store=*/true);
   set_random(batch.step, batch.micro);
   if (step.with_backward) {
@@ -151,7 +152,7 @@ void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
     run_begun(pipeline_steps(order_of(count), stages_.rank.rank), set_random, pool);
   }
   begun_.clear(), next_ = 0;
-  const HostSpan span("share between stages");
+  const HostSpan span("share between stages", SpanKind::kSharing);
   add_shared_gradients(pool);
   float totals[] = {*store_.as<float>("loss_sum"), *store_.as<float>("token_count")};
   broadcast(group(), stages_.rank.ranks - 1, std::span(totals));
@@ -168,7 +169,7 @@ void PipelineStage::add_shared_gradients(ThreadPool& pool) {
       if (!own) continue;
       const auto count = static_cast<size_t>(own->spec.shape.elements());
       tied_.push_back(
-          std::make_unique<Shared>(group(), of, std::span(store_.as<float>("gradient") + own->offset, count)));
+          std::make_unique<Shared>(group(), of, std::span(store_.as<float>(state::kGradient) + own->offset, count)));
       scratch_.resize(std::max(scratch_.size(), sum_scratch_size(count, static_cast<int>(of.size()))));
     }
   for (const auto& tied : tied_) sum_over_ranks(tied->stages, tied->gradient, scratch_, pool);
@@ -192,7 +193,7 @@ float PipelineStage::sum_of_squares(ThreadPool& pool) {
   for (const TrainedRange& range : layout_.ranges()) {
     if (is_copy(layout_, range)) continue;
     squares_.resize(static_cast<size_t>((range.count + kSumBlock - 1) / kSumBlock));
-    block_squares(range.count, store_.as<float>("gradient") + range.offset, squares_.data(), pool);
+    block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
     double of_range = 0;
     for (const double block : squares_) of_range += block;
     sum += range.is_divided ? sum_over_tensor_ranks(static_cast<float>(of_range), pool) : of_range;

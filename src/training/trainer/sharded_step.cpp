@@ -5,6 +5,7 @@
 #include "base/signals.h"
 #include "base/timeline.h"
 #include "distributed/comm/tensor_group.h"
+#include "engine/plan/state_names.h"
 #include "training/trainer/pipeline_stage.h"
 
 namespace linnet {
@@ -64,7 +65,7 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* te
       shares_layers_(tensor || trainer.pipeline()),
       store_(trainer.store()),
       share_(trainer.options().shards),
-      gradient_(floats(store_, "gradient",
+      gradient_(floats(store_, state::kGradient,
                        trainer.has_whole_gradient() ? static_cast<size_t>(trainer.layout().trained_count()) : 0,
                        device != nullptr)),
       buffers_(floats(store_, kBufferInput, few_count(trainer.layout()) - kBuffers)),
@@ -219,7 +220,7 @@ void ShardedStep::keep_for_sibling(std::span<float> into) {
     device_->clear(gradient_.data(), gradient_.size());
   } else {
     move_values(trainer_.pool(), into, gradient_);
-    store_.push("gradient");
+    store_.push(state::kGradient);
   }
 }
 
@@ -261,11 +262,11 @@ void ShardedStep::add_round() {
 }
 
 void ShardedStep::add() {
-  const HostSpan span("add shard");
+  const HostSpan span("add shard", SpanKind::kSharing);
   if (divides_gradients()) return add_round();
   trainer_.finish_accumulation();
   for (const char* name : {"loss_sum", "token_count"}) store_.pull(name);
-  if (!device_) store_.pull("gradient");
+  if (!device_) store_.pull(state::kGradient);
   if (!buffers_.empty()) store_.pull(kBufferInput);
   const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send_of_last()
   size_t last = stack_.nodes().size();
@@ -326,12 +327,12 @@ void ShardedStep::add_squares() {
 
 void ShardedStep::share_update() {
   if (!trainer_.divides_moments()) return;
-  const HostSpan span("share update");
-  share_slices("parameters");
+  const HostSpan span("share update", SpanKind::kSharing);
+  share_slices(state::kParameters);
 }
 
 void ShardedStep::share_average() {
-  if (trainer_.divides_moments() && trainer_.has_average()) share_slices("ema");
+  if (trainer_.divides_moments() && trainer_.has_average()) share_slices(state::kAverage);
 }
 
 void ShardedStep::share_slices(const char* state) {
@@ -343,7 +344,7 @@ void ShardedStep::share_slices(const char* state) {
 }
 
 void ShardedStep::finish() {
-  const HostSpan span("add ranks");
+  const HostSpan span("add ranks", SpanKind::kSharing);
   if (!divides_gradients()) {
     if (sender_) sender_->finish();
     const size_t count = stack_.nodes().size();
@@ -364,7 +365,7 @@ void ShardedStep::finish() {
       all_gather_slices(world_, sum, trainer_.ownership().bounds(i));
   }
   if (trainer_.divides_moments() || trainer_.pipeline()) add_squares();
-  if (!divides_gradients() && !device_) store_.push("gradient");
+  if (!divides_gradients() && !device_) store_.push(state::kGradient);
   store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
   store_.fill("token_count", &few_[0][kTokens], sizeof(float));
   if (buffers_.empty()) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
@@ -123,9 +124,9 @@ void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions&
 
 std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype) {
   std::vector<Tensor> states;
-  for (const TrainedRange& range : layout.ranges()) states.push_back(flat_state(graph, "gradient", range, dtype));
+  for (const TrainedRange& range : layout.ranges()) states.push_back(flat_state(graph, state::kGradient, range, dtype));
   for (const PackedRange& packed : layout.packed_ranges())
-    states.push_back(flat_state(graph, "gradient", packed.range, dtype));
+    states.push_back(flat_state(graph, state::kGradient, packed.range, dtype));
   return states;
 }
 
@@ -158,10 +159,10 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
   Graph& graph = trace.graph();
   std::vector<Tensor> states;
   for (const TrainedRange& range : layout.ranges())
-    states.push_back(is_in_chunk(layout, range, options.chunk) ? flat_state(graph, "gradient", range, options.dtype)
+    states.push_back(is_in_chunk(layout, range, options.chunk) ? flat_state(graph, state::kGradient, range, options.dtype)
                                                                : Tensor{});
   for (const PackedRange& packed : layout.packed_ranges())
-    states.push_back(flat_state(graph, "gradient", packed.range, options.dtype));
+    states.push_back(flat_state(graph, state::kGradient, packed.range, options.dtype));
   const Traced traced = trace_gradients(trace, layout, loss, options, states);
   for (size_t i = 0; i < states.size(); ++i)
     if (states[i].defined()) graph.update(states[i], traced.gradients[i]);
@@ -270,7 +271,7 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
   for (const RangeSlice& part : slices) {
     const TrainedRange own = part_of(layout.ranges()[part.range], part);
     const Tensor gradient = has_whole_gradient ? slice(gradients[part.range], 0, part.first, own.count)
-                                               : flat_state(graph, "gradient", own, options.dtype);
+                                               : flat_state(graph, state::kGradient, own, options.dtype);
     update_range(graph, layout, own, options.optimizer, {gradient, squares, divisor, control});
   }
   graph.output("sum_of_squares", unscaled_squares(graph, options, squares * 1.0));

@@ -13,6 +13,7 @@
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"
 #include "engine/passes/tensor_parallel.h"
 #include "training/trainer/divided_states.h"
@@ -158,13 +159,13 @@ void Trainer::check_division() const {
 }
 
 void Trainer::declare_states() {
-  states_ = {"parameters"};
-  declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
+  states_ = {state::kParameters};
+  declare_flat(store_, layout_, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store_, layout_);
   if (options_.training) {
-    if (any_moment(1)) states_.emplace_back("moment1");
-    if (any_moment(2)) states_.emplace_back("moment2");
-    if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
+    if (any_moment(1)) states_.emplace_back(state::kMoment1);
+    if (any_moment(2)) states_.emplace_back(state::kMoment2);
+    if (options_.optimizer.ema_decay > 0) states_.emplace_back(state::kAverage);
     if (divides_moments_) declare_own_states();
     for (size_t i = 1; i < states_.size(); ++i)
       if (!is_divided(states_[i]))
@@ -181,9 +182,9 @@ void Trainer::declare_states() {
     if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards, divides_gradients() ? &ownership_ : nullptr);
   }
   if (options_.training && has_given_norm()) bind_own_slices(store_, layout_, own_slices(), states_);
-  evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
+  evaluated_ = states_.back() == state::kAverage ? state::kAverage : state::kParameters;
   const size_t constants = float_bytes(layout_.constant_count());
-  store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
+  store_.bind(state::kConstants, {store_.add_region(state::kConstants, MemoryKind::kConstants, constants), 0}, constants);
   const auto small = [&](const char* region, MemoryKind kind, std::initializer_list<const char*> names) {
     const RegionId id = store_.add_region(region, kind, names.size() * kLine);
     size_t offset = 0;
@@ -202,7 +203,7 @@ void Trainer::check_packed() const {
 }
 
 void Trainer::declare_gradients() {
-  declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
+  declare_flat(store_, layout_, state::kGradient, MemoryKind::kGradients, /*with_untrained=*/false);
   if (layout_.packed_ranges().empty()) return;
   size_t bytes = 0;
   for (const PackedRange& packed : layout_.packed_ranges()) bytes += whole_lines(float_bytes(packed.range.count));
@@ -210,7 +211,7 @@ void Trainer::declare_gradients() {
   size_t offset = 0;
   for (const PackedRange& packed : layout_.packed_ranges()) {
     const size_t size = float_bytes(packed.range.count);
-    store_.bind("gradient" + packed.range.suffix, {region, std::exchange(offset, offset + whole_lines(size))}, size);
+    store_.bind(state::kGradient + packed.range.suffix, {region, std::exchange(offset, offset + whole_lines(size))}, size);
   }
 }
 
@@ -257,15 +258,15 @@ void Trainer::bind() {
 }
 
 void Trainer::initialize() {
-  layout_.initialize_parameters(options_.seed, state("parameters"), pool_);
+  layout_.initialize_parameters(options_.seed, state(state::kParameters), pool_);
   initialize_quantized(store_, layout_, options_.seed, pool_);
-  layout_.initialize_constants(store_.as<float>("constants"), pool_);
-  store_.push("constants");
+  layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
+  store_.push(state::kConstants);
   reset_ema();
 }
 
 void Trainer::reset_ema() {
-  if (has_average()) std::copy_n(state("parameters"), layout_.trained_count(), state("ema"));
+  if (has_average()) std::copy_n(state(state::kParameters), layout_.trained_count(), state(state::kAverage));
   push_states();
 }
 
@@ -276,16 +277,16 @@ void Trainer::load_parameters(const std::function<void(const ParameterTarget& pa
 
 void Trainer::set_parameter(const ParameterSlot& slot, FunctionRef<void(std::span<float>)> write) {
   const auto count = static_cast<size_t>(slot.spec.shape.elements());
-  if (!layout_.is_quantized(slot)) return write({state("parameters") + slot.offset, count});
+  if (!layout_.is_quantized(slot)) return write({state(state::kParameters) + slot.offset, count});
   std::vector<float> values(count);
   write(values);
   write_quantized(store_, layout_.quantized_slot(slot), values.data(), pool_);
 }
 
 void Trainer::exchange_average() {
-  for (const char* name : {"parameters", "ema"}) store_.pull(name);
-  std::swap_ranges(state("parameters"), state("parameters") + layout_.trained_count(), state("ema"));
-  for (const char* name : {"parameters", "ema"}) store_.push(name);
+  for (const char* name : {state::kParameters, state::kAverage}) store_.pull(name);
+  std::swap_ranges(state(state::kParameters), state(state::kParameters) + layout_.trained_count(), state(state::kAverage));
+  for (const char* name : {state::kParameters, state::kAverage}) store_.push(name);
 }
 
 std::vector<PackedState> Trainer::all_packed() const {
@@ -421,7 +422,7 @@ std::string Trainer::find_non_finite(int shape) const {
   for (const GraphInput& input : graph.inputs()) {
     HostTensor tensor(graph.value(input.value).type);
     // Of divided moments and gradients a rank has slices. Only the update reads them, behind all that can be found.
-    const bool has_slices = is_divided(input.name) || (divides_gradients() && input.name.starts_with("gradient"));
+    const bool has_slices = is_divided(input.name) || (divides_gradients() && state::is_gradient(input.name));
     if (!has_slices) std::memcpy(tensor.data(), store_.data(input.name), tensor.type().bytes());
     inputs[input.name] = std::move(tensor);
   }

@@ -14,6 +14,7 @@
 #include "distributed/comm/shard_tree.h"
 #include "data/examples/batch.h"
 #include "engine/exec/executor.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/model_store.h"
 #include "engine/ops/sharding.h"
 #include "engine/passes/passes.h"
@@ -186,7 +187,7 @@ class Trainer {
   // Whether the moments, which state() then does not have as a whole, are divided between ranks: see
   // training/trainer/divided_states.h. On the CPU only.
   bool divides_moments() const { return divides_moments_; }
-  bool is_divided(const std::string& state) const { return divides_moments_ && state.starts_with("moment"); }
+  bool is_divided(const std::string& state) const { return divides_moments_ && state::is_moment(state); }
   // Whether the gradients are too, and whether there is a whole one nevertheless, in the store's "gradient". Without it
   // the pieces of the gradient are tensors of the step's plan (bucket_graph()).
   bool divides_gradients() const { return divides_moments_ && options_.divide_gradients; }
@@ -206,7 +207,7 @@ class Trainer {
   // The state that evaluation and saved models take: "ema" when there is one, or "parameters".
   const std::string& evaluated_state() const { return evaluated_; }
   void reset_ema();  // to the parameters that the host has written; pushes
-  bool has_average() const { return evaluated_ != "parameters"; }
+  bool has_average() const { return evaluated_ != state::kParameters; }
   // What evaluation and saved models take: the average, where there is one, and frozen parameters.
   ParameterValues evaluated_values() const { return values(evaluated_); }
   // With the trained ones from a state: "parameters" or "ema". The host's copies.

@@ -4,6 +4,7 @@
 
 #include "engine/ir/op.h"
 #include "engine/plan/memory_map.h"
+#include "engine/plan/state_names.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
@@ -33,7 +34,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
   if (accumulates()) {
     shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
     for (const TrainedRange& range : layout_.ranges()) {
-      const std::string name = "gradient" + range.suffix;
+      const std::string name = state::kGradient + range.suffix;
       store_.pull(name);
       float* values = store_.as<float>(name);
       visit(range, {values, static_cast<size_t>(range.count)});

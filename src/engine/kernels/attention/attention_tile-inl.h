@@ -21,9 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::attention {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using attention_blocking::ceil_div;
 using attention_blocking::kScoreStride;
-using attention_blocking::round_up;
 using tile::D;
 using tile::d;
 using tile::kLanes;

@@ -16,9 +16,7 @@
 
 namespace linnet::convolution_layout {
 
-using gemm_blocking::ceil_div;
 using gemm_blocking::kMaxPanel;
-using gemm_blocking::round_up;
 
 constexpr int64_t kDepth = 768;              // products that are summed in registers before C is stored
 constexpr int64_t kStripFloats = 1 << 16;    // of one strip: 256 KB of the L2 cache
