@@ -1,10 +1,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/error.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/panels.h"
 #include "engine/ops/matmul/dense_head.h"
-#include "engine/ops/matmul/gemm_activation.h"
 #include "engine/ops/matmul/matmul_sizes.h"
 #include "engine/ops/matmul/panel_matmul.h"
 #include "engine/ops/stored_operands.h"
@@ -15,6 +15,23 @@ namespace {
 // An operand as the product sees it.
 double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
 double rounded(double x, Precision) { return x; }
+
+// Activation functions and their slopes in double precision, for the reference kernel.
+constexpr double kGeluRoot = 0.7978845608028654, kGeluCube = 0.044715;  // sqrt(2 / pi)
+
+double gemm_activation(GemmActivation f, double x) {
+  switch (f) {
+    case GemmActivation::kNone:
+      return x;
+    case GemmActivation::kRelu:
+      return x < 0 ? 0 : x;
+    case GemmActivation::kGelu:
+      return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+    case GemmActivation::kGeluTanh:
+      return x * (1 + std::tanh(kGeluRoot * (x + kGeluCube * x * x * x))) / 2;
+  }
+  fail_internal("an unknown activation function");
+}
 
 double slope(GemmActivation f, double x) {
   switch (f) {
