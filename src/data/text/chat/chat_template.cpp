@@ -26,7 +26,10 @@ const std::string& template_of(const PretrainedTokenizer& tokenizer, const std::
   return tokenizer.chat_template();
 }
 
-jinja::Value value_of(const nlohmann::ordered_json& json) {
+constexpr int kDeepest = 100;  // of a conversation's JSON
+
+jinja::Value value_of(const nlohmann::ordered_json& json, int depth) {
+  if (depth > kDeepest) fail_user("a conversation nests deeper than " + std::to_string(kDeepest) + " levels");
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX) return json.get<double>();
   if (json.is_number_integer()) return json.get<int64_t>();
@@ -34,18 +37,18 @@ jinja::Value value_of(const nlohmann::ordered_json& json) {
   if (json.is_string()) return json.get<std::string>();
   if (json.is_array()) {
     jinja::List list;
-    for (const auto& item : json) list.push_back(value_of(item));
+    for (const auto& item : json) list.push_back(value_of(item, depth + 1));
     return list;
   }
   if (!json.is_object()) return jinja::None{};
   jinja::Dict dict;
-  for (const auto& [key, item] : json.items()) dict.set(key, value_of(item));
+  for (const auto& [key, item] : json.items()) dict.items.emplace_back(key, value_of(item, depth + 1));
   return dict;
 }
 
 }  // namespace
 
-jinja::Value template_value(const std::string& json) { return value_of(nlohmann::ordered_json::parse(json)); }
+jinja::Value template_value(const std::string& json) { return value_of(nlohmann::ordered_json::parse(json), 0); }
 
 ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder)
     : tokens_(special_tokens(tokenizer)),
