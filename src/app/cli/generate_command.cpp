@@ -2,12 +2,12 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/cli/commands.h"
+#include "app/cli/input_lines.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "app/cli/commands.h"
-#include "app/cli/input_lines.h"
 #include "engine/kernels/isa.h"
 #include "tasks/generation/text_writer.h"
 
@@ -89,8 +89,8 @@ int generate(Arguments arguments) {
   arguments.json = arguments.json || !arguments.requests.empty();
   arguments.log_probabilities = arguments.json;
   const std::vector<TextRequest> requests = read_requests(arguments);
-  catch_stop_signals();
   TextWriter writer(arguments.model, requests);
+  catch_stop_signals();  // not before: while the model is loaded a signal ends the program
   for (size_t i = 0; i < requests.size() && !(i > 0 && stop_requested()); ++i)
     (arguments.json ? print_json : print_texts)(writer, i, requests[i], arguments);
   log_reuse(writer.counts());

@@ -1,7 +1,7 @@
 #include <memory>
 
-#include "base/error.h"
 #include "app/cli/commands.h"
+#include "base/error.h"
 #include "engine/kernels/isa.h"
 #ifdef LINNET_SERVER
 #include "serving/http/server.h"
@@ -41,10 +41,14 @@ void add_serve_command(Command& linnet) {
             {.required = true, .type = "MODEL"})
       .take("--host", arguments->host, "the address to listen on (default 127.0.0.1: this machine alone)")
       .take("--port", arguments->port, "0: any (default 8080)", {.least = 0, .most = 65535})
+      .take("--allowed-host", arguments->allowed_hosts,
+            "a name by which requests may call the server; may be given several times (default: localhost, 127.0.0.1 "
+            "and [::1] at an address of this machine alone, any name at others)",
+            {.type = "NAME"})
       .take("--slots", service.resident.text.slots, "texts that a model writes at once (default 8)",
             {.least = 1, .most = 1024})
-      .take("--queue", service.resident.limits.waiting, "texts that may wait for a model, before 429 (default 64)",
-            {.least = 0, .most = 1e6})
+      .take("--queue", service.resident.limits.waiting,
+            "texts of a client that may wait for a model, before 429 (default 64)", {.least = 0, .most = 1e6})
       .take("--beam", service.resident.text.beams,
             "the most beams that a request may ask for (default: what the model's author or run asks for)",
             {.least = 0, .most = 1024})
@@ -73,8 +77,8 @@ void add_serve_command(Command& linnet) {
             {.least = 0.01, .most = 1e6})
       .take("--body-mb", arguments->body_megabytes, "the largest body of a request, before 413 (default 4)",
             {.least = 1, .most = 1024})
-      .take("--connections", arguments->limits.connections, "open at once; more wait (default 1024)",
-            {.least = 1, .most = 1e5})
+      .take("--connections", arguments->limits.connections,
+            "open at once; one more closes an idle one, or waits (default 1024)", {.least = 1, .most = 1e5})
       .flag("--log-text", service.log_text, "also log what requests say, which may be private")
       .flag("--quiet", arguments->quiet, "no line in the log for each request")
       .take_adapters(service.resident.adapters, true)

@@ -13,8 +13,8 @@ from drive_server import Server, check, equal, word_model
 GOOD = json.dumps({"model": "gpt2", "prompt": "w5 w6", "max_tokens": 3, "seed": 1}).encode()
 METHODS = [b"GET", b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT", b"", b"G\x00T", b"A" * 300, b"PRI"]
 TARGETS = [b"/", b"/health", b"/metrics", b"/v1/completions", b"/v1/models/%00", b"/../../etc/passwd", b"*", b"//", b"?",
-           b"http://a/health", b"/" + b"a" * 9000, b"/v1/completions?a=b#c", b"/\xff\xfe", b"a:80"]
-HEADERS = [b"Host: a", b"Content-Length: 5", b"Content-Length: -1", b"Content-Length: 18446744073709551616",
+           b"http://a/health", b"http://localhost/health", b"/" + b"a" * 9000, b"/v1/completions?a=b#c", b"/\xff\xfe", b"a:80"]
+HEADERS = [b"Host: localhost", b"Host: a", b"Sec-Fetch-Site: cross-site", b"Content-Length: 5", b"Content-Length: -1", b"Content-Length: 18446744073709551616",
            b"Content-Length: 5, 5", b"Content-Length : 5", b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip, chunked",
            b"Transfer-Encoding: chunked, chunked", b"Connection: close", b"Connection: upgrade", b"Upgrade: websocket",
            b"Expect: 100-continue", b"Expect: 200-ok", b"Accept-Encoding: gzip", b"Authorization: Bearer \x80", b"X: " + b"y" * 5000,
@@ -31,15 +31,15 @@ def one_request(draw):
     kind = draw.random()
     body = draw.choice(BODIES)
     if kind < 0.3:
-        head = [b"POST /v1/completions HTTP/1.1", b"Host: a", b"Content-Length: %d" % len(body)]
+        head = [b"POST /v1/completions HTTP/1.1", b"Host: localhost", b"Content-Length: %d" % len(body)]
         for _ in range(draw.randint(0, 2)):
             head.insert(draw.randint(1, len(head)), draw.choice(HEADERS))
         return b"\r\n".join(head) + b"\r\n\r\n" + body
     if kind < 0.5:
-        return b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + draw.choice(CHUNKS)
+        return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + draw.choice(CHUNKS)
     version = draw.choice([b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/1.1 ", b"", b"http/1.1"])
     end = draw.choice([b"\r\n", b"\r\n", b"\r\n", b"\n", b"\r"])
-    lines = [draw.choice(METHODS) + b" " + draw.choice(TARGETS) + b" " + version]
+    lines = [draw.choice(METHODS) + b" " + draw.choice(TARGETS) + b" " + version] + [b"Host: localhost"] * draw.randint(0, 1)
     lines += [draw.choice(HEADERS) for _ in range(draw.randint(0, 6))]
     return end.join(lines) + end + end + draw.choice([b"", body])
 

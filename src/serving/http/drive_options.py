@@ -41,7 +41,7 @@ def leave_in_the_middle(server, request):
     """A client that goes when the first piece of its text has come."""
     body = json.dumps({**request, "max_tokens": 300, "stream": True}).encode()
     with socket.create_connection(("127.0.0.1", server.port), 60) as client:
-        client.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         check(client.recv(1000).startswith(b"HTTP/1.1 200"))
 
 

@@ -299,13 +299,13 @@ def wrong_requests(server):
     server.refused(422, "/v1/completions", {**good, "prompt": [999999]})
     server.refused(422, "/v1/completions", {**good, "beam": 64})
     server.refused(413, "/v1/completions", {**good, "prompt": "w" * (2 << 20)})
-    chunked = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"80000\r\n" + b" " * 0x80000 + b"\r\n"
+    chunked = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"80000\r\n" + b" " * 0x80000 + b"\r\n"
     check(" 413 " in server.raw(chunked + chunked[-0x80000 - 9:] * 3).splitlines()[0])
     check(" 431 " in server.raw(b"GET / HTTP/1.1\r\nX: " + b"a" * 20000 + b"\r\n\r\n").splitlines()[0])
     for garbage in (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
                     b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 9\r\nContent-Length: 8\r\n\r\n"):
         check(" 400 " in server.raw(garbage).splitlines()[0], garbage)
-    check(" 408 " in server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{").splitlines()[0])
+    check(" 408 " in server.raw(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{").splitlines()[0])
     status, headers, text = server.ask("HEAD", "/health")
     equal((status, text), (200, ""))
 
@@ -315,13 +315,13 @@ def connections(server):
     for _ in range(3):
         equal(server.ask("GET", "/health", connection=connection)[0], 200)
     connection.close()
-    two = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 2  # in one packet
+    two = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2  # in one packet
     answer = server.raw(two[:-2] + b"Connection: close\r\n\r\n")
     equal(answer.count("HTTP/1.1 200 OK"), 2, answer)
     old = server.raw(b"GET /health HTTP/1.0\r\n\r\n")
     check(old.startswith("HTTP/1.1 200") and "Connection: close" in old, old)
     body = json.dumps({"model": "gpt2", "prompt": "w5", "max_tokens": 3}).encode()
-    slow = b"POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    slow = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         client.sendall(slow)
         check(client.recv(100).startswith(b"HTTP/1.1 100"))
@@ -367,7 +367,7 @@ def clients_that_go(models):
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
             client.connect(("127.0.0.1", server.port))
             data = json.dumps(body).encode()
-            client.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
             return client
         # Two run, two wait, and there is no room for more.
         clients = [begin(long) for _ in range(4)]
@@ -398,6 +398,55 @@ def clients_that_go(models):
         check('"error"' in connection.getresponse().read().decode().strip().split("\n\n")[-1])
         connection.close()
         server.stop()
+
+
+def hosts(models):
+    """Names by which the server is called, as pages with a name of their own that leads here would (DNS rebinding)."""
+    def status(server, head):
+        return int(server.raw(head + b"\r\nConnection: close\r\n\r\n").split()[1])
+
+    with Server(models["gpt2"], "--allowed-host", "Box.lan", "--allowed-host", "other.lan") as server:
+        for host in (b"localhost", b"127.0.0.1:1", b"[::1]:80", b"box.lan:80", b"OTHER.lan"):
+            equal(status(server, b"GET /health HTTP/1.1\r\nHost: " + host), 200, host)
+        for host in (b"evil.com", b"evil.com:80", b"localhost.evil.com", b"other.lan.evil.com"):
+            equal(status(server, b"GET /v1/models HTTP/1.1\r\nHost: " + host), 403, host)
+            equal(status(server, b"POST /v1/completions HTTP/1.1\r\nContent-Length: 0\r\nHost: " + host + b"\r\nOrigin: http://" + host), 403)
+        local = b" HTTP/1.1\r\nHost: localhost"
+        equal(status(server, b"GET http://127.0.0.1:8080/health" + local), 200)
+        equal(status(server, b"GET http://evil.com/health" + local), 403)
+        equal(status(server, b"GET /health" + local + b"\r\nSec-Fetch-Site: cross-site"), 403)
+        equal(status(server, b"GET /health" + local + b"\r\nOrigin: http://localhost\r\nOrigin: http://evil.com"), 400)
+        server.refused(403, "/v1/models", None, method="GET", headers={"Host": "evil.com"})
+        server.stop()
+
+
+def turns(models):
+    """A request for one token is answered while another waits for most of its many texts."""
+    many = {"prompt": "w5", "n": 64, "max_tokens": 300, "ignore_end": True, "seed": 1}
+    with Server(models["long"], "--slots", "2") as server:
+        waiting = threading.Thread(target=lambda: server.post("/v1/completions", many))
+        waiting.start()
+        server.wait_for("linnet_running", 2)
+        server.post("/v1/completions", {"prompt": "w5", "max_tokens": 1})
+        left = server.metric("linnet_waiting")
+        check(left > 40, "it waited until", left, "texts of the other request were left")
+        waiting.join()
+        server.stop()
+
+
+def generate_ends_while_it_loads(models):
+    folder = options.folder / "loading"
+    shutil.copytree(models["gpt2"], folder)
+    (folder / "vocab.txt").unlink()
+    os.mkfifo(folder / "vocab.txt")  # who opens it to read waits for what comes
+    process = subprocess.Popen([options.linnet, "generate", str(folder), "--prompt", "w5"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    try:
+        with open(folder / "vocab.txt", "wb"):
+            process.send_signal(signal.SIGTERM)
+            equal(process.wait(60), -signal.SIGTERM)
+    finally:
+        process.kill()
 
 
 def stop_under_load(models):
@@ -507,6 +556,9 @@ def main():
         server.stop()
     run("keys", lambda: keys(models))
     run("clients that go", lambda: clients_that_go(models))
+    run("hosts", lambda: hosts(models))
+    run("turns", lambda: turns(models))
+    run("generate that loads", lambda: generate_ends_while_it_loads(models))
     run("SIGTERM", lambda: stop_under_load(models))
     run("SIGHUP", lambda: reload_under_load(models))
     shutil.rmtree(options.folder)

@@ -15,6 +15,8 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method, path;  // "POST", "/v1/models"; the query is left out
+  std::string host;          // of a target that names one (GET http://localhost:8080/health); else ""
+  std::string client;        // the address that it comes from
   HttpHeaders headers;       // names in lower case
   std::string body;
 
@@ -43,8 +45,10 @@ class HttpExchange {
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end_stream() = 0;
+  // What the log's line of the request adds; before the end of the answer.
+  virtual void note(std::string text) = 0;
   // Called at most once, in the server's thread, when the client goes before the end of the answer or the request takes
-  // longer than HttpLimits::request_seconds. To be set in HttpHandler::handle().
+  // longer than HttpLimits::request_seconds; at once if the request is over.
   virtual void on_abort(std::function<void(HttpAbort)> abort) = 0;
 };
 
@@ -53,13 +57,16 @@ class HttpHandler {
   virtual ~HttpHandler() = default;
   // Looks at a request whose body has not been read, so that what is refused costs nothing.
   virtual std::optional<HttpResponse> refuse(const HttpRequest& head) = 0;
+  // Whether it is answered also when there are too many connections.
+  virtual bool is_urgent(const HttpRequest& head) = 0;
   // In the server's thread: must not wait.
   virtual void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) = 0;
   // The answer to a request that the server refuses by itself, as one too large; for logs and the form of errors.
   virtual HttpResponse error(int status, const std::string& message) = 0;
   // For logs: the last thing that is said of a request. `seconds` since its first byte; status 499 where the client
   // went.
-  virtual void finished(const HttpRequest& request, const std::string& id, int status, double seconds) = 0;
+  virtual void finished(const HttpRequest& request, const std::string& id, int status, double seconds,
+                        const std::string& note) = 0;
 };
 
 const char* http_reason(int status);  // "Not Found"

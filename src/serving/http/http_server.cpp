@@ -1,6 +1,13 @@
 #include "serving/http/http_server.h"
 
-#include <csignal>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cerrno>
 #include <ctime>
 
 #include "base/error.h"
@@ -9,13 +16,39 @@
 
 namespace linnet {
 
+namespace {
+
+std::atomic<int> stop_pipe{-1};  // where the first signal tells the server's thread
+std::atomic<bool> stop_requested_once{false};
+
+void request_stop(int signal) {
+  if (stop_requested_once.exchange(true)) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // delivered when the handler returns
+    return;
+  }
+  const int kept = errno;
+  [[maybe_unused]] const ssize_t ignored = ::write(stop_pipe, "", 1);
+  errno = kept;
+}
+
+// A socket for each connection, where the system lets us have them.
+void raise_descriptor_limit(int64_t connections) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, std::max(limit.rlim_cur, static_cast<rlim_t>(connections) + 256));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
 void HttpServer::State::accept() {
-  if (accepting || draining || std::ssize(sessions) >= limits.connections) return;
+  if (accepting || draining) return;
   accepting = true;
   acceptor.async_accept([this](error_code error, tcp::socket socket) {
     accepting = false;
     if (!error) add(std::move(socket));
-    if (error == asio::error::no_descriptors) {  // goes on when a connection is closed
+    if (error == asio::error::no_descriptors && !close_idle()) {  // goes on when a connection is closed
       log_warning("a connection was refused: the process has no file descriptors left");
       return;
     }
@@ -25,12 +58,37 @@ void HttpServer::State::accept() {
 
 void HttpServer::State::add(tcp::socket socket) {
   const auto session = std::make_shared<HttpSession>(*this, std::move(socket));
+  if (std::ssize(sessions) - std::ssize(spares) >= limits.connections && !close_idle()) {
+    session->make_spare();
+    spares.push_back(session);
+    if (std::ssize(spares) > limits.spare) {
+      const auto first = spares.front();
+      spares.pop_front();
+      first->turn_away();
+    }
+  }
   sessions.insert(session);
   session->start();
 }
 
+// Closes the connection that has been without a request for longest; false if all have one.
+bool HttpServer::State::close_idle() {
+  const std::shared_ptr<HttpSession>* longest = nullptr;
+  for (const auto& session : sessions)
+    if (session->is_idle() && (!longest || session->idle_since() < (*longest)->idle_since())) longest = &session;
+  if (!longest) return false;
+  std::shared_ptr(*longest)->close();
+  return true;
+}
+
 void HttpServer::State::remove(const std::shared_ptr<HttpSession>& session) {
   sessions.erase(session);
+  std::erase(spares, session);
+  if (!spares.empty() && std::ssize(sessions) - std::ssize(spares) < limits.connections) {
+    const auto next = spares.front();
+    spares.pop_front();
+    next->admit();
+  }
   accept();
 }
 
@@ -52,6 +110,7 @@ void HttpServer::State::drain() {
 
 HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, const HttpLimits& limits)
     : state_(std::make_unique<State>(handler, limits)) {
+  raise_descriptor_limit(limits.connections + limits.spare);
   error_code error;
   tcp::resolver resolver(state_->io);
   const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
@@ -72,18 +131,21 @@ HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, 
 HttpServer::~HttpServer() = default;
 
 int HttpServer::port() const { return state_->acceptor.local_endpoint().port(); }
+bool HttpServer::is_loopback() const { return state_->acceptor.local_endpoint().address().is_loopback(); }
 int64_t HttpServer::connections() const { return std::ssize(state_->sessions); }
 
 void HttpServer::run(const std::function<void()>& reload) {
   State& state = *state_;
-  for (const int signal : {SIGINT, SIGTERM}) state.stop_signals.add(signal);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail_system("cannot make a pipe for signals");
+  asio::posix::stream_descriptor stop(state.io, ends[0]);
+  stop_pipe = ends[1], stop_requested_once = false;
+  struct sigaction action {};
+  action.sa_handler = request_stop;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
   state.reload_signals.add(SIGHUP);
-  state.stop_signals.async_wait([&state](error_code error, int) {
-    if (error) return;
-    for (const int signal : {SIGINT, SIGTERM}) {  // the next one ends the process
-      state.stop_signals.remove(signal);
-      std::signal(signal, SIG_DFL);
-    }
+  stop.async_wait(asio::posix::stream_descriptor::wait_read, [&state](error_code) {
     log_info("stopping: " + std::to_string(state.sessions.size()) + " connections are open");
     state.drain();
   });
@@ -97,6 +159,7 @@ void HttpServer::run(const std::function<void()>& reload) {
   wait();
   state.accept();
   state.io.run();
+  ::close(ends[1]);
 }
 
 }  // namespace linnet

@@ -18,7 +18,9 @@ struct HttpLimits {
   double request_seconds = 600;             // until a request is answered; beyond: 408, or the stream ends
   double write_seconds = 30;                // in which a client must take some of an answer, or it is cut off
   uint64_t unsent_bytes = 4 * 1024 * 1024;  // of a stream that a client is slow to take, before it is cut off
-  int64_t connections = 1024;               // open at once; more wait until one is closed
+  // Open at once. One more closes the one that is idle for longest. Where none is, it waits until one is closed, but
+  // for requests that are urgent (HttpHandler::is_urgent). Of more than `spare` that wait the first gets 503.
+  int64_t connections = 1024, spare = 32;
 };
 
 class HttpServer {
@@ -30,10 +32,11 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const;
+  bool is_loopback() const;     // only this machine reaches it
   int64_t connections() const;  // open now; of the server's thread
 
   // Serves until SIGTERM or SIGINT; then takes no connection more, answers every request that has come, and returns. A
-  // second signal ends the process at once. SIGHUP calls `reload`.
+  // second signal ends the process at once, whatever this thread does. SIGHUP calls `reload`.
   void run(const std::function<void()>& reload);
 
   struct State;

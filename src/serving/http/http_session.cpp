@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/read.hpp>
 #include <ctime>
@@ -34,13 +35,46 @@ std::string lower_case(std::string_view name) {
 HttpRequest convert(http::request<http::string_body>&& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
-  const std::string target(message.target());
+  std::string target(message.target());
+  for (const std::string_view scheme : {"http://", "https://"})
+    if (lower_case(std::string_view(target).substr(0, scheme.size())) == scheme) {
+      const size_t end = std::min(target.find_first_of("/?", scheme.size()), target.size());
+      request.host = target.substr(scheme.size(), end - scheme.size());
+      target = target.substr(end);
+      if (!target.starts_with('/')) target.insert(0, "/");
+      break;
+    }
   request.path = target.substr(0, target.find('?'));
   for (const auto& field : message)
     request.headers.emplace_back(lower_case({field.name_string().data(), field.name_string().size()}),
                                  std::string(field.value()));
   request.body = std::move(message.body());
   return request;
+}
+
+// A header that goes on in the next line, of which RFC 9112 says that a server must not take it. `data` begins in a
+// head.
+bool has_folded_line(std::string_view data) {
+  data = data.substr(0, data.find("\r\n\r\n"));
+  return data.find("\r\n ") != data.npos || data.find("\r\n\t") != data.npos;
+}
+
+// What another server may read in another way, and so must not be answered; "" if there is none.
+std::string fault_of(const HttpRequest& head, bool is_1_1) {
+  const auto count = [&](std::string_view name) {
+    return std::ranges::count(head.headers, name, [](const auto& header) { return std::string_view(header.first); });
+  };
+  for (const char* name : {"host", "origin", "content-length", "transfer-encoding"})
+    if (count(name) > 1) return std::string("the request has several headers \"") + name + "\"";
+  if (is_1_1 && count("host") == 0) return "a request of HTTP/1.1 needs a header \"host\"";
+  if (head.header("content-length").find(',') != std::string_view::npos) return "the request has several lengths";
+  if (head.host.find('@') != head.host.npos) return "the target names a user";
+  if (count("transfer-encoding") == 0) return "";
+  if (!is_1_1) return "HTTP/1.0 has no \"transfer-encoding\"";
+  if (count("content-length") > 0) return "the request has both \"transfer-encoding\" and \"content-length\"";
+  return lower_case(head.header("transfer-encoding")) == "chunked"
+             ? ""
+             : "the only \"transfer-encoding\" that is supported is \"chunked\"";
 }
 
 std::string chunk(const std::string& piece) {
@@ -78,7 +112,16 @@ class Exchange : public HttpExchange {
   void end_stream() override {
     post([](HttpSession& session, uint64_t request) { session.end_stream(request); });
   }
-  void on_abort(std::function<void(HttpAbort)> abort) override { session_->set_abort(request_, std::move(abort)); }
+  void note(std::string text) override {
+    post([text = std::move(text)](HttpSession& session, uint64_t request) mutable {
+      session.set_note(request, std::move(text));
+    });
+  }
+  void on_abort(std::function<void(HttpAbort)> abort) override {
+    post([abort = std::move(abort)](HttpSession& session, uint64_t request) mutable {
+      session.set_abort(request, std::move(abort));
+    });
+  }
 
  private:
   template <class Say>
@@ -117,7 +160,9 @@ void HttpSession::timed_out() {
         abort(HttpAbort::kClientGone);
         return close();
       }
-      return abort(HttpAbort::kTimeout);
+      return abort_ ? abort(HttpAbort::kTimeout) : give_up();
+    case kParked:
+      return turn_away();
     case kClosing:
       return close();
     case kClosed:
@@ -127,41 +172,57 @@ void HttpSession::timed_out() {
 
 void HttpSession::read_head() {
   state_ = buffer_.size() > 0 ? kReading : kIdle;
-  request_ = {}, id_.clear(), abort_ = nullptr, answered_ = streaming_ = false, status_ = 0;
+  request_ = {}, id_.clear(), note_.clear(), abort_ = nullptr, answered_ = streaming_ = false, status_ = 0;
   parser_.emplace();
   parser_->header_limit(server_.limits.header_bytes);
   parser_->body_limit(server_.limits.body_bytes);
   if (state_ == kReading) {
     began_ = Clock::now();
     set_timer(server_.limits.read_seconds);
-  } else {
-    set_timer(server_.draining ? 1 : server_.limits.idle_seconds);
+    return parse_head();
   }
+  idle_since_ = Clock::now();
+  set_timer(server_.draining ? 1 : server_.limits.idle_seconds);
   // The first bytes tell an idle connection from one that is slow to say what it wants.
-  if (state_ == kIdle) {
-    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
-      if (self->state_ != kIdle) return;
-      if (error) return self->close();
-      self->state_ = kReading;
-      self->began_ = Clock::now();
-      self->set_timer(self->server_.limits.read_seconds);
-      http::async_read_header(self->socket_, self->buffer_, *self->parser_,
-                              [self](error_code failed, size_t) { self->got_head(failed); });
-    });
-    return;
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+    if (self->state_ != kIdle) return;
+    if (error) return self->close();
+    self->state_ = kReading;
+    self->began_ = Clock::now();
+    self->set_timer(self->server_.limits.read_seconds);
+    self->parse_head();
+  });
+}
+
+// As http::async_read_header(), which would accept folded lines.
+void HttpSession::parse_head() {
+  error_code error;
+  const std::string_view data(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  if (!data.empty()) {
+    if (has_folded_line(data)) return fail_read(400, "a header goes on in a second line");
+    buffer_.consume(parser_->put(buffer_.data(), error));
+    if (parser_->is_header_done()) return got_head({});
+    if (error && error != http::error::need_more) return got_head(error);
+    if (buffer_.size() > server_.limits.header_bytes) return got_head(http::error::header_limit);
   }
-  http::async_read_header(socket_, buffer_, *parser_,
-                          [self = shared_from_this()](error_code error, size_t) { self->got_head(error); });
+  socket_.async_read_some(buffer_.prepare(8 * 1024), [self = shared_from_this()](error_code failed, size_t size) {
+    if (self->state_ != kReading) return;
+    self->buffer_.commit(size);
+    failed ? self->got_head(failed) : self->parse_head();
+  });
 }
 
 void HttpSession::got_head(error_code error) {
   if (state_ != kReading) return;
   if (error) return read_failed(error);
   HttpRequest head = convert(http::request<http::string_body>(parser_->get().base()));
+  error_code unknown;
+  head.client = socket_.remote_endpoint(unknown).address().to_string();
   id_ = server_.next_id();
-  keep_alive_ = parser_->get().keep_alive();
+  keep_alive_ = parser_->get().keep_alive() && !is_spare_;
   chunked_ = parser_->get().version() >= 11;
   request_ = head;
+  if (const std::string fault = fault_of(head, chunked_); !fault.empty()) return fail_read(400, fault);
   if (const auto length = parser_->content_length(); length && *length > server_.limits.body_bytes)
     return read_failed(http::error::body_limit);
   if (auto refused = server_.handler.refuse(head)) {
@@ -169,14 +230,32 @@ void HttpSession::got_head(error_code error) {
     keep_alive_ = keep_alive_ && parser_->content_length().value_or(0) == 0 && !parser_->chunked();
     return refuse(std::move(*refused));
   }
-  if (lower_case(head.header("expect")) == "100-continue" && buffer_.size() == 0) {
-    send("HTTP/1.1 100 Continue\r\n\r\n");
+  if (is_spare_ && !server_.handler.is_urgent(head)) {
+    state_ = kParked;
+    return;
   }
   read_body();
 }
 
+void HttpSession::admit() {
+  is_spare_ = false;
+  if (state_ != kParked) return;
+  state_ = kReading;
+  keep_alive_ = parser_->get().keep_alive();
+  set_timer(server_.limits.read_seconds);
+  read_body();
+}
+
+void HttpSession::turn_away() {
+  if (state_ != kIdle && state_ != kReading && state_ != kParked) return close();
+  if (id_.empty()) began_ = Clock::now();
+  fail_read(503, "too many connections; try again in a moment");
+}
+
 void HttpSession::read_body() {
   if (parser_->is_done()) return handle();
+  if (chunked_ && lower_case(request_.header("expect")) == "100-continue" && buffer_.size() == 0)
+    send("HTTP/1.1 100 Continue\r\n\r\n");
   http::async_read(socket_, buffer_, *parser_,
                    [self = shared_from_this()](error_code error, size_t) { self->got_body(error); });
 }
@@ -188,36 +267,37 @@ void HttpSession::got_body(error_code error) {
 }
 
 void HttpSession::handle() {
-  request_ = convert(parser_->release());
+  HttpRequest taken = request_;
+  taken.body = std::move(parser_->get().body());
   parser_.reset();
   state_ = kAnswering;
   ++number_;
   deadline_ = Clock::now() + duration(server_.limits.request_seconds);
   set_timer(server_.limits.request_seconds);
   watch();
-  HttpRequest taken{request_.method, request_.path, request_.headers, std::move(request_.body)};
   server_.handler.handle(std::move(taken), std::make_shared<Exchange>(server_.io, shared_from_this(), number_, id_));
+}
+
+void HttpSession::fail_read(int status, const std::string& message) {
+  keep_alive_ = false;
+  if (id_.empty()) id_ = server_.next_id();
+  refuse(server_.handler.error(status, message));
 }
 
 void HttpSession::read_failed(error_code error) {
   const bool nothing_came = !parser_->got_some() && buffer_.size() == 0;
-  const auto answer = [&](int status, const std::string& message) {
-    keep_alive_ = false;
-    if (id_.empty()) id_ = server_.next_id();
-    refuse(server_.handler.error(status, message));
-  };
   if (read_timed_out_ && !nothing_came)
-    return answer(408, "the request did not come within " +
-                           std::to_string(static_cast<int64_t>(server_.limits.read_seconds)) + " seconds");
+    return fail_read(408, "the request did not come within " +
+                              std::to_string(static_cast<int64_t>(server_.limits.read_seconds)) + " seconds");
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
-    return answer(431,
-                  "the head of the request is larger than " + std::to_string(server_.limits.header_bytes) + " bytes");
+    return fail_read(
+        431, "the head of the request is larger than " + std::to_string(server_.limits.header_bytes) + " bytes");
   if (error == http::error::body_limit)
-    return answer(413,
-                  "the body of the request is larger than " + std::to_string(server_.limits.body_bytes) + " bytes");
+    return fail_read(413,
+                     "the body of the request is larger than " + std::to_string(server_.limits.body_bytes) + " bytes");
   if (error.category() == make_error_code(http::error::bad_version).category() && error != http::error::end_of_stream &&
       error != http::error::partial_message)
-    return answer(400, "this is not an HTTP request: " + error.message());
+    return fail_read(400, "this is not an HTTP request: " + error.message());
   close();
 }
 
@@ -228,31 +308,50 @@ void HttpSession::refuse(HttpResponse response) {
   respond(number_, std::move(response));
 }
 
-// Notices that the client closes its connection while it waits for an answer.
+// Notices that the client goes while it waits for an answer. One that closes its writing half alone still reads.
+// Whether it does shows when it is sent something, as a connection that is gone answers with a reset: a second "100
+// Continue" means nothing to a client of HTTP/1.1.
 void HttpSession::watch() {
   if (watching_) return;
   watching_ = true;
-  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+  const auto what = half_closed_ ? tcp::socket::wait_error : tcp::socket::wait_read;
+  socket_.async_wait(what, [self = shared_from_this()](error_code error) {
     self->watching_ = false;
     if (error || self->state_ != kAnswering) return;
     char byte;
     const ssize_t got = ::recv(self->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got > 0) return;  // the next request, which waits
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return self->watch();
+    if (got == 0 && !self->half_closed_) {
+      self->half_closed_ = true;
+      if (self->chunked_ && !self->streaming_ && !self->answered_) self->send("HTTP/1.1 100 Continue\r\n\r\n");
+      return self->watch();
+    }
     self->abort(HttpAbort::kClientGone);
     self->close();
   });
 }
 
+void HttpSession::set_abort(uint64_t request, std::function<void(HttpAbort)> abort) {
+  if (request != number_ || state_ != kAnswering || answered_) return abort(HttpAbort::kClientGone);
+  abort_ = std::move(abort);
+}
+
 void HttpSession::abort(HttpAbort why) {
-  if (auto tell = std::exchange(abort_, nullptr)) {
-    if (why == HttpAbort::kTimeout) {  // some time more, in which that is answered
-      deadline_ = Clock::now() + duration(server_.limits.write_seconds);
-      set_timer(server_.limits.write_seconds);
-    }
-    return tell(why);
+  auto tell = std::exchange(abort_, nullptr);
+  if (!tell) return;
+  if (why == HttpAbort::kTimeout) {  // some time more, in which that is answered
+    deadline_ = Clock::now() + duration(server_.limits.write_seconds);
+    set_timer(server_.limits.write_seconds);
   }
-  if (why == HttpAbort::kTimeout) close();  // nobody answers
+  tell(why);
+}
+
+// Nobody answers in time.
+void HttpSession::give_up() {
+  if (streaming_) return close();
+  keep_alive_ = false;
+  respond(number_, server_.handler.error(408, "the request was not answered within the server's limit of time"));
 }
 
 std::string HttpSession::head_of(const HttpResponse& response, bool stream) const {
@@ -339,7 +438,7 @@ void HttpSession::sent_all() {
 void HttpSession::finish_request(int status) {
   if (id_.empty()) return;
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-  server_.handler.finished(request_, id_, status, seconds);
+  server_.handler.finished(request_, id_, status, seconds, note_);
   id_.clear();
 }
 

@@ -32,15 +32,17 @@ struct HttpServer::State {
   const HttpLimits limits;
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
-  asio::signal_set stop_signals{io}, reload_signals{io};
+  asio::signal_set reload_signals{io};
   std::set<std::shared_ptr<HttpSession>> sessions;
-  bool accepting = false;  // an accept is under way
+  std::deque<std::shared_ptr<HttpSession>> spares;  // those of them beyond the limit, in the order in which they came
+  bool accepting = false;                           // an accept is under way
   bool draining = false;
   uint64_t requests = 0;
   std::string id_prefix;
 
   void accept();
   void add(tcp::socket socket);
+  bool close_idle();
   void remove(const std::shared_ptr<HttpSession>& session);
   void drain();
   std::string next_id() { return id_prefix + std::to_string(++requests); }
@@ -62,6 +64,15 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   void start() { read_head(); }
+  // A request may be on its way on a new connection.
+  bool is_idle() const {
+    return state_ == kIdle && !is_spare_ && (number_ > 0 || Clock::now() - idle_since_ > std::chrono::seconds(1));
+  }
+  Clock::time_point idle_since() const { return idle_since_; }
+  // A connection beyond the limit: its request waits until it is admitted, or is turned away.
+  void make_spare() { is_spare_ = true; }
+  void admit();
+  void turn_away();
   // No request after the present one. A connection without a request is given a moment, as one may be on its way.
   void drain() {
     if (state_ == kIdle) set_timer(1);
@@ -73,15 +84,18 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void begin_stream(uint64_t request, HttpResponse head);
   void write_chunk(uint64_t request, std::string piece);
   void end_stream(uint64_t request);
-  void set_abort(uint64_t request, std::function<void(HttpAbort)> abort) {
-    if (request == number_ && state_ == kAnswering) abort_ = std::move(abort);
+  void set_note(uint64_t request, std::string note) {
+    if (request == number_) note_ = std::move(note);
   }
+  void set_abort(uint64_t request, std::function<void(HttpAbort)> abort);
 
  private:
-  enum State { kIdle, kReading, kAnswering, kClosing, kClosed };
+  enum State { kIdle, kReading, kParked, kAnswering, kClosing, kClosed };
 
   void read_head();
+  void parse_head();
   void got_head(error_code error);
+  void fail_read(int status, const std::string& message);
   void read_body();
   void got_body(error_code error);
   void handle();
@@ -90,6 +104,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void watch();
   void set_timer(double seconds);
   void timed_out();
+  void give_up();
   void abort(HttpAbort why);
   void send(std::string bytes);
   void write_some();
@@ -106,13 +121,13 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::optional<http::request_parser<http::string_body>> parser_;
   State state_ = kIdle;
   bool read_timed_out_ = false, watching_ = false, writing_ = false, keep_alive_ = true, chunked_ = false;
-  bool streaming_ = false, answered_ = false;
+  bool streaming_ = false, answered_ = false, is_spare_ = false, half_closed_ = false;
 
   // The request that is being answered.
   HttpRequest request_;
-  std::string id_;
+  std::string id_, note_;
   uint64_t number_ = 0;
-  Clock::time_point began_, deadline_;
+  Clock::time_point idle_since_, began_, deadline_;
   std::function<void(HttpAbort)> abort_;
   int status_ = 0;
 

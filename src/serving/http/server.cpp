@@ -1,17 +1,12 @@
 #include "serving/http/server.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/error.h"
 #include "base/log.h"
 
 namespace linnet {
-namespace {
-
-bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "localhost" || host == "::1"; }
-
-}  // namespace
-
 void serve(const ServeOptions& options) {
   // Models end before the server does: their threads answer through it.
   auto service = std::make_unique<Service>(options.service);
@@ -22,7 +17,14 @@ void serve(const ServeOptions& options) {
   for (const std::string& name : service->names()) std::printf("model %s\n", name.c_str());
   std::printf("http://%s:%d\n", host.c_str(), server.port());
   if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
-  if (!is_loopback(options.host) && options.service.api_key_file.empty())
+  if (server.is_loopback() || !options.allowed_hosts.empty()) {
+    std::vector<std::string> names = {"localhost", "127.0.0.1", "[::1]", host};
+    names.insert(names.end(), options.allowed_hosts.begin(), options.allowed_hosts.end());
+    for (std::string& name : names)
+      std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+    service->allow_hosts(std::move(names));
+  }
+  if (!server.is_loopback() && options.service.api_key_file.empty())
     log_warning("anyone who reaches " + host + " may use the models: --api-key-file FILE asks for a key");
   server.run([&] { service->reload(); });
   service.reset();

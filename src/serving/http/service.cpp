@@ -1,7 +1,6 @@
 #include "serving/http/service.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 
@@ -42,11 +41,13 @@ const Route* find_route(std::string_view path) {
   return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kOneModel : nullptr;
 }
 
-// Whether a page of another site sends this: browsers say where a page is from.
-bool is_foreign(const HttpRequest& head) {
-  const std::string_view origin = head.header("origin"), host = head.header("host");
-  if (origin.empty() || origin == "null") return origin == "null";
-  return origin != "http://" + std::string(host) && origin != "https://" + std::string(host);
+// The name in "localhost:8080" or "[::1]:8080", in lower case.
+std::string host_name(std::string_view host) {
+  const size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
+  std::string name(host.substr(0, end));
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return name;
 }
 
 // "NAME=FOLDER" or "FOLDER".
@@ -106,15 +107,19 @@ Service::~Service() {
   if (reload_thread_.joinable()) reload_thread_.join();
 }
 
-Service::Model Service::load(const std::string& description) const {
-  auto model = std::make_shared<ServedModel>();
+Service::Model Service::load(const std::string& description) {
+  auto model = std::make_unique<ServedModel>();
   const auto [name, folder] = split_model(description);
   model->name = name;
   LoadedModelOptions resident = options_.resident;
   resident.draft = draft_of(name);
   model->resident = open_loaded_model(folder, resident);
   model->created = std::time(nullptr);
-  return model;
+  return {model.release(), [this](ServedModel* unused) {
+            const std::lock_guard lock(unused_mutex_);
+            unused_.emplace_back(unused);
+            unused_changed_.notify_one();
+          }};
 }
 
 std::vector<std::string> Service::names() const {
@@ -162,15 +167,35 @@ void Service::reload_all() {
         const std::lock_guard lock(mutex_);
         models_[i].swap(model);
       }
-      // The old one answers what it has; it must end here, not in the thread of the server or in its own.
-      while (model.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      model.reset();
+      std::vector<std::unique_ptr<ServedModel>> old;  // answers what it has, then ends
+      std::unique_lock lock(unused_mutex_);
+      unused_changed_.wait(lock, [&] { return !unused_.empty(); });
+      old.swap(unused_);
+      lock.unlock();
     });
   metrics_.add("linnet_reloads_total", {});
+}
+
+// Why a request is refused that a page of another site makes: browsers say where a page is from.
+std::optional<ApiError> Service::foreign(const HttpRequest& head) const {
+  const std::string_view host = head.header("host"), origin = head.header("origin");
+  for (const std::string_view name : {host, std::string_view(head.host)})
+    if (!allowed_hosts_.empty() && !name.empty() &&
+        std::ranges::find(allowed_hosts_, host_name(name)) == allowed_hosts_.end())
+      return ApiError(403, "this server is not called \"" + host_name(name).substr(0, 200) +
+                               "\"; linnet serve --allowed-host NAME adds a name");
+  const bool is_other = !origin.empty() && origin != "http://" + std::string(host) &&
+                        origin != "https://" + std::string(host) && head.method == "POST";
+  if (is_other || head.header("sec-fetch-site") == "cross-site")
+    return ApiError(403, "a page of another site may not use this server");
+  return {};
 }
 
 std::optional<HttpResponse> Service::refuse(const HttpRequest& head) {
   const Route* route = find_route(head.path);
   const auto refused = [](const ApiError& error) { return error_response(error); };
+  if (const auto why = foreign(head)) return refused(*why);
   if (!route) return refused(ApiError(404, "there is no " + head.path.substr(0, 200), "", "unknown_url"));
   const bool head_only = head.method == "HEAD" && std::string_view(route->method) == "GET";
   if (head.method != route->method && !head_only) {
@@ -178,8 +203,6 @@ std::optional<HttpResponse> Service::refuse(const HttpRequest& head) {
     response.headers.emplace_back("Allow", route->method);
     return response;
   }
-  if (std::string_view(route->method) == "POST" && is_foreign(head))
-    return refused(ApiError(403, "a page of another site may not use this server"));
   const std::lock_guard lock(mutex_);
   if (route->needs_key && keys_.needed() && !keys_.accept(head.header("authorization")))
     return refused(ApiError(401,
@@ -193,19 +216,12 @@ HttpResponse Service::error(int status, const std::string& message) {
   return error_response(ApiError(status, message));
 }
 
-void Service::finished(const HttpRequest& request, const std::string& id, int status, double seconds) {
+void Service::finished(const HttpRequest& request, const std::string& id, int status, double seconds,
+                       const std::string& note) {
   const Route* route = find_route(request.path);
   const std::string path = route ? route->path : "other";
   metrics_.add("linnet_requests_total", {{"path", path}, {"status", std::to_string(status)}});
   metrics_.observe("linnet_request_seconds", {{"path", path}}, seconds);
-  std::string note;
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = notes_.find(id); found != notes_.end()) {
-      note = ", " + found->second;
-      notes_.erase(found);
-    }
-  }
   if (!options_.log_requests) return;
   char time[32];
   std::snprintf(time, sizeof time, "%.3f", seconds);
@@ -214,10 +230,23 @@ void Service::finished(const HttpRequest& request, const std::string& id, int st
   std::ranges::replace_if(
       shown, [](char c) { return c < ' ' || c == 127; }, '?');
   log_info("request " + id + ": " + (request.method.empty() ? "-" : request.method.substr(0, 16)) + " " + shown + " " +
-           std::to_string(status) + ", " + time + " s" + note);
+           std::to_string(status) + ", " + time + " s" + (note.empty() ? "" : ", " + note));
+}
+
+// By its key where keys are needed; there one cannot be made up to be another client.
+std::string Service::client_of(const HttpRequest& request) const {
+  const std::lock_guard lock(mutex_);
+  return std::string(keys_.needed() ? request.header("authorization") : request.client);
 }
 
 void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+  if (request.method != "POST") return answer(request, exchange);
+  const std::string client = client_of(request);
+  const auto shared = std::make_shared<HttpRequest>(std::move(request));
+  request_threads_.run(client, [this, shared, exchange] { answer(*shared, exchange); });
+}
+
+void Service::answer(HttpRequest& request, const Exchange& exchange) {
   try {
     if (options_.log_text && !request.body.empty()) {
       std::string text = request.body.substr(0, kMostLoggedText);
@@ -244,12 +273,13 @@ void Service::route(HttpRequest& request, const Exchange& exchange) {
   if (path == "/metrics")
     return exchange->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text()});
   if (path == "/v1/models") return exchange->respond({.body = models_text() + "\n"});
-  if (path == "/v1/completions") return write_text(parse_completion_call(request.body), exchange);
-  if (path == "/v1/chat/completions") return write_text(parse_chat_call(request.body), exchange);
-  if (path == "/v1/embeddings") return embed(parse_embedding_call(request.body), true, exchange);
-  if (path == "/embed") return embed(parse_inputs_call(request.body, path), false, exchange);
-  if (path == "/classify") return classify(parse_inputs_call(request.body, path), exchange);
-  if (path == "/translate") return translate(parse_inputs_call(request.body, path), exchange);
+  const std::string client = client_of(request);
+  if (path == "/v1/completions") return write_text(parse_completion_call(request.body), exchange, client);
+  if (path == "/v1/chat/completions") return write_text(parse_chat_call(request.body), exchange, client);
+  if (path == "/v1/embeddings") return embed(parse_embedding_call(request.body), true, exchange, client);
+  if (path == "/embed") return embed(parse_inputs_call(request.body, path), false, exchange, client);
+  if (path == "/classify") return classify(parse_inputs_call(request.body, path), exchange, client);
+  if (path == "/translate") return translate(parse_inputs_call(request.body, path), exchange, client);
   const Model model = find(path.substr(kModelPrefix.size()), {});
   exchange->respond({.body = format_model(describe(*model)) + "\n"});
 }

@@ -2,6 +2,7 @@
 // It knows nothing of sockets.
 #pragma once
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,12 +10,14 @@
 #include <thread>
 #include <vector>
 
-#include "serving/loaded/loaded_model.h"
+#include "serving/http/api_error.h"
 #include "serving/http/api_keys.h"
 #include "serving/http/api_request.h"
 #include "serving/http/http.h"
 #include "serving/http/metrics.h"
+#include "serving/http/request_threads.h"
 #include "serving/http/text_answer.h"
+#include "serving/loaded/loaded_model.h"
 
 namespace linnet {
 
@@ -42,36 +45,47 @@ class Service : public HttpHandler {
   ~Service() override;
 
   std::optional<HttpResponse> refuse(const HttpRequest& head) override;
+  bool is_urgent(const HttpRequest& head) override { return head.path == "/health"; }
+  // Bodies are read, and prompts made of them, in threads of its own.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override;
   HttpResponse error(int status, const std::string& message) override;
-  void finished(const HttpRequest& request, const std::string& id, int status, double seconds) override;
+  void finished(const HttpRequest& request, const std::string& id, int status, double seconds,
+                const std::string& note) override;
 
   // Loads models and keys anew in a thread of its own; requests are answered by what there was until then. What cannot
   // be loaded stays as it was.
   void reload();
   // For /metrics; called in the server's thread.
   void count_connections(std::function<int64_t()> count) { connections_ = std::move(count); }
+  // Answers only requests that call the server by one of these names, in lower case, without a port: a page of another
+  // site may have a name of its own lead to this machine (DNS rebinding). Before the first request.
+  void allow_hosts(std::vector<std::string> names) { allowed_hosts_ = std::move(names); }
   std::vector<std::string> names() const;
 
  private:
   using Exchange = std::shared_ptr<HttpExchange>;
   using Model = std::shared_ptr<ServedModel>;
 
-  Model load(const std::string& description) const;
+  Model load(const std::string& description);
   void check_drafts() const;
   void check_adapters() const;
   std::string draft_of(const std::string& model) const;
   void reload_all();
   Model find(const std::string& name, std::initializer_list<ModelKind> kinds) const;
+  std::optional<ApiError> foreign(const HttpRequest& head) const;
+  std::string client_of(const HttpRequest& request) const;
+  void answer(HttpRequest& request, const Exchange& exchange);
   void route(HttpRequest& request, const Exchange& exchange);
-  void write_text(TextCall call, const Exchange& exchange);
-  void translate(InputCall call, const Exchange& exchange);
-  void embed(InputCall call, bool openai, const Exchange& exchange);
-  void classify(InputCall call, const Exchange& exchange);
+  // `client` takes turns with others; see TextWorker.
+  void write_text(TextCall call, const Exchange& exchange, const std::string& client);
+  void translate(InputCall call, const Exchange& exchange, const std::string& client);
+  void embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client);
+  void classify(InputCall call, const Exchange& exchange, const std::string& client);
   // Gives texts to the model: all of them, or an error.
-  void submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer);
+  void submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
+              const std::string& client);
   TextJob prepare(const ServedModel& model, const TextRequest& request, bool translation = false) const;
-  void compute_rows(const Model& model, InputCall& call, const Exchange& exchange,
+  void compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
                     const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format);
   TextAnswer::Sink sink(const std::string& model);
   static ModelDescription describe(const ServedModel& model);
@@ -82,14 +96,23 @@ class Service : public HttpHandler {
   Metrics metrics_;
   std::function<int64_t()> connections_;
 
+  std::vector<std::string> allowed_hosts_;  // empty: any
+
+  // Models that nobody uses any more. Whoever let go of one last must not wait for its end, so the thread that loads
+  // models ends it.
+  std::mutex unused_mutex_;
+  std::condition_variable unused_changed_;
+  std::vector<std::unique_ptr<ServedModel>> unused_;
+
   mutable std::mutex mutex_;  // of what follows
   std::vector<Model> models_;
   ApiKeys keys_;
-  std::map<std::string, std::string> notes_;  // by request: what its line in the log adds
 
   std::mutex reload_mutex_;
   std::thread reload_thread_;
   std::atomic<bool> reloading_{false}, reload_again_{false};
+
+  RequestThreads request_threads_{2};  // last: they use all of the above
 };
 
 }  // namespace linnet

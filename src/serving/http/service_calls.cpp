@@ -59,27 +59,26 @@ TextJob Service::prepare(const ServedModel& model, const TextRequest& request, b
   return job;
 }
 
-void Service::submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer) {
+void Service::submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
+                     const std::string& client) {
   TextWorker& worker = *model->resident->text;
   int64_t texts = 0;
   for (const TextOrder& order : orders) texts += order.samples;
-  const TextWorker::Load load = worker.load();
-  const int64_t room = load.slots + options_.resident.limits.waiting;
+  const int64_t room = worker.load().slots + options_.resident.limits.waiting;
   if (texts > room)
     throw ApiError(422, "the request asks for " + std::to_string(texts) + " texts, and at most " +
                             std::to_string(room) + " run and wait at once");
-  if (load.running + load.waiting + texts > room) throw ApiError(429, "too many requests wait; try again in a moment");
   answer->expect(texts);
-  const auto shared = answer;
-  answer->exchange()->on_abort([shared, weak = std::weak_ptr(model)](HttpAbort why) {
-    shared->abort(why);
+  if (!worker.submit(std::move(orders), client, [&](int64_t order) { answer->add_order(order); }))
+    throw ApiError(429, "too many requests wait; try again in a moment");
+  answer->exchange()->on_abort([answer, weak = std::weak_ptr(model)](HttpAbort why) {
+    answer->abort(why);
     if (const Model still = weak.lock())
-      for (const int64_t order : shared->orders()) still->resident->text->cancel(order);
+      for (const int64_t order : answer->orders()) still->resident->text->cancel(order);
   });
-  for (TextOrder& order : orders) answer->add_order(worker.submit(std::move(order)));
 }
 
-void Service::write_text(TextCall call, const Exchange& exchange) {
+void Service::write_text(TextCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kLanguage, ModelKind::kTranslation});
   if (call.is_chat && !model->resident->text->model().has_chat_template())
     throw ApiError(400, "the model \"" + model->name + "\" has no chat template; /v1/completions takes a prompt",
@@ -103,10 +102,10 @@ void Service::write_text(TextCall call, const Exchange& exchange) {
     choice += call.samples;
     orders.push_back(std::move(order));
   }
-  submit(model, std::move(orders), answer);
+  submit(model, std::move(orders), answer, client);
 }
 
-void Service::translate(InputCall call, const Exchange& exchange) {
+void Service::translate(InputCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kTranslation});
   TextAnswer::Form form;
   form.whole = [](const std::vector<AnswerChoice>& choices, const TokenUsage&) {
@@ -130,10 +129,10 @@ void Service::translate(InputCall call, const Exchange& exchange) {
     orders.push_back(std::move(order));
   }
   if (orders.empty()) return answer->finish_empty();
-  submit(model, std::move(orders), answer);
+  submit(model, std::move(orders), answer, client);
 }
 
-void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange,
+void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
                            const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
   RowWorker& worker = *model->resident->rows;
   if (!call.tokens.empty()) throw ApiError(400, "\"input\" must be texts here, not token ids", "input");
@@ -144,21 +143,22 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
     tokens += std::ssize(texts.back());
   }
   metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
-  const bool taken = worker.submit(std::move(texts), [exchange, format, tokens](RowOutcome&& outcome) {
+  const auto finished = [exchange, format, tokens](RowOutcome&& outcome) {
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
     exchange->respond({.body = format(std::move(outcome.rows), tokens) + "\n"});
-  });
+  };
+  const bool taken = worker.submit(std::move(texts), finished, client);
   if (!taken) throw ApiError(429, "too many requests wait; try again in a moment");
 }
 
-void Service::embed(InputCall call, bool openai, const Exchange& exchange) {
+void Service::embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kEmbedder});
   const size_t width = model->resident->rows->model().width();
   if (call.dimensions && static_cast<size_t>(*call.dimensions) != width)
     throw ApiError(
         400, "\"dimensions\" is " + std::to_string(*call.dimensions) + ", and the model gives " + std::to_string(width),
         "dimensions");
-  compute_rows(model, call, exchange,
+  compute_rows(model, call, exchange, client,
                [=, name = model->name, normalize = call.normalize, base64 = call.base64](std::vector<float>&& rows,
                                                                                          int64_t tokens) {
                  if (normalize) normalize_rows(rows, width);
@@ -167,11 +167,11 @@ void Service::embed(InputCall call, bool openai, const Exchange& exchange) {
                });
 }
 
-void Service::classify(InputCall call, const Exchange& exchange) {
+void Service::classify(InputCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kClassifier});
   const std::vector<std::string> classes = model->resident->rows->model().classes();
   const auto top = static_cast<size_t>(call.top.value_or(std::ssize(classes)));
-  compute_rows(model, call, exchange,
+  compute_rows(model, call, exchange, client,
                [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
 }
 
@@ -180,11 +180,10 @@ TextAnswer::Sink Service::sink(const std::string& model) {
   sink.first_token = [this, model](double seconds) {
     metrics_.observe("linnet_first_token_seconds", {{"model", model}}, seconds);
   };
-  sink.done = [this, model](const std::string& id, const TokenUsage& usage) {
+  sink.done = [this, model](HttpExchange& exchange, const TokenUsage& usage) {
     metrics_.add("linnet_prompt_tokens_total", {{"model", model}}, static_cast<double>(usage.prompt));
     metrics_.add("linnet_generated_tokens_total", {{"model", model}}, static_cast<double>(usage.written));
-    const std::lock_guard lock(mutex_);
-    notes_[id] = model + ", " + std::to_string(usage.prompt) + " + " + std::to_string(usage.written) + " tokens";
+    exchange.note(model + ", " + std::to_string(usage.prompt) + " + " + std::to_string(usage.written) + " tokens");
   };
   return sink;
 }

@@ -99,7 +99,7 @@ void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
 }
 
 void TextAnswer::finish_all() {
-  if (sink_.done) sink_.done(exchange_->id(), usage_);
+  if (sink_.done) sink_.done(*exchange_, usage_);
   if (timed_out_ || !error_.empty()) {
     const ApiError error(timed_out_     ? 408
                          : bad_request_ ? 422

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "serving/loaded/text_worker.h"
 #include "serving/http/api_answer.h"
 #include "serving/http/http.h"
+#include "serving/loaded/text_worker.h"
 
 namespace linnet {
 
@@ -24,7 +24,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   // Where figures go. Called in the model's thread.
   struct Sink {
     std::function<void(double seconds)> first_token = {};
-    std::function<void(const std::string& id, const TokenUsage&)> done = {};
+    std::function<void(HttpExchange&, const TokenUsage&)> done = {};
   };
 
   TextAnswer(std::shared_ptr<HttpExchange> exchange, Form form, Sink sink)

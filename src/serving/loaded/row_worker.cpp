@@ -1,7 +1,7 @@
 #include "serving/loaded/row_worker.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/start_thread.h"
@@ -20,12 +20,19 @@ RowWorker::~RowWorker() {
   thread_.join();
 }
 
-bool RowWorker::submit(std::vector<std::vector<int32_t>> texts, Finished finished) {
-  const std::lock_guard lock(mutex_);
+bool RowWorker::submit(std::vector<std::vector<int32_t>> texts, Finished finished, const std::string& client) {
   const auto count = std::ssize(texts);
-  if (texts_ > 0 && texts_ + count > limit_) return false;
-  texts_ += count;
-  orders_.push_back({std::move(texts), std::move(finished)});
+  if (count == 0) return finished({}), true;
+  const auto order = std::make_shared<Order>(Order{std::move(texts), std::move(finished), client});
+  order->outcome.rows.resize(order->texts.size() * model_->width());
+  order->by_length.resize(order->texts.size());
+  std::iota(order->by_length.begin(), order->by_length.end(), size_t{0});
+  std::ranges::stable_sort(order->by_length, {}, [&](size_t text) { return order->texts[text].size(); });
+  const std::lock_guard lock(mutex_);
+  int64_t& of_client = texts_of_[client];
+  if (of_client > 0 && of_client + count > limit_) return false;
+  texts_ += count, of_client += count;
+  orders_.push(client, order);
   wake_.notify_one();
   return true;
 }
@@ -37,46 +44,53 @@ int64_t RowWorker::waiting() const {
 
 void RowWorker::work() {
   for (;;) {
-    std::vector<Order> orders;
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return !orders_.empty() || stop_; });
       if (orders_.empty()) return;
-      orders.swap(orders_);
     }
-    int64_t count = 0;
-    for (const Order& order : orders) count += std::ssize(order.texts);
-    compute(std::move(orders));
-    const std::lock_guard lock(mutex_);
-    texts_ -= count;
+    const Turn turn = next_turn();
+    compute(turn);
+    for (const auto& [order, text] : turn) {
+      if (++order->done < order->texts.size()) continue;
+      order->finished(std::move(order->outcome));
+      const std::lock_guard lock(mutex_);
+      texts_ -= std::ssize(order->texts);
+      const auto of_client = texts_of_.find(order->client);
+      if ((of_client->second -= std::ssize(order->texts)) == 0) texts_of_.erase(of_client);
+    }
   }
 }
 
+RowWorker::Turn RowWorker::next_turn() {
+  Turn turn;
+  const std::lock_guard lock(mutex_);
+  while (!orders_.empty() && (turn.size() < kTogether || orders_.front()->client.empty())) {
+    const std::shared_ptr<Order>& order = orders_.front();
+    turn.emplace_back(order, order->by_length[order->begun++]);
+    orders_.end_turn(order->begun == order->texts.size());
+  }
+  return turn;
+}
+
 // Texts that are padded to one length are computed together, so that the padding of a text follows from itself alone.
-void RowWorker::compute(std::vector<Order> orders) {
-  struct Location {
-    size_t order, text;
-  };
-  std::map<int64_t, std::vector<Location>> by_length;
-  for (size_t i = 0; i < orders.size(); ++i)
-    for (size_t j = 0; j < orders[i].texts.size(); ++j)
-      by_length[model_->padded_length(std::ssize(orders[i].texts[j]))].push_back({i, j});
-  std::vector<RowOutcome> outcomes(orders.size());
+void RowWorker::compute(const Turn& turn) {
+  std::map<int64_t, Turn> by_length;
+  for (const auto& [order, text] : turn)
+    by_length[model_->padded_length(std::ssize(order->texts[text]))].emplace_back(order, text);
   const size_t width = model_->width();
-  for (size_t i = 0; i < orders.size(); ++i) outcomes[i].rows.resize(orders[i].texts.size() * width);
-  for (const auto& [length, locations] : by_length) {
+  for (const auto& [length, alike] : by_length) {
     std::vector<std::vector<int32_t>> texts;
-    for (const Location& location : locations) texts.push_back(orders[location.order].texts[location.text]);
+    for (const auto& [order, text] : alike) texts.push_back(order->texts[text]);
     try {
       const std::vector<float> rows = model_->compute(texts);
-      for (size_t k = 0; k < locations.size(); ++k)
+      for (size_t k = 0; k < alike.size(); ++k)
         std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(k * width), width,
-                    outcomes[locations[k].order].rows.begin() + static_cast<std::ptrdiff_t>(locations[k].text * width));
+                    alike[k].first->outcome.rows.begin() + static_cast<std::ptrdiff_t>(alike[k].second * width));
     } catch (const std::exception& error) {
-      for (const Location& location : locations) outcomes[location.order].error = error.what();
+      for (const auto& [order, text] : alike) order->outcome.error = error.what();
     }
   }
-  for (size_t i = 0; i < orders.size(); ++i) orders[i].finished(std::move(outcomes[i]));
 }
 
 }  // namespace linnet

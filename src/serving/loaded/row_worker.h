@@ -1,14 +1,18 @@
 // A model that makes a row of numbers of each text, an embedding or the probabilities of classes, kept loaded with a
 // thread of its own. Texts of several callers are computed together; a text's numbers do not depend on the others.
+// Orders take turns as those of TextWorker do, kTogether texts at a time; those of no client ("") are computed at once.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "serving/loaded/fair_queue.h"
 
 namespace linnet {
 
@@ -45,7 +49,7 @@ struct RowOutcome {
 
 class RowWorker {
  public:
-  // `waiting`: texts that may wait.
+  // `waiting`: texts of a client that may wait.
   RowWorker(std::unique_ptr<RowModel> model, int64_t waiting);
   ~RowWorker();  // finishes what was submitted
   RowWorker(const RowWorker&) = delete;
@@ -53,25 +57,33 @@ class RowWorker {
 
   const RowModel& model() const { return *model_; }
   using Finished = std::function<void(RowOutcome&&)>;  // called in the model's thread; must not throw
-  // Returns false when too many texts wait. Many texts at once are taken if none wait.
-  bool submit(std::vector<std::vector<int32_t>> texts, Finished finished);
+  // Returns false when too many texts wait. Many texts at once are taken if the client has none that wait.
+  bool submit(std::vector<std::vector<int32_t>> texts, Finished finished, const std::string& client = "");
   int64_t waiting() const;  // texts, those that are being computed included
 
  private:
+  static constexpr size_t kTogether = 32;  // texts of a turn
   struct Order {
     std::vector<std::vector<int32_t>> texts;
     Finished finished;
+    std::string client;
+    std::vector<size_t> by_length = {};  // which text is the next one: alike ones are computed together
+    size_t begun = 0, done = 0;          // texts
+    RowOutcome outcome = {};
   };
+  using Turn = std::vector<std::pair<std::shared_ptr<Order>, size_t>>;  // texts that are computed together
 
   void work();
-  void compute(std::vector<Order> orders);
+  Turn next_turn();
+  void compute(const Turn& turn);
 
   const std::unique_ptr<RowModel> model_;
   const int64_t limit_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Order> orders_;
+  FairQueue<std::shared_ptr<Order>> orders_;
   int64_t texts_ = 0;
+  std::map<std::string, int64_t> texts_of_;  // by client
   bool stop_ = false;
   std::thread thread_;
 };

@@ -9,9 +9,12 @@
 
 namespace linnet {
 
+constexpr int64_t kAhead = 1;
+
 struct TextWorker::Sample {
   int64_t order, index;
   std::shared_ptr<const TextOrder> request;
+  std::shared_ptr<const std::string> client;
   WrittenRow row;
   std::vector<WrittenToken> tokens = {};
 };
@@ -28,13 +31,30 @@ TextWorker::~TextWorker() {
   thread_.join();
 }
 
-int64_t TextWorker::submit(TextOrder order) {
+bool TextWorker::submit(std::vector<TextOrder> orders, const std::string& client,
+                        const std::function<void(int64_t)>& begin) {
+  int64_t texts = 0;
+  for (const TextOrder& order : orders) texts += order.samples;
   const std::lock_guard lock(mutex_);
-  if (texts_ + order.samples > model_->engine().slots() / model_->engine().beams() + limits_.waiting) return -1;
-  texts_ += order.samples;
-  const int64_t id = next_order_++;
-  orders_.emplace_back(id, std::move(order));
+  const int64_t slots = model_->engine().slots() / model_->engine().beams();
+  if (texts_ + texts > slots + limits_.waiting * TextWorkerLimits::kClients) return false;
+  const auto known = texts_of_.find(client);
+  if ((known == texts_of_.end() ? 0 : known->second) + texts > slots + limits_.waiting) return false;
+  texts_ += texts, texts_of_[client] += texts;
+  const auto name = std::make_shared<const std::string>(client);
+  for (TextOrder& order : orders) {
+    if (begin) begin(next_order_);
+    waiting_.push(client, {next_order_++, std::make_shared<const TextOrder>(std::move(order)), name});
+  }
   wake_.notify_one();
+  return true;
+}
+
+int64_t TextWorker::submit(TextOrder order) {
+  int64_t id = -1;
+  std::vector<TextOrder> orders;
+  orders.push_back(std::move(order));
+  submit(std::move(orders), "", [&](int64_t number) { id = number; });
   return id;
 }
 
@@ -55,8 +75,8 @@ void TextWorker::work() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return engine.busy() || !orders_.empty() || !cancelled_.empty() || stop_; });
-      if (stop_ && orders_.empty() && !engine.busy()) return;
+      wake_.wait(lock, [&] { return engine.busy() || !waiting_.empty() || !cancelled_.empty() || stop_; });
+      if (stop_ && waiting_.empty() && !engine.busy()) return;
     }
     take_orders();
     try {
@@ -75,38 +95,86 @@ void TextWorker::work() {
   }
 }
 
-// Orders begin before cancellations, as an order may have been cancelled before it was seen here.
 void TextWorker::take_orders() {
-  std::vector<std::pair<int64_t, TextOrder>> orders;
   std::vector<int64_t> cancelled;
   {
     const std::lock_guard lock(mutex_);
-    orders.swap(orders_), cancelled.swap(cancelled_);
+    cancelled.swap(cancelled_);
   }
-  for (auto& [id, order] : orders) begin(id, std::move(order));
-  for (const int64_t order : cancelled)
-    for (const auto& [id, sample] : samples_)
-      if (sample->order == order) model_->engine().cancel(id);
+  if (!cancelled.empty()) cancel_orders(cancelled);
+  while (std::unique_ptr<Sample> sample = next_sample()) begin(std::move(sample));
 }
 
-void TextWorker::begin(int64_t id, TextOrder taken) {
-  const auto order = std::make_shared<const TextOrder>(std::move(taken));
-  for (int64_t i = 0; i < order->samples; ++i) {
-    auto sample = std::make_unique<Sample>(Sample{id, i, order, WrittenRow(order->job.flow(), order->job.stops)});
-    try {
-      GenerateRequest request = model_->engine_request(order->job, static_cast<uint64_t>(i));
-      request.listener = [this, heard_by = sample.get()](const GeneratedToken& heard) {
-        hear(*heard_by, heard);
-        return !heard_by->row.stopped();
-      };
-      samples_[model_->engine().submit(std::move(request))] = std::move(sample);
-    } catch (const Error& error) {
-      const bool bad_request = error.kind() == ErrorKind::kUser;
-      order->events.finished(i, {.error = error.what(), .bad_request = bad_request});
-      const std::lock_guard lock(mutex_);
-      --texts_;
-    }
+void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
+  const auto is_cancelled = [&](int64_t order) { return std::ranges::find(orders, order) != orders.end(); };
+  std::vector<Waiting> removed;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.remove_if([&](const Waiting& waiting) {
+      if (!is_cancelled(waiting.id)) return false;
+      removed.push_back(waiting);
+      return true;
+    });
   }
+  for (const Waiting& waiting : removed)
+    for (int64_t i = waiting.begun; i < waiting.order->samples; ++i) {
+      Sample sample{waiting.id, i, waiting.order, waiting.client,
+                    WrittenRow(waiting.order->job.flow(), waiting.order->job.stops)};
+      finish(sample, {.id = -1, .result = {}, .reason = EndReason::kCancelled});
+      forget(sample);
+    }
+  for (const auto& [id, sample] : samples_)
+    if (is_cancelled(sample->order)) model_->engine().cancel(id);
+}
+
+// The text whose turn it is, once the engine has slots for it but for kAhead texts, which it may begin in the step in
+// which slots become free. What the engine has is served in the order in which it came. Whoever names no client ("") is
+// the only one, and the engine gets all that it asks for.
+std::unique_ptr<TextWorker::Sample> TextWorker::next_sample() {
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) return nullptr;
+  Waiting& next = waiting_.front();
+  const int64_t ahead = kAhead * slots_of(*next.order);
+  if (!next.client->empty() && slots_taken() >= model_->engine().slots() + ahead) return nullptr;
+  auto sample = std::make_unique<Sample>(Sample{next.id, next.begun++, next.order, next.client,
+                                                WrittenRow(next.order->job.flow(), next.order->job.stops)});
+  waiting_.end_turn(sample->index + 1 == sample->request->samples);
+  return sample;
+}
+
+// An encoder-decoder gives each text the slots of a whole search.
+int64_t TextWorker::slots_of(const TextOrder& order) const {
+  return model_->answers() ? model_->engine().beams() : order.job.choice.beams;
+}
+
+int64_t TextWorker::slots_taken() const {
+  int64_t slots = 0;
+  for (const auto& [id, sample] : samples_) slots += slots_of(*sample->request);
+  return slots;
+}
+
+void TextWorker::begin(std::unique_ptr<Sample> sample) {
+  const std::shared_ptr<const TextOrder> order = sample->request;
+  try {
+    GenerateRequest request = model_->engine_request(order->job, static_cast<uint64_t>(sample->index));
+    request.listener = [this, heard_by = sample.get()](const GeneratedToken& heard) {
+      hear(*heard_by, heard);
+      return !heard_by->row.stopped();
+    };
+    samples_[model_->engine().submit(std::move(request))] = std::move(sample);
+  } catch (const Error& error) {
+    const bool bad_request = error.kind() == ErrorKind::kUser;
+    order->events.finished(sample->index, {.error = error.what(), .bad_request = bad_request});
+    forget(*sample);
+  }
+}
+
+// A text is finished and has told so.
+void TextWorker::forget(const Sample& sample) {
+  const std::lock_guard lock(mutex_);
+  --texts_;
+  const auto of_client = texts_of_.find(*sample.client);
+  if (--of_client->second == 0) texts_of_.erase(of_client);
 }
 
 void TextWorker::hear(Sample& sample, const GeneratedToken& heard) {
@@ -134,8 +202,7 @@ void TextWorker::collect() {
   for (FinishedRequest& finished : model_->engine().take_finished()) {
     const std::unique_ptr<Sample> sample = std::move(samples_.extract(finished.id).mapped());
     finish(*sample, std::move(finished));
-    const std::lock_guard lock(mutex_);
-    --texts_;
+    forget(*sample);
   }
 }
 
@@ -155,8 +222,7 @@ void TextWorker::fail_all(const std::string& why, bool is_user_error) {
   model_->engine().take_finished();
   for (const auto& [id, sample] : std::exchange(samples_, {})) {
     sample->request->events.finished(sample->index, {.error = why, .bad_request = is_user_error});
-    const std::lock_guard lock(mutex_);
-    --texts_;
+    forget(*sample);
   }
 }
 

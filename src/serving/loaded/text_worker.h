@@ -1,6 +1,8 @@
 // A model that writes, kept loaded with a thread of its own that drives its engine: texts may be asked for from any
-// thread, at any time, and enter at the engine's next step. Weights that were not compared with their checksums when
-// the model was opened are compared behind the first step: tokens may be heard before, but no text is finished.
+// thread, at any time, and enter at the engine's next step that has a slot for them. Clients take turns, and the orders
+// of a client do, so that one that asks for many texts does not keep others waiting for all of them. Weights that were
+// not compared with their checksums when the model was opened are compared behind the first step: tokens may be heard
+// before, but no text is finished.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -12,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "serving/loaded/fair_queue.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/generation/written_row.h"
 
@@ -52,7 +55,9 @@ struct TextOrder {
 };
 
 struct TextWorkerLimits {
-  int64_t waiting = 64;  // texts that may wait while all slots are taken
+  int64_t waiting =
+      64;  // texts of a client that may wait while all slots are taken; of all clients kClients times that
+  static constexpr int64_t kClients = 16;
 };
 
 class TextWorker {
@@ -65,7 +70,10 @@ class TextWorker {
   TextWorker& operator=(const TextWorker&) = delete;
 
   const TextModel& model() const { return *model_; }
-  // Takes an order, or returns -1 when too many texts wait. The number is for cancel().
+  // Takes orders of a client, all or none: nothing when too many texts wait. The numbers are for cancel(). Each order
+  // is told to `begin` first, before any of its events.
+  bool submit(std::vector<TextOrder> orders, const std::string& client, const std::function<void(int64_t)>& begin = {});
+  // The same of one order; -1 when it was not taken.
   int64_t submit(TextOrder order);
   // Ends the texts of an order; finished() is called for those that were not finished, with TextEnd::kInterrupted.
   void cancel(int64_t order);
@@ -81,7 +89,12 @@ class TextWorker {
 
   void work();
   void take_orders();
-  void begin(int64_t id, TextOrder order);
+  void cancel_orders(const std::vector<int64_t>& orders);
+  std::unique_ptr<Sample> next_sample();
+  int64_t slots_of(const TextOrder& order) const;
+  int64_t slots_taken() const;
+  void begin(std::unique_ptr<Sample> sample);
+  void forget(const Sample& sample);
   void hear(Sample& sample, const GeneratedToken& heard);
   void collect();
   void finish(Sample& sample, FinishedRequest finished);
@@ -95,10 +108,18 @@ class TextWorker {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::pair<int64_t, TextOrder>> orders_;
+  // An order of which not all texts have begun.
+  struct Waiting {
+    int64_t id;
+    std::shared_ptr<const TextOrder> order;
+    std::shared_ptr<const std::string> client;
+    int64_t begun = 0;  // texts
+  };
+  FairQueue<Waiting> waiting_;
   std::vector<int64_t> cancelled_;
   int64_t next_order_ = 0;
-  int64_t texts_ = 0;  // submitted and not finished
+  int64_t texts_ = 0;                        // submitted and not finished
+  std::map<std::string, int64_t> texts_of_;  // by client
   EngineCounts counts_;
   bool stop_ = false;
 

@@ -37,7 +37,7 @@ jinja::Value value_of(const Json& json) {
   }
   if (!json.is_object()) return jinja::None{};
   jinja::Dict dict;
-  for (const auto& [key, item] : json.items()) dict.set(key, value_of(item));
+  for (const auto& [key, item] : json.items()) dict.items.emplace_back(key, value_of(item));
   return dict;
 }
 

@@ -16,6 +16,7 @@ Expression ExpressionParser::parse_tuple() {
 Expression ExpressionParser::list_of(std::vector<Expression> items) {
   return [items = std::move(items)](Scope& scope) -> Value {
     List list;
+    scope.budget.make_list(items.size());
     for (const Expression& item : items) list.push_back(item(scope));
     return list;
   };
@@ -73,12 +74,12 @@ std::string ExpressionParser::take_comparison() {
   return "";
 }
 
-bool ExpressionParser::holds(const std::string& op, const Value& a, const Value& b) {
-  if (op == "==") return equal(a, b);
-  if (op == "!=") return !equal(a, b);
-  if (op == "in") return contains(b, a);
-  if (op == "not in") return !contains(b, a);
-  const int order = compare(a, b);
+bool ExpressionParser::holds(const std::string& op, const Value& a, const Value& b, Budget& budget) {
+  if (op == "==") return equal(a, b, budget);
+  if (op == "!=") return !equal(a, b, budget);
+  if (op == "in") return contains(b, a, budget);
+  if (op == "not in") return !contains(b, a, budget);
+  const int order = compare(a, b, budget);
   return op == "<" ? order < 0 : op == ">" ? order > 0 : op == "<=" ? order <= 0 : order >= 0;
 }
 
@@ -91,7 +92,7 @@ Expression ExpressionParser::parse_comparison() {
     Value left = first(scope);
     for (const auto& [op, expression] : rest) {
       Value right = expression(scope);
-      if (!holds(op, left, right)) return false;
+      if (!holds(op, left, right, scope.budget)) return false;
       left = std::move(right);
     }
     return true;
@@ -100,7 +101,6 @@ Expression ExpressionParser::parse_comparison() {
 
 Expression ExpressionParser::binary(Expression left, const std::string& op, Expression right) {
   return [left, op, right](Scope& scope) {
-    scope.budget.step();
     const Value a = left(scope), b = right(scope);
     return op == "+" ? add(a, b, scope.budget) : arithmetic(op, a, b, scope.budget);
   };
@@ -120,8 +120,8 @@ Expression ExpressionParser::parse_concatenation() {
   while (take_operator("~")) {
     Expression right = parse_product();
     left = [left, right](Scope& scope) -> Value {
-      std::string text = to_text(left(scope)) + to_text(right(scope));
-      scope.budget.check_text(text.size());
+      std::string text = to_text(left(scope), scope.budget);
+      append_text(right(scope), text, scope.budget);
       return text;
     };
   }

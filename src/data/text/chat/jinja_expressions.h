@@ -37,7 +37,7 @@ class ExpressionParser : protected TokenStream {
   Expression parse_not();
   // The operator of a comparison that stands here, or "".
   std::string take_comparison();
-  static bool holds(const std::string& op, const Value& a, const Value& b);
+  static bool holds(const std::string& op, const Value& a, const Value& b, Budget& budget);
   Expression parse_comparison();
   Expression binary(Expression left, const std::string& op, Expression right);
   Expression parse_sum();
@@ -52,7 +52,7 @@ class ExpressionParser : protected TokenStream {
   Expression parse_postfix(Expression value);
   Expression parse_subscript(Expression value);
   static Value find_method_or(const Value& otherwise, const Value& object, const std::string& name, Scope& scope);
-  static Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& by);
+  static Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& by, Budget& budget);
   CallArguments parse_arguments();
   Expression parse_call(Expression callee);
   Expression parse_filters(Expression value);

@@ -9,7 +9,7 @@
 namespace linnet::jinja {
 namespace {
 
-Value select(const Value& value, const Arguments& arguments, bool by_attribute, bool keep) {
+Value select(const Value& value, const Arguments& arguments, bool by_attribute, bool keep, Budget& budget) {
   size_t next = 0;
   const std::string path = by_attribute ? text_argument(arguments, next++, "attribute", "") : "";
   const std::string name = text_argument(arguments, next++, "test", "");
@@ -18,14 +18,14 @@ Value select(const Value& value, const Arguments& arguments, bool by_attribute, 
   Arguments rest;
   for (; next < arguments.positional.size(); ++next) rest.positional.push_back(arguments.positional[next]);
   List result;
-  for (const Value& item : elements(value)) {
-    const Value looked = by_attribute ? attribute_of(item, path) : item;
-    if ((test ? test(looked, rest) : looked.truth()) == keep) result.push_back(item);
+  for (const Value& item : elements(value, budget)) {
+    const Value looked = by_attribute ? attribute_of(item, path, budget) : item;
+    if ((test ? test(looked, rest, budget) : looked.truth()) == keep) result.push_back(item);
   }
   return result;
 }
 
-Value map_filter(const Value& value, const Arguments& arguments, const Budget& budget) {
+Value map_filter(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value* attribute = arguments.find(arguments.positional.size(), "attribute");
   const Value* otherwise = arguments.find(arguments.positional.size(), "default");
   List result;
@@ -38,36 +38,39 @@ Value map_filter(const Value& value, const Arguments& arguments, const Budget& b
     if (!filter) fail("the filter '" + name + "' is not supported");
     rest.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
   }
-  for (const Value& item : elements(value)) {
-    Value mapped = filter ? filter(item, rest, budget) : attribute_of(item, text_of(*attribute, "map"));
+  budget.make_list(rest.positional.size());
+  for (const Value& item : elements(value, budget)) {
+    Value mapped = filter ? filter(item, rest, budget) : attribute_of(item, text_of(*attribute, "map"), budget);
     result.push_back(mapped.is_undefined() && otherwise ? *otherwise : mapped);
   }
   return result;
 }
 
-Value sort_filter(const Value& value, const Arguments& arguments, const Budget&) {
+Value sort_filter(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value* attribute = arguments.find(2, "attribute");
   const bool reverse = flag_argument(arguments, 0, "reverse");
   const auto key = [&](const Value& item) {
-    const Value chosen = attribute ? attribute_of(item, text_of(*attribute, "sort")) : item;
-    return chosen.text() && !flag_argument(arguments, 1, "case_sensitive") ? Value(with_case(*chosen.text(), false))
-                                                                           : chosen;
+    const Value chosen = attribute ? attribute_of(item, text_of(*attribute, "sort"), budget) : item;
+    if (!chosen.text() || flag_argument(arguments, 1, "case_sensitive")) return chosen;
+    budget.read(chosen.text()->size());
+    return Value(with_case(*chosen.text(), false));
   };
-  List items = elements(value);
+  List items = elements(value, budget);
   std::ranges::stable_sort(items, [&](const Value& a, const Value& b) {
-    return (reverse ? compare(key(b), key(a)) : compare(key(a), key(b))) < 0;
+    return (reverse ? compare(key(b), key(a), budget) : compare(key(a), key(b), budget)) < 0;
   });
   return items;
 }
 
-Value unique_filter(const Value& value, const Arguments&, const Budget&) {
+Value unique_filter(const Value& value, const Arguments&, Budget& budget) {
   List result;
-  for (const Value& item : elements(value))
-    if (std::ranges::none_of(result, [&](const Value& seen) { return equal(seen, item); })) result.push_back(item);
+  for (const Value& item : elements(value, budget))
+    if (std::ranges::none_of(result, [&](const Value& seen) { return equal(seen, item, budget); }))
+      result.push_back(item);
   return result;
 }
 
-Value indent_filter(const Value& value, const Arguments& arguments, const Budget& budget) {
+Value indent_filter(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value* width = arguments.find(0, "width");
   const int64_t count = width && width->text() ? 0 : integer_argument(arguments, 0, "width", 4);
   if (count < 0 || count > 1000) fail("'indent' takes 0 to 1000 spaces");
@@ -77,40 +80,40 @@ Value indent_filter(const Value& value, const Arguments& arguments, const Budget
   std::string result;
   for (size_t at = 0, number = 0; at <= text.size(); ++number) {
     const size_t end = std::min(text.find('\n', at), text.size());
+    budget.append(margin.size() + end - at + 1);
     if (number > 0) result += '\n';
     if ((number > 0 || first) && (end > at || blank || number == 0)) result += margin;
-    result += text.substr(at, end - at);
-    budget.check_text(result.size());
+    result.append(text, at, end - at);
     at = end + 1;
   }
   return result;
 }
 
-Value tojson_filter(const Value& value, const Arguments& arguments, const Budget& budget) {
+Value tojson_filter(const Value& value, const Arguments& arguments, Budget& budget) {
   // The argument's place is that of transformers' filter: tojson(x, ensure_ascii, indent, separators, sort_keys).
   const int64_t indent = integer_argument(arguments, 1, "indent", -1);
   if (indent > 1000) fail("'tojson' takes an indent of at most 1000 spaces");
   if (arguments.find(2, "separators")) fail("the separators of 'tojson' are not supported");
-  std::string text =
-      to_json(value, static_cast<int>(std::max<int64_t>(indent, -1)), flag_argument(arguments, 3, "sort_keys"));
-  budget.check_text(text.size());
-  return text;
+  return to_json(value, budget, static_cast<int>(std::max<int64_t>(indent, -1)),
+                 flag_argument(arguments, 3, "sort_keys"));
 }
 
-Value default_filter(const Value& value, const Arguments& arguments, const Budget&) {
+Value default_filter(const Value& value, const Arguments& arguments, Budget&) {
   const Value* otherwise = arguments.find(0, "default_value");
   const bool missing = value.is_undefined() || (flag_argument(arguments, 1, "boolean") && !value.truth());
   return missing ? (otherwise ? *otherwise : Value("")) : value;
 }
 
-Value end_of(const Value& value, bool last) {
-  const List items = elements(value);
-  return items.empty() ? Value(Undefined{last ? "last" : "first"}) : last ? items.back() : items.front();
+Value end_of(const Value& value, bool last, Budget& budget) {
+  const List items = value.list() ? List{} : elements(value, budget);
+  const List& all = value.list() ? *value.list() : items;
+  return all.empty() ? undefined(last ? "last" : "first", budget) : last ? all.back() : all.front();
 }
 
-Value to_integer(const Value& value, const Arguments& arguments) {
+Value to_integer(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value otherwise = integer_argument(arguments, 0, "default", 0);
   if (value.is_integer()) return value.integer();
+  if (value.text()) budget.read(value.text()->size());
   try {
     const double number = value.text() ? std::stod(*value.text()) : value.number();
     if (std::abs(number) < 9e18) return static_cast<int64_t>(number);
@@ -119,126 +122,133 @@ Value to_integer(const Value& value, const Arguments& arguments) {
   return otherwise;
 }
 
-Value extreme(const Value& value, int sign) {
-  const List items = elements(value);
-  if (items.empty()) return Undefined{"the extreme of nothing"};
+Value extreme(const Value& value, int sign, Budget& budget) {
+  const List items = elements(value, budget);
+  if (items.empty()) return undefined("the extreme of nothing", budget);
   Value best = items[0];
   for (const Value& item : items)
-    if (sign * compare(item, best) > 0) best = item;
+    if (sign * compare(item, best, budget) > 0) best = item;
   return best;
 }
 
 using A = const Arguments&;
 using V = const Value&;
-using B = const Budget&;
+using B = Budget&;
 const std::map<std::string, Filter>& filters() {
   static const std::map<std::string, Filter> all = {
       {"abs",
-       [](V v, A, B) -> Value { return v.is_integer() ? Value(std::abs(v.integer())) : Value(std::abs(v.number())); }},
-      {"capitalize", [](V v, A, B) -> Value { return capitalized(to_text(v), false); }},
-      {"count", [](V v, A, B) -> Value { return length_of(v); }},
+       [](V v, A, B b) -> Value {
+         return v.is_integer() ? v.integer() < 0 ? arithmetic("-", 0, v.integer(), b) : Value(v.integer())
+                               : Value(std::abs(v.number()));
+       }},
+      {"capitalize", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), false); }},
+      {"count", [](V v, A, B b) -> Value { return length_of(v, b); }},
       {"d", default_filter},
       {"default", default_filter},
       {"dictsort",
-       [](V v, A a, B b) -> Value {
+       [](V v, A, B b) -> Value {
          if (!v.dict()) fail("'dictsort' needs a dictionary, not a " + v.type_name());
-         Arguments by = a;
-         by.named.emplace_back("attribute", "0");
-         List pairs = pairs_of(*v.dict());
+         List pairs = pairs_of(*v.dict(), b);
          std::ranges::stable_sort(
-             pairs, [](const Value& x, const Value& y) { return compare((*x.list())[0], (*y.list())[0]) < 0; });
-         static_cast<void>(b);
+             pairs, [&](const Value& x, const Value& y) { return compare((*x.list())[0], (*y.list())[0], b) < 0; });
          return pairs;
        }},
-      {"e", [](V v, A, B) -> Value { return to_text(v); }},
-      {"first", [](V v, A, B) -> Value { return end_of(v, false); }},
-      {"float", [](V v, A, B) -> Value { return v.text() ? std::strtod(v.text()->c_str(), nullptr) : v.number(); }},
+      {"e", [](V v, A, B b) -> Value { return v.text() ? v : Value(to_text(v, b)); }},
+      {"first", [](V v, A, B b) -> Value { return end_of(v, false, b); }},
+      {"float",
+       [](V v, A, B b) -> Value {
+         if (v.text()) b.read(v.text()->size());
+         return v.text() ? std::strtod(v.text()->c_str(), nullptr) : v.number();
+       }},
       {"indent", indent_filter},
-      {"int", [](V v, A a, B) -> Value { return to_integer(v, a); }},
+      {"int", [](V v, A a, B b) -> Value { return to_integer(v, a, b); }},
       {"items",
-       [](V v, A, B) -> Value {
+       [](V v, A, B b) -> Value {
          if (v.is_undefined()) return List{};
          if (!v.dict()) fail("'items' needs a dictionary, not a " + v.type_name());
-         return pairs_of(*v.dict());
+         return pairs_of(*v.dict(), b);
        }},
       {"join", join_filter},
-      {"last", [](V v, A, B) -> Value { return end_of(v, true); }},
-      {"length", [](V v, A, B) -> Value { return length_of(v); }},
-      {"list", [](V v, A, B) -> Value { return elements(v); }},
-      {"lower", [](V v, A, B) -> Value { return with_case(to_text(v), false); }},
+      {"last", [](V v, A, B b) -> Value { return end_of(v, true, b); }},
+      {"length", [](V v, A, B b) -> Value { return length_of(v, b); }},
+      {"list", [](V v, A, B b) -> Value { return elements(v, b); }},
+      {"lower", [](V v, A, B b) -> Value { return with_case(to_text(v, b), false); }},
       {"map", map_filter},
-      {"max", [](V v, A, B) -> Value { return extreme(v, 1); }},
-      {"min", [](V v, A, B) -> Value { return extreme(v, -1); }},
-      {"reject", [](V v, A a, B) -> Value { return select(v, a, false, false); }},
-      {"rejectattr", [](V v, A a, B) -> Value { return select(v, a, true, false); }},
+      {"max", [](V v, A, B b) -> Value { return extreme(v, 1, b); }},
+      {"min", [](V v, A, B b) -> Value { return extreme(v, -1, b); }},
+      {"reject", [](V v, A a, B b) -> Value { return select(v, a, false, false, b); }},
+      {"rejectattr", [](V v, A a, B b) -> Value { return select(v, a, true, false, b); }},
       {"replace",
        [](V v, A a, B b) -> Value {
-         return replaced(to_text(v), text_argument(a, 0, "old", ""), text_argument(a, 1, "new", ""),
+         return replaced(to_text(v, b), text_argument(a, 0, "old", ""), text_argument(a, 1, "new", ""),
                          integer_argument(a, 2, "count", -1), b);
        }},
       {"reverse",
-       [](V v, A, B) -> Value {
-         List items = elements(v);
+       [](V v, A, B b) -> Value {
+         List items = elements(v, b);
          std::ranges::reverse(items);
+         if (!v.text()) return items;
          std::string text;
-         for (const Value& item : items)
-           if (v.text()) text += *item.text();
-         return v.text() ? Value(text) : Value(items);
+         for (const Value& item : items) text += *item.text();
+         return text;
        }},
       {"safe", [](V v, A, B) -> Value { return v; }},
-      {"select", [](V v, A a, B) -> Value { return select(v, a, false, true); }},
-      {"selectattr", [](V v, A a, B) -> Value { return select(v, a, true, true); }},
+      {"select", [](V v, A a, B b) -> Value { return select(v, a, false, true, b); }},
+      {"selectattr", [](V v, A a, B b) -> Value { return select(v, a, true, true, b); }},
       {"sort", sort_filter},
-      {"string", [](V v, A, B) -> Value { return to_text(v); }},
+      {"string", [](V v, A, B b) -> Value { return v.text() ? v : Value(to_text(v, b)); }},
       {"sum",
        [](V v, A, B b) -> Value {
          Value sum = 0;
-         for (const Value& item : elements(v)) sum = add(sum, item, b);
+         for (const Value& item : elements(v, b)) sum = add(sum, item, b);
          return sum;
        }},
-      {"title", [](V v, A, B) -> Value { return capitalized(to_text(v), true); }},
+      {"title", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), true); }},
       {"tojson", tojson_filter},
-      {"trim", [](V v, A a, B) -> Value { return strip_of(v, a, true, true); }},
+      {"trim", [](V v, A a, B b) -> Value { return strip_of(to_text(v, b), a, true, true, b); }},
       {"unique", unique_filter},
-      {"upper", [](V v, A, B) -> Value { return with_case(to_text(v), true); }},
+      {"upper", [](V v, A, B b) -> Value { return with_case(to_text(v, b), true); }},
   };
   return all;
 }
 
 const std::map<std::string, Test>& tests() {
   static const std::map<std::string, Test> all = {
-      {"!=", [](V v, A a) { return !equal(v, other(a)); }},
-      {"<", [](V v, A a) { return compare(v, other(a)) < 0; }},
-      {"==", [](V v, A a) { return equal(v, other(a)); }},
-      {">", [](V v, A a) { return compare(v, other(a)) > 0; }},
-      {"boolean", [](V v, A) { return v.as<bool>() != nullptr; }},
-      {"callable", [](V v, A) { return v.function() != nullptr; }},
-      {"defined", [](V v, A) { return !v.is_undefined(); }},
-      {"divisibleby", [](V v, A a) { return other(a).integer() != 0 && v.integer() % other(a).integer() == 0; }},
-      {"eq", [](V v, A a) { return equal(v, other(a)); }},
-      {"equalto", [](V v, A a) { return equal(v, other(a)); }},
-      {"even", [](V v, A) { return v.integer() % 2 == 0; }},
-      {"false", [](V v, A) { return v.as<bool>() && !*v.as<bool>(); }},
-      {"float", [](V v, A) { return v.as<double>() != nullptr; }},
-      {"ge", [](V v, A a) { return compare(v, other(a)) >= 0; }},
-      {"gt", [](V v, A a) { return compare(v, other(a)) > 0; }},
-      {"in", [](V v, A a) { return contains(other(a), v); }},
-      {"integer", [](V v, A) { return v.as<int64_t>() != nullptr; }},
-      {"iterable", [](V v, A) { return v.text() || v.list() || v.dict() || v.is_undefined(); }},
-      {"le", [](V v, A a) { return compare(v, other(a)) <= 0; }},
-      {"lower", [](V v, A) { return v.text() && with_case(*v.text(), false) == *v.text(); }},
-      {"lt", [](V v, A a) { return compare(v, other(a)) < 0; }},
-      {"mapping", [](V v, A) { return v.dict() != nullptr; }},
-      {"ne", [](V v, A a) { return !equal(v, other(a)); }},
-      {"none", [](V v, A) { return v.is_none(); }},
-      {"number", [](V v, A) { return v.is_number(); }},
-      {"odd", [](V v, A) { return v.integer() % 2 != 0; }},
-      {"sameas", [](V v, A a) { return v.type_name() == other(a).type_name() && equal(v, other(a)); }},
-      {"sequence", [](V v, A) { return v.text() || v.list() || v.dict(); }},
-      {"string", [](V v, A) { return v.text() != nullptr; }},
-      {"true", [](V v, A) { return v.as<bool>() && *v.as<bool>(); }},
-      {"undefined", [](V v, A) { return v.is_undefined(); }},
-      {"upper", [](V v, A) { return v.text() && with_case(*v.text(), true) == *v.text(); }},
+      {"!=", [](V v, A a, B b) { return !equal(v, other(a), b); }},
+      {"<", [](V v, A a, B b) { return compare(v, other(a), b) < 0; }},
+      {"==", [](V v, A a, B b) { return equal(v, other(a), b); }},
+      {">", [](V v, A a, B b) { return compare(v, other(a), b) > 0; }},
+      {"boolean", [](V v, A, B) { return v.as<bool>() != nullptr; }},
+      {"callable", [](V v, A, B) { return v.function() != nullptr; }},
+      {"defined", [](V v, A, B) { return !v.is_undefined(); }},
+      {"divisibleby",
+       [](V v, A a, B b) {
+         return other(a).integer() != 0 && arithmetic("%", v.integer(), other(a).integer(), b).integer() == 0;
+       }},
+      {"eq", [](V v, A a, B b) { return equal(v, other(a), b); }},
+      {"equalto", [](V v, A a, B b) { return equal(v, other(a), b); }},
+      {"even", [](V v, A, B) { return v.integer() % 2 == 0; }},
+      {"false", [](V v, A, B) { return v.as<bool>() && !*v.as<bool>(); }},
+      {"float", [](V v, A, B) { return v.as<double>() != nullptr; }},
+      {"ge", [](V v, A a, B b) { return compare(v, other(a), b) >= 0; }},
+      {"gt", [](V v, A a, B b) { return compare(v, other(a), b) > 0; }},
+      {"in", [](V v, A a, B b) { return contains(other(a), v, b); }},
+      {"integer", [](V v, A, B) { return v.as<int64_t>() != nullptr; }},
+      {"iterable", [](V v, A, B) { return v.text() || v.list() || v.dict() || v.is_undefined(); }},
+      {"le", [](V v, A a, B b) { return compare(v, other(a), b) <= 0; }},
+      {"lower", [](V v, A, B b) { return v.text() && with_case(to_text(v, b), false) == *v.text(); }},
+      {"lt", [](V v, A a, B b) { return compare(v, other(a), b) < 0; }},
+      {"mapping", [](V v, A, B) { return v.dict() != nullptr; }},
+      {"ne", [](V v, A a, B b) { return !equal(v, other(a), b); }},
+      {"none", [](V v, A, B) { return v.is_none(); }},
+      {"number", [](V v, A, B) { return v.is_number(); }},
+      {"odd", [](V v, A, B) { return v.integer() % 2 != 0; }},
+      {"sameas", [](V v, A a, B b) { return v.type_name() == other(a).type_name() && equal(v, other(a), b); }},
+      {"sequence", [](V v, A, B) { return v.text() || v.list() || v.dict(); }},
+      {"string", [](V v, A, B) { return v.text() != nullptr; }},
+      {"true", [](V v, A, B) { return v.as<bool>() && *v.as<bool>(); }},
+      {"undefined", [](V v, A, B) { return v.is_undefined(); }},
+      {"upper", [](V v, A, B b) { return v.text() && with_case(to_text(v, b), true) == *v.text(); }},
   };
   return all;
 }

@@ -10,70 +10,76 @@ namespace linnet::jinja {
 namespace {
 
 // Whether the text begins (or ends) with the argument or, of a list, with one of its items.
-bool touches(const std::string& text, const Value& part, bool begin) {
+bool touches(const std::string& text, const Value& part, bool begin, Budget& budget) {
   const auto holds = [&](const Value& one) {
     const std::string& piece = text_of(one, begin ? "startswith" : "endswith");
+    budget.read(std::min(piece.size(), text.size()));
     return begin ? text.starts_with(piece) : text.ends_with(piece);
   };
   return part.list() ? std::ranges::any_of(*part.list(), holds) : holds(part);
 }
 
-using TextMethod = Value (*)(const std::string& text, const Arguments& arguments, const Budget& budget);
+using TextMethod = Value (*)(const std::string& text, const Arguments& arguments, Budget& budget);
 using S = const std::string&;
 using A = const Arguments&;
-using B = const Budget&;
+using B = Budget&;
 const std::map<std::string, TextMethod>& text_methods() {
   static const std::map<std::string, TextMethod> all = {
-      {"capitalize", [](S s, A, B) -> Value { return capitalized(s, false); }},
+      {"capitalize", [](S s, A, B b) -> Value { return b.make_text(s.size()), capitalized(s, false); }},
       {"count",
-       [](S s, A a, B) -> Value {
+       [](S s, A a, B b) -> Value {
          const std::string& part = text_of(other(a), "count");
          if (part.empty()) fail("'count' needs a text to look for");
          int64_t count = 0;
-         for (size_t at = s.find(part); at != s.npos; at = s.find(part, at + part.size())) ++count;
+         for (size_t at = 0; (at = find_text(s, part, at, b)) != s.npos; at += part.size()) ++count;
          return count;
        }},
-      {"endswith", [](S s, A a, B) -> Value { return touches(s, other(a), false); }},
+      {"endswith", [](S s, A a, B b) -> Value { return touches(s, other(a), false, b); }},
       {"find",
-       [](S s, A a, B) -> Value {
-         const size_t at = s.find(text_of(other(a), "find"));
-         return at == s.npos ? Value(-1) : Value(elements(Value(s.substr(0, at))).size());
+       [](S s, A a, B b) -> Value {
+         const size_t at = find_text(s, text_of(other(a), "find"), 0, b);
+         return at == s.npos ? Value(-1) : Value(length_of(s.substr(0, at), b));
        }},
-      {"isdigit", [](S s, A, B) -> Value { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; }},
+      {"isdigit",
+       [](S s, A, B b) -> Value {
+         b.read(s.size());
+         return !s.empty() && s.find_first_not_of("0123456789") == s.npos;
+       }},
       {"join",
        [](S s, A a, B b) -> Value {
          Arguments between;
          between.positional.emplace_back(s);
          return join_filter(other(a), between, b);
        }},
-      {"lower", [](S s, A, B) -> Value { return with_case(s, false); }},
-      {"lstrip", [](S s, A a, B) -> Value { return strip_of(s, a, true, false); }},
+      {"lower", [](S s, A, B b) -> Value { return b.make_text(s.size()), with_case(s, false); }},
+      {"lstrip", [](S s, A a, B b) -> Value { return strip_of(s, a, true, false, b); }},
       {"replace",
        [](S s, A a, B b) -> Value {
          return replaced(s, text_argument(a, 0, "old", ""), text_argument(a, 1, "new", ""),
                          integer_argument(a, 2, "count", -1), b);
        }},
-      {"rstrip", [](S s, A a, B) -> Value { return strip_of(s, a, false, true); }},
-      {"split", [](S s, A a, B) -> Value { return split(s, a); }},
+      {"rstrip", [](S s, A a, B b) -> Value { return strip_of(s, a, false, true, b); }},
+      {"split", [](S s, A a, B b) -> Value { return split(s, a, b); }},
       {"splitlines",
-       [](S s, A, B) -> Value {
+       [](S s, A, B b) -> Value {
          List lines;
          for (size_t at = 0; at < s.size();) {
            const size_t end = std::min(s.find('\n', at), s.size());
+           b.make_text(end - at + sizeof(Value));
            lines.emplace_back(s.substr(at, end - at));
            at = end + 1;
          }
          return lines;
        }},
-      {"startswith", [](S s, A a, B) -> Value { return touches(s, other(a), true); }},
-      {"strip", [](S s, A a, B) -> Value { return strip_of(s, a, true, true); }},
-      {"title", [](S s, A, B) -> Value { return capitalized(s, true); }},
-      {"upper", [](S s, A, B) -> Value { return with_case(s, true); }},
+      {"startswith", [](S s, A a, B b) -> Value { return touches(s, other(a), true, b); }},
+      {"strip", [](S s, A a, B b) -> Value { return strip_of(s, a, true, true, b); }},
+      {"title", [](S s, A, B b) -> Value { return b.make_text(s.size()), capitalized(s, true); }},
+      {"upper", [](S s, A, B b) -> Value { return b.make_text(s.size()), with_case(s, true); }},
   };
   return all;
 }
 
-Value range(const Arguments& arguments) {
+Value range(const Arguments& arguments, Budget& budget) {
   constexpr int64_t kLongest = 100'000;  // of Jinja's sandbox
   const bool one = arguments.positional.size() == 1;
   const int64_t begin = one ? 0 : integer_argument(arguments, 0, "begin", 0);
@@ -86,6 +92,7 @@ Value range(const Arguments& arguments) {
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
     if (static_cast<int64_t>(list.size()) == kLongest)
       fail("a range of more than " + std::to_string(kLongest) + " numbers");
+    budget.make_list(1);
     list.emplace_back(i);
   }
   return list;
@@ -100,52 +107,59 @@ Value time_text(const Arguments& arguments) {
   return std::string(buffer, std::strftime(buffer, sizeof buffer, format.c_str(), &parts));
 }
 
-Dict dict_of(const Arguments& arguments) {
+Dict dict_of(const Arguments& arguments, Budget& budget) {
   Dict dict;
   if (!arguments.positional.empty()) {
     if (!arguments.positional[0].dict()) fail("a dictionary is made of names, or of another dictionary");
-    dict = *arguments.positional[0].dict();
+    for (const auto& [name, value] : arguments.positional[0].dict()->items)
+      budget.make_list(4), budget.take(name.size());
+    dict.items = arguments.positional[0].dict()->items;
   }
+  budget.make_list(4 * arguments.named.size());
+  budget.step(arguments.named.size() * (dict.items.size() + arguments.named.size()) / 4);
   for (const auto& [name, value] : arguments.named) dict.set(name, value);
   return dict;
 }
 
 }  // namespace
 
-Value find_method(const Value& value, const std::string& name, const Budget& budget) {
-  if (const std::string* text = value.text()) {
+Value find_method(const Value& value, const std::string& name, Budget& budget) {
+  budget.take(256);  // of a function and what it holds
+  if (value.text()) {
     const auto found = text_methods().find(name);
     if (found == text_methods().end()) return {};
-    return Function([method = found->second, text = *text, &budget](A a) { return method(text, a, budget); });
+    return Function([method = found->second, value, &budget](A a) { return method(*value.text(), a, budget); });
   }
   if (!value.dict() || value.dict()->is_namespace) return {};
   // Holds the value: the dictionary outlives the function.
-  if (name == "items") return Function([value](A) -> Value { return pairs_of(*value.dict()); });
-  if (name == "keys") return Function([value](A) -> Value { return elements(value); });
+  if (name == "items") return Function([value, &budget](A) -> Value { return pairs_of(*value.dict(), budget); });
+  if (name == "keys") return Function([value, &budget](A) -> Value { return elements(value, budget); });
   if (name == "values")
-    return Function([value](A) -> Value {
+    return Function([value, &budget](A) -> Value {
       List values;
+      budget.make_list(value.dict()->items.size());
       for (const auto& [key, item] : value.dict()->items) values.push_back(item);
       return values;
     });
   if (name == "get")
-    return Function([value](A a) -> Value {
-      const Value* found = other(a).text() ? value.dict()->find(*other(a).text()) : nullptr;
+    return Function([value, &budget](A a) -> Value {
+      const Value* found = other(a).text() ? find_key(*value.dict(), *other(a).text(), budget) : nullptr;
       const Value* otherwise = a.find(1, "default");
       return found ? *found : otherwise ? *otherwise : Value(None{});
     });
   return {};
 }
 
-void add_functions(std::map<std::string, Value>& names) {
-  names["range"] = Function(range);
-  names["dict"] = Function([](A a) -> Value { return dict_of(a); });
-  names["namespace"] = Function([](A a) -> Value {
-    Dict dict = dict_of(a);
+void add_functions(std::map<std::string, Value>& names, Budget& budget) {
+  names["range"] = Function([&budget](A a) -> Value { return range(a, budget); });
+  names["dict"] = Function([&budget](A a) -> Value { return dict_of(a, budget); });
+  names["namespace"] = Function([&budget](A a) -> Value {
+    Dict dict = dict_of(a, budget);
     dict.is_namespace = true;
     return dict;
   });
-  names["raise_exception"] = Function([](A a) -> Value { fail("the template says: " + to_text(other(a))); });
+  names["raise_exception"] =
+      Function([&budget](A a) -> Value { fail("the template says: " + to_text(other(a), budget).substr(0, 2000)); });
   names["strftime_now"] = Function(time_text);
 }
 

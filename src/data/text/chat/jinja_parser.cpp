@@ -39,7 +39,7 @@ class Parser : ExpressionParser {
     const Token token = take();
     if (token.kind == Token::kText)
       return [text = token.text](Scope& scope, std::string& out) {
-        scope.budget.check_text(out.size() + text.size());
+        scope.budget.append(text.size());
         out += text;
         return Flow::kNext;
       };
@@ -49,9 +49,7 @@ class Parser : ExpressionParser {
       Expression expression = parse_tuple();
       expect(Token::kVariableEnd);
       statement = [expression](Scope& scope, std::string& out) {
-        const std::string text = to_text(expression(scope));
-        scope.budget.check_text(out.size() + text.size());
-        out += text;
+        append_text(expression(scope), out, scope.budget);
         return Flow::kNext;
       };
     } else if (token.kind == Token::kBlockBegin) {
@@ -61,7 +59,6 @@ class Parser : ExpressionParser {
       fail("an unexpected " + describe());
     }
     return [line, statement](Scope& scope, std::string& out) {
-      scope.budget.step();
       scope.root->line = line;
       return statement(scope, out);
     };
@@ -128,7 +125,7 @@ class Parser : ExpressionParser {
       scope.names[targets[0]] = value;
       return;
     }
-    const List parts = elements(value);
+    const List parts = elements(value, scope.budget);
     if (parts.size() != targets.size())
       fail(std::to_string(parts.size()) + " values for " + std::to_string(targets.size()) + " names");
     for (size_t i = 0; i < parts.size(); ++i) scope.names[targets[i]] = parts[i];
@@ -175,16 +172,15 @@ class Parser : ExpressionParser {
     if (!take_name("endfor")) fail("{% endfor %} is missing");
     expect(Token::kBlockEnd);
     return [targets, all, condition, body, otherwise](Scope& scope, std::string& out) {
-      List items = elements(all(scope));
+      List items = elements(all(scope), scope.budget);
       if (condition)
         std::erase_if(items, [&](const Value& item) {
           Scope inner{scope.budget, &scope, scope.root};
           assign(inner, targets, item);
-          scope.budget.step();
           return !condition(inner).truth();
         });
       for (size_t i = 0; i < items.size(); ++i) {
-        scope.budget.step();
+        scope.budget.step(16);  // of the loop variable's members
         Scope inner{scope.budget, &scope, scope.root};
         inner.names["loop"] = loop_variable(items, i, 0);
         assign(inner, targets, items[i]);
@@ -206,7 +202,9 @@ class Parser : ExpressionParser {
         const Value* found = scope.find(name);
         if (!found || !found->dict() || !found->dict()->is_namespace) fail("'" + name + "' is no namespace");
         const Value kept = *found;  // evaluating may replace it
-        scope.budget.namespaces.emplace(kept.dict(), kept);
+        if (!std::exchange(kept.dict()->is_kept, true))
+          scope.budget.make_list(1), scope.budget.namespaces.push_back(kept);
+        scope.budget.make_list(2);
         kept.dict()->set(key, value(scope));
         return Flow::kNext;
       };
@@ -233,43 +231,51 @@ class Parser : ExpressionParser {
     };
   }
 
-  Statement parse_macro() {
+  struct Macro {
     struct Parameter {
       std::string name;
       Expression otherwise;  // null: undefined
     };
-    const std::string name = expect_name();
+    std::string name;
     std::vector<Parameter> parameters;
+    std::vector<Statement> body;
+
+    // Scopes live on the stack: a macro sees the template's own names, which outlive it.
+    Value call(Scope& root, const Arguments& arguments) const {
+      if (arguments.positional.size() > parameters.size()) fail("too many arguments for '" + name + "'");
+      if (--root.budget.calls < 0) fail("macros call each other too deeply");
+      Scope inner{root.budget, &root, &root};
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        const auto& [parameter, otherwise] = parameters[i];
+        const Value* given = arguments.find(i, parameter);
+        inner.names[parameter] = given ? *given : otherwise ? otherwise(inner) : undefined(parameter, root.budget);
+      }
+      std::string text;
+      run(body, inner, text);
+      ++root.budget.calls;
+      return text;
+    }
+  };
+
+  Statement parse_macro() {
+    const auto macro = std::make_shared<Macro>();
+    macro->name = expect_name();
     expect_operator("(");
     while (!take_operator(")")) {
-      if (!parameters.empty()) expect_operator(",");
-      Parameter parameter{expect_name(), {}};
+      if (!macro->parameters.empty()) expect_operator(",");
+      Macro::Parameter parameter{expect_name(), {}};
       if (take_operator("=")) parameter.otherwise = parse_expression();
-      parameters.push_back(std::move(parameter));
+      macro->parameters.push_back(std::move(parameter));
     }
     expect(Token::kBlockEnd);
     const int loops = std::exchange(loops_, 0);
-    std::vector<Statement> body = parse_block({"endmacro"});
+    macro->body = parse_block({"endmacro"});
     loops_ = loops;
     end_block("endmacro");
-    return [name, parameters, body](Scope& scope, std::string&) {
-      // Scopes live on the stack: a macro sees the template's own names, which outlive it.
-      Scope* root = scope.root;
-      scope.names[name] = Function([root, name, parameters, body](const Arguments& arguments) -> Value {
-        if (arguments.positional.size() > parameters.size()) fail("too many arguments for '" + name + "'");
-        if (--root->budget.calls < 0) fail("macros call each other too deeply");
-        Scope inner{root->budget, root, root};
-        for (size_t i = 0; i < parameters.size(); ++i) {
-          const Value* given = arguments.find(i, parameters[i].name);
-          inner.names[parameters[i].name] = given                     ? *given
-                                            : parameters[i].otherwise ? parameters[i].otherwise(inner)
-                                                                      : Value(Undefined{parameters[i].name});
-        }
-        std::string text;
-        run(body, inner, text);
-        ++root->budget.calls;
-        return text;
-      });
+    return [macro](Scope& scope, std::string&) {
+      scope.budget.take(256);  // of the function
+      scope.names[macro->name] =
+          Function([root = scope.root, macro](const Arguments& arguments) { return macro->call(*root, arguments); });
       return Flow::kNext;
     };
   }

@@ -1,12 +1,15 @@
 // What operators join: literals, names, subscripts, calls, filters and tests.
 #include <charconv>
+#include <cstdlib>
 
 #include "data/text/chat/jinja_expressions.h"
+#include "data/text/chat/jinja_text.h"
 
 namespace linnet::jinja {
 
 Arguments CallArguments::evaluate(Scope& scope) const {
   Arguments arguments;
+  scope.budget.make_list(positional.size() + 2 * named.size());
   for (const Expression& expression : positional) arguments.positional.push_back(expression(scope));
   for (const auto& [name, expression] : named) arguments.named.emplace_back(name, expression(scope));
   return arguments;
@@ -51,9 +54,8 @@ Expression ExpressionParser::parse_name(const std::string& name) {
   if (name == "false" || name == "False") return constant(false);
   if (name == "none" || name == "None") return constant(None{});
   return [name](Scope& scope) {
-    scope.budget.step();
     const Value* value = scope.find(name);
-    return value ? *value : Value(Undefined{name});
+    return value ? *value : undefined(name, scope.budget);
   };
 }
 
@@ -80,7 +82,9 @@ Expression ExpressionParser::parse_dict() {
     Dict dict;
     for (const auto& [key, value] : items) {
       const Value name = key(scope);
+      scope.budget.make_list(3 + dict.items.size() / 8);
       if (!name.text()) fail("a key of a dictionary is a " + name.type_name() + ", not a text");
+      scope.budget.make_text(name.text()->size());
       dict.set(*name.text(), value(scope));
     }
     return dict;
@@ -94,7 +98,7 @@ Expression ExpressionParser::parse_postfix(Expression value) {
       value = [value, name](Scope& scope) {
         const Value object = value(scope);
         const Value method = find_method(object, name, scope.budget);
-        return method.is_undefined() ? get_item(object, name) : method;
+        return method.is_undefined() ? get_item(object, name, scope.budget) : method;
       };
     } else if (take_operator("[")) {
       value = parse_subscript(value);
@@ -119,13 +123,13 @@ Expression ExpressionParser::parse_subscript(Expression value) {
     if (!parts[0]) fail("an index is missing");
     return [value, key = parts[0]](Scope& scope) {
       const Value object = value(scope), index = key(scope);
-      const Value item = get_item(object, index);
+      const Value item = get_item(object, index, scope.budget);
       return item.is_undefined() && index.text() ? find_method_or(item, object, *index.text(), scope) : item;
     };
   }
   return [value, begin = parts[0], end = parts[1], step = parts[2]](Scope& scope) {
     const auto bound = [&](const Expression& part) { return part ? part(scope) : Value(None{}); };
-    return slice_of(value(scope), bound(begin), bound(end), bound(step));
+    return slice_of(value(scope), bound(begin), bound(end), bound(step), scope.budget);
   };
 }
 
@@ -135,12 +139,13 @@ Value ExpressionParser::find_method_or(const Value& otherwise, const Value& obje
   return method.is_undefined() ? otherwise : method;
 }
 
-Value ExpressionParser::slice_of(const Value& object, const Value& begin, const Value& end, const Value& by) {
+Value ExpressionParser::slice_of(const Value& object, const Value& begin, const Value& end, const Value& by,
+                                 Budget& budget) {
   if (!object.text() && !object.list()) fail("a " + object.type_name() + " cannot be sliced");
   for (const Value* bound : {&begin, &end, &by})
     if (!bound->is_none() && !bound->is_integer()) fail("a slice needs whole numbers");
-  const List items = elements(object);
-  const auto size = static_cast<int64_t>(items.size()), step = by.is_none() ? 1 : by.integer();
+  const auto size = static_cast<int64_t>(length_of(object, budget));
+  const int64_t step = by.is_none() ? 1 : std::clamp(by.integer(), -size - 1, size + 1);
   if (step == 0) fail("a slice's step is 0");
   const int64_t least = step > 0 ? 0 : -1, most = step > 0 ? size : size - 1;
   const auto clamp = [&](const Value& bound, int64_t otherwise) {
@@ -149,11 +154,19 @@ Value ExpressionParser::slice_of(const Value& object, const Value& begin, const 
     return std::min(std::max(location, least), most);
   };
   const int64_t first = clamp(begin, step > 0 ? 0 : size - 1), last = clamp(end, step > 0 ? size : -1);
-  List chosen;
-  for (int64_t i = first; step > 0 ? i < last : i > last; i += step) {
-    chosen.push_back(items[static_cast<size_t>(i)]);
-    if (step > size || step < -size) break;
+  if (object.text() && step == 1) {  // the usual one, without a value for each character
+    const std::string& text = *object.text();
+    budget.make_text(text.size());
+    const size_t from = character_offset(text, 0, static_cast<size_t>(first));
+    const size_t to = character_offset(text, from, static_cast<size_t>(std::max<int64_t>(last - first, 0)));
+    return text.substr(from, to - from);
   }
+  const List characters = object.text() ? elements(object, budget) : List{};
+  const List& items = object.text() ? characters : *object.list();
+  const int64_t way = step > 0 ? last - first : first - last;
+  budget.make_list(way > 0 ? static_cast<size_t>((way - 1) / std::abs(step) + 1) : 0);
+  List chosen;
+  for (int64_t i = first; step > 0 ? i < last : i > last; i += step) chosen.push_back(items[static_cast<size_t>(i)]);
   if (!object.text()) return chosen;
   std::string text;
   for (const Value& character : chosen) text += *character.text();
@@ -181,9 +194,8 @@ CallArguments ExpressionParser::parse_arguments() {
 Expression ExpressionParser::parse_call(Expression callee) {
   CallArguments arguments = parse_arguments();
   return [callee, arguments](Scope& scope) {
-    scope.budget.step();
     const Value called = callee(scope);
-    if (const Undefined* missing = called.as<Undefined>()) fail("'" + missing->name + "' is not defined");
+    check_defined(called);
     if (!called.function()) fail("a " + called.type_name() + " cannot be called");
     return (*called.function())(arguments.evaluate(scope));
   };
@@ -198,7 +210,6 @@ Expression ExpressionParser::parse_filters(Expression value) {
       CallArguments arguments;
       if (take_operator("(")) arguments = parse_arguments();
       value = [value, filter, arguments](Scope& scope) {
-        scope.budget.step();
         return filter(value(scope), arguments.evaluate(scope), scope.budget);
       };
     } else if (take_name("is")) {
@@ -227,7 +238,7 @@ Expression ExpressionParser::parse_test(Expression value) {
     arguments.positional.push_back(parse_postfix(parse_primary()));
   }
   return [value, negated, test, arguments](Scope& scope) -> Value {
-    return test(value(scope), arguments.evaluate(scope)) != negated;
+    return test(value(scope), arguments.evaluate(scope), scope.budget) != negated;
   };
 }
 

@@ -10,21 +10,6 @@
 
 namespace linnet::jinja {
 
-// What a rendering may cost, so that no template runs or grows for ever.
-struct Budget {
-  int64_t steps = 5'000'000;       // expressions and statements
-  size_t text = size_t{64} << 20;  // bytes, of one value or of the output
-  int calls = 100;                 // nested macro calls
-  // Namespaces whose members were set: one may hold itself, so they are emptied when the template has run.
-  std::map<const Dict*, Value> namespaces = {};
-  void step() {
-    if (--steps < 0) fail("it takes too many steps");
-  }
-  void check_text(size_t size) const {
-    if (size > text) fail("its text grows beyond " + std::to_string(text >> 20) + " MB");
-  }
-};
-
 // Names that are seen in one block; those of the blocks around it are in `outer`.
 struct Scope {
   Budget& budget;
@@ -34,15 +19,41 @@ struct Scope {
   int line = 0;  // of the statement that runs, for messages; kept in the root
 
   const Value* find(const std::string& name) const {
-    for (const Scope* scope = this; scope; scope = scope->outer)
+    for (const Scope* scope = this; scope; scope = scope->outer, budget.step())
       if (const auto found = scope->names.find(name); found != scope->names.end()) return &found->second;
     return nullptr;
   }
 };
 
 enum class Flow { kNext, kBreak, kContinue };
-using Expression = std::function<Value(Scope&)>;
-using Statement = std::function<Flow(Scope&, std::string& out)>;
+
+// What the parser makes of an expression or a statement; copies share it. Each call is a step, and calls within calls
+// are counted, as they take the thread's stack.
+template <class Result, class... Out>
+class Closure {
+ public:
+  Closure() = default;
+  template <class Function>
+  requires(!std::is_same_v<std::remove_cvref_t<Function>, Closure>) Closure(Function&& function)
+      : function_(std::make_shared<const std::function<Result(Scope&, Out...)>>(std::forward<Function>(function))) {}
+  explicit operator bool() const { return function_ != nullptr; }
+  Result operator()(Scope& scope, Out... out) const {
+    const struct Call {
+      explicit Call(Budget& budget) : depth(budget.depth) {
+        budget.step();
+        if (--depth < 0) ++depth, fail("it calls itself too deeply");
+      }
+      ~Call() { ++depth; }
+      int& depth;
+    } call(scope.budget);
+    return (*function_)(scope, out...);
+  }
+
+ private:
+  std::shared_ptr<const std::function<Result(Scope&, Out...)>> function_;
+};
+using Expression = Closure<Value>;
+using Statement = Closure<Flow, std::string&>;
 
 struct Program {
   std::vector<Statement> statements;
@@ -75,19 +86,20 @@ std::vector<Token> read_tokens(const std::string& source, int& line);
 Program parse(const std::string& source, int& line);
 
 // filters, tests and methods: null when there is none of that name.
-using Filter = Value (*)(const Value& value, const Arguments& arguments, const Budget& budget);
+using Filter = Value (*)(const Value& value, const Arguments& arguments, Budget& budget);
 Filter find_filter(const std::string& name);
-using Test = bool (*)(const Value& value, const Arguments& arguments);
+using Test = bool (*)(const Value& value, const Arguments& arguments, Budget& budget);
 Test find_test(const std::string& name);
 // value.name: of texts and dictionaries; undefined when there is none.
-Value find_method(const Value& value, const std::string& name, const Budget& budget);
+Value find_method(const Value& value, const std::string& name, Budget& budget);
 // range, namespace, dict, raise_exception, strftime_now
-void add_functions(std::map<std::string, Value>& names);
+void add_functions(std::map<std::string, Value>& names, Budget& budget);
 
-Value get_item(const Value& value, const Value& key);
-Value add(const Value& a, const Value& b, const Budget& budget);
+Value get_item(const Value& value, const Value& key, Budget& budget);
+Value add(const Value& a, const Value& b, Budget& budget);
 // op: "-", "*", "/", "//", "%", "**"
-Value arithmetic(const std::string& op, const Value& a, const Value& b, const Budget& budget);
-bool contains(const Value& whole, const Value& part);
+Value arithmetic(const std::string& op, const Value& a, const Value& b, Budget& budget);
+bool contains(const Value& whole, const Value& part, Budget& budget);
+void append_text(const Value& value, std::string& out, Budget& budget);  // to_text() without a copy between
 
 }  // namespace linnet::jinja

@@ -23,17 +23,19 @@ Template::Template(const std::string& source, std::string name) : name_(std::mov
 Template::~Template() = default;
 Template::Template(Template&&) noexcept = default;
 
-std::string Template::render(const Dict& variables) const {
+std::string Template::render(const Dict& variables, Cost* cost) const {
   Budget budget;
-  const struct EmptyNamespaces {
+  const struct AtTheEnd {
     Budget& budget;
-    ~EmptyNamespaces() {
-      for (const auto& [dict, value] : budget.namespaces) value.dict()->items.clear();
+    Cost* cost;
+    ~AtTheEnd() {
+      if (cost) *cost = {Budget::kSteps - budget.steps, Budget::kBytes - budget.bytes};
+      for (const Value& value : budget.namespaces) value.dict()->items.clear();
     }
-  } at_the_end{budget};
+  } at_the_end{budget, cost};
   Scope root{budget};
   root.root = &root;
-  add_functions(root.names);
+  add_functions(root.names, budget);
   for (const auto& [name, value] : variables.items) root.names[name] = value;
   std::string text;
   try {

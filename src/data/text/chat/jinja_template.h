@@ -13,6 +13,11 @@ namespace linnet::jinja {
 
 struct Program;  // what the parser makes of a source
 
+// What a rendering took of its limits (Budget in jinja_value.h).
+struct Cost {
+  int64_t steps = 0, bytes = 0;
+};
+
 class Template {
  public:
   // User error with the line of a mistake; `name` begins the message.
@@ -20,9 +25,9 @@ class Template {
   ~Template();
   Template(Template&&) noexcept;
 
-  // User error for what fails in rendering, for what the template itself refuses (raise_exception), and for a text or a
-  // loop that does not end.
-  std::string render(const Dict& variables) const;
+  // User error for what fails in rendering, for what the template itself refuses (raise_exception), and for a template
+  // that takes more steps or memory than a conversation needs. `cost` is set in each case.
+  std::string render(const Dict& variables, Cost* cost = nullptr) const;
 
  private:
   std::string name_;

@@ -9,10 +9,17 @@
 namespace linnet::jinja {
 namespace {
 
-constexpr int kDeepest = 100;  // of nested lists and dictionaries that are printed or compared
+constexpr int kDeepest = 100;        // of nested lists and dictionaries that are printed or compared
+constexpr int kDeepestValue = 1000;  // that are made
+constexpr size_t kLongestName = 100;
 
 void check_depth(int depth) {
   if (depth > kDeepest) fail("a value nests deeper than " + std::to_string(kDeepest) + " levels");
+}
+
+int depth_with(int deepest, const Value& item) {
+  if (item.depth() >= kDeepestValue) fail("a value nests deeper than " + std::to_string(kDeepestValue) + " levels");
+  return std::max(deepest, item.depth() + 1);
 }
 
 std::string float_text(double value) {
@@ -26,114 +33,139 @@ std::string float_text(double value) {
   return plain && text.find('.') == text.npos ? text + ".0" : text;
 }
 
-std::string quoted(const std::string& text) {
+// A text that grows within a budget.
+class Writer {
+ public:
+  explicit Writer(Budget& budget) : budget_(budget) {}
+  void add_repr(const Value& value, int depth);
+  void add_json(const Value& value, int indent, bool sort_keys, int depth);
+  std::string take() { return std::move(text_); }
+
+ private:
+  void add(std::string_view piece) {
+    budget_.append(piece.size());
+    text_ += piece;
+  }
+  void add_quoted(const std::string& text);
+  void add_json_quoted(const std::string& text);
+  void add_line(int indent, int depth) {
+    if (indent < 0) return;
+    const auto spaces = static_cast<size_t>(indent) * static_cast<size_t>(depth);
+    budget_.append(spaces + 1);
+    (text_ += '\n').append(spaces, ' ');
+  }
+
+  Budget& budget_;
+  std::string text_;
+};
+
+void Writer::add_quoted(const std::string& text) {
+  budget_.append(2 * text.size() + 2);
   const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
-  std::string result(1, quote);
+  text_ += quote;
   for (const char c : text) {
     if (c == '\n')
-      result += "\\n";
+      text_ += "\\n";
     else if (c == '\r')
-      result += "\\r";
+      text_ += "\\r";
     else if (c == '\t')
-      result += "\\t";
+      text_ += "\\t";
     else if (c == '\\' || c == quote)
-      result += std::string("\\") + c;
+      (text_ += '\\') += c;
     else
-      result += c;
+      text_ += c;
   }
-  return result + quote;
+  text_ += quote;
 }
 
-std::string json_quoted(const std::string& text) {
-  std::string result = "\"";
+void Writer::add_json_quoted(const std::string& text) {
+  budget_.append(2 * text.size() + 2);
+  text_ += '"';
   for (const char c : text) {
-    switch (c) {
-      case '"':
-        result += "\\\"";
-        break;
-      case '\\':
-        result += "\\\\";
-        break;
-      case '\n':
-        result += "\\n";
-        break;
-      case '\r':
-        result += "\\r";
-        break;
-      case '\t':
-        result += "\\t";
-        break;
-      case '\b':
-        result += "\\b";
-        break;
-      case '\f':
-        result += "\\f";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20) {
-          result += c;
-        } else {
-          const char* digits = "0123456789abcdef";
-          result += std::string("\\u00") + digits[c >> 4] + digits[c & 15];
-        }
+    constexpr std::string_view kShort = "\"\\\n\r\t\b\f", kLetters = "\"\\nrtbf";
+    if (const size_t at = kShort.find(c); at != kShort.npos) {
+      (text_ += '\\') += kLetters[at];
+    } else if (static_cast<unsigned char>(c) >= 0x20) {
+      text_ += c;
+    } else {
+      budget_.append(4);
+      const char* digits = "0123456789abcdef";
+      ((text_ += "\\u00") += digits[c >> 4]) += digits[c & 15];
     }
   }
-  return result + "\"";
+  text_ += '"';
 }
 
-std::string repr_at(const Value& value, int depth) {
+void Writer::add_repr(const Value& value, int depth) {
   check_depth(depth);
-  if (const std::string* text = value.text()) return quoted(*text);
-  std::string result;
+  budget_.step();
+  if (const std::string* text = value.text()) return add_quoted(*text);
+  const char* comma = "";
   if (const List* list = value.list()) {
-    for (const Value& item : *list) result += (result.empty() ? "" : ", ") + repr_at(item, depth + 1);
-    return "[" + result + "]";
+    add("[");
+    for (const Value& item : *list) add(std::exchange(comma, ", ")), add_repr(item, depth + 1);
+    return add("]");
   }
   if (const Dict* dict = value.dict()) {
+    add("{");
     for (const auto& [key, item] : dict->items)
-      result += (result.empty() ? "" : ", ") + quoted(key) + ": " + repr_at(item, depth + 1);
-    return "{" + result + "}";
+      add(std::exchange(comma, ", ")), add_quoted(key), add(": "), add_repr(item, depth + 1);
+    return add("}");
   }
-  return to_text(value);
+  add(to_text(value, budget_));
 }
 
-std::string json_at(const Value& value, int indent, bool sort_keys, int depth) {
+void Writer::add_json(const Value& value, int indent, bool sort_keys, int depth) {
   check_depth(depth);
-  const std::string line = indent < 0 ? "" : "\n" + std::string(static_cast<size_t>(indent * (depth + 1)), ' ');
-  const std::string last = indent < 0 ? "" : "\n" + std::string(static_cast<size_t>(indent * depth), ' ');
-  const std::string comma = indent < 0 ? ", " : ",";
-  std::string result;
-  if (const std::string* text = value.text()) return json_quoted(*text);
+  budget_.step();
+  if (const std::string* text = value.text()) return add_json_quoted(*text);
+  const char* comma = "";
+  const auto begin_item = [&] {
+    add(std::exchange(comma, indent < 0 ? ", " : ","));
+    add_line(indent, depth + 1);
+  };
   if (const List* list = value.list()) {
-    for (const Value& item : *list)
-      result += (result.empty() ? "" : comma) + line + json_at(item, indent, sort_keys, depth + 1);
-    return list->empty() ? "[]" : "[" + result + last + "]";
+    add("[");
+    for (const Value& item : *list) begin_item(), add_json(item, indent, sort_keys, depth + 1);
+    if (!list->empty()) add_line(indent, depth);
+    return add("]");
   }
   if (const Dict* dict = value.dict()) {
-    auto items = dict->items;
-    if (sort_keys) std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first; });
-    for (const auto& [key, item] : items)
-      result +=
-          (result.empty() ? "" : comma) + line + json_quoted(key) + ": " + json_at(item, indent, sort_keys, depth + 1);
-    return items.empty() ? "{}" : "{" + result + last + "}";
+    std::vector<const std::pair<std::string, Value>*> items;
+    budget_.make_list(dict->items.size());
+    for (const auto& item : dict->items) items.push_back(&item);
+    if (sort_keys)
+      std::ranges::stable_sort(items, {}, [](const auto* item) -> const std::string& { return item->first; });
+    add("{");
+    for (const auto* item : items)
+      begin_item(), add_json_quoted(item->first), add(": "), add_json(item->second, indent, sort_keys, depth + 1);
+    if (!items.empty()) add_line(indent, depth);
+    return add("}");
   }
-  if (value.is_none()) return "null";
-  if (const bool* flag = value.as<bool>()) return *flag ? "true" : "false";
-  if (value.is_number()) return to_text(value);
+  if (value.is_none()) return add("null");
+  if (const bool* flag = value.as<bool>()) return add(*flag ? "true" : "false");
+  if (value.is_number()) return add(to_text(value, budget_));
   fail("a value of the type " + value.type_name() + " has no JSON");
 }
 
-bool equal_at(const Value& a, const Value& b, int depth) {
+bool equal_at(const Value& a, const Value& b, int depth, Budget& budget) {
   check_depth(depth);
+  budget.step();
   if (a.is_number() && b.is_number())
     return a.is_integer() && b.is_integer() ? a.integer() == b.integer() : a.number() == b.number();
-  if (a.text() && b.text()) return *a.text() == *b.text();
+  if (a.text() && b.text()) {
+    if (a.text()->size() != b.text()->size()) return false;
+    budget.read(a.text()->size());
+    return *a.text() == *b.text();
+  }
   if (const List* x = a.list(), *y = b.list(); x && y)
-    return std::ranges::equal(*x, *y, [&](const Value& c, const Value& d) { return equal_at(c, d, depth + 1); });
+    return std::ranges::equal(*x, *y,
+                              [&](const Value& c, const Value& d) { return equal_at(c, d, depth + 1, budget); });
   if (const Dict* x = a.dict(), *y = b.dict(); x && y)
     return x->items.size() == y->items.size() && std::ranges::all_of(x->items, [&](const auto& item) {
+             budget.step(y->items.size());
              const Value* other = y->find(item.first);
-             return other && equal_at(item.second, *other, depth + 1);
+             return other && equal_at(item.second, *other, depth + 1, budget);
            });
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
@@ -164,9 +196,20 @@ const Value* Arguments::find(size_t position, const std::string& name) const {
   return nullptr;
 }
 
+Value::Value(List list) {
+  int depth = 1;
+  for (const Value& item : list) depth = depth_with(depth, item);
+  data_ = std::make_shared<const Sequence>(Sequence{std::move(list), depth});
+}
+
+Value::Value(Dict dict) {
+  for (const auto& [key, item] : dict.items) dict.depth = depth_with(dict.depth, item);
+  data_ = std::make_shared<Dict>(std::move(dict));
+}
+
 const List* Value::list() const {
-  const auto* list = as<std::shared_ptr<List>>();
-  return list ? list->get() : nullptr;
+  const auto* sequence = shared<Sequence>();
+  return sequence ? &sequence->items : nullptr;
 }
 
 Dict* Value::dict() const {
@@ -174,9 +217,9 @@ Dict* Value::dict() const {
   return dict ? dict->get() : nullptr;
 }
 
-const Function* Value::function() const {
-  const auto* function = as<std::shared_ptr<Function>>();
-  return function ? function->get() : nullptr;
+int Value::depth() const {
+  const auto* sequence = shared<Sequence>();
+  return sequence ? sequence->depth : dict() ? dict()->depth : 0;
 }
 
 int64_t Value::integer() const {
@@ -209,38 +252,66 @@ std::string Value::type_name() const {
   return is_none() ? "NoneType" : "undefined";
 }
 
-bool equal(const Value& a, const Value& b) { return equal_at(a, b, 0); }
+Value undefined(std::string_view name, Budget& budget) {
+  if (name.size() > kLongestName) {
+    name = name.substr(0, kLongestName);
+    while (!name.empty() && (name.back() & 0xC0) == 0x80) name.remove_suffix(1);  // whole characters
+  }
+  budget.make_text(name.size());
+  return Undefined{std::make_shared<const std::string>(name)};
+}
 
-int compare(const Value& a, const Value& b) {
+bool equal(const Value& a, const Value& b, Budget& budget) { return equal_at(a, b, 0, budget); }
+
+int compare(const Value& a, const Value& b, Budget& budget) {
+  budget.step();
   const auto sign = [](auto x, auto y) { return x < y ? -1 : x > y ? 1 : 0; };
   if (a.is_integer() && b.is_integer()) return sign(a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return sign(a.number(), b.number());
-  if (a.text() && b.text()) return sign(a.text()->compare(*b.text()), 0);
+  if (a.text() && b.text()) {
+    budget.read(std::min(a.text()->size(), b.text()->size()));
+    return sign(a.text()->compare(*b.text()), 0);
+  }
   fail("a " + a.type_name() + " and a " + b.type_name() + " cannot be ordered");
 }
 
-std::string to_text(const Value& value) {
-  if (const std::string* text = value.text()) return *text;
+std::string to_text(const Value& value, Budget& budget) {
+  if (const std::string* text = value.text()) {
+    budget.make_text(text->size());
+    return *text;
+  }
   if (const bool* flag = value.as<bool>()) return *flag ? "True" : "False";
   if (value.is_integer()) return std::to_string(value.integer());
   if (const double* number = value.as<double>()) return float_text(*number);
   if (value.is_none()) return "None";
   if (value.is_undefined()) return "";
   if (value.function()) fail("a function has no text");
-  return repr_at(value, 0);
+  return to_repr(value, budget);
 }
 
-std::string to_repr(const Value& value) { return repr_at(value, 0); }
+std::string to_repr(const Value& value, Budget& budget) {
+  Writer writer(budget);
+  writer.add_repr(value, 0);
+  return writer.take();
+}
 
-std::string to_json(const Value& value, int indent, bool sort_keys) { return json_at(value, indent, sort_keys, 0); }
+std::string to_json(const Value& value, Budget& budget, int indent, bool sort_keys) {
+  Writer writer(budget);
+  writer.add_json(value, indent, sort_keys, 0);
+  return writer.take();
+}
 
-List elements(const Value& value) {
+List elements(const Value& value, Budget& budget) {
   if (value.is_undefined()) return {};
-  if (const List* list = value.list()) return *list;
+  if (const List* list = value.list()) {
+    budget.make_list(list->size());
+    return *list;
+  }
   List result;
   if (const std::string* text = value.text()) {
     for (size_t i = 0; i < text->size();) {
       const size_t length = utf8_length_at(*text, i);
+      budget.make_text(length + sizeof(Value));
       result.emplace_back(text->substr(i, length));
       i += length;
     }
@@ -248,7 +319,11 @@ List elements(const Value& value) {
   }
   const Dict* dict = value.dict();
   if (!dict) fail("a " + value.type_name() + " cannot be iterated over");
-  for (const auto& [key, item] : dict->items) result.emplace_back(key);
+  budget.make_list(dict->items.size());
+  for (const auto& [key, item] : dict->items) {
+    budget.make_text(key.size());
+    result.emplace_back(key);
+  }
   return result;
 }
 

@@ -1,0 +1,91 @@
+// What the service refuses and where it works, without sockets and without a model.
+#include "serving/http/service.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace linnet {
+namespace {
+
+struct Answer {
+  int status;
+  std::thread::id thread;
+};
+
+class Exchange : public HttpExchange {
+ public:
+  explicit Exchange(std::promise<Answer>& answer) : answer_(answer) {}
+  const std::string& id() const override { return id_; }
+  void respond(HttpResponse response) override { answer_.set_value({response.status, std::this_thread::get_id()}); }
+  void begin_stream(HttpResponse) override {}
+  void write(std::string) override {}
+  void end_stream() override {}
+  void note(std::string) override {}
+  void on_abort(std::function<void(HttpAbort)>) override {}
+
+ private:
+  std::promise<Answer>& answer_;
+  const std::string id_ = "1";
+};
+
+Answer answer_of(Service& service, const std::string& method, const std::string& path, const std::string& body) {
+  std::promise<Answer> answer;
+  std::future<Answer> given = answer.get_future();
+  service.handle({.method = method, .path = path, .body = body}, std::make_shared<Exchange>(answer));
+  return given.get();
+}
+
+TEST(Service, BodiesAreReadBesideTheServersThread) {
+  Service service({.log_requests = false});
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/classify"}) {
+    const Answer wrong = answer_of(service, "POST", path, "{");
+    EXPECT_EQ(wrong.status, 400) << path;
+    EXPECT_NE(wrong.thread, std::this_thread::get_id()) << path;
+  }
+  const Answer health = answer_of(service, "GET", "/health", "");
+  EXPECT_EQ(health.status, 200);
+  EXPECT_EQ(health.thread, std::this_thread::get_id());  // waits for no body
+}
+
+TEST(Service, OnlyItsOwnNamesAreAnswered) {
+  Service service({.log_requests = false});
+  const auto status_of = [&](const std::string& method, HttpHeaders headers, const std::string& host = "") {
+    const std::string path = method == "GET" ? "/health" : "/v1/completions";
+    const auto refused = service.refuse({.method = method, .path = path, .host = host, .headers = std::move(headers)});
+    return refused ? refused->status : 200;
+  };
+  EXPECT_EQ(status_of("GET", {{"host", "evil.example"}}), 200);  // any name, until some are said
+  service.allow_hosts({"localhost", "127.0.0.1", "[::1]", "box.lan"});
+  for (const char* host :
+       {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:8080", "box.lan:1"})
+    for (const char* method : {"GET", "POST"}) EXPECT_EQ(status_of(method, {{"host", host}}), 200) << host;
+  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "[::1", "[::2]:80",
+                           "evil.example:8080"}) {
+    for (const char* method : {"GET", "POST"}) {
+      EXPECT_EQ(status_of(method, {{"host", host}}), 403) << host;
+      EXPECT_EQ(status_of(method, {{"host", host}, {"origin", std::string("http://") + host}}), 403) << host;
+      EXPECT_EQ(status_of(method, {{"host", "localhost"}}, host), 403) << host;
+    }
+  }
+  const auto refused = service.refuse({.method = "GET", .path = "/", .headers = {{"host", "evil.example"}}});
+  EXPECT_EQ(std::ranges::count(refused->body, '\n'), 1) << refused->body;
+}
+
+TEST(Service, PagesOfOtherSitesAreRefused) {
+  Service service({.log_requests = false});
+  const auto is_refused = [&](const std::string& method, HttpHeaders headers) {
+    headers.emplace_back("host", "localhost:1");
+    return service.refuse({.method = method, .path = method == "GET" ? "/" : "/embed", .headers = headers}).has_value();
+  };
+  for (const char* method : {"GET", "POST"}) {
+    EXPECT_TRUE(is_refused(method, {{"sec-fetch-site", "cross-site"}}));
+    EXPECT_FALSE(is_refused(method, {{"sec-fetch-site", "same-origin"}}));
+    EXPECT_FALSE(is_refused(method, {{"sec-fetch-site", "none"}, {"origin", "http://localhost:1"}}));
+  }
+  EXPECT_TRUE(is_refused("POST", {{"origin", "http://localhost:2"}}));
+  EXPECT_TRUE(is_refused("POST", {{"origin", "null"}}));
+}
+
+}  // namespace
+}  // namespace linnet

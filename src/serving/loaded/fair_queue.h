@@ -1,0 +1,58 @@
+// What several clients wait for, in the order in which it is served: clients take turns, and so do the items of a
+// client. An item may take several turns. Not safe from several threads.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace linnet {
+
+template <class Item>
+class FairQueue {
+ public:
+  void push(const std::string& client, Item item) {
+    const auto [found, is_new] = by_name_.try_emplace(client);
+    if (is_new) found->second = clients_.insert(clients_.end(), {client, {}});
+    found->second->items.push_back(std::move(item));
+  }
+  bool empty() const { return clients_.empty(); }
+  // The item whose turn it is.
+  Item& front() { return clients_.front().items.front(); }
+  // Ends the turn of front(). An item that is done leaves the queue; else it waits for its next turn.
+  void end_turn(bool done) {
+    Client& client = clients_.front();
+    if (!done) client.items.push_back(std::move(client.items.front()));
+    client.items.pop_front();
+    client.items.empty() ? erase(clients_.begin()) : clients_.splice(clients_.end(), clients_, clients_.begin());
+  }
+  // Gives each item to `visit` and removes those for which it returns true.
+  template <class Visit>
+  void remove_if(const Visit& visit) {
+    for (auto client = clients_.begin(); client != clients_.end();) {
+      const auto next = std::next(client);
+      std::erase_if(client->items, visit);
+      if (client->items.empty()) erase(client);
+      client = next;
+    }
+  }
+
+ private:
+  struct Client {
+    std::string name;
+    std::deque<Item> items;
+  };
+  using Location = typename std::list<Client>::iterator;
+
+  void erase(Location client) {
+    by_name_.erase(client->name);
+    clients_.erase(client);
+  }
+
+  std::list<Client> clients_;  // the next one first
+  std::unordered_map<std::string, Location> by_name_;
+};
+
+}  // namespace linnet
