@@ -82,13 +82,13 @@ struct ConfiguredFamily final : Family {
   }
   NameTable names(const ConfigFile& file, ModelHead head) const override { return table(read(file), head); }
 
-  const Config base;  // what no key says
+  const Config base;  // the options that no key of config.json says
   const Fields<Config> fields;
   const Make make;
   const Names table;
 };
 
-// Of a library that is built without images: those of texts.
+// All families; a library that is built without images has those of texts alone.
 const std::vector<const Family*>& families();
 const std::vector<const Family*>& families_of_texts();
 // User error naming the file when there is no such family, with those there are.
