@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: %s FILE\n", argv[0]), 2;
   std::ofstream file(argv[1]);
   file << "// By generate_pointwise.\n#include \"cuda_emulation/pointwise_cases.h\"\n"
-       << "#include \"kernels/cuda/launch.cuh\"\n\nnamespace linnet {\n"
+       << "#include \"engine/kernels/cuda/launch.cuh\"\n\nnamespace linnet {\n"
        << pointwise_prelude();
   std::string list;
   for (const testing::PointwiseCase& one : testing::pointwise_cases()) {
