@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/one_line.h"
+
 namespace linnet {
 
 namespace {
@@ -13,6 +15,8 @@ namespace {
 constexpr size_t kHead = 1500, kTail = 500;
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+}  // namespace
 
 // Messages name what files hold, which may be anything: one line stays one line that can be read, and nothing speaks to
 // the terminal.
@@ -30,8 +34,6 @@ std::string one_line(std::string message) {
   while (tail < message.size() && continues_character(message[tail])) ++tail;
   return message.substr(0, head) + " ... " + message.substr(tail);
 }
-
-}  // namespace
 
 void fail_user(const std::string& message) { throw Error(ErrorKind::kUser, one_line(message)); }
 

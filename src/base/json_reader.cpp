@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/one_line.h"
+
 namespace linnet {
 namespace {
 
@@ -105,15 +107,17 @@ std::optional<double> JsonObject::number(const char* key, bool (*fits)(double), 
 void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<const std::string>)) const {
   for (const auto& [key, value] : value_->items())
     if (std::ranges::find(known_, key) == known_.end())
-      throw JsonError((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key + "\" (did you mean \"" +
-                          nearest(key, known_) + "\"?)",
+      throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key +
+                               "\" (did you mean \"" + nearest(key, known_) + "\"?)"),
                       key);
 }
 
-void JsonObject::fail(const std::string& what) const { throw JsonError(where_.empty() ? what : where_ + " " + what); }
+void JsonObject::fail(const std::string& what) const {
+  throw JsonError(one_line(where_.empty() ? what : where_ + " " + what));
+}
 
 void JsonObject::fail(const std::string& key, const std::string& what) const {
-  throw JsonError((where_.empty() ? "\"" : where_ + " \"") + key + "\" " + what, key);
+  throw JsonError(one_line((where_.empty() ? "\"" : where_ + " \"") + key + "\" " + what), key);
 }
 
 }  // namespace linnet

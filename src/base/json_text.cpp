@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/json_object.h"
+#include "base/one_line.h"
 
 namespace linnet {
 
@@ -43,7 +44,7 @@ class JsonBuilder {
     if (what.size() > kLongest) what = what.substr(0, kLongest) + "...";
     for (char& c : what)
       if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
-    throw JsonError("is not JSON: " + what);
+    throw JsonError(one_line("is not JSON: " + what));
   }
 
  private:
@@ -87,7 +88,7 @@ Json Json::parse(std::string_view text, const std::string& subject, const JsonLi
   try {
     return parse(text, limits);
   } catch (const JsonError& error) {
-    throw JsonError(subject + " " + error.what());
+    throw JsonError(one_line(subject + " " + error.what()));
   }
 }
 

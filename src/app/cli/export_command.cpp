@@ -16,7 +16,7 @@ namespace {
 
 // Of a decoder's model folder.
 OpenedLanguageModel open_decoder(const std::string& folder) {
-  if (is_pretrained_folder(folder) && find_family(ConfigFile(folder + "/config.json")).kind != FamilyKind::kDecoder)
+  if (is_pretrained_folder(folder) && open_pretrained(folder).family->kind != FamilyKind::kDecoder)
     fail_user("'" + folder + "' is a model folder, not a run: `linnet convert` writes it in another form");
   return open_language_model(folder);
 }

