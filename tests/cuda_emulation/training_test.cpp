@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 
+#include "engine/kernels/gemm/gemm.h"
 #include "op_harness.h"
 #include "translation_fixture.h"
 
@@ -91,6 +92,7 @@ TEST(TrainingOnADevice, ActivationsInBf16ChangeLossesByLittle) {
 
 // What more rows take: the workspace of matrix products does not grow with them.
 TEST(TrainingOnADevice, ActivationsInBf16TakeHalfTheMemory) {
+  if (!testing::tested_backend() && !gemm_has_bf16()) GTEST_SKIP() << "this processor has no bf16";
   const auto bytes_of_rows = [](bool reduced) {
     double bytes[2];
     for (const size_t i : {0u, 1u}) {
