@@ -11,7 +11,7 @@ namespace linnet {
 
 bool key_belongs(const ConfigKey& key, const Config& config) {
   return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
-           return owner == config.data.task || owner == config.model.architecture;
+           return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
          });
 }
 

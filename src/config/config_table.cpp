@@ -73,8 +73,8 @@ std::span<const ConfigKey> config_keys() {
       one_of(MODEL(architecture),
              "An encoder-decoder Transformer for translation (in the layout of T5 or Marian, too), a convolutional "
              "or residual network or a vision Transformer (vit) for task = \"images\", a decoder "
-             "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" or "
-             "\"classification\".",
+             "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" and "
+             "those on texts with labels.",
              {"transformer", "cnn", "resnet", "vit", "gpt", "llama", "bert", "t5", "marian"}),
       of({"transformer", "t5", "marian", "gpt", "llama", "bert", "images"},
          any(MODEL(from),
@@ -120,13 +120,16 @@ std::span<const ConfigKey> config_keys() {
                           "which is a token. It divides the image's height and width.",
                           1, 4096)),
 
-      one_of(DATA(task),
-             "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
-             "text to predict token by token, \"masked_language\" the same text to find masked tokens again, "
-             "\"classification\" reads texts with labels (the TSV keys); \"dates\" generates dates to translate, "
-             "\"random\" noise to measure with.",
-             {"text", "images", "language", "masked_language", "classification", "dates", "random"}),
-      of({"text", "images", "language", "masked_language", "classification"},
+      one_of(
+          DATA(task),
+          "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
+          "text to predict token by token, \"masked_language\" the same text to find masked tokens again, "
+          "\"classification\", \"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any "
+          "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words; \"dates\" "
+          "generates dates to translate, \"random\" noise to measure with.",
+          {"text", "images", "language", "masked_language", "classification", "several_labels", "regression",
+           "token_classification", "dates", "random"}),
+      of({"text", "images", "language", "masked_language", "texts"},
          any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images.")),
       of({"text"}, any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ...")),
       of({"text"}, any(DATA(train_target), "... and its translation, line by line.")),
@@ -134,10 +137,15 @@ std::span<const ConfigKey> config_keys() {
       of({"text"}, any(DATA(valid_target), "Its translation.")),
       of({"text"}, any(DATA(test_source), "Test text, for `linnet eval` only.")),
       of({"text"}, any(DATA(test_target), "Its translation.")),
-      of({"text", "classification"},
-         any(DATA(train_tsv), "Instead of two files: one, with source, tab, target on each line.")),
-      of({"text", "classification"}, any(DATA(valid_tsv), "The same for validation.")),
-      of({"text", "classification"}, any(DATA(test_tsv), "The same for the test.")),
+      of({"text", "texts"},
+         any(DATA(train_tsv),
+             "Instead of two files: one, with source, tab, target on each line. Of labelled texts: a table of tabs or "
+             "commas (.csv), or JSON lines (.jsonl).")),
+      of({"text", "texts"}, any(DATA(valid_tsv), "The same for validation.")),
+      of({"text", "texts"}, any(DATA(test_tsv), "The same for the test.")),
+      of({"texts"}, any(DATA(text_column), "The field with the text; empty: the usual names, else the first.")),
+      of({"texts"}, any(DATA(pair_column), "The field with the second text of a pair; empty: the usual names.")),
+      of({"texts"}, any(DATA(label_column), "The field with the label; empty: the usual names, else the last.")),
       of(kTexts, any(DATA(text),
                      "Of language models, masked ones too: the training text, a file of plain text, of JSON lines "
                      "(.jsonl) each "
@@ -149,9 +157,9 @@ std::span<const ConfigKey> config_keys() {
       of(kTexts, below(DATA(valid_share), "this share of it.", 0, 0.95)),
       of(kTexts, any(DATA(test_text), "Test text, for `linnet eval` only.")),
       of(kTexts, between(DATA(token_bytes), "Bytes of a number in a .bin file: 2 or 4.", 2, 4)),
-      of({"language", "masked_language", "classification"},
+      of({"language", "masked_language", "texts"},
          between(DATA(context), "Tokens of a chunk of text; 0: the model's max_seq_len.", 0, kMaxSize)),
-      of({"text", "images", "classification"},
+      of({"text", "images", "texts"},
          below(DATA(held_out),
                "Share of the training examples set aside for validation when no validation examples are given; of "
                "folders of images without a test part as many again for the test. Never more than half.",
@@ -301,7 +309,8 @@ std::span<const ConfigKey> config_keys() {
          between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6)),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
       one_of(TRAIN(metric), "What makes a checkpoint the best.",
-             {"bleu", "chrf", "exact_match", "accuracy", "f1", "masked_accuracy", "loss"}),
+             {"bleu", "chrf", "exact_match", "accuracy", "f1", "f1_macro", "precision", "recall", "pearson", "spearman",
+              "masked_accuracy", "loss"}),
       of(kPairs, resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024))),
       of(kPairs, resumable(between(TRAIN(length_penalty),
                                    "Beam search ranks by log probability / length ^ length_penalty.", 0, 10))),

@@ -146,11 +146,11 @@ void check_language(const Config& config) {
           named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
 }
 
-void check_classification(const Config& config) {
+void check_texts(const Config& config) {
   require(!config.model.from.empty(),
-          "task = \"classification\" starts from a BERT folder or an ONNX file, which is not given (--set "
-          "model.from=FOLDER)");
-  require(config.data.batch_size > 0, "task = \"classification\" needs a batch_size");
+          "task = \"" + config.data.task +
+              "\" starts from a BERT folder or an ONNX file, which is not given (--set model.from=FOLDER)");
+  require(config.data.batch_size > 0, "task = \"" + config.data.task + "\" needs a batch_size");
 }
 
 void check_images(const Config& config) {
@@ -248,8 +248,8 @@ void validate(const Config& config) {
   switch (task_kind(config)) {
     case TaskKind::kImages:
       return check_images(config);
-    case TaskKind::kClassification:
-      return check_classification(config);
+    case TaskKind::kTexts:
+      return check_texts(config);
     case TaskKind::kLanguage:
     case TaskKind::kMaskedLanguage:
       check_language(config);

@@ -16,12 +16,25 @@ constexpr std::array kEncoders{Names("bert")};
 constexpr std::array kImageModels{Names("cnn"), Names("resnet"), Names("vit")};
 constexpr std::array kMaskedMetrics{Names("masked_accuracy")};
 constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1")};
+constexpr std::array kSeveralMetrics{Names("f1"), Names("f1_macro"), Names("precision"), Names("recall"),
+                                     Names("accuracy")};
+constexpr std::array kNumberMetrics{Names("pearson"), Names("spearman")};
+constexpr std::array kEntityMetrics{Names("f1"), Names("precision"), Names("recall"), Names("accuracy")};
 constexpr std::array kImageClassMetrics{Names("accuracy")};
 
 constexpr TaskRow pairs(std::string_view name, ExampleOrigin origin) {
-  return {name,        TaskKind::kTranslation, origin,   &DataConfig::train_tsv,
-          "text",      "translation",          "tokens", kPairModels,
-          kPairMetrics};
+  return {name,          TaskKind::kTranslation,
+          origin,        &DataConfig::train_tsv,
+          "text",        name,
+          "translation", "tokens",
+          kPairModels,   kPairMetrics};
+}
+
+// What an encoder of texts with a head learns (tasks/texts/text_task.h).
+constexpr TaskRow texts(std::string_view name, const char* description, std::span<const Names> metrics) {
+  return {name,      TaskKind::kTexts, ExampleOrigin::kFiles, &DataConfig::train_tsv,
+          name,      "texts",          description,           "texts",
+          kEncoders, metrics};
 }
 
 constexpr std::array kRows{
@@ -33,15 +46,18 @@ constexpr std::array kRows{
             ExampleOrigin::kFiles,
             &DataConfig::text,
             "language",
+            "language",
             "language model",
             "tokens",
             kDecoders,
             {}},
     TaskRow{"masked_language", TaskKind::kMaskedLanguage, ExampleOrigin::kFiles, &DataConfig::text, "masked_language",
-            "masked language model", "tokens", kEncoders, kMaskedMetrics},
-    TaskRow{"classification", TaskKind::kClassification, ExampleOrigin::kFiles, &DataConfig::train_tsv,
-            "classification", "classification of texts", "texts", kEncoders, kTextClassMetrics},
-    TaskRow{"images", TaskKind::kImages, ExampleOrigin::kFiles, &DataConfig::data_dir, "images",
+            "masked_language", "masked language model", "tokens", kEncoders, kMaskedMetrics},
+    texts("classification", "classification of texts", kTextClassMetrics),
+    texts("several_labels", "several labels for each text", kSeveralMetrics),
+    texts("regression", "numbers for each text", kNumberMetrics),
+    texts("token_classification", "classification of words", kEntityMetrics),
+    TaskRow{"images", TaskKind::kImages, ExampleOrigin::kFiles, &DataConfig::data_dir, "images", "images",
             "classification of images", "images", kImageModels, kImageClassMetrics},
 };
 

@@ -9,7 +9,7 @@
 
 namespace linnet {
 
-enum class TaskKind { kTranslation, kLanguage, kMaskedLanguage, kClassification, kImages };
+enum class TaskKind { kTranslation, kLanguage, kMaskedLanguage, kTexts, kImages };
 
 // Where the examples come from: files that the user names, or the program itself.
 enum class ExampleOrigin { kFiles, kDates, kRandom };
@@ -20,6 +20,7 @@ struct TaskRow {
   ExampleOrigin origin;
   std::string DataConfig::*data;                    // the one file or folder that --data names
   std::string_view data_task;                       // the task with data of the user's: this one, or "text"
+  std::string_view owner;                           // whose keys it has (config_table.cpp): itself, or "texts"
   const char* description;                          // for people: "translation"
   const char* items;                                // what a speed counts: "tokens"
   std::span<const std::string_view> architectures;  // that go with it; the first is what a message suggests

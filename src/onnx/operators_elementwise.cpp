@@ -240,7 +240,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Sign", unary([](Number x) { return (x > 0) - (0 > x); })},
       {"Sin", unary_of(Scalar::kSin)},
       {"Sinh", unary([](Number x) { return 0.5 * (exp(x) - exp(-x)); })},
-      {"Softplus", unary(softplus)},
+      {"Softplus", unary([](Number x) { return softplus(x); })},
       {"Softsign", unary([](Number x) { return x / (1 + abs(x)); })},
       {"Sqrt", unary_of(Scalar::kSqrt)},
       {"Sub", arithmetic(Scalar::kSub)},

@@ -11,15 +11,15 @@
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/parallel_text.h"
-#include "models/nn/activation_observer.h"
-#include "models/nn/parameter_groups.h"
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
-#include "training/run/run_folder.h"
-#include "tasks/classification/classification_task.h"
-#include "tasks/classifier.h"
+#include "models/nn/activation_observer.h"
+#include "models/nn/parameter_groups.h"
+#include "tasks/predictor.h"
 #include "tasks/scorer.h"
 #include "tasks/task_table.h"
+#include "tasks/texts/text_classifier.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -69,14 +69,14 @@ bool takes_images(const std::string& folder) {
 
 bool classifies(const std::string& folder) {
   return is_text_classifier_folder(folder) ||
-         (RunFolder(folder).has_config() && task_actions(RunFolder(folder).load_config()).classify);
+         (RunFolder(folder).has_config() && task_actions(RunFolder(folder).load_config()).predict);
 }
 
 RunExamples open_model(const CalibrationRequest& request, const InferenceOptions& options) {
   if (is_embedder(request.model)) return open_embedder(request.model, options);
   if (!classifies(request.model)) return open_scored(request.model, options, request.examples);
-  const std::shared_ptr<Classifier> classifier = open_classifier(request.model, options, kRows);
-  return [classifier](const std::vector<std::string>& inputs) { classifier->predict(inputs); };
+  const std::shared_ptr<Predictor> predictor = open_predictor(request.model, options, kRows);
+  return [predictor](const std::vector<std::string>& inputs) { predictor->answer(inputs, 1); };
 }
 
 // Of a .tsv for a classifier the text is what stands before the first tab.

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "models/nn/magnitude_histogram.h"
 #include "models/families/static_scales.h"
+#include "models/nn/magnitude_histogram.h"
 
 namespace linnet {
 

@@ -51,16 +51,9 @@ void describe_sequences(CheckSubject& subject) {
   }
 }
 
-std::unique_ptr<TrainingTask> make_task(const Config& config) {
-  std::unique_ptr<TrainingTask> task = task_actions(config).train(config, "");
-  task->take_memory();
-  task->initialize();
-  return task;
-}
-
 }  // namespace
 
-TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(make_task(config_)) {
+TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(start_training_task(config_, "")) {
   subject_.emplace(CheckSubject{.trainer = task_->trainer(), .store = task_->store(), .batch = {}});
   CheckSubject& subject = *subject_;
   const Batch& batch = task_->batches().next();
@@ -78,7 +71,7 @@ TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(make_
 double TaskCheck::bf16_loss() {
   Config config = config_;
   config.train.precision = "bf16";
-  const std::unique_ptr<TrainingTask> other = make_task(config);
+  const std::unique_ptr<TrainingTask> other = start_training_task(config, "");
   Batch batch;
   batch.shape_index = subject_->shape;
   for (const auto& [name, bytes] : subject_->batch) batch.arrays.push_back({name.c_str(), bytes});

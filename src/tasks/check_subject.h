@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "training/check/check.h"
 #include "config/config.h"
+#include "training/check/check.h"
 #include "training/run/training_task.h"
 
 namespace linnet {

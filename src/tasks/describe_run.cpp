@@ -7,8 +7,8 @@
 #include "config/task_rows.h"
 #include "formats/safetensors.h"
 #include "models/nn/parameter_file.h"
-#include "training/run/run_folder.h"
 #include "tasks/images/image_session.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

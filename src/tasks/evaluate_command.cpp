@@ -4,12 +4,12 @@
 
 #include "base/error.h"
 #include "config/task_rows.h"
-#include "training/run/run_folder.h"
-#include "tasks/classification/classification_task.h"
 #include "tasks/images/image_task.h"
 #include "tasks/language/language_task.h"
 #include "tasks/masked/masked_task.h"
+#include "tasks/texts/text_training.h"
 #include "tasks/translation/corpus.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -96,15 +96,16 @@ EvaluationAnswer evaluate_masked(const EvaluationRequest& request, const Config&
   return answer;
 }
 
-EvaluationAnswer evaluate_classification(const EvaluationRequest& request, const Config& config) {
+EvaluationAnswer evaluate_texts(const EvaluationRequest& request, const Config& config) {
   EvaluationAnswer answer;
   const bool valid = request.split == "valid" || (request.split.empty() && config.data.test_tsv.empty());
   const char* split = valid ? "valid" : "test";
   if (request.data.empty()) tell_split(answer, split);
-  answer.result = evaluate_classification_run(request.folder, config, request.data, split);
+  answer.result = evaluate_texts_of(request.folder, config, request.data, split);
   answer.facts.emplace_back("texts", answer.result.items);
-  answer.line = fmt::format("{} texts  loss {:.4f}  accuracy {:.4f}  F1 {:.4f}", answer.result.items,
-                            answer.result.loss, answer.result.metric("accuracy"), answer.result.metric("f1"));
+  answer.line = fmt::format("{} texts  loss {:.4f}", answer.result.items, answer.result.loss);
+  for (const auto& [name, value] : answer.result.metrics)
+    answer.line += fmt::format("  {} {:.4f}", name == "f1" ? "F1" : name, value);
   return answer;
 }
 
@@ -126,7 +127,11 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
 Config evaluation_config(const std::string& folder) {
   if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return RunFolder(folder).load_config();
   if (is_translation_folder(folder)) return translation_folder_config(folder);
-  if (is_text_classifier_folder(folder)) return open_text_classifier(folder).config;
+  if (is_text_classifier_folder(folder)) {
+    OpenedTextClassifier opened = open_text_classifier(folder);
+    opened.config.data.task = text_task(opened.problem()).name;
+    return opened.config;
+  }
   if (find_family(ConfigFile(folder + "/config.json")).kind != FamilyKind::kEncoder)
     return open_language_model(folder).config;
   Config config;

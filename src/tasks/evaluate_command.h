@@ -28,7 +28,7 @@ struct EvaluationAnswer {
 EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Config& config);
 EvaluationAnswer evaluate_language(const EvaluationRequest& request, const Config& config);
 EvaluationAnswer evaluate_masked(const EvaluationRequest& request, const Config& config);
-EvaluationAnswer evaluate_classification(const EvaluationRequest& request, const Config& config);
+EvaluationAnswer evaluate_texts(const EvaluationRequest& request, const Config& config);
 EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config& config);
 
 // The configuration of a run, or one made up for a model folder by what it holds.

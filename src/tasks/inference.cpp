@@ -4,11 +4,11 @@
 
 #include "base/clock.h"
 #include "engine/plan/state_names.h"
-#include "models/nn/parameter_file.h"
 #include "models/families/static_scales.h"
+#include "models/nn/parameter_file.h"
+#include "tasks/translation/translation_ensemble.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
-#include "tasks/translation/translation_ensemble.h"
 
 namespace linnet {
 void take_model_weights(Session& session, const std::string& folder, const std::string& advice,

@@ -1,10 +1,10 @@
 #include "tasks/run_tokenizer.h"
 
 #include "base/error.h"
-#include "training/run/pretrained_run.h"
-#include "training/run/run_folder.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/tokenizer_pair.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 

@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "data/examples/text/token_chunks.h"
 #include "engine/kernels/isa.h"
-#include "training/run/run_folder.h"
 #include "tasks/language/language_model.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/translation_session.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

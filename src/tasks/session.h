@@ -15,11 +15,10 @@ namespace linnet {
 class Session {
  public:
   // The model must outlive the session. With train.quantize, a session that trains gives its linear layers steps
-  // (models/nn/quantized_training.h) and watches them, until somebody stops the observer. `training` false: evaluation only.
-  // `verify_plans` false: only sizes are wanted, also of a model that the machine cannot hold; otherwise that is a user
-  // error before anything is planned.
-  // `loss`: one of the model's training losses, by which tensor and pipeline parallel divide it; without one those are
-  // user errors.
+  // (models/nn/quantized_training.h) and watches them, until somebody stops the observer. `training` false: evaluation
+  // only. `verify_plans` false: only sizes are wanted, also of a model that the machine cannot hold; otherwise that is
+  // a user error before anything is planned. `loss`: one of the model's training losses, by which tensor and pipeline
+  // parallel divide it; without one those are user errors.
   Session(const Config& config, Module& model, bool training, bool verify_plans = true, const LossFunction& loss = {});
   virtual ~Session() = default;
   Session(const Session&) = delete;

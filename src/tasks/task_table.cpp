@@ -5,24 +5,23 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "onnx/network.h"
 #include "models/families/pretrained.h"
-#include "training/run/pretrained_run.h"
-#include "training/run/run_folder.h"
-#include "tasks/classification/classification_task.h"
+#include "onnx/network.h"
 #include "tasks/images/image_task.h"
 #include "tasks/language/language_task.h"
 #include "tasks/masked/masked_task.h"
-#include "tasks/planning/plan_parts.h"
 #include "tasks/run_tokenizer.h"
+#include "tasks/texts/text_training.h"
 #include "tasks/translation/translation_task.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
 
 template <class Task>
-std::unique_ptr<TrainingTask> train(const Config& config, const std::string& from) {
-  return std::make_unique<Task>(config, from);
+std::unique_ptr<SessionTask> make(const Config& config) {
+  return std::make_unique<Task>(config);
 }
 
 // Refuses, by the task it finds, what is no language model.
@@ -32,65 +31,60 @@ void export_language_run(const std::string& folder, const std::string& out) {
 
 constexpr std::array kActions{
     TaskActions{.kind = TaskKind::kTranslation,
-                .train = train<TranslationTask>,
-                .plan = plan_translation,
+                .make = make<TranslationTask>,
                 .evaluate = evaluate_translation,
                 .no_translation = nullptr,
                 .score = open_translation_scorer,
                 .no_score = nullptr,
-                .classify = nullptr,
+                .predict = nullptr,
                 .tokenizer = load_pair_tokenizer,
                 .no_tokenizer = nullptr,
                 .inspect = inspect_translation,
                 .no_inspection = nullptr,
                 .export_model = export_translation_run},
     TaskActions{.kind = TaskKind::kLanguage,
-                .train = train<LanguageTask>,
-                .plan = plan_language,
+                .make = make<LanguageTask>,
                 .evaluate = evaluate_language,
                 .no_translation = "learned to write text, not translation; `linnet generate` lets it",
                 .score = open_language_scorer,
                 .no_score = nullptr,
-                .classify = nullptr,
+                .predict = nullptr,
                 .tokenizer = load_text_tokenizer,
                 .no_tokenizer = nullptr,
                 .inspect = inspect_language_model,
                 .no_inspection = nullptr,
                 .export_model = export_language_run},
     TaskActions{.kind = TaskKind::kMaskedLanguage,
-                .train = train<MaskedTask>,
-                .plan = plan_masked,
+                .make = make<MaskedTask>,
                 .evaluate = evaluate_masked,
                 .no_translation = "learned to find masked tokens, not translation",
                 .score = nullptr,
                 .no_score = "learned to find masked tokens, which gives a text no probability",
-                .classify = nullptr,
+                .predict = nullptr,
                 .tokenizer = load_text_tokenizer,
                 .no_tokenizer = nullptr,
                 .inspect = inspect_masked_model,
                 .no_inspection = nullptr,
                 .export_model = export_pretrained_run},
-    TaskActions{.kind = TaskKind::kClassification,
-                .train = train<ClassificationTask>,
-                .plan = plan_classification,
-                .evaluate = evaluate_classification,
-                .no_translation = "learned to tell texts apart, not translation",
+    TaskActions{.kind = TaskKind::kTexts,
+                .make = make<TextTraining>,
+                .evaluate = evaluate_texts,
+                .no_translation = "learned to label texts, not translation",
                 .score = nullptr,
                 .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
-                .classify = classify_texts,
+                .predict = predict_texts,
                 .tokenizer = load_text_tokenizer,
                 .no_tokenizer = nullptr,
                 .inspect = inspect_classifier,
                 .no_inspection = nullptr,
                 .export_model = export_classification_run},
     TaskActions{.kind = TaskKind::kImages,
-                .train = train<ImageTask>,
-                .plan = plan_images,
+                .make = make<ImageTask>,
                 .evaluate = evaluate_images,
                 .no_translation = "learned to tell images apart, not translation",
                 .score = nullptr,
                 .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
-                .classify = classify_images,
+                .predict = predict_images,
                 .tokenizer = nullptr,
                 .no_tokenizer = "reads images, not text: it has no tokenizer",
                 .inspect = nullptr,
@@ -117,9 +111,19 @@ const TaskActions& task_actions(const Config& config) {
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
   // load_onnx() says what is wrong with the file of a network.
   const bool is_network = task_kind(config) == TaskKind::kImages ||
-                          (task_kind(config) == TaskKind::kClassification && is_onnx_path(config.model.from));
+                          (task_kind(config) == TaskKind::kTexts && is_onnx_path(config.model.from));
   if (from.empty() && !config.model.from.empty() && !is_network) check_model_folder(config.model.from);
-  return task_actions(config).train(config, from);
+  std::unique_ptr<SessionTask> task = task_actions(config).make(config);
+  task->open(from);
+  task->prepare(Capacity::kMustSuffice);
+  return task;
+}
+
+std::unique_ptr<TrainingTask> start_training_task(const Config& config, const std::string& from) {
+  std::unique_ptr<TrainingTask> task = make_training_task(config, from);
+  task->take_memory();
+  task->initialize();
+  return task;
 }
 
 }  // namespace linnet

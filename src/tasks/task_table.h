@@ -5,27 +5,25 @@
 #include <string>
 
 #include "config/task_rows.h"
-#include "training/run/training_task.h"
-#include "tasks/classifier.h"
+#include "data/text/tokenizer.h"
 #include "tasks/evaluate_command.h"
 #include "tasks/inspection/inspect.h"
-#include "tasks/planning/plan_memory.h"
+#include "tasks/predictor.h"
 #include "tasks/scorer.h"
-#include "data/text/tokenizer.h"
+#include "tasks/session_task.h"
+#include "training/run/training_task.h"
 
 namespace linnet {
 
 // A function that is null has a text beside it that says why, after "run 'FOLDER' ".
 struct TaskActions {
   TaskKind kind;
-  // `from`: a run folder whose assets are taken instead of made anew; empty: none.
-  std::unique_ptr<TrainingTask> (*train)(const Config& config, const std::string& from);
-  PlanAnswer (*plan)(const PlanRequest& request);
+  std::unique_ptr<SessionTask> (*make)(const Config& config);
   EvaluationAnswer (*evaluate)(const EvaluationRequest& request, const Config& config);
   const char* no_translation;  // null: it translates
   std::unique_ptr<Scorer> (*score)(const std::string& folder, const InferenceOptions& options);
   const char* no_score;
-  std::unique_ptr<Classifier> (*classify)(const std::string& folder, const InferenceOptions& options, int64_t rows);
+  std::unique_ptr<Predictor> (*predict)(const std::string& folder, const InferenceOptions& options, int64_t rows);
   std::shared_ptr<const Tokenizer> (*tokenizer)(const Config& config, const std::string& folder, bool target);
   const char* no_tokenizer;
   Inspection (*inspect)(const std::string& folder, const InspectOptions& options);
@@ -38,5 +36,8 @@ const TaskActions& task_actions(const Config& config);
 // Plans and binds everything; takes no planned memory yet. `from`: a run folder whose assets are taken instead of made
 // anew; empty: none. Throws Error(kUser), with the figures, for what the machine cannot hold.
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from);
+
+// The same, with its memory taken and its weights as training begins.
+std::unique_ptr<TrainingTask> start_training_task(const Config& config, const std::string& from);
 
 }  // namespace linnet

@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "tasks/text_coder.h"
 #include "data/text/bpe/bpe_trainer.h"
+#include "tasks/text_coder.h"
 
 namespace linnet {
 

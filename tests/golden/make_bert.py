@@ -8,7 +8,8 @@ import shutil
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
+from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification,
+                          BertModel)
 
 from pretrained_common import FOLDER, IGNORED, disturb, gradients, masked, prepare, ragged, write_reference
 
@@ -71,15 +72,31 @@ def old_names():
     write_reference("bert_old", {"loss": torch.zeros(1)})
 
 
-def classifier():
-    model = checkpoint("bert_classifier", BertForSequenceClassification, 21, num_labels=3, layer_norm_eps=1e-6)
-    inputs, real, arrays, generator = batch(22)
-    labels = torch.tensor([2, 0, 1])
-    logits = model(**inputs).logits
-    loss = torch.nn.functional.cross_entropy(logits, labels)
-    loss.backward()
-    write_reference("bert_classifier", {**arrays, "labels": labels, "logits": logits, "loss": loss,
-                                        **gradients(model)})
+def with_head(name, kind, seed, labels, ours=None, **options):
+    """A model with a head, and its loss of `labels` as transformers computes it; `ours`: arrays of Linnet's graph."""
+    model = checkpoint(name, kind, seed, **options)
+    inputs, real, arrays, _ = batch(seed + 1)
+    output = model(**inputs, labels=labels)
+    output.loss.backward()
+    logits = masked(output.logits, real) if output.logits.dim() == 3 else output.logits
+    write_reference(name, {**arrays, **(ours or {"labels": labels}), "logits": logits, "loss": output.loss,
+                           **gradients(model)})
+
+
+def heads():
+    with_head("bert_classifier", BertForSequenceClassification, 21, torch.tensor([2, 0, 1]), num_labels=3,
+              layer_norm_eps=1e-6)
+    tags = torch.full((len(LENGTHS), COLUMNS), IGNORED)
+    for (row, column), tag in {(0, 1): 3, (0, 2): 0, (0, 10): 1, (1, 1): 0, (2, 3): 2, (2, 5): 4}.items():
+        tags[row, column] = tag
+    with_head("bert_tagger", BertForTokenClassification, 41, tags, num_labels=5)
+    numbers = torch.tensor([[0.5, -2.0], [3.25, 0.0], [-1.0, 1.5]], dtype=torch.float64)
+    with_head("bert_numbers", BertForSequenceClassification, 51, numbers, num_labels=2, problem_type="regression",
+              ours={"labels": numbers, "weights": torch.ones(3, dtype=torch.float64)})
+    several = torch.tensor([[1, 0, 1], [0, 0, 0], [0, 1, 1]], dtype=torch.float64)
+    with_head("bert_several", BertForSequenceClassification, 61, several, num_labels=3,
+              problem_type="multi_label_classification",
+              ours={"labels": several, "weights": torch.ones(3, dtype=torch.float64)})
 
 
 def write_vocabulary(name):
@@ -107,5 +124,5 @@ if __name__ == "__main__":
     prepare()
     masked_model()
     old_names()
-    classifier()
+    heads()
     embeddings()

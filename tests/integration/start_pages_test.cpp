@@ -96,6 +96,31 @@ TEST_F(StartPages, ClassifyText) {
   EXPECT_EQ(lines(contents(folder_ / "labels.csv")).size(), 61u);
 }
 
+TEST_F(StartPages, SeveralLabels) {
+  std::string topics = "text,labels\n", pairs = "sentence1,sentence2,score\n";
+  for (int i = 0; i < 60; ++i) {
+    topics += words(4, i) + "," + (i % 2 ? "sport|politics" : "sport") + "\n";
+    pairs += words(3, i) + "," + words(3, i + 1) + "," + std::to_string(i % 5) + ".5\n";
+  }
+  folder_.write("topics.csv", topics);
+  folder_.write("pairs.csv", pairs);
+  copy_folder(kGolden + "/bert_model", folder_ / "bert");
+  const std::string out = run_page("several_labels.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
+  EXPECT_TRUE(has(out, "\"probabilities\":{\"politics\":")) << out;
+  EXPECT_TRUE(has(out, "spearman")) << out;
+  EXPECT_TRUE(has(out, "\ta plane takes off\tan airplane is leaving")) << out;
+}
+
+TEST_F(StartPages, TagWords) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "the O\n" + words(1, i) + " B-PER\n" + words(1, i + 1) + " I-PER\n\n";
+  folder_.write("names.conll", text);
+  copy_folder(kGolden + "/bert_model", folder_ / "bert");
+  const std::string out = run_page("tag_words.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
+  EXPECT_TRUE(has(out, "\"entities\":[")) << out;
+  EXPECT_TRUE(has(out, "F1 ")) << out;
+}
+
 TEST_F(StartPages, Embed) {
   folder_.write("sentences.txt", words(5, 1) + "\n" + words(6, 2) + "\n" + words(7, 3) + "\n");
   folder_.write("text.txt", words(3000, 1));

@@ -70,15 +70,6 @@ Tensor clamp(At x, double low, double high) {
   return pointwise(e.finish(e.apply(Scalar::kMin, bounded, e.constant(high))), std::array{x.value}, x.where);
 }
 
-// softplus(x) = max(x, 0) + log(1 + exp(-|x|))
-Tensor softplus(At x) {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto tail = e.apply(Scalar::kExp, e.apply(Scalar::kNeg, e.apply(Scalar::kAbs, v)));
-  const auto log = e.apply(Scalar::kLog, e.apply(Scalar::kAdd, tail, e.constant(1)));
-  return pointwise(e.finish(e.apply(Scalar::kAdd, e.apply(Scalar::kRelu, v), log)), std::array{x.value}, x.where);
-}
-
 namespace {
 
 // x as [outer, inner, n], where n is the size of the axis.

@@ -11,7 +11,7 @@
 #include "engine/passes/passes.h"
 #include "models/families/family.h"
 #include "training/run/pretrained_run.h"
-#include "tasks/classification/text_classifier.h"
+#include "tasks/texts/text_classifier.h"
 #include "data/text/bpe/bpe_model.h"
 #include "data/text/sentencepiece/unigram_model.h"
 #include "data/text/wordpiece/wordpiece_model.h"
@@ -43,7 +43,7 @@ void run_dense_head_gradient(const DenseHeadShape&, bool, const KernelArgs&) {
   fail_internal("this library computes no gradients");
 }
 
-// tasks/classification/classification_run.cpp: no import of ONNX files.
+// tasks/texts/classification_run.cpp: no import of ONNX files.
 PretrainedModel open_classification_run(const std::string& folder) {
   if (file_exists(folder + "/network.onnx"))
     fail_user("'" + folder + "' is the network of an ONNX file, which this library does not run");

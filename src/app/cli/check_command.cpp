@@ -30,9 +30,7 @@ int replay(const Arguments& arguments) {
   if (!RunFolder(arguments.config).has_config())
     fail_user("'" + arguments.config + "' is no run folder: --replay shows a step that a run has kept");
   const Config config = arguments.load(true);
-  const std::unique_ptr<TrainingTask> task = task_actions(config).train(config, arguments.config);
-  task->take_memory();
-  task->initialize();
+  const std::unique_ptr<TrainingTask> task = start_training_task(config, arguments.config);
   std::printf("%s\n", replay_anomaly(arguments.config, *task).c_str());
   return 0;
 }

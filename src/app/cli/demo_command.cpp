@@ -23,10 +23,11 @@ struct Score {
 
 // The trained model on dates it has not seen, in every format.
 Score show_test(TranslationTask& task) {
-  Corpus corpus = load_test_corpus(task.config);
-  const EvaluationSet set(std::move(corpus.test), task.tokenizers, task.config.model.max_seq_len);
+  const Config& config = task.session().config;
+  Corpus corpus = load_test_corpus(config);
+  const EvaluationSet set(std::move(corpus.test), task.tokenizers(), config.model.max_seq_len);
   SharedWork alone = SharedWork::alone();
-  const auto translations = translate(*task.session, set, set.dataset.size(), alone);
+  const auto translations = translate(task.session(), set, set.dataset.size(), alone);
   std::map<int, std::pair<int, int>> right_and_all;
   int right = 0;
   for (size_t i = 0; i < translations.size(); ++i) {

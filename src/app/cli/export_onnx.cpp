@@ -6,7 +6,7 @@
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
 #include "training/run/run_folder.h"
-#include "tasks/classification/onnx_classifier.h"
+#include "tasks/texts/onnx_classifier.h"
 #include "tasks/images/image_session.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/translation_model.h"
@@ -103,7 +103,7 @@ void export_onnx(const ExportOnnxRequest& request) {
     const OpenedTranslationModel opened = open_translation_model(request.model);
     if (!opened.pretrained) return export_translation_onnx(opened, request);
   }
-  if (task_kind(config) == TaskKind::kClassification && is_onnx_run(request.model))
+  if (task_kind(config) == TaskKind::kTexts && is_onnx_run(request.model))
     return export_onnx_run(request.model, request.out, request.precision,
                            request.opset == ExportOnnxRequest{}.opset ? 0 : request.opset);
   // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
@@ -14,7 +13,7 @@
 #include "base/phase.h"
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/line_reader.h"
-#include "tasks/classifier.h"
+#include "tasks/predictor.h"
 
 namespace linnet {
 namespace {
@@ -37,26 +36,20 @@ std::string csv_field(const std::string& text) {
   return out + "\"";
 }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6f", value);
-  return text;
-}
-
 class Predictions {
  public:
   explicit Predictions(const Arguments& arguments)
       : arguments_(arguments),
         ahead_(isatty(STDIN_FILENO) && arguments.inputs.empty() ? 1 : kAhead),
-        classifier_(open_classifier(arguments.model, arguments, ahead_ == 1 ? 1 : kRows)),
-        phase_(std::string("classifying, ") + input_name() + "s:") {
-    const auto classes = static_cast<int64_t>(classifier_->classes().size());
-    if (arguments.top > classes)
-      fail_user("--top " + std::to_string(arguments.top) + ": the model has " + std::to_string(classes) + " classes");
-    if (arguments.csv) print_header();
+        predictor_(open_predictor(arguments.model, arguments, ahead_ == 1 ? 1 : kRows)),
+        phase_(std::string("predicting, ") + input_name() + "s:") {
+    if (arguments.top > predictor_->outputs())
+      fail_user("--top " + std::to_string(arguments.top) + ": the model has " + std::to_string(predictor_->outputs()) +
+                " classes");
+    if (arguments.csv) print_heading();
   }
 
-  const Classifier& classifier() const { return *classifier_; }
+  const Predictor& predictor() const { return *predictor_; }
 
   void add(std::string input) {
     waiting_.push_back(std::move(input));
@@ -64,10 +57,10 @@ class Predictions {
   }
 
   void flush() {
-    if (classifier_->takes_images())
-      classify_readable();
+    if (predictor_->takes_images())
+      predict_readable();
     else
-      classify(waiting_);
+      predict(waiting_);
     done_ += static_cast<int64_t>(waiting_.size());
     waiting_.clear();
     if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it
@@ -82,20 +75,19 @@ class Predictions {
   }
 
  private:
-  void classify(const std::vector<std::string>& inputs) {
-    const std::vector<double> all = classifier_->predict(inputs);
-    const size_t classes = classifier_->classes().size();
-    for (size_t i = 0; i < inputs.size(); ++i) print(inputs[i], {all.data() + i * classes, classes});
+  void predict(const std::vector<std::string>& inputs) {
+    const std::vector<Answer> answers = predictor_->answer(inputs, arguments_.top);
+    for (size_t i = 0; i < inputs.size(); ++i) print(inputs[i], answers[i]);
   }
 
-  void classify_readable() {
+  void predict_readable() {
     try {
-      return classify(waiting_);
+      return predict(waiting_);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUser) throw;
     }
     for (const std::string& image : waiting_) try {
-        classify({image});
+        predict({image});
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kUser) throw;
         std::fprintf(stderr, "linnet: %s\n", error.what());  // as an error, whatever LINNET_LOG says
@@ -103,49 +95,40 @@ class Predictions {
       }
   }
 
-  const char* input_name() const { return classifier_->takes_images() ? "image" : "text"; }
+  const char* input_name() const { return predictor_->takes_images() ? "image" : "text"; }
 
-  void print_header() const {
-    for (int64_t i = 0; i < arguments_.top; ++i) {
-      const std::string rank = i == 0 ? "" : "_" + std::to_string(i + 1);
-      std::printf("label%s,probability%s,", rank.c_str(), rank.c_str());
-    }
+  void print_heading() const {
+    for (const std::string& name : predictor_->heading(arguments_.top)) std::printf("%s,", name.c_str());
     std::printf("%s\n", input_name());
   }
 
-  void print(const std::string& input, std::span<const double> probabilities) const {
-    std::vector<size_t> order(probabilities.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return probabilities[a] > probabilities[b]; });
-    order.resize(static_cast<size_t>(arguments_.top));
-    const std::vector<std::string>& names = classifier_->classes();
+  void print(const std::string& input, const Answer& answer) const {
     if (arguments_.json) {
-      Json json{{input_name(), input}, {"label", names[order[0]]}, {"probability", probabilities[order[0]]}};
-      if (arguments_.top > 1)
-        for (const size_t i : order) json["top"].push_back({{"label", names[i]}, {"probability", probabilities[i]}});
+      Json json{{input_name(), input}};
+      for (const auto& [key, value] : answer.json.items()) json[key] = value;
       // A path may be any bytes; JSON may not.
       std::printf("%s\n", json.dump().c_str());
       return;
     }
-    const char separator = arguments_.csv ? ',' : '\t';
     std::string line;
-    for (const size_t i : order)
-      line += (arguments_.csv ? csv_field(names[i]) : names[i]) + separator + number(probabilities[i]) + separator;
+    for (const std::string& cell : answer.cells) line += arguments_.csv ? csv_field(cell) + ',' : cell + '\t';
     line += arguments_.csv ? csv_field(input) : input;
     std::printf("%s\n", line.c_str());
   }
 
   const Arguments& arguments_;
   const size_t ahead_;
-  std::unique_ptr<Classifier> classifier_;
+  std::unique_ptr<Predictor> predictor_;
   std::vector<std::string> waiting_;
   int64_t done_ = 0, unreadable_ = 0;
   Phase phase_;
 };
 
-// The text of a line: of a .tsv file what stands before the first tab.
-std::string text_of(const std::string& line, bool is_table) {
-  return is_table ? line.substr(0, line.find('\t')) : line;
+// The text of a line: of a .tsv file what stands before the first tab; of a pair before the second.
+std::string text_of(const std::string& line, bool is_table, bool is_pair) {
+  if (!is_table) return line;
+  const size_t tab = line.find('\t');
+  return line.substr(0, is_pair && tab != line.npos ? line.find('\t', tab + 1) : tab);
 }
 
 // Most texts have no tab. Where all do, the lines are most likely those of a table.
@@ -171,12 +154,12 @@ int predict(Arguments arguments) {
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
   Predictions predictions(arguments);
   TabCount tabs;
-  const bool images = predictions.classifier().takes_images();
+  const bool images = predictions.predictor().takes_images(), pairs = predictions.predictor().takes_pairs();
   try {
     for_each_line(images ? std::vector<std::string>{} : arguments.inputs, images && !arguments.inputs.empty(),
                   [&](const std::string& line, const std::string& path) {
-                    const std::string text = text_of(line, has_ending(path, ".tsv"));
-                    if (!images) tabs.add(text);
+                    const std::string text = text_of(line, has_ending(path, ".tsv"), pairs);
+                    if (!images && !pairs) tabs.add(text);
                     predictions.add(text);
                   });
     for (const std::string& path : images ? arguments.inputs : std::vector<std::string>{}) {

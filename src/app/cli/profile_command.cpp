@@ -23,9 +23,7 @@ struct Arguments : ConfigArguments {
 
 // Steps of a run, which is not kept.
 ProfileSummary profile_run(const Config& config, int64_t active) {
-  const std::unique_ptr<TrainingTask> task = task_actions(config).train(config, "");
-  task->take_memory();
-  task->initialize();
+  const std::unique_ptr<TrainingTask> task = start_training_task(config, "");
   Trainer& trainer = task->trainer();
   trainer.profile({.wait = 0, .warmup = 2, .active = active});
   ProfileSummary found;

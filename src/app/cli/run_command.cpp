@@ -14,7 +14,7 @@
 #include "config/task_rows.h"
 #include "engine/kernels/isa.h"
 #include "serving/loaded/batch.h"
-#include "tasks/classifier.h"
+#include "tasks/predictor.h"
 #include "tasks/generation/text_writer.h"
 #include "tasks/images/image_session.h"
 #include "training/run/run_folder.h"
@@ -64,21 +64,14 @@ int run_images(const Arguments& arguments) {
   options.quantize = arguments.text.quantize, options.keep = arguments.text.keep;
   const bool terminal = isatty(STDIN_FILENO);
   const size_t at_once = terminal ? 1 : kAtOnce;
-  const std::unique_ptr<Classifier> classifier =
-      open_classifier(arguments.model, options, static_cast<int64_t>(at_once));
+  const std::unique_ptr<Predictor> predictor =
+      open_predictor(arguments.model, options, static_cast<int64_t>(at_once));
   std::optional<AppendFile> file;
   if (!arguments.out.empty()) file.emplace(arguments.out);
-  const size_t classes = classifier->classes().size();
   std::vector<std::string> paths;
   const auto answer = [&] {
-    const std::vector<double> all = classifier->predict(paths);
-    for (size_t i = 0; i < paths.size(); ++i) {
-      const auto best = std::max_element(all.begin() + static_cast<std::ptrdiff_t>(i * classes),
-                                         all.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes));
-      char probability[32];
-      std::snprintf(probability, sizeof probability, "%.6f", *best);
-      const auto index = static_cast<size_t>(best - all.begin()) - i * classes;
-      const std::string line = classifier->classes()[index] + "\t" + probability;
+    for (const Answer& found : predictor->answer(paths, 1)) {
+      const std::string line = found.cells[0] + "\t" + found.cells[1];
       if (file)
         file->write_line(line);
       else

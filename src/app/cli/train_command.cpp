@@ -28,9 +28,7 @@ int test_range(const Arguments& arguments) {
   constexpr int64_t kSteps = 100;
   const RateRange range = parse_rate_range(arguments.rates);
   const Config config = arguments.load();
-  const std::unique_ptr<TrainingTask> task = task_actions(config).train(config, "");
-  task->take_memory();
-  task->initialize();
+  const std::unique_ptr<TrainingTask> task = start_training_task(config, "");
   catch_stop_signals();
   std::printf("%s", rate_chart(test_rates(*task, range, kSteps)).c_str());
   default_stop_signals();

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "data/examples/batch_stream.h"
 #include "data/examples/images/image_batches.h"
-#include "data/examples/text/labelled_batches.h"
+#include "data/examples/text/text_examples.h"
 #include "data/examples/text/masked_chunks.h"
 #include "data/examples/text/token_chunks.h"
 
@@ -58,11 +58,11 @@ ImageDataset images() {
   return dataset;
 }
 
-LabelledSequences sequences() {
-  LabelledSequences data;
+TextExamples examples() {
+  TextExamples data;
   for (int32_t i = 0; i < 30; ++i) {
-    data.tokens.emplace_back(static_cast<size_t>(1 + i * 7 % 20), i);
-    data.labels.push_back(i % 3);
+    const auto label = static_cast<float>(i % 3);
+    data.add(std::vector<int32_t>(static_cast<size_t>(1 + i * 7 % 20), i), {&label, 1});
   }
   return data;
 }
@@ -76,7 +76,7 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   static const TokenStream stream(counting(700), 160);
   static const ImageDataset image_data = images();
-  static const LabelledSequences labelled = sequences();
+  static const TextExamples labelled = examples();
   static const auto words = train_tokenizer({.kind = "word", .vocab_size = 100}, pairs().source);
   static const PairDataset pair_data(pairs(), *words, *words, {.max_seq_len = 16});
   static const Buckets buckets =
@@ -93,7 +93,7 @@ const std::vector<Kind>& kinds() {
        }},
       {"labelled",
        [](uint64_t seed) {
-         return std::make_unique<LabelledBatches>(labelled, 4, std::vector<int64_t>{8, 20}, seed);
+         return std::make_unique<TextBatches>(labelled, 4, std::vector<int64_t>{8, 20}, seed);
        }},
       {"tokens",
        [](uint64_t seed) {

@@ -17,6 +17,11 @@ Fields<EncoderConfig> fields() {
 
 NameTable names(const EncoderConfig& config, ModelHead head) {
   NameTable table = bert_layer_names(config, "bert.");
+  if (head == ModelHead::kTokenClasses || head == ModelHead::kSpans) {
+    table.other_heads = {"cls.*", "pooler.*"};
+    add_token_head(table, head);
+    return table;
+  }
   table.other_heads = {"qa_outputs.*"};
   if (head == ModelHead::kTokens) {
     const std::string theirs = "cls.predictions.";
@@ -46,7 +51,9 @@ extern const EncoderFamily kBertFamily;
 const EncoderFamily kBertFamily("bert", FamilyKind::kEncoder,
                                 {{"BertModel", ModelHead::kNone},
                                  {"BertForMaskedLM", ModelHead::kTokens},
-                                 {"BertForSequenceClassification", ModelHead::kClasses}},
+                                 {"BertForSequenceClassification", ModelHead::kClasses},
+                                 {"BertForTokenClassification", ModelHead::kTokenClasses},
+                                 {"BertForQuestionAnswering", ModelHead::kSpans}},
                                 EncoderConfig{}, fields(), make_encoder, names);
 
 }  // namespace linnet

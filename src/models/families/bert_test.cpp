@@ -37,23 +37,37 @@ TEST_P(MaskedEncoder, AgreesWithTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Folders, MaskedEncoder, testing::Values("bert_masked", "roberta_masked"), kName);
 
-class EncoderClassifier : public testing::TestWithParam<const char*> {};
+struct Head {
+  const char* folder;
+  TextLoss* loss;
+  int outputs;
+};
 
-TEST_P(EncoderClassifier, AgreesWithTransformers) {
-  PretrainedGolden golden(GetParam());
-  auto& model = golden.model.as<SequenceClassifier>();
+class EncoderHead : public testing::TestWithParam<Head> {};
+
+TEST_P(EncoderHead, AgreesWithTransformers) {
+  PretrainedGolden golden(GetParam().folder);
+  auto& model = golden.model.as<TextClassifier>();
   golden.check_output("logits", [&](Trace& trace) {
     const Inputs in(trace, golden);
     return model.logits(in.tokens, in.lengths, in.types);
   });
   const Shape& shape = golden.shape("tokens");
   golden.check_loss_and_gradients(
-      [&](Trace& trace) { return classification_loss(model, trace, shape[0], shape[1], true); });
+      [&](Trace& trace) { return GetParam().loss(model, trace, shape[0], shape[1], true); });
   golden.check_saving();
-  EXPECT_EQ(label_names(golden.model.config), (std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"}));
+  const std::vector<std::string> labels = label_names(golden.model.config);
+  ASSERT_EQ(std::ssize(labels), GetParam().outputs);
+  EXPECT_EQ(labels[0], "LABEL_0");
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, EncoderClassifier, testing::Values("bert_classifier", "roberta_classifier"), kName);
+INSTANTIATE_TEST_SUITE_P(Folders, EncoderHead,
+                         testing::Values(Head{"bert_classifier", classification_loss, 3},
+                                         Head{"roberta_classifier", classification_loss, 3},
+                                         Head{"bert_tagger", token_classification_loss, 5},
+                                         Head{"bert_numbers", regression_loss, 2},
+                                         Head{"bert_several", several_labels_loss, 3}),
+                         [](const auto& info) { return std::string(info.param.folder); });
 
 class EncoderEmbedding : public testing::TestWithParam<const char*> {};
 

@@ -5,15 +5,25 @@
 
 namespace linnet {
 
+namespace {
+
+// As transformers calls them.
+constexpr const char *kClassLayer = "classifier", *kSpanLayer = "qa_outputs";
+
+}  // namespace
+
 std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFile& file, ModelHead head) {
   if (head == ModelHead::kNone) return std::make_unique<SentenceEncoder>(config);
   if (head == ModelHead::kTokens) {
     file.require_flag("tie_word_embeddings", true);
     return std::make_unique<MaskedLanguageModel>(config);
   }
-  file.choice("problem_type", {"single_label_classification"});
+  if (head == ModelHead::kSpans) return std::make_unique<TokenClassifier>(config, kSpanLayer, 2, 0);
   std::optional<double> dropout;
   if (file.has("classifier_dropout")) dropout = probability_of(file, "classifier_dropout", 0);
+  if (head == ModelHead::kTokenClasses)
+    return std::make_unique<TokenClassifier>(config, kClassLayer, label_count(file), dropout.value_or(config.dropout));
+  file.choice("problem_type", {"single_label_classification", "multi_label_classification", "regression"});
   return std::make_unique<SequenceClassifier>(config, label_count(file), dropout);
 }
 
@@ -33,6 +43,13 @@ Fields<EncoderConfig> bert_fields() {
           probability("attention_probs_dropout_prob", &C::attention_dropout, 0.1, &C::dropout),
           field("hidden_act", &C::activation, kActivations, Activation::kGelu),
           positive("layer_norm_eps", &C::epsilon, 1e-12)};
+}
+
+void add_token_head(NameTable& table, ModelHead head) {
+  const bool spans = head == ModelHead::kSpans;
+  const std::string own = spans ? kSpanLayer : kClassLayer, other = spans ? kClassLayer : kSpanLayer;
+  table.add_linear(own, own, TensorForm::kSame, TensorRole::kHead);
+  table.other_heads.push_back(other + ".*");
 }
 
 NameTable bert_layer_names(const EncoderConfig& config, const std::string& prefix) {

@@ -7,12 +7,15 @@ namespace linnet {
 
 using EncoderFamily = ConfiguredFamily<EncoderConfig>;
 
-// kNone: a SentenceEncoder; kTokens: a MaskedLanguageModel; kClasses: a SequenceClassifier.
+// kNone: a SentenceEncoder; kTokens: a MaskedLanguageModel; kClasses: a SequenceClassifier;
+// kTokenClasses and kSpans: a TokenClassifier.
 std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFile& file, ModelHead head);
 
 // What BERT and RoBERTa have in common: keys but for positions and padding, and the tensors under `prefix` ("bert.")
 // but for those of heads.
 Fields<EncoderConfig> bert_fields();
+// The linear layer of kTokenClasses or kSpans, which families call alike; other heads' as tensors to be left out.
+void add_token_head(NameTable& table, ModelHead head);
 NameTable bert_layer_names(const EncoderConfig& config, const std::string& prefix);
 
 // What new_pretrained() takes for a model that was made here.

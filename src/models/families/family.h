@@ -22,9 +22,11 @@ enum class FamilyKind {
 
 // What stands on the layers, and so what a model is for.
 enum class ModelHead {
-  kNone,     // states, or embeddings of texts
-  kTokens,   // logits of the next token, or of masked ones
-  kClasses,  // logits of a whole text's or image's classes
+  kNone,          // states, or embeddings of texts
+  kTokens,        // logits of the next token, or of masked ones
+  kClasses,       // logits of a whole text's or image's classes
+  kTokenClasses,  // logits of each token's classes
+  kSpans,         // logits of each token as the first and as the last one of an answer
 };
 
 struct Architecture {

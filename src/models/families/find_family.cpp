@@ -25,9 +25,11 @@ std::string names(const char* quote, Which which) {
 const Architecture& Family::architecture(ModelHead head) const {
   for (const Architecture& architecture : architectures)
     if (architecture.head == head) return architecture;
-  const char* what = head == ModelHead::kClasses  ? "classifier"
-                     : head == ModelHead::kTokens ? "head that finds tokens"
-                                                  : "form without a head";
+  const char* what = head == ModelHead::kClasses        ? "classifier"
+                     : head == ModelHead::kTokens       ? "head that finds tokens"
+                     : head == ModelHead::kTokenClasses ? "classifier of tokens"
+                     : head == ModelHead::kSpans        ? "head that finds answers in a text"
+                                                        : "form without a head";
   fail_user("a model of type \"" + std::string(model_type) + "\" has no " + what);
 }
 

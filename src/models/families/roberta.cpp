@@ -36,6 +36,9 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
     add_head(classes + "dense", "pooler.dense", TensorRole::kHead);
     add_head(classes + "out_proj", "classifier", TensorRole::kHead);
     table.other_heads = {"pooler.*", tokens + "*"};
+  } else if (head == ModelHead::kTokenClasses || head == ModelHead::kSpans) {
+    table.other_heads = {"pooler.*", tokens + "*"};
+    add_token_head(table, head);
   } else {
     add_head("roberta.pooler.dense", "pooler.dense", TensorRole::kOptional);
     table.other_heads = {tokens + "*", classes + "*"};
@@ -59,7 +62,9 @@ extern const EncoderFamily kRobertaFamily;
 const EncoderFamily kRobertaFamily("roberta", FamilyKind::kEncoder,
                                    {{"RobertaModel", ModelHead::kNone},
                                     {"RobertaForMaskedLM", ModelHead::kTokens},
-                                    {"RobertaForSequenceClassification", ModelHead::kClasses}},
+                                    {"RobertaForSequenceClassification", ModelHead::kClasses},
+                                    {"RobertaForTokenClassification", ModelHead::kTokenClasses},
+                                    {"RobertaForQuestionAnswering", ModelHead::kSpans}},
                                    roberta_kind(), fields(), make_encoder, names);
 
 }  // namespace linnet

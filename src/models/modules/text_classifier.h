@@ -1,5 +1,5 @@
-// What tells the classes of token sequences: a BERT with a head (models/modules/text_encoder.h), or an imported network
-// (onnx/text_network.h).
+// What classifies token sequences, or each of their tokens: an encoder with a head (models/modules/text_encoder.h), or an
+// imported network (onnx/text_network.h); and the losses by which it learns.
 #pragma once
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
@@ -8,14 +8,25 @@
 namespace linnet {
 
 struct TextClassifier : Module {
-  // tokens, types i32 [B, T], lengths i32 [B] -> [B, classes]. Without `types` every token is of type 0.
+  // tokens, types i32 [B, T], lengths i32 [B] -> of whole texts [B, outputs], of tokens [B, T, outputs]. Without `types`
+  // every token is of type 0.
   virtual Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) = 0;
   virtual int64_t max_length() const = 0;  // tokens of a sequence
 };
 
-// Inputs of the graph: "tokens" i32 [batch, length], "lengths" and "labels" i32 [batch], with `types` also "types" i32
-// [batch, length]; a row with a negative label is left out. Evaluation has the outputs "predictions" i32 [batch] and
-// "logits" [batch, classes].
+// Inputs of the graphs of all losses: "tokens" i32 [batch, length], "lengths" i32 [batch], "labels"; with `types` also
+// "types" i32 [batch, length]. Evaluation has the output "logits".
+using TextLoss = Loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types);
+
+// Cross-entropy of one class each. "labels" i32 [batch]; a row with a negative label is left out. Evaluation also has
+// the output "predictions" i32 [batch].
 Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
+// The same of every token: "labels" i32 [batch, length]; "predictions" i32 [batch, length].
+Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
+// Several labels at once: the mean over the labels of a text of their binary cross-entropies with logits. "labels" f32
+// [batch, outputs], each 0 or 1, "weights" f32 [batch], 0 for rows that are left out and 1 for others.
+Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
+// Numbers: the mean over the outputs of their squared errors. Inputs as above, with any numbers as labels.
+Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 
 }  // namespace linnet

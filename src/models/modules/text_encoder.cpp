@@ -10,6 +10,7 @@
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -37,10 +38,11 @@ TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& 
     : Module(parent, std::move(name)),
       config(config),
       words{this, "words", config.vocab_size, config.width, normal_init(kEncoderDeviation)},
-      positions{this, "positions", config.first_position + config.max_seq_len, config.width, normal_init(kEncoderDeviation)},
-      types(config.token_types > 0
-                ? std::make_unique<Embedding>(this, "types", config.token_types, config.width, normal_init(kEncoderDeviation))
-                : nullptr),
+      positions{this, "positions", config.first_position + config.max_seq_len, config.width,
+                normal_init(kEncoderDeviation)},
+      types(config.token_types > 0 ? std::make_unique<Embedding>(this, "types", config.token_types, config.width,
+                                                                 normal_init(kEncoderDeviation))
+                                   : nullptr),
       embedding_norm{this, "embedding_norm", config.width, config.epsilon},
       dropout{this, "dropout", static_cast<float>(config.dropout)},
       layers{this, "layers", config.layers, layer_config(config)} {
@@ -149,15 +151,59 @@ Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
   return classifier(dropout(pooler(encoder(tokens, lengths, types))));
 }
 
-Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+TokenClassifier::TokenClassifier(const EncoderConfig& config, std::string name, int64_t outputs, double probability)
+    : encoder{this, "bert", config},
+      dropout{this, "dropout", static_cast<float>(probability)},
+      classifier{this, std::move(name), config.width, outputs, normal_init(kEncoderDeviation)} {}
+
+Tensor TokenClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
+  return classifier(dropout(encoder(tokens, lengths, types)));
+}
+
+namespace {
+
+// The model's logits of the inputs of a batch, an output of evaluation.
+Tensor traced_logits(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
-  const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
   const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
-  if (!trace.options().training) {
-    trace.graph().output("predictions", argmax_last(logits));
-    trace.graph().output("logits", logits);
-  }
+  if (!trace.options().training) trace.graph().output("logits", logits);
+  return logits;
+}
+
+Loss class_loss(Trace& trace, Tensor logits, Tensor labels) {
+  if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
   return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
+}
+
+// The mean over the outputs of `errors` [batch, outputs], summed over the rows that count.
+Loss weighted_loss(Trace& trace, Tensor errors) {
+  const int64_t batch = errors.dim(0), outputs = errors.dim(1);
+  const Tensor weights = trace.input("weights", {errors.type().dtype, {batch}});
+  const Tensor of_rows = reshape(sum_to(errors, {batch, 1}), {batch}) * (1.0 / static_cast<double>(outputs));
+  return {sum_to(of_rows * weights, {}), sum_to(weights, {})};
+}
+
+}  // namespace
+
+Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const Tensor logits = traced_logits(model, trace, batch, length, types);
+  return class_loss(trace, logits, trace.input("labels", {DType::kI32, {batch}}));
+}
+
+Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const Tensor logits = traced_logits(model, trace, batch, length, types);
+  return class_loss(trace, logits, trace.input("labels", {DType::kI32, {batch, length}}));
+}
+
+Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const Tensor logits = traced_logits(model, trace, batch, length, types);
+  const Tensor labels = trace.input("labels", logits.type());
+  return weighted_loss(trace, softplus(logits) - logits * labels);
+}
+
+Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const Tensor logits = traced_logits(model, trace, batch, length, types);
+  return weighted_loss(trace, square(logits - trace.input("labels", logits.type())));
 }
 
 Tensor SentenceEncoder::operator()(Tensor tokens, Tensor lengths, bool normalized) {

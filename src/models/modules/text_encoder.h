@@ -87,6 +87,18 @@ struct SequenceClassifier : TextClassifier {
   Linear classifier;
 };
 
+// Logits of each token, [B, T, outputs]. The linear layer is called `name`, as in files.
+struct TokenClassifier : TextClassifier {
+  // dropout: before the linear layer
+  TokenClassifier(const EncoderConfig& config, std::string name, int64_t outputs, double dropout);
+  Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) override;
+  int64_t max_length() const override { return encoder.config.max_seq_len; }
+
+  TextEncoder encoder;
+  Dropout dropout;
+  Linear classifier;
+};
+
 // The encoder without a task. The pooler is part of the files and not used here.
 struct SentenceEncoder : Module {
   explicit SentenceEncoder(const EncoderConfig& config)

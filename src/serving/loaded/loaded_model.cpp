@@ -6,7 +6,7 @@
 #include "base/lost_pages.h"
 #include "config/task_rows.h"
 #include "training/run/run_folder.h"
-#include "tasks/classification/text_classifier.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_model.h"
 
 namespace linnet {
@@ -18,7 +18,7 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
       return ModelKind::kTranslation;
     case TaskKind::kLanguage:
       return ModelKind::kLanguage;
-    case TaskKind::kClassification:
+    case TaskKind::kTexts:
       return ModelKind::kClassifier;
     case TaskKind::kMaskedLanguage:
       fail_user("run '" + folder + "' is a masked language model; `linnet export " + folder +

@@ -14,7 +14,7 @@
 #include "models/nn/model_store.h"
 #include "models/families/pretrained.h"
 #include "training/run/run_folder.h"
-#include "tasks/classification/text_classifier.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/language/language_model.h"
 #include "tasks/translation/translation_model.h"
 #include "data/text/pipeline/tokenizer_tables.h"

@@ -3,15 +3,15 @@
 
 #include "base/error.h"
 #include "base/packed_files.h"
-#include "serving/loaded/row_worker.h"
+#include "data/text/pretrained_tokenizer.h"
 #include "engine/kernels/isa.h"
-#include "models/nn/forward.h"
-#include "models/nn/parameter_file.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
-#include "tasks/class_probabilities.h"
-#include "tasks/classification/text_classifier.h"
-#include "data/text/pretrained_tokenizer.h"
+#include "models/nn/forward.h"
+#include "models/nn/parameter_file.h"
+#include "serving/loaded/row_worker.h"
+#include "tasks/class_scores.h"
+#include "tasks/texts/text_classifier.h"
 
 namespace linnet {
 namespace {
@@ -43,7 +43,12 @@ class RowClassifier : public RowModel {
  public:
   RowClassifier(const std::string& folder, const RowOptions& options)
       : opened_(open_text_classifier(folder, parse_adapters(options.adapters))),
+        problem_(opened_.problem()),
         lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
+    const char* refused = problem_ == TextProblem::kTokenClasses ? "labels words"
+                          : opened_.pairs                        ? "reads pairs of texts"
+                                                                 : nullptr;
+    if (refused) fail_user("'" + folder + "' " + refused + "; `linnet predict` does that");
     force_isa(opened_.config.train.isa);
     auto& model = opened_.model.as<TextClassifier>();
     std::vector<Forward::Function> functions;
@@ -63,8 +68,8 @@ class RowClassifier : public RowModel {
     if (packed_ && forward_->load(*packed_)) return;
     forward_->load([&](const ParameterTarget& parameters) { opened_.load_weights(forward_->layout(), parameters); });
   }
-  const std::vector<std::string>& classes() const override { return opened_.classes; }
-  size_t width() const override { return opened_.classes.size(); }
+  const std::vector<std::string>& classes() const override { return opened_.outputs; }
+  size_t width() const override { return opened_.outputs.size(); }
   std::vector<int32_t> encode(const std::string& text) const override {
     return opened_.tokenizer->encode(text, {.max_length = lengths_.back(), .offsets = false}).ids;
   }
@@ -76,6 +81,9 @@ class RowClassifier : public RowModel {
     for (size_t first = 0; first < texts.size(); first += kRows)
       add_logits(std::span(texts).subspan(first, std::min<size_t>(kRows, texts.size() - first)), logits);
     if (packed_) packed_->check_weights();
+    if (problem_ == TextProblem::kSeveralClasses)
+      for (float& logit : logits) logit = static_cast<float>(sigmoid(logit));
+    if (problem_ != TextProblem::kOneClass) return logits;
     const std::vector<double> rows = softmax_rows(logits, width());
     return {rows.begin(), rows.end()};
   }
@@ -98,6 +106,7 @@ class RowClassifier : public RowModel {
   }
 
   OpenedTextClassifier opened_;
+  const TextProblem problem_;
   const std::vector<int64_t> lengths_;
   std::optional<Forward> forward_;
   std::unique_ptr<const ParameterFile> packed_;  // whose pages may be the parameters

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "generation/source_generator.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
+#include "generation/source_generator.h"
 
 namespace linnet {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
 #include "training/run/memory_report.h"
-#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

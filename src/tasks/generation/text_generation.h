@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "data/text/chat/chat_template.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/language/language_model.h"
-#include "data/text/chat/chat_template.h"
 
 namespace linnet {
 

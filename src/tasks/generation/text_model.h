@@ -65,8 +65,8 @@ class TextModel {
   // The same for any job whose text is within the limits. A job gives the tokens that it gives when planned alone.
   // kLater: check_weights() is called before a text counts.
   void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
-  // User error when the weights of a packed model are not those that were packed, or its file lost pages since. They are
-  // compared once, so that this can be called after every step.
+  // User error when the weights of a packed model are not those that were packed, or its file lost pages since. They
+  // are compared once, so that this can be called after every step.
   void check_weights() const;
 
   Engine& engine() { return *engine_; }

@@ -7,8 +7,8 @@
 
 #include "data/examples/images/image_dataset.h"
 #include "models/modules/vit.h"
-#include "training/run/training_task.h"
 #include "tasks/session.h"
+#include "training/run/training_task.h"
 
 namespace linnet {
 

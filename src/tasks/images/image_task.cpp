@@ -1,15 +1,13 @@
 #include "tasks/images/image_task.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/process_memory.h"
 #include "config/byte_size.h"
+#include "data/examples/images/image_folder.h"
 #include "data/examples/images/image_splits.h"
 #include "engine/plan/state_names.h"
 #include "models/families/pretrained.h"
@@ -45,8 +43,7 @@ void check_classes(const ImageDataset& train, const std::string& directory) {
                 "' has no image to train on after a part was set aside");
 }
 
-}  // namespace
-
+// How a configuration changes training images.
 Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   const DataConfig& data = config.data;
   Augmentation how{.shift = data.augment_shift,
@@ -58,29 +55,86 @@ Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   return how;
 }
 
-ImageTask::ImageTask(const Config& config, const std::string& from, Capacity capacity) : config_(config) {
+// What training images that are not read will be, by the names of the folders and the first file.
+ImageFormat outlined_format(const std::string& directory, int64_t size, int64_t& images) {
+  const std::string root = file_exists(directory + "/train") ? directory + "/train" : directory;
+  ImageFormat format;
+  format.class_names = list_folders(root);
+  const std::vector<std::string> files = find_images(root);
+  images = static_cast<int64_t>(files.size());
+  const ImageInfo first = image_info(files.front());
+  format.height = size > 0 ? size : first.height, format.width = size > 0 ? size : first.width;
+  format.channels = first.channels;
+  format.mean.assign(static_cast<size_t>(format.channels), 0);
+  format.deviation.assign(static_cast<size_t>(format.channels), 1);
+  return format;
+}
+
+bool has_images(const std::string& directory) {
+  return has_class_folders(directory) || has_class_folders(directory + "/train");
+}
+
+}  // namespace
+
+DataAtHand ImageTask::data_at_hand(bool exact) const {
+  constexpr uint64_t kQuickImages = 64 << 20;  // bytes
+  const std::string& folder = config_.data.data_dir;
+  std::vector<std::string> paths;
+  if (!folder.empty()) paths.push_back(folder);
+  DataAtHand data = linnet::data_at_hand("folder of images", paths, exact, kQuickImages);
+  data.read = data.read || (data.bytes > 0 && !has_images(folder));
+  return data;
+}
+
+void ImageTask::open(const std::string& from) {
   {
-    ImageSplits splits = load_splits(config);
+    ImageSplits splits = load_splits(config_);
     train_ = std::move(splits.train), valid_ = std::move(splits.validation);
   }
-  check_classes(train_, config.data.data_dir);
-  format_ = ImageFormat::of(train_, decoding_threads(config));
+  check_classes(train_, config_.data.data_dir);
+  format_ = ImageFormat::of(train_, decoding_threads(config_));
   take_model(from);
-  log_info(std::to_string(train_.count) + " images to train on, " + std::to_string(valid_.count) +
-           " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
+  count_ = train_.count, in_memory_ = train_.in_memory();
+  log_info(std::to_string(count_) + " images to train on, " + std::to_string(valid_.count) + " to choose by, of size " +
+           std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
            std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes" +
-           (train_.in_memory() ? "" : ", decoded for every batch (image_memory = " + config.data.image_memory + ")"));
-  const Augmentation augmentation = augmentation_of(config, format_);
-  const bool as_they_are = train_.in_memory() && !augmentation.any();
-  session_.emplace(config, format_, true, capacity == Capacity::kMustSuffice, as_they_are ? train_.count : 0);
-  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
-    batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed),
-                     ImageBatchOptions{.augmentation = augmentation, .threads = decoding_threads(config)});
-    if (session_->resident)
-      for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
+           (in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")"));
+}
+
+std::string ImageTask::assume(const DataAtHand& data) {
+  std::string assumption;
+  if (data.bytes > 0) {
+    format_ = outlined_format(config_.data.data_dir, config_.data.image_size, count_);
+    assumption = data.why_not + "; assuming that all images are like the first.";
+  } else {
+    format_.class_names.resize(10), format_.mean = {0}, format_.deviation = {1};
+    assumption = data.why_not + "; assuming MNIST's, 60,000 images of 28 x 28 x 1 in 10 classes.";
   }
-  malloc_trim(0);  // what loading and planning freed should not count
-  forecast_ = forecast_memory(resident_bytes(), session_->store);
+  const auto decoded = static_cast<uint64_t>(count_ * format_.height * format_.width * format_.channels);
+  const uint64_t memory = parse_byte_size(config_.data.image_memory).value_or(UINT64_MAX);
+  in_memory_ = decoded <= memory;
+  assumed_bytes_ = std::min(decoded, memory);
+  return assumption;
+}
+
+std::unique_ptr<Session> ImageTask::make_session(const Config& config, bool verify) {
+  // Images that are decoded or changed on the way are not kept on the device.
+  const bool as_they_are = in_memory_ && !augmentation_of(config, format_).any();
+  return std::make_unique<ImageSession>(config, format_, true, verify, as_they_are ? count_ : 0);
+}
+
+void ImageTask::begin() {
+  batches_.emplace(
+      train_, config_.data.batch_size, static_cast<uint64_t>(config_.train.seed),
+      ImageBatchOptions{.augmentation = augmentation_of(config_, format_), .threads = decoding_threads(config_)});
+  if (session_->resident)
+    for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
+}
+
+std::string ImageTask::batches_text(const Session& session) const {
+  return std::to_string(static_cast<const ImageSession&>(session).batch_size) + " images of " +
+         std::to_string(format_.height) + " x " + std::to_string(format_.width) + " x " +
+         std::to_string(format_.channels);
 }
 
 // What the model that training begins with says of images.

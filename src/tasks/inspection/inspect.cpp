@@ -6,17 +6,17 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "models/nn/model_file.h"
+#include "data/text/unicode/utf8.h"
 #include "models/families/family.h"
-#include "training/run/run_folder.h"
-#include "tasks/classification/classification_task.h"
+#include "models/nn/model_file.h"
 #include "tasks/inference.h"
 #include "tasks/inspection/ask.h"
 #include "tasks/language/language_model.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/task_table.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_model.h"
-#include "data/text/unicode/utf8.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -183,13 +183,13 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
   check_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
   question.answers = {{}};
-  if (options.answer) question.answers[0].id = class_of(opened.classes, *options.answer);
+  if (options.answer) question.answers[0].id = class_of(opened.outputs, *options.answer);
   question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
     opened.load_weights(layout, values);
   };
   return inspection_of(folder, "classifier", options, question,
                        {shown("text", ids, [&](int32_t id) { return token_text(*opened.tokenizer, id); })},
-                       [&](int32_t id) { return opened.classes[static_cast<size_t>(id)]; });
+                       [&](int32_t id) { return opened.outputs[static_cast<size_t>(id)]; });
 }
 
 Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options) {

@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "base/phase.h"
-#include "models/nn/forward.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/attention_maps.h"
 #include "engine/passes/token_attributions.h"
+#include "models/nn/forward.h"
 
 namespace linnet {
 namespace {

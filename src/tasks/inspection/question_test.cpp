@@ -7,11 +7,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "data/text/base64.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
-#include "training/report/inspection.h"
 #include "tasks/inspection/ask.h"
-#include "data/text/base64.h"
+#include "training/report/inspection.h"
 
 namespace linnet {
 namespace {

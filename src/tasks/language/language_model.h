@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
 #include "models/nn/parameter_layout.h"
-#include "models/families/pretrained.h"
 #include "tasks/text_coder.h"
 
 namespace linnet {

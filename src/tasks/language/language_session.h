@@ -5,9 +5,9 @@
 #include "data/examples/text/token_chunks.h"
 #include "generation/causal_generator.h"
 #include "models/modules/causal_model.h"
-#include "training/run/training_task.h"
 #include "tasks/language/language_data.h"
 #include "tasks/session.h"
+#include "training/run/training_task.h"
 
 namespace linnet {
 

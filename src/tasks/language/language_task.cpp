@@ -1,11 +1,7 @@
 #include "tasks/language/language_task.h"
 
-#include <malloc.h>
-
 #include "base/error.h"
 #include "base/log.h"
-#include "base/process_memory.h"
-#include "training/run/pretrained_run.h"
 #include "tasks/inference.h"
 
 namespace linnet {
@@ -15,39 +11,45 @@ constexpr double kSampleTemperature = 0.8;
 
 }  // namespace
 
-LanguageTask::LanguageTask(const Config& config, const std::string& from, Capacity capacity) : config_(config) {
+void LanguageTask::open(const std::string& from) {
   {
-    LanguageData data = load_language_data(config, from.empty() ? nullptr : load_text_coder(from));
-    language_ = make_language_model(config, std::move(data.coder), from);
+    LanguageData data = load_language_data(config_, from.empty() ? nullptr : load_text_coder(from));
+    language_ = make_language_model(config_, std::move(data.coder), from);
     train_.emplace(std::move(data.train)), valid_.emplace(std::move(data.valid));
   }
-  log_info(std::to_string(train_->tokens.size()) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
+  tokens_ = train_->tokens.size();
+  packed_ = train_->packed || valid_->packed;
+  log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
            " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
-  const bool packed = train_->packed || valid_->packed;
-  session_.emplace(config, language_.model,
-                   LanguageOptions{.packed = packed,
-                                   .documents = train_->packed ? train_->documents : valid_->documents,
-                                   .sample_length = config.train.sample_length,
-                                   .verify_plans = capacity == Capacity::kMustSuffice});
-  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
-    chunks_.emplace(train_->tokens, session_->chunks, static_cast<uint64_t>(config.train.seed), packed);
-  }
-  malloc_trim(0);  // what loading and planning freed should not count
-  forecast_ = forecast_memory(resident_bytes(), session_->store);
 }
 
-const PretrainedModel* LanguageTask::starts_from() const {
-  return language_.pretrained && !language_.pretrained->folder.empty() ? &*language_.pretrained : nullptr;
+std::string LanguageTask::assume(const DataAtHand& data) {
+  tokens_ = data.assumed_tokens(config_.data);
+  language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
+  return data.why_not + "; assuming " + std::to_string(tokens_) + " tokens and a vocabulary of " +
+         std::to_string(language_.model->vocab_size()) + ".";
 }
 
-void LanguageTask::initialize() {
-  trainer().initialize();
-  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
+std::unique_ptr<Session> LanguageTask::make_session(const Config& config, bool verify) {
+  LanguageOptions options{.packed = packed_, .sample_length = config.train.sample_length, .verify_plans = verify};
+  if (train_) options.documents = train_->packed ? train_->documents : valid_->documents;
+  auto session = std::make_unique<LanguageSession>(config, language_.model, options);
+  context_ = session->chunks.length;
+  return session;
+}
+
+void LanguageTask::begin() {
+  chunks_.emplace(train_->tokens, session().chunks, static_cast<uint64_t>(config_.train.seed), packed_);
+}
+
+std::string LanguageTask::batches_text(const Session& session) const {
+  const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
+  return std::to_string(chunks.rows) + " x " + std::to_string(chunks.length) + " tokens";
 }
 
 Evaluation LanguageTask::evaluate(SharedWork& ranks) {
-  Evaluation result = session_->evaluate(*valid_, ranks);
-  if (!session_->generator) return result;
+  Evaluation result = session().evaluate(*valid_, ranks);
+  if (!session().generator) return result;
   GenerateSettings settings;
   settings.max_tokens = config_.train.sample_length, settings.slide = true;
   settings.sampling.temperature = kSampleTemperature,
@@ -58,7 +60,7 @@ Evaluation LanguageTask::evaluate(SharedWork& ranks) {
   std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
   if (prompts[0][0] < 0) valid_->tokens.read(0, 1, prompts[0].data());
   result.samples.push_back(ranks.text([&] {
-    return language_.coder->decode(session_->generator->generate(prompts, settings, trainer().pool())[0].tokens);
+    return language_.coder->decode(session().generator->generate(prompts, settings, trainer().pool())[0].tokens);
   }));
   return result;
 }

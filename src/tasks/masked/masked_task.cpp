@@ -1,12 +1,9 @@
 #include "tasks/masked/masked_task.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/process_memory.h"
 #include "data/metrics/word_count.h"
 #include "engine/exec/backend.h"
 #include "models/families/encoder_family.h"
@@ -57,7 +54,7 @@ MaskedModel open_masked_model(const std::string& folder) {
 
 }  // namespace
 
-PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head) {
   const ModelConfig& m = config.model;
   const EncoderConfig bert{.vocab_size = vocab_size,
                            .max_seq_len = m.max_seq_len,
@@ -68,7 +65,11 @@ PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, 
                            .dropout = m.dropout,
                            .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
                            .pad_token = pad_token};
-  return new_pretrained(encoder_config_file("bert", bert, ModelHead::kTokens));
+  return encoder_config_file("bert", bert, head);
+}
+
+PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+  return new_pretrained(describe_encoder(config, vocab_size, pad_token, ModelHead::kTokens));
 }
 
 MaskedModel make_masked_model(const Config& config, const std::string& from) {
@@ -83,6 +84,18 @@ MaskedModel make_masked_model(const Config& config, const std::string& from) {
   return model;
 }
 
+namespace {
+
+int64_t rows_of(const Config& config, int64_t longest) {
+  const int64_t rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / longest;
+  if (rows < 1)
+    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one row of " +
+              std::to_string(longest) + " tokens");
+  return rows;
+}
+
+}  // namespace
+
 MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
                                int64_t vocab_size, bool several) {
   const int64_t longest = config.data.context > 0 ? config.data.context : encoder.max_seq_len;
@@ -94,10 +107,7 @@ MaskingOptions masking_options(const Config& config, const EncoderConfig& encode
     if (several && length / kLengthStep > 0) masking.lengths.push_back(length / kLengthStep * kLengthStep);
   masking.lengths.push_back(longest);
   masking.lengths.erase(std::unique(masking.lengths.begin(), masking.lengths.end()), masking.lengths.end());
-  masking.rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / longest;
-  if (masking.rows < 1)
-    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one row of " +
-              std::to_string(longest) + " tokens");
+  masking.rows = rows_of(config, longest);
   masking.begin = roles.classify != kNoToken ? roles.classify : roles.begin;
   masking.end = roles.separate != kNoToken ? roles.separate : roles.end;
   if (roles.pad != kNoToken) masking.special.push_back(roles.pad);
@@ -146,32 +156,56 @@ Evaluation MaskedSession::evaluate(MaskedChunks& chunks, SharedWork& ranks) {
   return {nats / items, masked, {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", right / items}}, {}};
 }
 
-MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity capacity)
-    : config_(config), model_(make_masked_model(config, from)) {
+DataAtHand MaskedTask::data_at_hand(bool exact) const {
+  DataAtHand data = text_at_hand(config_, exact);
+  const bool tokenizer = !config_.data.tokenizer_dir.empty() || !config_.model.from.empty();
+  if (data.read && !tokenizer) data.read = false, data.why_not = "No tokenizer was given";
+  return data;
+}
+
+void MaskedTask::open(const std::string& from) {
+  model_ = make_masked_model(config_, from);
   const PretrainedTokenizer& tokenizer = *model_.tokenizer;
-  data_.emplace(load_masked_data(config, tokenizer));
-  log_info(std::to_string(data_->train.tokens.size()) + " tokens to train on, " +
-           std::to_string(data_->valid.tokens.size()) + " to choose by, of " + std::to_string(tokenizer.vocab_size()) +
-           " kinds");
-  const bool several = data_->train.documents.size() > 1;
-  const MaskingOptions masking =
-      masking_options(config, model_.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(), several);
-  session_.emplace(config, model_.model(), masking, true, capacity == Capacity::kMustSuffice);
-  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
-    chunks_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
-    valid_chunks_.emplace(data_->valid.tokens, data_->valid.documents, masking, 0);
-  }
-  malloc_trim(0);  // what loading and planning freed should not count
-  forecast_ = forecast_memory(resident_bytes(), session_->store);
+  data_.emplace(load_masked_data(config_, tokenizer));
+  tokens_ = data_->train.tokens.size();
+  log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(data_->valid.tokens.size()) +
+           " to choose by, of " + std::to_string(tokenizer.vocab_size()) + " kinds");
+  masking_ = masking_options(config_, model_.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(),
+                             data_->train.documents.size() > 1);
 }
 
-const PretrainedModel* MaskedTask::starts_from() const {
-  return model_.pretrained.folder.empty() ? nullptr : &model_.pretrained;
+std::string MaskedTask::assume(const DataAtHand& data) {
+  model_.pretrained =
+      config_.model.from.empty()
+          ? describe_masked_model(config_, config_.data.vocab_size, 0)
+          : open_pretrained(config_.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config_)});
+  const EncoderConfig& encoder = model_.model().encoder.config;
+  const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
+  masking_ = masking_options(config_, encoder, roles, encoder.vocab_size, true);
+  tokens_ = data.assumed_tokens(config_.data);
+  return data.why_not + "; assuming " + std::to_string(tokens_) +
+         " tokens in documents of all lengths, and a vocabulary of " + std::to_string(encoder.vocab_size) + ".";
 }
 
-void MaskedTask::initialize() {
-  trainer().initialize();
-  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
+std::unique_ptr<Session> MaskedTask::make_session(const Config& config, bool verify) {
+  MaskingOptions masking = masking_;
+  masking.rows = rows_of(config, masking.lengths.back());
+  return std::make_unique<MaskedSession>(config, model_.model(), masking, true, verify);
+}
+
+void MaskedTask::begin() {
+  chunks_.emplace(data_->train.tokens, data_->train.documents, masking_, static_cast<uint64_t>(config_.train.seed));
+  valid_chunks_.emplace(data_->valid.tokens, data_->valid.documents, masking_, 0);
+}
+
+int64_t MaskedTask::most() const { return std::max<int64_t>(1, tokens_ / masking_.lengths.back()); }
+
+std::string MaskedTask::batches_text(const Session& session) const {
+  const MaskingOptions& masking = static_cast<const MaskedSession&>(session).masking;
+  const int64_t longest = masking.lengths.back();
+  return std::to_string(masking.rows) + " x " + std::to_string(longest) + " tokens, " +
+         std::to_string(masked_places(masking, longest)) + " of a row masked, " +
+         std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
 }
 
 void MaskedTask::save_assets(const std::string& folder) const {

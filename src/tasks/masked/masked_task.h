@@ -6,8 +6,7 @@
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
 #include "tasks/masked/masked_data.h"
-#include "tasks/session.h"
-#include "training/run/training_task.h"
+#include "tasks/session_task.h"
 
 namespace linnet {
 
@@ -20,6 +19,8 @@ struct MaskedModel {
 
 // For training: `from` is a run folder that describes both, or empty: config.model.from, or the configuration's sizes.
 MaskedModel make_masked_model(const Config& config, const std::string& from);
+// The config.json of a BERT of the configuration's sizes.
+ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head);
 // What the configuration says, without a tokenizer: for plans.
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);
 
@@ -41,31 +42,35 @@ class MaskedSession : public Session {
 MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
                                int64_t vocab_size, bool several);
 
-class MaskedTask : public TrainingTask {
+class MaskedTask : public SessionTask {
  public:
-  // `from`: a run folder whose model and tokenizer are taken; empty: none.
-  MaskedTask(const Config& config, const std::string& from, Capacity capacity = Capacity::kMustSuffice);
+  explicit MaskedTask(const Config& config) : SessionTask(config) {}
 
-  Trainer& trainer() override { return *session_->trainer; }
-  const Store& store() const override { return session_->store; }
-  const MemoryForecast& forecast() const override { return forecast_; }
-  void initialize() override;
-  const PretrainedModel* starts_from() const override;
+  void open(const std::string& from) override;
+  std::string assume(const DataAtHand& data) override;
+  DataAtHand data_at_hand(bool exact) const override;
+  std::unique_ptr<Session> make_session(const Config& config, bool verify) override;
   BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate(SharedWork& ranks) override { return session_->evaluate(*valid_chunks_, ranks); }
+  Evaluation evaluate(SharedWork& ranks) override {
+    return static_cast<MaskedSession&>(*session_).evaluate(*valid_chunks_, ranks);
+  }
   void save_assets(const std::string& folder) const override;
 
-  MaskedModel& model() { return model_; }
-  const MaskedSession& session() const { return *session_; }
-  int64_t train_tokens() const { return data_->train.tokens.size(); }
+  int64_t most() const override;
+  uint64_t assumed_bytes() const override { return 2 * static_cast<uint64_t>(tokens_); }
+  std::string batches_text(const Session& session) const override;
+  const char* shorter_key() const override { return "context"; }
+
+ protected:
+  void begin() override;
+  const PretrainedModel* pretrained() const override { return &model_.pretrained; }
 
  private:
-  Config config_;
   MaskedModel model_;
   std::optional<MaskedData> data_;
-  std::optional<MaskedSession> session_;
+  int64_t tokens_ = 0;  // to train on
+  MaskingOptions masking_;
   std::optional<MaskedChunks> chunks_, valid_chunks_;
-  MemoryForecast forecast_;
 };
 
 // `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.

@@ -108,7 +108,8 @@ TEST(Foresight, DividedGradientsTakeLessMemoryAndSendAsMuch) {
   const Foresight gradients = foresee(request_for(small_gpt({"zero=2"})), {4, 1, 1});
   for (const OperationKind kind : {OperationKind::kGradients, OperationKind::kParameters})
     EXPECT_NEAR(sent(gradients, kind), sent(moments, kind), 0.01 * sent(moments, kind));
-  EXPECT_LT(gradients.plan.forecast.peak() - gradients.plan.forecast.resident, moments.plan.forecast.peak() - moments.plan.forecast.resident);
+  EXPECT_LT(gradients.plan.forecast.peak() - gradients.plan.forecast.resident,
+            moments.plan.forecast.peak() - moments.plan.forecast.resident);
   // Buckets leave during the backward pass of either, in about the same time.
   EXPECT_NEAR(gradients.step.exposed_seconds, moments.step.exposed_seconds, 0.3 * moments.step.exposed_seconds);
 }

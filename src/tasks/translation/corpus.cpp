@@ -7,8 +7,8 @@
 #include "base/hash.h"
 #include "config/task_rows.h"
 #include "data/examples/text/dates.h"
-#include "training/run/memory_report.h"
 #include "data/text/tokenizer.h"
+#include "training/run/memory_report.h"
 
 namespace linnet {
 namespace {

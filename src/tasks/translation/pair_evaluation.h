@@ -2,8 +2,8 @@
 #pragma once
 #include "data/examples/text/pair_dataset.h"
 #include "data/examples/text/parallel_text.h"
-#include "training/run/training_task.h"
 #include "tasks/translation/translation_session.h"
+#include "training/run/training_task.h"
 
 namespace linnet {
 

@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "base/log.h"
+#include "data/text/pretrained_tokenizer.h"
 #include "models/families/marian.h"
 #include "tasks/translation/translation_model.h"
-#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/modules/t5.h"
-#include "models/nn/model_file.h"
 #include "models/families/generation_config.h"
 #include "models/families/marian.h"
 #include "models/families/t5.h"
+#include "models/modules/t5.h"
+#include "models/nn/model_file.h"
 #include "training/run/lora_config.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "models/families/pretrained.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/transformer.h"
 #include "models/nn/parameter_layout.h"
-#include "models/families/pretrained.h"
 #include "tasks/translation/tokenizer_pair.h"
 
 namespace linnet {

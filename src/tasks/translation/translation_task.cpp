@@ -1,17 +1,19 @@
 #include "tasks/translation/translation_task.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 
 #include "base/log.h"
-#include "base/process_memory.h"
+#include "config/task_rows.h"
 #include "models/modules/t5.h"
-#include "training/run/pretrained_run.h"
 #include "tasks/translation/corpus.h"
 
 namespace linnet {
 
+namespace {
+
+constexpr int64_t kQuickSamples = 1'000'000;
+
+// The shapes of a configuration's batches, for (source, target) lengths of all pairs that are to fit.
 Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths) {
   return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens,
                                    .batch_size = config.data.batch_size,
@@ -19,7 +21,8 @@ Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, in
                                    .max_seq_len = config.model.max_seq_len});
 }
 
-SessionOptions training_session_options(const Config& config, const Buckets& buckets) {
+// What training with these buckets, and evaluating on the way, takes.
+SessionOptions session_options(const Config& config, const Buckets& buckets) {
   SessionOptions options;
   options.shapes = buckets.shapes();
   if (config.train.metric != "loss")
@@ -27,60 +30,86 @@ SessionOptions training_session_options(const Config& config, const Buckets& buc
   return options;
 }
 
-TranslationTask::TranslationTask(const Config& config, const std::string& from, Capacity capacity) : config(config) {
-  Corpus corpus = load_training_corpus(config);
-  model = !from.empty()                ? load_translation_run(config, from)
-          : !config.model.from.empty() ? open_translation_folder(config, config.model.from)
-                                       : make_translation_model(config, train_tokenizers(config, corpus.train));
-  tokenizers = model.tokenizers;
-  if (config.train.precision == "fp16" && dynamic_cast<const T5*>(model.model.get()))
+}  // namespace
+
+DataAtHand TranslationTask::data_at_hand(bool exact) const {
+  const DataConfig& data = config_.data;
+  if (task_row(config_).origin != ExampleOrigin::kFiles) {
+    if (exact || data.train_samples <= kQuickSamples) return {.read = true};
+    return {.why_not = std::to_string(data.train_samples) + " samples were not made (--exact makes them)"};
+  }
+  std::vector<std::string> paths;
+  for (const std::string* name : {&data.train_source, &data.train_target, &data.train_tsv})
+    if (!name->empty()) paths.push_back(data_path(data, *name));
+  return linnet::data_at_hand("training text", paths, exact);
+}
+
+void TranslationTask::open(const std::string& from) {
+  Corpus corpus = load_training_corpus(config_);
+  model_ = !from.empty()                 ? load_translation_run(config_, from)
+           : !config_.model.from.empty() ? open_translation_folder(config_, config_.model.from)
+                                         : make_translation_model(config_, train_tokenizers(config_, corpus.train));
+  if (config_.train.precision == "fp16" && dynamic_cast<const T5*>(model_.model.get()))
     log_warning(
         "T5's feed-forward layers can exceed 65504, the most that fp16 holds, whatever the loss scale is; "
         "precision = \"bf16\" and \"fp32\" do not overflow");
-  train =
-      std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target,
-                                    PairLimits{.max_seq_len = config.model.max_seq_len, .special = tokenizers.special});
-  valid = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers, config.model.max_seq_len);
-  corpus = {};
-  log_info("training text: " + train->report().text());
-  log_info("validation text: " + valid->dataset.report().text());
+  train_ = std::make_unique<PairDataset>(
+      corpus.train, *tokenizers().source, *tokenizers().target,
+      PairLimits{.max_seq_len = config_.model.max_seq_len, .special = tokenizers().special});
+  valid_ = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers(), config_.model.max_seq_len);
+  log_info("training text: " + train_->report().text());
+  log_info("validation text: " + valid_->dataset.report().text());
   // A validation pair longer than any in training still needs a batch to be in.
-  std::vector<std::pair<int, int>> lengths = train->lengths();
-  for (const auto& pair : valid->dataset.lengths()) lengths.push_back(pair);
-  buckets = std::make_unique<Buckets>(choose_buckets(config, lengths));
-
-  SessionOptions options = training_session_options(config, *buckets);
-  options.verify_plans = capacity == Capacity::kMustSuffice;
-  session = std::make_unique<TranslationSession>(config, model, std::move(options));
-  if (allocate_within(*session, "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)", capacity)) {
-    stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed));
-  }
-  malloc_trim(0);  // what loading and planning freed should not count
-  forecast_ = forecast_memory(resident_bytes(), session->store);
+  lengths_ = train_->lengths();
+  for (const auto& pair : valid_->dataset.lengths()) lengths_.push_back(pair);
 }
 
-const PretrainedModel* TranslationTask::starts_from() const {
-  return model.pretrained && !model.pretrained->folder.empty() ? &*model.pretrained : nullptr;
+std::string TranslationTask::assume(const DataAtHand& data) {
+  constexpr size_t kPairs = 100'000;
+  const int64_t longest = config_.model.max_seq_len;
+  Config random = config_;
+  random.data.task = "random", random.data.tokenizer = "char";
+  random.data.train_samples = random.data.valid_samples = std::max<int64_t>(config_.data.vocab_size / 16, 64);
+  model_ = config_.model.from.empty()
+               ? make_translation_model(config_, train_tokenizers(random, load_training_corpus(random).train))
+               : open_translation_folder(config_, config_.model.from);
+  lengths_.assign(kPairs, {static_cast<int>(longest), static_cast<int>(longest)});
+  // The text itself and its tokens.
+  assumed_bytes_ = data.bytes + 4 * static_cast<uint64_t>(data.assumed_tokens(config_.data));
+  return data.why_not + "; assuming batches of max_seq_len = " + std::to_string(longest) + " tokens.";
 }
 
-void TranslationTask::initialize() {
-  trainer().initialize();
-  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config);
+std::unique_ptr<Session> TranslationTask::make_session(const Config& config, bool verify) {
+  SessionOptions options = session_options(config, choose_buckets(config, lengths_));
+  options.verify_plans = verify;
+  return std::make_unique<TranslationSession>(config, model_, std::move(options));
+}
+
+void TranslationTask::begin() {
+  buckets_ = std::make_unique<Buckets>(choose_buckets(config_, lengths_));
+  stream_ = std::make_unique<BatchStream>(*train_, *buckets_, static_cast<uint64_t>(config_.train.seed));
+}
+
+std::string TranslationTask::batches_text(const Session& session) const {
+  const std::vector<BatchShape>& shapes = static_cast<const TranslationSession&>(session).shapes;
+  const BatchShape& shape = shapes.back();
+  return "up to " + std::to_string(shape.batch) + " x (" + std::to_string(shape.source_length) + " + " +
+         std::to_string(shape.target_length) + ") tokens, " + std::to_string(shapes.size()) + " shapes";
 }
 
 Evaluation TranslationTask::evaluate(SharedWork& ranks) {
-  const double loss = mean_loss(*session, *valid, *buckets, ranks);
+  const double loss = mean_loss(session(), *valid_, *buckets_, ranks);
   std::vector<std::string> translations;
-  if (session->generator) {
-    const int64_t all = valid->dataset.size(), wanted = config.train.eval_pairs;
-    translations = translate(*session, *valid, wanted > 0 ? std::min(wanted, all) : all, ranks);
+  if (session().generator) {
+    const int64_t all = valid_->dataset.size(), wanted = config_.train.eval_pairs;
+    translations = translate(session(), *valid_, wanted > 0 ? std::min(wanted, all) : all, ranks);
   }
-  Evaluation result = score(*valid, translations, loss);
+  Evaluation result = score(*valid_, translations, loss);
   ++evaluations_;
   for (size_t i = 0; i < 2 && i < translations.size(); ++i) {  // others from one evaluation to the next
     const size_t pick =
         (static_cast<size_t>(evaluations_) * 7919 + i * (translations.size() / 2 + 1)) % translations.size();
-    result.samples.push_back("    " + valid->text.source[pick] + "\n -> " + translations[pick]);
+    result.samples.push_back("    " + valid_->text.source[pick] + "\n -> " + translations[pick]);
   }
   return result;
 }

@@ -58,7 +58,7 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
   }
   if (config.lora.rank > 0) {
     groups.push_back({.patterns = {"*.lora_A.*", "*.lora_B.*"}});
-    if (task_kind(config) == TaskKind::kClassification) groups.push_back({.patterns = {"classifier.*", "pooler.*"}});
+    if (task_kind(config) == TaskKind::kTexts) groups.push_back({.patterns = {"classifier.*", "pooler.*"}});
     groups.push_back({.patterns = {"*"}, .frozen = true, .storage = storage_of(config.lora.base_storage)});
   }
   return groups;

@@ -184,6 +184,15 @@ Tensor silu(At x) {
   return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
 }
 
+// softplus(x) = max(x, 0) + log(1 + exp(-|x|))
+Tensor softplus(At x) {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  const auto tail = e.apply(Scalar::kExp, e.apply(Scalar::kNeg, e.apply(Scalar::kAbs, v)));
+  const auto log = e.apply(Scalar::kLog, e.apply(Scalar::kAdd, tail, e.constant(1)));
+  return pointwise(e.finish(e.apply(Scalar::kAdd, e.apply(Scalar::kRelu, v), log)), std::array{x.value}, x.where);
+}
+
 Expression gelu_expression() {
   ExpressionBuilder e;
   const auto v = e.input(0);

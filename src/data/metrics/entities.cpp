@@ -1,0 +1,38 @@
+#include "data/metrics/entities.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace linnet {
+
+std::vector<Entity> find_entities(std::span<const std::string> tags) {
+  std::vector<Entity> found;
+  bool open = false;  // whether the last entity goes on
+  for (size_t i = 0; i < tags.size(); ++i) {
+    const std::string_view tag = tags[i];
+    const bool has_prefix = tag.size() > 2 && tag[1] == '-';
+    const char prefix = tag.empty() ? 'O' : tag[0];
+    const std::string_view label = has_prefix ? tag.substr(2) : tag.substr(std::min<size_t>(1, tag.size()));
+    if (prefix == 'O') {
+      open = false;
+      continue;
+    }
+    const auto at = static_cast<int64_t>(i);
+    const bool goes_on = open && (prefix == 'I' || prefix == 'E') && found.back().label == label;
+    if (goes_on)
+      found.back().end = at + 1;
+    else
+      found.push_back({at, at + 1, std::string(label)});
+    open = prefix == 'B' || prefix == 'I';
+  }
+  return found;
+}
+
+void count_entities(std::span<const std::string> predicted, std::span<const std::string> there,
+                    DecisionCounts& counts) {
+  const std::vector<Entity> found = find_entities(predicted), wanted = find_entities(there);
+  counts.predicted += std::ssize(found), counts.there += std::ssize(wanted);
+  for (const Entity& entity : found) counts.both += std::ranges::count(wanted, entity) > 0;
+}
+
+}  // namespace linnet

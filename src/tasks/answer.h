@@ -1,0 +1,22 @@
+// What a model says of one input, for `linnet predict`.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace linnet {
+
+struct Answer {
+  std::vector<std::string> cells;  // of a line, before the input
+  Json json = Json::object();      // what a JSON line has behind the input
+};
+
+// A number with six decimals, as cells have it.
+std::string cell(double number);
+// The likeliest classes, `top` of them: a name and a probability each. With top > 1 "top" lists them in JSON.
+Answer class_answer(std::span<const double> probabilities, const std::vector<std::string>& classes, int64_t top);
+std::vector<std::string> class_heading(int64_t top);
+
+}  // namespace linnet

@@ -1,0 +1,133 @@
+#include "tasks/predictor.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/kernels/isa.h"
+#include "tasks/class_scores.h"
+#include "tasks/images/image_task.h"
+#include "tasks/task_table.h"
+#include "tasks/texts/text_training.h"
+#include "training/run/run_folder.h"
+
+namespace linnet {
+namespace {
+
+class PredictorOfTexts : public Predictor {
+ public:
+  PredictorOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows)
+      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))), task_(text_task(opened_.problem())) {
+    apply(options, opened_.config, folder);
+    force_isa(opened_.config.train.isa);
+    opened_.config.data.batch_size = rows;
+    session_ = std::make_unique<TextSession>(opened_.config, task_, opened_.model.as<TextClassifier>(), opened_.outputs,
+                                             opened_.pairs, false);
+    opened_.take_weights_into(*session_);
+  }
+  bool takes_pairs() const override { return opened_.pairs; }
+  int64_t outputs() const override { return std::ssize(opened_.outputs); }
+  std::vector<Answer> answer(const std::vector<std::string>& texts, int64_t top) override {
+    if (texts.empty()) return {};
+    const EncodeOptions options{.max_length = session_->lengths.back(),
+                                .offsets = task_.labels == LabelForm::Kind::kTokenClasses};
+    TextExamples examples(task_.form(opened_.outputs));
+    std::vector<Encoding> encodings;
+    for (const std::string& text : texts) {
+      const size_t tab = opened_.pairs ? text.find('\t') : text.npos;
+      if (opened_.pairs && tab == text.npos)
+        fail_user("the model takes two texts with a tab between them, and '" + text.substr(0, 60) + "' has none");
+      Encoding& encoding = encodings.emplace_back(
+          opened_.pairs ? opened_.tokenizer->encode_pair(std::string_view(text).substr(0, tab),
+                                                         std::string_view(text).substr(tab + 1), options)
+                        : opened_.tokenizer->encode(text, options));
+      if (opened_.pairs) examples.types.push_back(encoding.segments);
+      const bool of_tokens = task_.labels == LabelForm::Kind::kTokenClasses;
+      const std::vector<float> none(of_tokens ? encoding.ids.size() : static_cast<size_t>(examples.form.numbers), -1);
+      examples.add(encoding.ids, none);
+    }
+    const std::vector<std::vector<float>> logits = session_->logits(examples);
+    std::vector<Answer> answers;
+    for (size_t i = 0; i < texts.size(); ++i)
+      answers.push_back(task_.answer(texts[i], encodings[i], logits[i], opened_.outputs, top));
+    return answers;
+  }
+  std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }
+
+ private:
+  OpenedTextClassifier opened_;
+  const TextTask& task_;
+  std::unique_ptr<TextSession> session_;
+};
+
+class PredictorOfImages : public Predictor {
+ public:
+  PredictorOfImages(const std::string& folder, Config config, ImageFormat format, const InferenceOptions& options,
+                    int64_t rows)
+      : format_(std::move(format)) {
+    apply(options, config, folder);
+    force_isa(config.train.isa);
+    config.data.batch_size = rows;
+    fit_ = image_fit(config.data.image_fit);
+    session_ = std::make_unique<ImageSession>(config, format_, false);
+    take_image_weights(*session_, folder);
+  }
+  int64_t outputs() const override { return std::ssize(format_.class_names); }
+  bool takes_images() const override { return true; }
+  std::vector<Answer> answer(const std::vector<std::string>& paths, int64_t top) override {
+    if (paths.empty()) return {};
+    ImageDataset images{.count = static_cast<int64_t>(paths.size()),
+                        .height = format_.height,
+                        .width = format_.width,
+                        .channels = format_.channels};
+    images.class_names = format_.class_names;
+    images.labels.assign(paths.size(), -1);
+    images.files = {.paths = paths, .fit = fit_, .channels = format_.channels};
+    const size_t classes = format_.class_names.size();
+    const std::vector<double> probabilities = softmax_rows(session_->logits(images), classes);
+    std::vector<Answer> answers;
+    for (size_t i = 0; i < paths.size(); ++i)
+      answers.push_back(class_answer(std::span(probabilities).subspan(i * classes, classes), format_.class_names, top));
+    return answers;
+  }
+  std::vector<std::string> heading(int64_t top) const override { return class_heading(top); }
+
+ private:
+  ImageFormat format_;
+  ImageFit fit_ = ImageFit::kCrop;
+  std::unique_ptr<ImageSession> session_;
+};
+
+// A ViT of transformers, whose image processor scales both sides and cuts nothing off.
+std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  if (!options.adapters.empty()) fail_user("--adapter is for models of text, and '" + folder + "' is a ViT");
+  Config config;
+  config.data.task = "images", config.data.image_fit = "stretch";
+  config.model.architecture = "vit";
+  return std::make_unique<PredictorOfImages>(folder, config, vit_folder_format(folder), options, rows);
+}
+
+}  // namespace
+
+std::unique_ptr<Predictor> predict_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  return std::make_unique<PredictorOfTexts>(folder, options, rows);
+}
+
+std::unique_ptr<Predictor> predict_images(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  return std::make_unique<PredictorOfImages>(folder, RunFolder(folder).load_config(), ImageFormat::load(folder),
+                                             options, rows);
+}
+
+std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  if (is_vit_folder(folder)) return predict_by_vit(folder, options, rows);
+  const RunFolder run(folder);
+  const bool adapted = !options.adapters.empty() && !run.has_config();
+  if (adapted || is_text_classifier_folder(folder)) return predict_texts(folder, options, rows);
+  if (!run.has_config() && is_pretrained_folder(folder))
+    fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +
+              " model without a classifier; `linnet train classify --set model.from=" + folder + "` makes one");
+  const Config config = run.load_config();
+  if (const auto predict = task_actions(config).predict) return predict(folder, options, rows);
+  fail_user("run '" + folder + "' is no classifier: its task is \"" + config.data.task +
+            "\"; `linnet score` gives probabilities of texts");
+}
+
+}  // namespace linnet

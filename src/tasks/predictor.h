@@ -1,0 +1,31 @@
+// A trained model, opened to label new texts or images.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tasks/answer.h"
+#include "tasks/inference.h"
+
+namespace linnet {
+
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+  // Whether the inputs are paths of images rather than texts.
+  virtual bool takes_images() const { return false; }
+  // Whether an input is two texts with a tab between them.
+  virtual bool takes_pairs() const { return false; }
+  virtual int64_t outputs() const = 0;  // classes, labels, tags or numbers
+  // What it says of each input; of classes the `top` likeliest.
+  virtual std::vector<Answer> answer(const std::vector<std::string>& inputs, int64_t top) = 0;
+  virtual std::vector<std::string> heading(int64_t top) const = 0;  // of the answers' cells
+};
+
+// `folder`: a run of a task on texts or images, or a model folder with such a head (BertForSequenceClassification).
+// `rows`: inputs computed at once. User error that names the folder when it holds anything else.
+std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows);
+std::unique_ptr<Predictor> predict_texts(const std::string& folder, const InferenceOptions& options, int64_t rows);
+std::unique_ptr<Predictor> predict_images(const std::string& folder, const InferenceOptions& options, int64_t rows);
+
+}  // namespace linnet

@@ -1,0 +1,59 @@
+// What all tasks have in common: a session with its memory, made in steps, so that `linnet plan` takes the same steps
+// as a run and stops before memory is taken.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "tasks/data_at_hand.h"
+#include "tasks/session.h"
+#include "training/run/training_task.h"
+
+namespace linnet {
+
+class SessionTask : public TrainingTask {
+ public:
+  explicit SessionTask(const Config& config) : config_(config) {}
+
+  // 1. Reads the data, and opens the model or makes a new one. `from`: a run folder whose model and assets are taken;
+  // empty: what the configuration says.
+  virtual void open(const std::string& from) = 0;
+  // 1, for plans of data that are not read: makes a model of the right size. Returns what was taken for granted, the
+  // end of a sentence; "" for nothing.
+  virtual std::string assume(const DataAtHand& data) = 0;
+  virtual DataAtHand data_at_hand(bool exact) const = 0;
+  // 2. Plans batches of the size that `config` says. `verify`: false where only sizes are wanted.
+  virtual std::unique_ptr<Session> make_session(const Config& config, bool verify) = 0;
+  // 2 and 3. Plans, takes addresses, and begins the batches.
+  void prepare(Capacity capacity);
+
+  Trainer& trainer() override { return *session_->trainer; }
+  const Store& store() const override { return session_->store; }
+  const MemoryForecast& forecast() const override { return forecast_; }
+  ResidentSteps* resident() override { return session_->resident.get(); }
+  void initialize() override;
+  const PretrainedModel* starts_from() const override;
+
+  // For `linnet plan`.
+  // Rows, or tokens where batches are counted in those, that hold all examples; the least of them; and the key.
+  virtual int64_t most() const = 0;
+  virtual int64_t least() const { return 1; }
+  virtual int64_t DataConfig::*batch_key() const { return &DataConfig::batch_size; }
+  virtual uint64_t assumed_bytes() const { return 0; }                 // of data that were not read
+  virtual std::string batches_text(const Session& session) const = 0;  // "16 texts of up to 128 tokens"
+  virtual const char* shorter_key() const { return ""; }               // a smaller value of it takes less memory
+
+ protected:
+  // Makes the batches, once memory is planned and known to suffice.
+  virtual void begin() = 0;
+  virtual const char* advice() const { return "; a smaller batch_size needs less (see `linnet plan`)"; }
+  // The model of a folder, of which the run begins or which describes it; null: none.
+  virtual const PretrainedModel* pretrained() const { return nullptr; }
+
+  const Config config_;
+  std::unique_ptr<Session> session_;
+
+ private:
+  MemoryForecast forecast_;
+};
+
+}  // namespace linnet

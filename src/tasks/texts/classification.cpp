@@ -1,0 +1,139 @@
+// One class of each text.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/examples/text/record_reader.h"
+#include "data/metrics/f1.h"
+#include "tasks/class_scores.h"
+#include "tasks/texts/text_task.h"
+
+namespace linnet {
+namespace {
+
+// Empty: not a number.
+std::optional<double> number_of(const std::string& label) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), value);
+  if (error != std::errc() || end != label.data() + label.size() || !std::isfinite(value)) return {};
+  return value;
+}
+
+// Whether the parts between separators are two or more, and all of them labels by themselves.
+bool is_several(const std::string& label, char separator, const std::set<std::string>& names) {
+  if (label.find(separator) == label.npos) return false;
+  for (size_t start = 0; start <= label.size();) {
+    const size_t end = std::min(label.find(separator, start), label.size());
+    if (!names.contains(std::string(trimmed(std::string_view(label).substr(start, end - start))))) return false;
+    start = end + 1;
+  }
+  return true;
+}
+
+// User error where labels are no classes: numbers with fractions, or several labels in one, such as "a,b" where others
+// are "a" and "b".
+void check_are_classes(const std::set<std::string>& names, const std::string& path) {
+  bool are_numbers = true;
+  std::string fraction;
+  for (const std::string& name : names) {
+    const std::optional<double> value = number_of(name);
+    are_numbers = are_numbers && value;
+    if (value && *value != std::floor(*value)) fraction = name;
+  }
+  if (are_numbers && !fraction.empty())
+    fail_user("'" + path + "' has numbers such as " + fraction +
+              " as labels, and task = \"classification\" learns classes; --set data.task=regression learns numbers");
+  for (const std::string& name : names)
+    for (const char separator : {',', ';', '|'})
+      if (is_several(name, separator, names))
+        fail_user("'" + path + "' has several labels in one, such as '" + name +
+                  "', and task = \"classification\" learns one class for each text; --set data.task=several_labels "
+                  "learns several");
+}
+
+// Whole numbers 0..n-1 stand for themselves; other labels are numbered in the order of their bytes.
+Names class_names(const std::set<std::string>& names) {
+  Names numbers;
+  for (size_t i = 0; i < names.size(); ++i) numbers.push_back(std::to_string(i));
+  const bool counted = std::ranges::all_of(numbers, [&](const auto& number) { return names.contains(number); });
+  return counted ? numbers : Names(names.begin(), names.end());
+}
+
+// "negative: 3310, positive: 3610", the most frequent ones.
+std::string class_counts(const Names& labels, const Names& classes) {
+  constexpr size_t kMost = 12;
+  std::vector<std::pair<int64_t, std::string>> counts;
+  for (const std::string& name : classes) counts.emplace_back(-std::ranges::count(labels, name), name);
+  std::ranges::stable_sort(counts, {}, [](const auto& count) { return count.first; });
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, counts.size()); ++i)
+    text += (i ? ", " : "") + counts[i].second + ": " + std::to_string(-counts[i].first);
+  return text + (counts.size() > kMost ? ", ..." : "");
+}
+
+// A label that occurs once among many is a heading or a slip more often than a class.
+void warn_of_rare_labels(const Names& labels, const Names& classes) {
+  constexpr int64_t kMany = 20;
+  for (const std::string& name : classes)
+    if (std::ranges::count(labels, name) == 1 && std::ssize(labels) >= kMany * std::ssize(classes))
+      log_warning("the label '" + name + "' occurs once in the training file: is it meant as a class?");
+}
+
+class Classification : public TextTask {
+ public:
+  Classification() : TextTask("classification", TextProblem::kOneClass, LabelForm::Kind::kClass, classification_loss) {}
+
+  Names outputs(const TextRecords& train, const std::string& path) const override {
+    const Names labels = train.labels();
+    const std::set<std::string> names(labels.begin(), labels.end());
+    for (const TextRecord& record : train.records)
+      if (label_text(record.label).empty()) fail_user(record.where + ": the label is empty");
+    check_are_classes(names, path);
+    const Names classes = class_names(names);
+    if (classes.size() < 2) fail_user("'" + path + "' has one label only: there is nothing to tell apart");
+    log_info("classes: " + class_counts(labels, classes));
+    warn_of_rare_labels(labels, classes);
+    return classes;
+  }
+
+  std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
+    const std::string text = label_text(record.label);
+    const auto found = std::ranges::find(outputs, text);
+    if (found == outputs.end())
+      fail_user(record.where + ": the label '" + text + "' is none of the " + std::to_string(outputs.size()) +
+                " the model was trained on");
+    return {static_cast<float>(found - outputs.begin())};
+  }
+
+  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                  const Names& outputs) const override {
+    std::vector<int32_t> classes, labels;
+    int64_t right = 0;
+    for (size_t i = 0; i < predicted.size(); ++i) {
+      classes.push_back(static_cast<int32_t>(std::ranges::max_element(predicted[i]) - predicted[i].begin()));
+      labels.push_back(static_cast<int32_t>(examples.labels(i)[0]));
+      right += classes.back() == labels.back();
+    }
+    return {{"accuracy", static_cast<double>(right) / static_cast<double>(labels.size())},
+            {"f1", f1_score(classes, labels, std::ssize(outputs))}};
+  }
+
+  Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names& outputs,
+                int64_t top) const override {
+    return class_answer(softmax_rows({logits.begin(), logits.end()}, outputs.size()), outputs, top);
+  }
+  Names heading(int64_t top) const override { return class_heading(top); }
+};
+
+}  // namespace
+
+const TextTask& classification_task() {
+  static const Classification task;
+  return task;
+}
+
+}  // namespace linnet

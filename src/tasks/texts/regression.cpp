@@ -1,0 +1,88 @@
+// One or several numbers of each text, such as how alike two sentences are.
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "data/metrics/correlation.h"
+#include "tasks/texts/text_task.h"
+
+namespace linnet {
+namespace {
+
+double number_of(const Json& label, const std::string& where) {
+  double value = NAN;
+  if (label.is_number()) value = label.get<double>();
+  if (label.is_string()) {
+    const std::string& text = label.text();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) value = NAN;
+  }
+  if (!std::isfinite(value) || std::abs(value) > 1e30)
+    fail_user(where + ": the label '" + label_text(label) + "' is no number");
+  return value;
+}
+
+class Regression : public TextTask {
+ public:
+  Regression() : TextTask("regression", TextProblem::kNumbers, LabelForm::Kind::kNumbers, regression_loss) {}
+
+  Names outputs(const TextRecords& train, const std::string&) const override {
+    const Json& first = train.records.front().label;
+    const size_t count = first.is_array() ? first.size() : 1;
+    if (count == 0) fail_user(train.records.front().where + ": the list of numbers is empty");
+    Names names;
+    for (size_t i = 0; i < count; ++i) names.push_back("LABEL_" + std::to_string(i));
+    return names;
+  }
+
+  std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
+    std::vector<float> numbers;
+    if (record.label.is_array())
+      for (const Json& number : record.label) numbers.push_back(static_cast<float>(number_of(number, record.where)));
+    else
+      numbers.push_back(static_cast<float>(number_of(record.label, record.where)));
+    if (numbers.size() != outputs.size())
+      fail_user(record.where + ": " + std::to_string(numbers.size()) + " numbers as label, and the model gives " +
+                std::to_string(outputs.size()));
+    return numbers;
+  }
+
+  // Of several numbers the mean of each metric.
+  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                  const Names& outputs) const override {
+    double square = 0, absolute = 0, pearson = 0, spearman = 0;
+    for (size_t output = 0; output < outputs.size(); ++output) {
+      std::vector<double> found, wanted;
+      for (size_t i = 0; i < predicted.size(); ++i) {
+        found.push_back(predicted[i][output]), wanted.push_back(examples.labels(i)[output]);
+        square += (found.back() - wanted.back()) * (found.back() - wanted.back());
+        absolute += std::abs(found.back() - wanted.back());
+      }
+      pearson += pearson_correlation(found, wanted), spearman += spearman_correlation(found, wanted);
+    }
+    const auto count = static_cast<double>(outputs.size()), all = count * static_cast<double>(predicted.size());
+    return {
+        {"pearson", pearson / count}, {"spearman", spearman / count}, {"mse", square / all}, {"mae", absolute / all}};
+  }
+
+  Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names&,
+                int64_t) const override {
+    Answer answer;
+    for (const float number : logits) answer.cells.push_back(cell(number));
+    if (logits.size() == 1)
+      answer.json["number"] = logits[0];
+    else
+      answer.json["numbers"] = std::vector<float>(logits.begin(), logits.end());
+    return answer;
+  }
+  Names heading(int64_t) const override { return {"number"}; }
+};
+
+}  // namespace
+
+const TextTask& regression_task() {
+  static const Regression task;
+  return task;
+}
+
+}  // namespace linnet

@@ -1,0 +1,118 @@
+// Any number of labels of each text, each by itself.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/examples/text/record_reader.h"
+#include "data/metrics/f1.h"
+#include "tasks/class_scores.h"
+#include "tasks/texts/text_task.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kThreshold = 0.5;  // of a label's probability
+
+// The labels of a record: of JSON a list of texts, of a table "a|b", "a;b" or "a,b"; the first of these separators that
+// the label has.
+Names labels_of(const TextRecord& record) {
+  Names labels;
+  if (record.label.is_array()) {
+    for (const Json& label : record.label) labels.push_back(label_text(label));
+    return labels;
+  }
+  const std::string text = label_text(record.label);
+  char separator = ',';
+  for (const char each : {';', '|'})
+    if (text.find(each) != text.npos) separator = each;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(separator, start), text.size());
+    const std::string_view label = trimmed(std::string_view(text).substr(start, end - start));
+    if (!label.empty()) labels.emplace_back(label);
+    start = end + 1;
+  }
+  return labels;
+}
+
+class SeveralLabels : public TextTask {
+ public:
+  SeveralLabels()
+      : TextTask("several_labels", TextProblem::kSeveralClasses, LabelForm::Kind::kNumbers, several_labels_loss) {}
+
+  Names outputs(const TextRecords& train, const std::string& path) const override {
+    std::set<std::string> names;
+    size_t most = 0;
+    for (const TextRecord& record : train.records) {
+      const Names labels = labels_of(record);
+      names.insert(labels.begin(), labels.end());
+      most = std::max(most, labels.size());
+    }
+    if (names.empty()) fail_user("'" + path + "' has no label");
+    log_info(std::to_string(names.size()) + " labels, up to " + std::to_string(most) + " for a text");
+    return {names.begin(), names.end()};
+  }
+
+  std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
+    std::vector<float> has(outputs.size(), 0);
+    for (const std::string& label : labels_of(record)) {
+      const auto found = std::ranges::find(outputs, label);
+      if (found == outputs.end())
+        fail_user(record.where + ": the label '" + label + "' is none of the " + std::to_string(outputs.size()) +
+                  " the model was trained on");
+      has[static_cast<size_t>(found - outputs.begin())] = 1;
+    }
+    return has;
+  }
+
+  // "f1" is over all decisions ("micro"), "f1_macro" the mean over labels, "accuracy" the share of texts with all
+  // labels right.
+  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                  const Names& outputs) const override {
+    std::vector<DecisionCounts> of_label(outputs.size());
+    int64_t right = 0;
+    for (size_t i = 0; i < predicted.size(); ++i) {
+      bool all = true;
+      for (size_t k = 0; k < outputs.size(); ++k) {
+        const bool found = sigmoid(predicted[i][k]) > kThreshold, wanted = examples.labels(i)[k] > kThreshold;
+        of_label[k].add(found, wanted);
+        all = all && found == wanted;
+      }
+      right += all;
+    }
+    DecisionCounts total;
+    double macro = 0;
+    for (const DecisionCounts& counts : of_label) total += counts, macro += counts.f1();
+    return {{"f1", total.f1()},
+            {"f1_macro", macro / static_cast<double>(outputs.size())},
+            {"precision", total.precision()},
+            {"recall", total.recall()},
+            {"accuracy", static_cast<double>(right) / static_cast<double>(predicted.size())}};
+  }
+
+  Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names& outputs,
+                int64_t) const override {
+    std::string names, chances;
+    Answer answer;
+    answer.json["labels"] = Json::array();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const double probability = sigmoid(logits[i]);
+      answer.json["probabilities"][outputs[i]] = probability;
+      if (probability <= kThreshold) continue;
+      answer.json["labels"].push_back(outputs[i]);
+      names += (names.empty() ? "" : "|") + outputs[i], chances += (chances.empty() ? "" : "|") + cell(probability);
+    }
+    answer.cells = {names, chances};
+    return answer;
+  }
+  Names heading(int64_t) const override { return {"labels", "probabilities"}; }
+};
+
+}  // namespace
+
+const TextTask& several_labels_task() {
+  static const SeveralLabels task;
+  return task;
+}
+
+}  // namespace linnet

@@ -1,0 +1,99 @@
+#include "tasks/texts/text_classifier.h"
+
+#include <algorithm>
+
+#include "models/families/labels.h"
+#include "models/nn/model_file.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kLengthStep = 16;
+constexpr const char *kProblemKey = "problem_type", *kPairsKey = "linnet_text_pairs";
+
+}  // namespace
+
+TextProblem problem_of(const PretrainedModel& model) {
+  if (model.head == ModelHead::kTokenClasses) return TextProblem::kTokenClasses;
+  const std::string type = model.config.text(kProblemKey, "");
+  if (type == problem_type_of(TextProblem::kSeveralClasses)) return TextProblem::kSeveralClasses;
+  const bool number = type.empty() && model.family && label_count(model.config) == 1;
+  return number || type == problem_type_of(TextProblem::kNumbers) ? TextProblem::kNumbers : TextProblem::kOneClass;
+}
+
+ModelHead head_of(TextProblem problem) {
+  return problem == TextProblem::kTokenClasses ? ModelHead::kTokenClasses : ModelHead::kClasses;
+}
+
+std::string problem_type_of(TextProblem problem) {
+  switch (problem) {
+    case TextProblem::kOneClass:
+      return "single_label_classification";
+    case TextProblem::kSeveralClasses:
+      return "multi_label_classification";
+    case TextProblem::kNumbers:
+      return "regression";
+    case TextProblem::kTokenClasses:
+      break;
+  }
+  return "";
+}
+
+bool has_pairs(const ConfigFile& config) { return config.flag(kPairsKey, false); }
+
+void set_pairs(ConfigFile& config, bool pairs) {
+  if (pairs) config.set(kPairsKey, true);
+}
+
+int64_t longest_text(const Config& config, const TextClassifier& model) {
+  const int64_t most = model.max_length();
+  return std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, most);
+}
+
+std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& model) {
+  const int64_t longest = longest_text(config, model);
+  std::vector<int64_t> lengths;
+  for (int64_t length = kLengthStep; length < longest; length += kLengthStep) lengths.push_back(length);
+  lengths.push_back(longest);
+  return lengths;
+}
+
+bool is_text_classifier_folder(const std::string& folder) {
+  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
+  const ConfigFile config(folder + "/config.json");
+  const auto head = named_head(config);
+  return (head == ModelHead::kClasses || head == ModelHead::kTokenClasses) &&
+         find_family(config).kind == FamilyKind::kEncoder;
+}
+
+OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
+  refuse_names(adapters);
+  OpenedTextClassifier opened;
+  opened.folder = folder;
+  opened.is_run = RunFolder(folder).has_config() || (adapters.empty() && !is_text_classifier_folder(folder));
+  if (opened.is_run) refuse_adapters(folder, adapters);
+  if (opened.is_run) {
+    opened.config = RunFolder(folder).load_config();
+    opened.tokenizer = open_run_tokenizer(folder);
+    opened.model = open_classification_run(folder);
+  } else {
+    opened.tokenizer = load_pretrained_tokenizer(folder);
+    opened.model = open_with_adapters(folder, adapters, {});
+    opened.config.data.context = opened.model.as<TextClassifier>().max_length();
+    opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;
+  }
+  opened.outputs = label_names(opened.model.config);
+  opened.pairs = has_pairs(opened.model.config);
+  return opened;
+}
+
+void OpenedTextClassifier::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
+  if (is_run)
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
+  else
+    load_parameters(model, layout, parameters);
+}
+
+}  // namespace linnet

@@ -1,0 +1,36 @@
+// Examples of tasks on texts as their files have them, before they become tokens and numbers.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "config/config.h"
+
+namespace linnet {
+
+struct TextRecord {
+  std::string text, pair;  // pair: the second text
+  Json label;              // as the file has it: a string in tables, any value in JSON
+  std::string where;       // "path:line", for messages
+};
+
+struct TextRecords {
+  std::vector<TextRecord> records;
+  bool pairs = false;  // whether each record has a second text
+
+  std::vector<std::string> labels() const;  // as text
+};
+
+// A label as text: a string itself, any other value as JSON writes it.
+std::string label_text(const Json& label);
+
+// Reads a table or JSON lines (data/examples/text/record_reader.h). The fields are those that data.text_column,
+// data.pair_column and data.label_column name; else those with a usual name ("text", "sentence1", "label", ...); else,
+// in a table without a heading, the first is the text and the last the label, and a second text is between them.
+// Spaces around a label do not count. User error, naming the line, for a record without text or label.
+TextRecords read_text_records(const std::string& path, const DataConfig& data);
+
+// Takes a share of the records out, of each label alike where `by_label` (data/examples/held_out.h).
+TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed);
+
+}  // namespace linnet

@@ -1,0 +1,177 @@
+#include "tasks/texts/text_training.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "models/families/labels.h"
+#include "tasks/inference.h"
+#include "tasks/masked/masked_task.h"
+#include "tasks/texts/onnx_classifier.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/trainer_options.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kAssumedTexts = 10'000;
+
+std::string file_of(const Config& config, const std::string& path, const char* key) {
+  if (path.empty())
+    fail_user("task = \"" + config.data.task + "\" reads the file " + key + ", which is not given (--data FILE)");
+  return data_path(config.data, path);
+}
+
+// Texts to train on and texts to choose by: those of valid_tsv, or a share of the former. `outputs`: what a model that
+// learns of all of them gives, if it is to be found.
+std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Config& config, Names* outputs) {
+  const DataConfig& data = config.data;
+  const std::string path = file_of(config, data.train_tsv, "train_tsv");
+  TextRecords train = task.read(path, data), valid;
+  if (outputs) *outputs = task.outputs(train, path);  // which also says what does not fit the task
+  if (!data.valid_tsv.empty())
+    valid = task.read(data_path(data, data.valid_tsv), data);
+  else
+    valid = split_off(train, task.labels == LabelForm::Kind::kClass, data.held_out,
+                      static_cast<uint64_t>(config.train.seed));
+  if (valid.records.empty())
+    fail_user(
+        "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
+        "(--set data.valid_tsv=FILE names other lines to choose by)");
+  if (train.pairs != valid.pairs)
+    fail_user(std::string("the training file has ") + (train.pairs ? "pairs of texts" : "single texts") +
+              ", the validation file has " + (valid.pairs ? "pairs" : "single ones"));
+  return {std::move(train), std::move(valid)};
+}
+
+}  // namespace
+
+DataAtHand TextTraining::data_at_hand(bool exact) const {
+  std::vector<std::string> paths;
+  for (const std::string* name : {&config_.data.train_tsv, &config_.data.valid_tsv})
+    if (!name->empty()) paths.push_back(data_path(config_.data, *name));
+  DataAtHand data = linnet::data_at_hand("training text", paths, exact);
+  const bool folder = is_onnx_path(config_.model.from) || is_pretrained_folder(config_.model.from);
+  if (data.read && !folder) data.read = false, data.why_not = "No model folder was given";
+  return data;
+}
+
+void TextTraining::open(const std::string& from) {
+  auto [train, valid] = load_texts(task_, config_, from.empty() ? &outputs_ : nullptr);
+  open_model(from);
+  pairs_ = train.pairs;
+  if (!from.empty() && pairs_ != has_pairs(model_.config))
+    fail_user("'" + from + "' was trained on " + (pairs_ ? "single texts, and the data are pairs" : "pairs of texts"));
+  set_pairs(model_.config, pairs_);
+  const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
+  train_ = encode_texts(train, task_, *tokenizer_, outputs_, longest);
+  train = {};
+  valid_ = encode_texts(valid, task_, *tokenizer_, outputs_, longest);
+  count_ = train_.size();
+  log_info(std::to_string(count_) + (pairs_ ? " pairs of texts" : " texts") + " to train on, " +
+           std::to_string(valid_.size()) + " to choose by" +
+           (task_.labels == LabelForm::Kind::kClass ? ", of " + std::to_string(outputs_.size()) + " classes" : ""));
+}
+
+void TextTraining::open_model(const std::string& from) {
+  const std::string& folder = config_.model.from;
+  if (!from.empty()) {
+    tokenizer_ = open_run_tokenizer(from);
+    model_ = open_classification_run(from);
+    outputs_ = label_names(model_.config);
+    return;
+  }
+  if (is_onnx_path(folder)) {
+    if (task_.problem != TextProblem::kOneClass)
+      fail_user("an ONNX file learns task = \"classification\"; task = \"" + config_.data.task +
+                "\" starts from a model folder");
+    if (config_.lora.rank > 0)
+      fail_user("lora.rank trains adapters beside a model folder; a network of an ONNX file has none");
+    model_ = open_onnx_classifier(folder, outputs_);
+    tokenizer_ = load_onnx_tokenizer(folder);
+    return;
+  }
+  tokenizer_ = load_pretrained_tokenizer(folder);
+  model_ = open_pretrained(
+      folder,
+      {.head = head_of(task_.problem), .labels = static_cast<int64_t>(outputs_.size()), .lora = lora_options(config_)});
+  name_labels(model_.config, outputs_);
+  if (task_.problem != TextProblem::kOneClass && head_of(task_.problem) == ModelHead::kClasses)
+    model_.config.set("problem_type", problem_type_of(task_.problem));
+}
+
+std::string TextTraining::assume(const DataAtHand& data) {
+  const std::string& folder = config_.model.from;
+  count_ = kAssumedTexts;
+  outputs_ = task_.problem == TextProblem::kNumbers ? Names{"LABEL_0"} : Names{"0", "1"};
+  const auto labels = static_cast<int64_t>(outputs_.size());
+  const std::string texts = "assuming " + std::to_string(count_) + " texts";
+  if (is_onnx_path(folder)) {
+    outputs_.clear();
+    model_ = open_onnx_classifier(folder, outputs_);
+    return data.why_not + "; " + texts + ".";
+  }
+  const ModelHead head = head_of(task_.problem);
+  if (is_pretrained_folder(folder)) {
+    model_ = open_pretrained(folder, {.head = head, .labels = labels, .lora = lora_options(config_)});
+    return data.why_not + "; " + texts + (labels > 1 ? " in 2 classes." : ".");
+  }
+  ConfigFile file = describe_encoder(config_, config_.data.vocab_size, 0, head);
+  file.set("num_labels", labels);
+  if (const auto lora = lora_options(config_)) write_lora_options(*lora, file);
+  model_ = new_pretrained(file);
+  return std::string("No model folder was given; assuming a BERT of the configuration's sizes") +
+         (labels > 1 ? ", and 2 classes." : ".");
+}
+
+std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool verify) {
+  return std::make_unique<TextSession>(config, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify);
+}
+
+void TextTraining::begin() {
+  batches_.emplace(train_, session().rows, session().lengths, static_cast<uint64_t>(config_.train.seed));
+}
+
+std::string TextTraining::batches_text(const Session& session) const {
+  const auto& texts = static_cast<const TextSession&>(session);
+  return std::to_string(texts.rows) + " texts of up to " + std::to_string(texts.lengths.back()) + " tokens, " +
+         std::to_string(outputs_.size()) + (task_.labels == LabelForm::Kind::kNumbers ? " outputs" : " classes");
+}
+
+void TextTraining::save_assets(const std::string& folder) const {
+  if (!model_.family) return save_onnx_assets(folder, model_, *tokenizer_);
+  save_pretrained_assets(folder, model_, *tokenizer_);
+}
+
+void export_classification_run(const std::string& folder, const std::string& out) {
+  if (is_onnx_run(folder))
+    fail_user("'" + folder + "' trained the network of an ONNX file; `linnet export RUN --onnx DIR` writes it again");
+  export_pretrained_run(folder, out);
+}
+
+void OpenedTextClassifier::take_weights_into(TextSession& session) const {
+  take_model_weights(session, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    load_weights(layout, parameters);
+  });
+}
+
+Evaluation evaluate_texts_of(const std::string& folder, const Config& config, const std::string& path,
+                             const std::string& split) {
+  const OpenedTextClassifier opened = open_text_classifier(folder);
+  if (path.empty() && !opened.is_run) fail_user("'" + folder + "' is a model; --data names a text");
+  const TextTask& task = opened.is_run ? text_task(config) : text_task(opened.problem());
+  const TextRecords records = !path.empty() ? task.read(path, config.data)
+                              : split == "valid"
+                                  ? load_texts(task, config, nullptr).second
+                                  : task.read(file_of(config, config.data.test_tsv, "test_tsv"), config.data);
+  auto& classifier = opened.model.as<TextClassifier>();
+  const TextExamples examples =
+      encode_texts(records, task, *opened.tokenizer, opened.outputs, longest_text(config, classifier));
+  TextSession session(config, task, classifier, opened.outputs, records.pairs, false);
+  opened.take_weights_into(session);
+  SharedWork alone = SharedWork::alone();
+  return session.evaluate(examples, alone);
+}
+
+}  // namespace linnet

@@ -1,0 +1,52 @@
+// Training a classifier of texts or of their tokens that starts from an encoder's folder or from an ONNX file.
+#pragma once
+#include <optional>
+
+#include "tasks/session_task.h"
+#include "tasks/texts/text_session.h"
+
+namespace linnet {
+
+class TextTraining : public SessionTask {
+ public:
+  explicit TextTraining(const Config& config) : SessionTask(config), task_(text_task(config)) {}
+
+  void open(const std::string& from) override;
+  std::string assume(const DataAtHand& data) override;
+  DataAtHand data_at_hand(bool exact) const override;
+  std::unique_ptr<Session> make_session(const Config& config, bool verify) override;
+  BatchSource& batches() override { return *batches_; }
+  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  void save_assets(const std::string& folder) const override;
+
+  int64_t most() const override { return count_; }
+  std::string batches_text(const Session& session) const override;
+  const char* shorter_key() const override { return "context"; }
+
+ protected:
+  void begin() override;
+  const char* advice() const override { return "; a smaller batch_size needs less"; }
+  const PretrainedModel* pretrained() const override { return &model_; }
+
+ private:
+  TextSession& session() { return static_cast<TextSession&>(*session_); }
+  // The model of model.from, with a new head for outputs_; or that of a run, and what its outputs are.
+  void open_model(const std::string& from);
+
+  const TextTask& task_;
+  std::unique_ptr<PretrainedTokenizer> tokenizer_;
+  PretrainedModel model_;
+  Names outputs_;
+  bool pairs_ = false;
+  TextExamples train_, valid_;
+  int64_t count_ = 0;  // of training examples
+  std::optional<TextBatches> batches_;
+};
+
+// `linnet export --out`: a folder that other programs load.
+void export_classification_run(const std::string& folder, const std::string& out);
+// `linnet eval` of a run or model folder: of a file, or with `path` empty of the split its configuration names.
+Evaluation evaluate_texts_of(const std::string& folder, const Config& config, const std::string& path,
+                             const std::string& split);
+
+}  // namespace linnet

@@ -1,0 +1,139 @@
+// A class of each word of a text, such as the names in it ("B-PER", "I-PER", "O").
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/examples/text/record_reader.h"
+#include "data/metrics/entities.h"
+#include "data/text/unicode/utf8.h"
+#include "tasks/class_scores.h"
+#include "tasks/texts/text_task.h"
+#include "tasks/texts/words.h"
+
+namespace linnet {
+namespace {
+
+// The first token of each word, whose class is the word's; -1 for a word without a token, because the text was cut.
+std::vector<int64_t> first_tokens(const std::vector<TextRange>& words, const Encoding& encoding) {
+  std::vector<int64_t> first(words.size(), -1);
+  size_t word = 0;
+  for (size_t token = 0; token < encoding.ids.size(); ++token) {
+    const TextRange& covered = encoding.offsets[token];
+    if (encoding.special[token] || covered.begin == covered.end) continue;
+    // Byte-level tokens cover the space before a word as well: their last byte says where they are.
+    while (word < words.size() && words[word].end < covered.end) ++word;
+    if (word < words.size() && first[word] < 0) first[word] = static_cast<int64_t>(token);
+  }
+  return first;
+}
+
+// A label as read(): {"words": [[begin, end], ...], "tags": ["O", ...]}, ranges in bytes.
+std::vector<TextRange> words_of(const Json& label) {
+  std::vector<TextRange> words;
+  for (const Json& word : label["words"]) words.push_back({word[0].get<size_t>(), word[1].get<size_t>()});
+  return words;
+}
+
+class TokenClassification : public TextTask {
+ public:
+  TokenClassification()
+      : TextTask("token_classification", TextProblem::kTokenClasses, LabelForm::Kind::kTokenClasses,
+                 token_classification_loss) {}
+
+  TextRecords read(const std::string& path, const DataConfig& data) const override {
+    return read_tagged_texts(path, data);
+  }
+
+  Names outputs(const TextRecords& train, const std::string& path) const override {
+    std::set<std::string> tags;
+    for (const TextRecord& record : train.records)
+      for (const Json& tag : record.label["tags"]) tags.insert(tag.text());
+    if (tags.size() < 2) fail_user("'" + path + "' tags all words alike: there is nothing to learn");
+    Names names;
+    if (tags.erase("O") > 0) names.emplace_back("O");
+    names.insert(names.end(), tags.begin(), tags.end());
+    log_info(std::to_string(names.size()) + " tags");
+    return names;
+  }
+
+  std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const override {
+    std::vector<float> classes(encoding.ids.size(), -1);
+    const std::vector<int64_t> first = first_tokens(words_of(record.label), encoding);
+    for (size_t word = 0; word < first.size(); ++word) {
+      const std::string& tag = record.label["tags"][word].text();
+      const auto found = std::ranges::find(outputs, tag);
+      if (found == outputs.end())
+        fail_user(record.where + ": the tag '" + tag + "' is none of the " + std::to_string(outputs.size()) +
+                  " the model was trained on");
+      if (first[word] >= 0) classes[static_cast<size_t>(first[word])] = static_cast<float>(found - outputs.begin());
+    }
+    return classes;
+  }
+
+  // Of entities as a whole; "accuracy" is of words.
+  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                  const Names& outputs) const override {
+    DecisionCounts entities;
+    int64_t right = 0, words = 0;
+    for (size_t i = 0; i < predicted.size(); ++i) {
+      Names found, wanted;
+      const std::span<const float> labels = examples.labels(i);
+      for (size_t token = 0; token < labels.size(); ++token) {
+        if (labels[token] < 0) continue;
+        found.push_back(outputs[static_cast<size_t>(predicted[i][token])]);
+        wanted.push_back(outputs[static_cast<size_t>(labels[token])]);
+        right += found.back() == wanted.back(), ++words;
+      }
+      count_entities(found, wanted, entities);
+    }
+    return {{"f1", entities.f1()},
+            {"precision", entities.precision()},
+            {"recall", entities.recall()},
+            {"accuracy", words > 0 ? static_cast<double>(right) / static_cast<double>(words) : 0}};
+  }
+
+  // Each entity with its place in code points, as Python counts them, and the mean probability of its words.
+  Answer answer(const std::string& text, const Encoding& encoding, std::span<const float> logits, const Names& outputs,
+                int64_t) const override {
+    const std::vector<TextRange> words = split_words(text);
+    const std::vector<int64_t> first = first_tokens(words, encoding);
+    const std::vector<double> all = softmax_rows({logits.begin(), logits.end()}, outputs.size());
+    Names tags;
+    std::vector<double> chances;
+    for (const int64_t token : first) {
+      const auto row = all.begin() + std::max<int64_t>(token, 0) * std::ssize(outputs);
+      const auto best = std::max_element(row, row + std::ssize(outputs));
+      tags.push_back(token < 0 ? "O" : outputs[static_cast<size_t>(best - row)]);
+      chances.push_back(*best);
+    }
+    Answer answer;
+    std::string& line = answer.cells.emplace_back();
+    answer.json["entities"] = Json::array();
+    for (const Entity& entity : find_entities(tags)) {
+      const auto begin = static_cast<size_t>(entity.begin), end = static_cast<size_t>(entity.end);
+      const TextRange bytes{words[begin].begin, words[end - 1].end};
+      const std::string covered = text.substr(bytes.begin, bytes.end - bytes.begin);
+      const TextRange range = code_point_offsets(text, {&bytes, 1})[0];
+      double chance = 0;
+      for (size_t word = begin; word < end; ++word) chance += chances[word] / static_cast<double>(end - begin);
+      answer.json["entities"].push_back({{"label", entity.label},
+                                         {"start", range.begin},
+                                         {"end", range.end},
+                                         {"text", covered},
+                                         {"probability", chance}});
+      line += (line.empty() ? "" : ", ") + entity.label + ": " + covered;
+    }
+    return answer;
+  }
+  Names heading(int64_t) const override { return {"entities"}; }
+};
+
+}  // namespace
+
+const TextTask& token_classification_task() {
+  static const TokenClassification task;
+  return task;
+}
+
+}  // namespace linnet

@@ -1,0 +1,177 @@
+#include "tasks/texts/words.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "data/examples/text/record_reader.h"
+#include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+using WordRanges = std::vector<TextRange>;
+
+Json label_of(const WordRanges& words, const std::vector<std::string>& tags) {
+  Json ranges = Json::array();
+  for (const TextRange& word : words) ranges.push_back(Json::array({word.begin, word.end}));
+  return {{"words", std::move(ranges)}, {"tags", tags}};
+}
+
+// WordRanges put together with a space between them.
+TextRecord join(const std::vector<std::string>& tokens, const std::vector<std::string>& tags, std::string where) {
+  TextRecord record{.where = std::move(where)};
+  WordRanges words;
+  for (const std::string& token : tokens) {
+    if (!record.text.empty()) record.text += ' ';
+    words.push_back({record.text.size(), record.text.size() + token.size()});
+    record.text += token;
+  }
+  record.label = label_of(words, tags);
+  return record;
+}
+
+struct TaggedSpan {
+  size_t begin, end;  // bytes
+  std::string label;
+};
+
+TaggedSpan read_span(const Json& json, const std::vector<std::string_view>& characters, const std::string& text,
+                     const std::string& where) {
+  const bool list = json.is_array() && json.size() == 3;
+  if (!list && !json.is_object()) fail_user(where + ": an entity is neither an object nor [start, end, label]");
+  const auto part = [&](const char* key, size_t index) -> const Json& {
+    if (list) return json[index];
+    if (const Json* found = json.find(key)) return *found;
+    fail_user(where + ": an entity has no \"" + key + "\"");
+  };
+  const auto offset = [&](const char* key, size_t index) {
+    const Json& value = part(key, index);
+    if (!value.is_integer(0, std::ssize(characters)))
+      fail_user(where + ": \"" + key + "\" of an entity is " + value.dump() + ", and the text has " +
+                std::to_string(characters.size()) + " characters");
+    const auto at = value.get<size_t>();
+    return at < characters.size() ? static_cast<size_t>(characters[at].data() - text.data()) : text.size();
+  };
+  TaggedSpan span{offset("start", 0), offset("end", 1), ""};
+  const Json& label = part("label", 2);
+  if (!label.is_string() || label.text().empty()) fail_user(where + ": the label of an entity is no text");
+  span.label = label.text();
+  if (span.begin >= span.end) fail_user(where + ": an entity ends where it starts or before");
+  return span;
+}
+
+TextRecord tag_spans(std::string text, const Json& spans, const std::string& where) {
+  const std::vector<std::string_view> characters = split_code_points(text);
+  const WordRanges words = split_words(text);
+  std::vector<std::string> tags(words.size(), "O");
+  for (const Json& json : spans) {
+    const TaggedSpan span = read_span(json, characters, text, where);
+    bool is_first = true;
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (words[i].end <= span.begin || words[i].begin >= span.end) continue;
+      if (tags[i] != "O")
+        fail_user(where + ": two entities share the word '" +
+                  text.substr(words[i].begin, words[i].end - words[i].begin) + "'");
+      tags[i] = (is_first ? "B-" : "I-") + span.label;
+      is_first = false;
+    }
+  }
+  TextRecord record{.where = where};
+  record.label = label_of(words, tags);
+  record.text = std::move(text);
+  return record;
+}
+
+const Json* first_of(const Json& record, std::initializer_list<std::string> names) {
+  for (const std::string& name : names)
+    if (!name.empty())
+      if (const Json* found = record.find(name)) return found;
+  return nullptr;
+}
+
+TextRecord read_record(const Json& json, const DataConfig& data, const std::string& where) {
+  if (const Json* tokens = first_of(json, {data.text_column, "tokens", "words"}); tokens && tokens->is_array()) {
+    const Json* tags = first_of(json, {data.label_column, "tags", "ner_tags", "labels"});
+    if (!tags || !tags->is_array()) fail_user(where + ": there is no list \"tags\" beside the tokens");
+    if (tags->size() != tokens->size())
+      fail_user(where + ": " + std::to_string(tokens->size()) + " tokens and " + std::to_string(tags->size()) +
+                " tags");
+    std::vector<std::string> words, names;
+    for (const Json& token : *tokens) {
+      if (!token.is_string()) fail_user(where + ": a token is no text");
+      words.push_back(token.text());
+    }
+    for (const Json& tag : *tags) {
+      if (!tag.is_string())
+        fail_user(where + ": the tag " + tag.dump() + " is no text: numbers do not say which tag they stand for");
+      names.push_back(tag.text());
+    }
+    return join(words, names, where);
+  }
+  const Json* text = first_of(json, {data.text_column, "text", "sentence"});
+  const Json* spans = first_of(json, {data.label_column, "entities", "spans", "label", "labels"});
+  if (!text || !text->is_string()) fail_user(where + ": there is neither \"tokens\" nor a \"text\"");
+  if (!spans || !spans->is_array()) fail_user(where + ": there is no list \"entities\" beside the text");
+  return tag_spans(text->text(), *spans, where);
+}
+
+TextRecords read_json(const std::string& path, const DataConfig& data) {
+  RecordReader reader(path, {});
+  TextRecords found;
+  for (Json record; reader.next(record);) found.records.push_back(read_record(record, data, reader.where()));
+  return found;
+}
+
+TextRecords read_columns(const std::string& path) {
+  LineReader reader(path);
+  TextRecords found;
+  std::vector<std::string> words, tags;
+  std::string where;
+  const auto finish = [&] {
+    if (!words.empty()) found.records.push_back(join(words, tags, where));
+    words.clear(), tags.clear();
+  };
+  for (std::string line; reader.next(line);) {
+    const std::vector<std::string_view> columns = split_white_space(line);
+    if (columns.empty()) {
+      finish();
+      continue;
+    }
+    if (columns[0] == "-DOCSTART-") continue;
+    if (columns.size() < 2)
+      fail_user(reader.where() + ": expected a word and its tag, found '" + std::string(columns[0]) + "' alone");
+    if (words.empty()) where = reader.where();
+    words.emplace_back(columns.front()), tags.emplace_back(columns.back());
+  }
+  finish();
+  return found;
+}
+
+}  // namespace
+
+WordRanges split_words(const std::string& text) {
+  WordRanges words;
+  bool goes_on = false;
+  for (const std::string_view character : split_code_points(text)) {
+    const auto begin = static_cast<size_t>(character.data() - text.data());
+    const char32_t c = utf8_code_point_at(text, begin);
+    const bool is_part = is_word_character(c);
+    if (is_part && goes_on)
+      words.back().end = begin + character.size();
+    else if (!is_white_space(c))
+      words.push_back({begin, begin + character.size()});
+    goes_on = is_part;
+  }
+  return words;
+}
+
+TextRecords read_tagged_texts(const std::string& path, const DataConfig& data) {
+  const bool json = has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
+  TextRecords found = json ? read_json(path, data) : read_columns(path);
+  if (found.records.empty()) fail_user("'" + path + "' has no tagged texts");
+  return found;
+}
+
+}  // namespace linnet

@@ -1,0 +1,160 @@
+// Tasks on texts with labels through the command line, from a tiny BERT folder and texts that are easily told apart:
+// pairs, several labels, numbers, tags of words.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+const std::string kModel = std::string(LINNET_GOLDEN) + "/bert_model";
+const char* const kAnimals[] = {"dog", "cat"};
+const char* const kStates[] = {"tax", "law"};
+const char* const kFillers[] = {"the", "runs", "sleeps", "a 7", "b"};
+
+class Labels : public ::testing::Test {
+ protected:
+  Outcome train(const std::string& preset, const std::string& data, const Arguments& settings = {}) const {
+    Arguments arguments{"train", preset, "--run", folder_ / preset, "--data", folder_ / data};
+    for (const std::string setting :
+         {"model.from=" + kModel, std::string("context=16"), std::string("batch_size=8"), std::string("max_steps=160"),
+          std::string("warmup_steps=5"), std::string("learning_rate=5e-3"), std::string("eval_every=80"),
+          std::string("save_every=80"), std::string("schedule=constant")})
+      arguments.insert(arguments.end(), {"--set", setting});
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    return run(arguments);
+  }
+  nlohmann::json evaluate(const std::string& run_folder, const std::string& data) const {
+    const Outcome outcome = run({"eval", folder_ / run_folder, "--data", folder_ / data, "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return nlohmann::json::parse(outcome.out);
+  }
+  nlohmann::json predict(const std::string& model, const std::string& text) const {
+    const Outcome outcome = run({"predict", model, "--json"}, {.input = text + "\n"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return nlohmann::json::parse(outcome.out);
+  }
+  // Trains, evaluates the training data, and exports.
+  void learn(const std::string& preset, const std::string& data, const std::string& metric, double least) {
+    const Outcome planned = run({"plan", preset, "--data", folder_ / data, "--set", "model.from=" + kModel});
+    EXPECT_EQ(planned.exit_code, 0) << planned.error;
+    const Outcome trained = train(preset, data);
+    ASSERT_EQ(trained.exit_code, 0) << trained.error;
+    EXPECT_GT(evaluate(preset, data)[metric].get<double>(), least);
+    const Outcome exported = run({"export", folder_ / preset, "--out", folder_ / "out"});
+    ASSERT_EQ(exported.exit_code, 0) << exported.error;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Labels, PairsOfTextsAreToldApart) {
+  std::string rows = "label,question1,question2\r\n";
+  for (int i = 0; i < 160; ++i) {
+    const bool same = i % 2 == 0;
+    const char* first = kAnimals[i / 2 % 2];
+    const char* second = same ? first : kStates[i / 4 % 2];
+    rows += std::string(same ? "same" : "other") + ",\"" + kFillers[i % 5] + ", " + first + "\"," + second + " " +
+            kFillers[i % 3] + "\r\n";
+  }
+  folder_.write("pairs.csv", rows);
+  learn("classify", "pairs.csv", "accuracy", 0.95);
+  const auto same = predict(folder_ / "classify", "the, dog\tdog runs"),
+             other = predict(folder_ / "out", "b, cat\ttax the");
+  EXPECT_EQ(same["label"], "same");
+  EXPECT_EQ(other["label"], "other");
+  const Outcome single = run({"predict", folder_ / "classify"}, {.input = "the dog\n"});
+  EXPECT_EQ(single.exit_code, 2);
+  EXPECT_NE(single.error.find("takes two texts with a tab between them"), std::string::npos) << single.error;
+}
+
+TEST_F(Labels, SeveralLabelsOfATextAreFound) {
+  std::string rows;
+  for (int i = 0; i < 160; ++i) {
+    const bool animal = i % 2 == 0, state = i % 4 < 2;
+    nlohmann::json labels = nlohmann::json::array();
+    if (animal) labels.push_back("animal");
+    if (state) labels.push_back("state");
+    const std::string text = std::string(animal ? kAnimals[i / 4 % 2] : "b") + " " + (state ? kStates[i / 8 % 2] : "b");
+    rows += nlohmann::json{{"text", text}, {"labels", labels}}.dump() + "\n";
+  }
+  folder_.write("labels.jsonl", rows);
+  learn("label", "labels.jsonl", "f1", 0.95);
+  EXPECT_EQ(predict(folder_ / "label", "dog law")["labels"], (nlohmann::json{"animal", "state"}));
+  EXPECT_EQ(predict(folder_ / "out", "b b")["labels"], nlohmann::json::array());
+  EXPECT_EQ(nlohmann::json::parse(contents(folder_ / "out/config.json"))["problem_type"], "multi_label_classification");
+  const Outcome line = run({"predict", folder_ / "out"}, {.input = "dog law\n"});
+  EXPECT_EQ(line.out.substr(0, line.out.find('\t')), "animal|state");
+}
+
+TEST_F(Labels, NumbersArePredicted) {
+  std::string rows = "text\tscore\n";
+  for (int i = 0; i < 160; ++i) {
+    const bool animal = i % 2 == 0;
+    const char* word = animal ? kAnimals[i / 2 % 2] : kStates[i / 2 % 2];
+    rows += std::string(kFillers[i % 5]) + " " + word + " " + kFillers[i / 3 % 4] + (animal ? "\t4.5\n" : "\t1.25\n");
+  }
+  folder_.write("numbers.tsv", rows);
+  learn("regress", "numbers.tsv", "pearson", 0.95);
+  EXPECT_GT(predict(folder_ / "regress", "the dog runs")["number"].get<double>(), 3.5);
+  EXPECT_LT(predict(folder_ / "out", "the law runs")["number"].get<double>(), 2.5);
+  const auto config = nlohmann::json::parse(contents(folder_ / "out/config.json"));
+  EXPECT_EQ(config["problem_type"], "regression");
+}
+
+TEST_F(Labels, WordsAreTagged) {
+  std::string rows = "-DOCSTART- -X- O\n\n";
+  for (int i = 0; i < 120; ++i) {
+    const auto word = [&](const std::string& text, const char* tag) { rows += text + " X " + tag + "\n"; };
+    word(kFillers[i % 3], "O");
+    word(kAnimals[i % 2], "B-ANIMAL");
+    if (i % 3 == 0) word(kAnimals[(i + 1) % 2], "I-ANIMAL");
+    word(kStates[i / 2 % 2], "B-STATE");
+    word(kFillers[i % 2], "O");
+    rows += "\n";
+  }
+  folder_.write("words.conll", rows);
+  learn("tag", "words.conll", "f1", 0.95);
+  for (const char* model : {"tag", "out"}) {
+    const auto found = predict(folder_ / model, "runs dog law the")["entities"];
+    ASSERT_EQ(found.size(), 2u) << found;
+    EXPECT_EQ(found[0]["label"], "ANIMAL");
+    EXPECT_EQ(found[0]["text"], "dog");
+    EXPECT_EQ(found[0]["start"], 5);
+    EXPECT_EQ(found[0]["end"], 8);
+    EXPECT_EQ(found[1]["label"], "STATE");
+  }
+  const auto config = nlohmann::json::parse(contents(folder_ / "out/config.json"));
+  EXPECT_EQ(config["architectures"][0], "BertForTokenClassification");
+  EXPECT_EQ(config["id2label"]["0"], "O");
+}
+
+TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
+  folder_.write("fraction.tsv", "a\t0.5\nb\t1.25\nthe\t2\n");
+  folder_.write("several.tsv", "a\tjoy\nb\tfear\nthe\tjoy, fear\n");
+  folder_.write("words.tsv", "a\tx\nb\tlow\nthe\thigh\n");
+  folder_.write("columns.csv", "body,kind\na,x\nb,y\n");
+  folder_.write("span.jsonl", R"({"text": "a dog", "entities": [{"start": 2, "end": 9, "label": "X"}]})");
+  folder_.write("tags.jsonl", R"({"tokens": ["a", "dog"], "tags": ["O"]})");
+  folder_.write("quote.csv", "text,label\n\"a,x\n");
+  for (const auto& [preset, data, part] :
+       {std::tuple{"classify", "fraction.tsv", "--set data.task=regression learns numbers"},
+        {"classify", "several.tsv", "several labels in one, such as 'joy, fear'"},
+        {"regress", "words.tsv", "words.tsv:1: the label 'x' is no number"},
+        {"classify", "columns.csv", "no field is called \"text\" (there are body, kind)"},
+        {"tag", "span.jsonl", "\"end\" of an entity is 9, and the text has 5 characters"},
+        {"tag", "tags.jsonl", "tags.jsonl:1: 2 tokens and 1 tags"},
+        {"classify", "quote.csv", "quote.csv:2: a quote is not closed"}}) {
+    const Outcome outcome = train(preset, data);
+    EXPECT_EQ(outcome.exit_code, 2) << data;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  }
+  folder_.write("named.csv", "body,kind\na dog,x\nb tax,y\nthe dog,x\na law,y\nb cat,x\na tax,y\n");
+  const Outcome named =
+      train("classify", "named.csv", {"data.text_column=body", "data.label_column=kind", "max_steps=1"});
+  EXPECT_EQ(named.exit_code, 0) << named.error;
+}
+
+}  // namespace
+}  // namespace linnet::testing
