@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import inspect
 import typing
 import weakref
 
@@ -172,6 +170,8 @@ class Learner:
 
     def _names_of(self, loss: typing.Callable[..., typing.Any]) -> list[str] | None:
         """The parameters of the loss; None if it takes any."""
+        import inspect
+
         parameters = inspect.signature(loss).parameters.values()
         self._required = [p.name for p in parameters if p.default is p.empty and p.kind <= p.KEYWORD_ONLY and p.kind != p.VAR_POSITIONAL]
         if any(p.kind == p.VAR_KEYWORD for p in parameters):
@@ -191,6 +191,8 @@ class Learner:
 
     def _common(self, other: Learner) -> dict[str, str]:
         """Names of parameters that the other learner trains, with what they are called here."""
+        import fnmatch
+
         found = {}
         frozen = [pattern for group in other._groups if group.frozen for pattern in group.patterns]
         for part in other._kept:
@@ -300,9 +302,9 @@ class Learner:
         planned = max((shape[name][1][0] for shape in self._planned for name in arrays if name in shape and shape[name][1]), default=0)
         rows = max((array.shape[0] for array in arrays.values() if len(array.shape)), default=0)
         if not planned or rows <= planned:
-            return self._core.predict(arrays)
+            return _without_sums(self._core.predict(arrays))
         parts = [
-            self._core.predict({name: array[at : at + planned] for name, array in arrays.items()})
+            _without_sums(self._core.predict({name: array[at : at + planned] for name, array in arrays.items()}))
             for at in range(0, rows, planned)
         ]
         return {
@@ -435,6 +437,11 @@ def _torch_name(name: str) -> str:
         if name == f"in_proj.{part}" or name.endswith(f".in_proj.{part}"):
             return name[: -len(f"in_proj.{part}")] + f"in_proj_{part}"
     return name
+
+
+def _without_sums(outputs: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Only what the loss names: without labels the sums mean nothing."""
+    return {name: value for name, value in outputs.items() if name not in ("loss_sum", "token_count")}
 
 
 def _host(value: typing.Any) -> typing.Any:

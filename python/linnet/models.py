@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import shutil
 import typing
 
 from . import _linnet
@@ -49,6 +46,8 @@ class Stream:
         return self
 
     async def __anext__(self) -> str:
+        import asyncio
+
         piece: str | None = await asyncio.get_running_loop().run_in_executor(None, self._core.next)
         if piece is None:
             raise StopAsyncIteration
@@ -156,6 +155,8 @@ class Model:
         if _linnet.is_run(self.folder):
             _linnet.export_run(self.folder, os.fspath(folder))
         elif os.path.isdir(self.folder):
+            import shutil
+
             shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         else:
             raise _linnet.UserError(f"'{self.folder}' is a packed file; save_pretrained() is for runs and model folders")
@@ -179,6 +180,8 @@ def _texts(texts: str | typing.Sequence[str]) -> list[str]:
 
 
 def _conversation(messages: str | typing.Sequence[Message]) -> str:
+    import json
+
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     return json.dumps([dict(message) for message in messages], ensure_ascii=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 import os
 import sys
 import time
@@ -72,6 +70,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """The picture of the memory, as `linnet plan --html` draws it."""
+        import html
+
         return f'<iframe srcdoc="{html.escape(self.page)}" width="100%" height="640" style="border:0"></iframe>'
 
 
@@ -281,6 +281,8 @@ class Report:
             file.write(self.page)
 
     def _repr_html_(self) -> str:
+        import html
+
         return f'<iframe srcdoc="{html.escape(self.page)}" width="100%" height="800" style="border:0"></iframe>'
 
 
@@ -327,5 +329,7 @@ def evaluate(
 
 def read_metrics(run: str | os.PathLike[str]) -> list[dict[str, typing.Any]]:
     """The lines of a run's metrics.jsonl, one for each step that was logged."""
+    import json
+
     with open(os.path.join(os.fspath(run), "metrics.jsonl"), encoding="utf-8") as file:
         return [json.loads(line) for line in file]

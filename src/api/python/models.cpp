@@ -3,6 +3,7 @@
 #include <linnet/pretrained_tokenizer.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <chrono>
 #include <condition_variable>
