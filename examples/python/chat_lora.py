@@ -1,6 +1,7 @@
 """Adapters for a language model, trained on a text, then a conversation: python chat_lora.py FOLDER TEXT RUN [STEPS]"""
 
 import sys
+from typing import Any
 
 import linnet as ln
 
@@ -23,7 +24,7 @@ def main(folder: str, text: str, run: str, steps: int) -> str:
 
     with ln.load(run) as model:
         print(model.info)
-        options = dict(max_tokens=20, temperature=0.7, seed=1)
+        options: dict[str, Any] = dict(max_tokens=20, temperature=0.7, seed=1)
         answer = ""
         if model.info["chat"]:
             pieces = model.stream_chat([{"role": "user", "content": "Who are you?"}], **options)
@@ -37,4 +38,4 @@ def main(folder: str, text: str, run: str, steps: int) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], steps=int(sys.argv[4]) if len(sys.argv) > 4 else 100)
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 100)

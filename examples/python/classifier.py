@@ -1,13 +1,14 @@
-"""Fine-tuning a text classifier: python classifier.py BERT_FOLDER TRAIN.TSV VALID.TSV RUN [STEPS]. Lines of the files are
-text, tab, label."""
+"""Fine-tuning a text classifier: python classifier.py BERT_FOLDER TRAIN.TSV VALID.TSV RUN [STEPS]. Lines of the files
+are text, tab, label."""
 
 import sys
+from typing import Any
 
 import linnet as ln
 
 
 def main(folder: str, train: str, valid: str, run: str, steps: int) -> float:
-    settings = dict(model_from=folder, batch_size=16)
+    settings: dict[str, Any] = dict(model_from=folder, batch_size=16)
     plan = ln.plan("classify", train, valid=valid, **settings)
     print(plan)
 
@@ -41,4 +42,4 @@ def main(folder: str, train: str, valid: str, run: str, steps: int) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], steps=int(sys.argv[5]) if len(sys.argv) > 5 else 200)
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]) if len(sys.argv) > 5 else 200)

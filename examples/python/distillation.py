@@ -2,9 +2,8 @@
 
 import sys
 
-import numpy as np
-
 import linnet as ln
+import numpy as np
 
 
 def network(width: int) -> ln.Sequential:

@@ -1,10 +1,10 @@
-"""Searching texts by their meaning: python embeddings.py FOLDER [QUERY], a sentence encoder such as all-MiniLM-L6-v2."""
+"""Searching texts by their meaning: python embeddings.py FOLDER [QUERY], a sentence encoder such as
+all-MiniLM-L6-v2."""
 
 import sys
 
-import numpy as np
-
 import linnet as ln
+import numpy as np
 
 TEXTS = [
     "A dog runs across the field.",

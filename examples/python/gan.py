@@ -1,11 +1,10 @@
-"""A generative adversarial network (Goodfellow et al. 2014) of numbers around 3: python gan.py [STEPS]. Two learners train
-two parts of one model."""
+"""A generative adversarial network (Goodfellow et al. 2014) of numbers around 3: python gan.py [STEPS]. Two learners
+train two parts of one model."""
 
 import sys
 
-import numpy as np
-
 import linnet as ln
+import numpy as np
 
 
 class Gan(ln.Module):

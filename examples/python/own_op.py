@@ -3,9 +3,8 @@
 import sys
 from typing import Any
 
-import numpy as np
-
 import linnet as ln
+import numpy as np
 
 
 def kernel(x: Any, y: Any) -> None:

@@ -1,6 +1,7 @@
 """A translator of one's own pairs, trained by task: python translation.py [STEPS]. It learns to spell numbers out."""
 
 import sys
+from typing import Any
 
 import linnet as ln
 
@@ -17,8 +18,8 @@ def show(event: ln.TrainEvent) -> None:
 
 
 def main(run: str, steps: int) -> str:
-    model = dict(d_model=64, num_heads=4, num_layers=2, d_ff=128, max_seq_len=32)
-    data = dict(tokenizer="word", batch_size=32)
+    model: dict[str, Any] = dict(d_model=64, num_heads=4, num_layers=2, d_ff=128, max_seq_len=32)
+    data: dict[str, Any] = dict(tokenizer="word", batch_size=32)
     print(ln.plan("translate", pairs(100, 2000), valid=pairs(2000, 2100), **model, **data))
     report = ln.train(
         "translate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 
 from . import _linnet
+from .errors import UserError
 
 Batch = typing.Dict[str, typing.Any]
 
@@ -17,7 +18,7 @@ def _columns(data: typing.Any) -> dict[str, typing.Any]:
         return {name: data[name] for name in data.column_names}
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):  # pandas
         return {str(name): data[name].to_numpy() for name in data.columns}
-    raise _linnet.UserError(
+    raise UserError(
         f"data is a {type(data).__name__}; a Dataset, a dict of arrays, a DataFrame or a datasets.Dataset is wanted"
     )
 
@@ -37,7 +38,7 @@ class Dataset:
     """
 
     def __init__(self, data: typing.Any = None, **fields: typing.Any) -> None:
-        self._core = _linnet.DatasetCore()
+        self._core: typing.Any = _linnet.DatasetCore()
         columns = dict(_columns(data) if data is not None else {}, **fields)
         for name, values in columns.items():
             self.add(name, values)
@@ -49,8 +50,8 @@ class Dataset:
         return made
 
     def add(self, name: str, values: typing.Any, dtype: typing.Any = None) -> Dataset:
-        """Adds a field: an array [samples, ...], or a list of lists of ids, whose batches are int32 [rows, length] padded
-        with 0, with `name`_length int32 [rows] beside it."""
+        """Adds a field: an array [samples, ...], or a list of lists of ids, whose batches are int32 [rows, length]
+        padded with 0, with `name`_length int32 [rows] beside it."""
         if _is_ragged(values):
             self._core.add_sequences(name, [list(row) for row in values])
         else:
@@ -110,7 +111,7 @@ class Dataset:
     def __getitem__(self, index: int) -> Batch:
         if not 0 <= index < len(self):
             raise IndexError(f"the dataset has {len(self)} samples; there is no {index}")
-        return self._core.sample(index)
+        return typing.cast(Batch, self._core.sample(index))
 
     def select(self, indices: typing.Sequence[int]) -> Dataset:
         """The samples with these indices, in this order."""
@@ -127,8 +128,8 @@ class Dataset:
 
 
 class Loader:
-    """Batches of a dataset, made ahead by threads, always the same ones for the same seed. Iterating gives the batches of
-    one epoch as dicts of NumPy arrays."""
+    """Batches of a dataset, made ahead by threads, always the same ones for the same seed. Iterating gives the batches
+    of one epoch as dicts of NumPy arrays."""
 
     def __init__(
         self,
@@ -142,20 +143,20 @@ class Loader:
         buckets: typing.Sequence[int] = (),
     ) -> None:
         dataset = data if isinstance(data, Dataset) else Dataset(data)
-        self._core = _linnet.LoaderCore(
+        self._core: typing.Any = _linnet.LoaderCore(
             dataset._core, batch, shuffle, seed, drop_last, workers, prefetch, list(buckets)
         )
 
     def shapes(self) -> list[dict[str, tuple[str, tuple[int, ...]]]]:
         """(dtype, shape) of each array of each kind of batch."""
-        return self._core.shapes()
+        return typing.cast("list[dict[str, tuple[str, tuple[int, ...]]]]", self._core.shapes())
 
     def __len__(self) -> int:
         return len(self._core)
 
     def next(self) -> Batch:
         """The next batch; begins the next epoch behind the last."""
-        return self._core.next()[0]
+        return typing.cast(Batch, self._core.next()[0])
 
     def __iter__(self) -> typing.Iterator[Batch]:
         epoch, begin = self.position
@@ -165,7 +166,7 @@ class Loader:
     @property
     def position(self) -> tuple[int, int]:
         """(epoch, batch) of the next batch, from 0."""
-        return self._core.position()
+        return typing.cast("tuple[int, int]", self._core.position())
 
     def seek(self, epoch: int, batch: int = 0) -> None:
         """Goes to a position."""

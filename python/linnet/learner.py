@@ -7,7 +7,8 @@ import weakref
 
 from . import _linnet
 from ._linnet import Adam, Group, Loss, Schedule
-from .data import Batch, Dataset, Loader
+from .data import Batch, Loader
+from .errors import ShapeError, UserError
 from .modules import Conv2d, ConvReluPool, Module, PretrainedBert
 
 Metric = typing.Union[str, typing.Callable[..., typing.Any]]
@@ -16,11 +17,12 @@ Rate = typing.Union[float, Schedule, typing.Callable[[int], float]]
 
 class StepResult(typing.NamedTuple):
     """What is known of a training step after it: the mean loss, the gradient's norm before clipping, the count of the
-    loss, whether both are finite (if not, the parameters were left as they were), and whether fp16 left the step out."""
+        loss, whether both are finite (if not, the parameters were left as they were), and whether fp16 left the step
+    out."""
 
     loss: float
     grad_norm: float
-    count: int
+    count: int  # type: ignore[assignment]
     finite: bool
     skipped: bool
 
@@ -29,7 +31,7 @@ class Evaluation(typing.NamedTuple):
     """The mean loss, what it is the mean of, and the metrics by name."""
 
     loss: float
-    count: int
+    count: int  # type: ignore[assignment]
     metrics: dict[str, float]
 
 
@@ -74,7 +76,7 @@ def _event(found: dict[str, typing.Any]) -> FitEvent:
 
 
 def _shapes_of(inputs: typing.Any, names: list[str]) -> list[dict[str, typing.Any]]:
-    """Batch shapes from a Loader, shapes, an example batch (a dict, or arrays in the loss's order) or a list of those."""
+    """Batch shapes from a Loader, an example batch (a dict, or arrays in the loss's order) or a list of those."""
     if isinstance(inputs, Loader):
         return inputs.shapes()
     if isinstance(inputs, dict):
@@ -83,7 +85,7 @@ def _shapes_of(inputs: typing.Any, names: list[str]) -> list[dict[str, typing.An
         return [_shapes_of(entry, names)[0] for entry in inputs]
     if isinstance(inputs, tuple):
         return _shapes_of(_named(inputs, names), names)
-    raise _linnet.UserError(
+    raise UserError(
         f"the inputs of a learner are a {type(inputs).__name__}; an example batch (a dict of arrays, or a tuple in the "
         "order of the loss's parameters), a list of such dicts or a Loader is wanted"
     )
@@ -97,7 +99,7 @@ def _type_of(value: typing.Any, name: str) -> tuple[str, tuple[int, ...]]:
 
 def _named(arrays: typing.Sequence[typing.Any], names: list[str]) -> Batch:
     if len(arrays) > len(names):
-        raise _linnet.UserError(f"{len(arrays)} arrays are given, and the loss takes {len(names)}: {', '.join(names)}")
+        raise UserError(f"{len(arrays)} arrays are given, and the loss takes {len(names)}: {', '.join(names)}")
     return dict(zip(names, arrays))
 
 
@@ -135,19 +137,19 @@ class Learner:
         shares: typing.Sequence[Learner] = (),
     ) -> None:
         if not callable(loss):
-            raise _linnet.UserError("the loss of a learner is a function of the batch's fields")
+            raise UserError("the loss of a learner is a function of the batch's fields")
         self._model = model
         self._loss = loss
         self._kept: list[typing.Any] = []
         self._shares = list(shares)
         self._groups = list(groups)
         names = self._names_of(loss)
-        shapes = _shapes_of(inputs, names)
+        shapes = _shapes_of(inputs, names or [])
         given = list(shapes[0]) if shapes else []
         self._names = [name for name in given if name in names] if names is not None else given
         missing = [name for name in self._required if name not in given]
         if missing:
-            raise _linnet.UserError(
+            raise UserError(
                 f"the loss takes {', '.join(missing)}, and the batches have {', '.join(given) or 'nothing'}"
             )
         options = dict(
@@ -164,7 +166,7 @@ class Learner:
             training=training,
             groups=self._groups,
         )
-        self._core = _linnet.LearnerCore(weakref.ref(self), model, self._kept, self._names, shapes, options)
+        self._core: typing.Any = _linnet.LearnerCore(weakref.ref(self), model, self._kept, self._names, shapes, options)
         for other in self._shares:
             self._core.share(other._core, self._common(other))
 
@@ -173,7 +175,11 @@ class Learner:
         import inspect
 
         parameters = inspect.signature(loss).parameters.values()
-        self._required = [p.name for p in parameters if p.default is p.empty and p.kind <= p.KEYWORD_ONLY and p.kind != p.VAR_POSITIONAL]
+        self._required = [
+            p.name
+            for p in parameters
+            if p.default is p.empty and p.kind <= p.KEYWORD_ONLY and p.kind != p.VAR_POSITIONAL
+        ]
         if any(p.kind == p.VAR_KEYWORD for p in parameters):
             return None
         return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -184,7 +190,7 @@ class Learner:
         if isinstance(result, tuple) and len(result) == 2:
             result, outputs = result
             if not isinstance(outputs, dict):
-                raise _linnet.UserError("a loss returns (loss, outputs), where outputs is a dict of tensors")
+                raise UserError("a loss returns (loss, outputs), where outputs is a dict of tensors")
         if isinstance(result, Loss):
             return result.sum, result.count, outputs
         return result, None, outputs
@@ -205,7 +211,7 @@ class Learner:
                         rest = name[len(theirs) :].lstrip(".")
                         found[name] = ".".join(text for text in (ours, rest) if text)
         if not found:
-            raise _linnet.UserError("a learner in `shares` trains no parameter of this model")
+            raise UserError("a learner in `shares` trains no parameter of this model")
         return found
 
     def _batch(self, arrays: typing.Sequence[typing.Any], named: Batch) -> Batch:
@@ -238,8 +244,8 @@ class Learner:
         callbacks: typing.Sequence[typing.Callable[[FitEvent], object]] = (),
         on_epoch: typing.Callable[[FitEvent], object] | None = None,
     ) -> FitReport:
-        """Trains on a Loader, a Dataset or a dict of arrays (in batches of `batch`). Callbacks hear every step, on_epoch
-        every epoch; False stops. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
+        """Trains on a Loader, a Dataset or a dict of arrays (in batches of `batch`). Callbacks hear every step,
+        on_epoch every epoch; False stops. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
         NumericError, naming the line, when a loss is not finite."""
 
         def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
@@ -299,7 +305,10 @@ class Learner:
 
         given = self._batch(batch, fields)
         arrays = {name: value if hasattr(value, "shape") else numpy.asarray(value) for name, value in given.items()}
-        planned = max((shape[name][1][0] for shape in self._planned for name in arrays if name in shape and shape[name][1]), default=0)
+        planned = max(
+            (shape[name][1][0] for shape in self._planned for name in arrays if name in shape and shape[name][1]),
+            default=0,
+        )
         rows = max((array.shape[0] for array in arrays.values() if len(array.shape)), default=0)
         if not planned or rows <= planned:
             return _without_sums(self._core.predict(arrays))
@@ -308,13 +317,15 @@ class Learner:
             for at in range(0, rows, planned)
         ]
         return {
-            name: numpy.concatenate([part[name] for part in parts]) if parts[0][name].ndim else sum(part[name] for part in parts)
+            name: numpy.concatenate([part[name] for part in parts])
+            if parts[0][name].ndim
+            else sum(part[name] for part in parts)
             for name in parts[0]
         }
 
     @property
     def _planned(self) -> list[dict[str, typing.Any]]:
-        return self._core.shapes()
+        return typing.cast("list[dict[str, typing.Any]]", self._core.shapes())
 
     def _layouts(self) -> dict[str, str]:
         """Parameters whose axes PyTorch has in another order, or under another name: filters, stacked projections."""
@@ -339,9 +350,11 @@ class Learner:
             for name, value in state.items()
         }
 
-    def load_state_dict(self, state: typing.Mapping[str, typing.Any], layout: str = "linnet", strict: bool = True) -> LoadReport:
-        """Takes parameters by name from arrays or torch tensors. strict: every parameter must be there, and nothing else.
-        Raises UserError and ShapeError; then no parameter is changed."""
+    def load_state_dict(
+        self, state: typing.Mapping[str, typing.Any], layout: str = "linnet", strict: bool = True
+    ) -> LoadReport:
+        """Takes parameters by name from arrays or torch tensors. strict: every parameter must be there, and nothing
+        else. Raises UserError and ShapeError; then no parameter is changed."""
         shapes = {name: tuple(shape) for name, shape, _ in self._core.parameters()}
         filters = self._layouts() if layout == "torch" else {}
         names = {_torch_name(name) if layout == "torch" else name: name for name in shapes}
@@ -357,14 +370,16 @@ class Learner:
             if tuple(value.shape) != shapes[name]:
                 report.different.append(name)
                 if strict:
-                    raise _linnet.ShapeError(f'"{theirs}" has the shape {list(value.shape)}; {list(shapes[name])} is wanted')
+                    raise ShapeError(f'"{theirs}" has the shape {list(value.shape)}; {list(shapes[name])} is wanted')
                 continue
             values[name] = value
             report.taken.append(name)
         unused = [name for name in report.unused if not name.endswith("num_batches_tracked")]
         if strict and (report.fresh or unused):
-            raise _linnet.UserError(
-                f"the state has no {', '.join(report.fresh[:5])}" if report.fresh else f"the model has no {', '.join(unused[:5])}"
+            raise UserError(
+                f"the state has no {', '.join(report.fresh[:5])}"
+                if report.fresh
+                else f"the model has no {', '.join(unused[:5])}"
             )
         for name, value in values.items():
             self._core.set_parameter(name, value)
@@ -401,7 +416,7 @@ class Learner:
 
     def load_state(self, path: str, loader: Loader | None = None) -> tuple[int, int]:
         """Reads it back; the steps that follow have the bits that they would have had. Moves the loader."""
-        position = self._core.load_state(str(path))
+        position: tuple[int, int] = self._core.load_state(str(path))
         if loader:
             loader.seek(*position)
         return position
@@ -409,14 +424,15 @@ class Learner:
     @property
     def steps(self) -> int:
         """Steps so far."""
-        return self._core.steps()
+        return int(self._core.steps())
 
     def memory(self) -> Memory:
         """All memory that there will ever be, in bytes by kind."""
         return Memory(self._core.memory())
 
     def __repr__(self) -> str:
-        return f"linnet.Learner({type(self._model).__name__}, {self.steps} steps, {sum(self.memory().values()) / 1e6:.1f} MB)"
+        size = sum(self.memory().values()) / 1e6
+        return f"linnet.Learner({type(self._model).__name__}, {self.steps} steps, {size:.1f} MB)"
 
 
 class Memory(typing.Dict[str, int]):

@@ -7,6 +7,7 @@ import typing
 
 from . import _linnet
 from ._linnet import Tokenizer
+from .errors import UserError
 
 Message = typing.Mapping[str, str]
 
@@ -70,11 +71,20 @@ class Model:
 
     def __init__(self, folder: str, options: dict[str, typing.Any]) -> None:
         self.folder = folder
-        self._core = _linnet.ModelCore(folder, options)
+        self._core: typing.Any = _linnet.ModelCore(folder, options)
 
-    def _stream(self, prompt: str, options: dict[str, typing.Any], chat: bool = False, translates: bool = False) -> typing.Any:
-        known = dict(
-            max_tokens=None, temperature=None, top_p=None, top_k=None, repetition_penalty=None, beams=None, stop=(), seed=1
+    def _stream(
+        self, prompt: str, options: dict[str, typing.Any], chat: bool = False, translates: bool = False
+    ) -> typing.Any:
+        known: dict[str, typing.Any] = dict(
+            max_tokens=None,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            repetition_penalty=None,
+            beams=None,
+            stop=(),
+            seed=1,
         )
         unknown = [name for name in options if name not in known]
         if unknown:
@@ -83,7 +93,7 @@ class Model:
             raise TypeError(f"a text is wanted, and a {type(prompt).__name__} was given")
         known.update(options)
         stop = known["stop"]
-        known["stop"] = [stop] if isinstance(stop, str) else list(typing.cast(typing.Sequence[str], stop))
+        known["stop"] = [stop] if isinstance(stop, str) else list(stop)
         return self._core.stream(prompt, {**known, "chat": chat}, translates)
 
     def generate(self, prompt: str, **options: typing.Any) -> str:
@@ -124,7 +134,7 @@ class Model:
         return self._core.classify(_texts(texts))
 
     @typing.overload
-    def classify(self, texts: str) -> Classification: ...
+    def classify(self, texts: str) -> Classification: ...  # type: ignore[overload-overlap]
     @typing.overload
     def classify(self, texts: typing.Sequence[str]) -> list[Classification]: ...
     def classify(self, texts: str | typing.Sequence[str]) -> Classification | list[Classification]:
@@ -148,7 +158,7 @@ class Model:
     @property
     def info(self) -> dict[str, typing.Any]:
         """kind ("language", "translation", "classifier", "embedder"), folder, classes, width, ..."""
-        return self._core.info()
+        return typing.cast("dict[str, typing.Any]", self._core.info())
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Writes a folder that transformers loads: of a run its best weights, else a copy."""
@@ -159,7 +169,7 @@ class Model:
 
             shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         else:
-            raise _linnet.UserError(f"'{self.folder}' is a packed file; save_pretrained() is for runs and model folders")
+            raise UserError(f"'{self.folder}' is a packed file; save_pretrained() is for runs and model folders")
 
     def close(self) -> None:
         """Frees the memory, when texts that are being computed are done."""
@@ -202,9 +212,9 @@ def load(
     """Loads a run, a packed file or a model folder.
 
     device: "cpu", "cuda" or "cuda:N". threads: 0 uses all that the process may. quantize: "int8", "int4" or "bf16";
-    keep: patterns of parameters that stay as they are. adapters: folders of LoRA adapters. slots: texts that are written
-    at once. beams: the most of a search. max_length: tokens of a text with its prompt, 0: the model's, at most 2048.
-    Raises UserError when the path holds no such model.
+    keep: patterns of parameters that stay as they are. adapters: folders of LoRA adapters. slots: texts that are
+    written at once. beams: the most of a search. max_length: tokens of a text with its prompt, 0: the model's, at most
+    2048. Raises UserError when the path holds no such model.
     """
     options = dict(
         device=device,

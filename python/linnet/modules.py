@@ -1,5 +1,5 @@
-"""Modules and layers. A module's parts are its attributes: modules, parameters, and lists, tuples and dicts of them. Their
-names are PyTorch's: `encoder.layers.0.weight`. Images and filters have their channels last."""
+"""Modules and layers. A module's parts are its attributes: modules, parameters, and lists, tuples and dicts of them.
+Their names are PyTorch's: `encoder.layers.0.weight`. Images and filters have their channels last."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import typing
 
 from . import _linnet
 from ._linnet import Initializer, LayerParameter, Loss, Parameter, Tensor
+from .errors import UserError
 
 TensorLike = typing.Union[Tensor, Parameter, LayerParameter]
 
@@ -36,7 +37,9 @@ class Module:
         return _linnet.call(self, *args, **kwargs)
 
     def __repr__(self) -> str:
-        parts = [f"  ({name}): {value!r}" for name, value in vars(self).items() if isinstance(value, (Module, Parameter))]
+        parts = [
+            f"  ({name}): {value!r}" for name, value in vars(self).items() if isinstance(value, (Module, Parameter))
+        ]
         body = "\n".join(line.replace("\n", "\n  ") for line in parts)
         return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
 
@@ -45,6 +48,10 @@ class _Layer(Module):
     def __init__(self, spec: typing.Any, text: str) -> None:
         self._spec = spec
         self._text = text
+
+    def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> Tensor:
+        """Applies the layer."""
+        return typing.cast(Tensor, super().__call__(*args, **kwargs))
 
     def forward(self, x: TensorLike) -> Tensor:
         """Applies the layer."""
@@ -57,7 +64,7 @@ class _Layer(Module):
 
     def __setattr__(self, name: str, value: typing.Any) -> None:
         if name in ("weight", "bias"):
-            raise _linnet.UserError(
+            raise UserError(
                 f"the {name} of a layer cannot be replaced; to share one, use it in an operation: "
                 "matmul(x, self.embedding.weight, trans_b=True)"
             )
@@ -118,8 +125,8 @@ class Dropout(_Layer):
 
 
 class Conv2d(_Layer):
-    """Convolution of images: [N, H, W, inputs] -> [N, H', W', outputs], H' = (H + 2 padding - dilation (size - 1) - 1) /
-    stride + 1. weight [outputs, size, size, inputs / groups], bias [outputs]."""
+    """Convolution of images: [N, H, W, inputs] -> [N, H', W', outputs], H' = (H + 2 padding - dilation (size - 1) - 1)
+    / stride + 1. weight [outputs, size, size, inputs / groups], bias [outputs]."""
 
     def __init__(
         self,
@@ -185,7 +192,8 @@ class CausalAttention(MultiHeadAttention):
 
 
 class PretrainedBert(_Layer):
-    """The encoder of a BERT folder of transformers. `Learner.load_bert` reads its weights, `save_bert` writes a folder."""
+    """The encoder of a BERT folder of transformers. `Learner.load_bert` reads its weights, `save_bert` writes a
+    folder."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(_linnet.bert_layer(str(folder)), repr(str(folder)))

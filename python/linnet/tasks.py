@@ -8,14 +8,21 @@ import time
 import typing
 
 from . import _linnet
+from .errors import UserError
 
 # What train() and plan() call tasks, and the configuration that each starts from.
-TASKS = {"translate": "translate", "language": "text", "classify": "classify", "images": "images", "masked": "bert-base"}
+TASKS = {
+    "translate": "translate",
+    "language": "text",
+    "classify": "classify",
+    "images": "images",
+    "masked": "bert-base",
+}
 
 
 class TrainEvent(typing.NamedTuple):
-    """What callbacks get after each step, and after each evaluation, where `metrics` has them by name and `loss` is that
-    of the validation data. total_steps is an estimate."""
+    """What callbacks get after each step, and after each evaluation, where `metrics` has them by name and `loss` is
+    that of the validation data. total_steps is an estimate."""
 
     step: int
     epoch: int
@@ -121,9 +128,9 @@ def _data_file(data: typing.Any, name: str, run: str | None) -> str:
     """A path as it is; else a file of the data: one column is a text, more are separated by tabs."""
     rows = _rows(data)
     if rows is None:
-        return os.fspath(data)
+        return str(os.fspath(data))
     if not rows or len({len(row) for row in rows}) != 1:
-        raise _linnet.UserError("the data has no rows, or rows of different lengths")
+        raise UserError("the data has no rows, or rows of different lengths")
     folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name + (".txt" if len(rows[0]) == 1 else ".tsv"))
@@ -149,7 +156,7 @@ def _choice(
         choice["data"] = _data_file(data, "train", run)
     if source is not None or target is not None:
         if source is None or target is None:
-            raise _linnet.UserError("source and target go together")
+            raise UserError("source and target go together")
         choice.update(source=_data_file(source, "source", run), target=_data_file(target, "target", run))
     for split, value in (("valid", valid), ("test", test)):
         if value is not None:
@@ -209,10 +216,10 @@ def train(
 ) -> TrainReport:
     """Trains a model and leaves it in the folder `run` (default: runs/ and the task's name), for `linnet.load`.
 
-    task: "translate", "language", "classify", "images", "masked", the name of a preset (`linnet.presets()`), a TOML file
-    or a run. data: a file, as `linnet train --data` takes it, or rows: a list of texts or of (source, target) or (text,
-    label), a pandas DataFrame, a datasets.Dataset; valid and test: the same. source, target: two files or lists of lines.
-    settings: keys of the configuration (docs/config.md), for example d_model=128, model_from="bert-base".
+    task: "translate", "language", "classify", "images", "masked", the name of a preset (`linnet.presets()`), a TOML
+    file or a run. data: a file, as `linnet train --data` takes it, or rows: a list of texts or of (source, target) or
+    (text, label), a pandas DataFrame, a datasets.Dataset; valid and test: the same. source, target: two files or lists
+    of lines. settings: keys of the configuration (docs/config.md), for example d_model=128, model_from="bert-base".
     callbacks hear each step and each evaluation; False ends the run, an exception or Ctrl-C ends it too and is raised
     again, each after it was saved: resume=True goes on. Raises UserError, NumericError when a loss is not finite, and
     MachineError.
@@ -295,7 +302,7 @@ class TaskEvaluation(typing.NamedTuple):
     """How good a model is: the mean loss, what it is the mean of, the metrics by name, and a line for people."""
 
     loss: float
-    count: int
+    count: int  # type: ignore[assignment]
     metrics: dict[str, float]
     line: str
 
@@ -312,8 +319,8 @@ def evaluate(
     device: str = "cpu",
     quantize: str | None = None,
 ) -> TaskEvaluation:
-    """Loss with BLEU, perplexity or accuracy of a run or a model folder, on a split of its data ("test" or "valid") or on
-    files."""
+    """Loss with BLEU, perplexity or accuracy of a run or a model folder, on a split of its data ("test" or "valid") or
+    on files."""
     options = dict(
         split="" if data or source else split,
         data=os.fspath(data),

@@ -23,7 +23,9 @@ class TextGenerator:
     ) -> None:
         self._decoder = decoder
         self._kept: list[typing.Any] = []
-        self._core = _linnet.GeneratorCore(decoder, self._kept, slots, max_length, cache, same_bits, threads)
+        self._core: typing.Any = _linnet.GeneratorCore(
+            decoder, self._kept, slots, max_length, cache, same_bits, threads
+        )
 
     def take(self, learner: Learner) -> TextGenerator:
         """Takes the weights of a learner of the same decoder."""
@@ -48,4 +50,7 @@ class TextGenerator:
     ) -> list[list[int]]:
         """Continues each prompt; returns the new tokens. listener(row, token) hears each; False ends everything."""
         rows = [list(prompt) for prompt in prompts]
-        return self._core.generate(rows, max_tokens, temperature, top_k, top_p, seed, list(ends), listener)
+        found: list[list[int]] = self._core.generate(
+            rows, max_tokens, temperature, top_k, top_p, seed, list(ends), listener
+        )
+        return found

@@ -129,7 +129,7 @@ void add_calls(nb::module_& module) {
     if (!found) return object.attr("forward")(*args, **kwargs);
     const ModuleScope scope(*found);
     return object.attr("forward")(*args, **kwargs);
-  });
+  }, nb::sig("def call(module: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"));
   module.def("update_buffer", [](nb::handle buffer, Operand next) {
     const SavedBuffer* found = Recording::tree("a buffer").find_buffer(buffer);
     if (!found) fail_user("the buffer is no part of the model that is recorded");

@@ -12,15 +12,8 @@
 namespace linnet::python {
 namespace {
 
-// The exception classes by ErrorKind; they live as long as the process.
-std::array<PyObject*, 5> error_classes;
-
-PyObject* make_error(nb::module_& module, const char* name, const char* doc, const nb::tuple& bases) {
-  PyObject* made = PyErr_NewExceptionWithDoc((std::string("linnet.") + name).c_str(), doc, bases.ptr(), nullptr);
-  if (!made) throw nb::python_error();
-  module.attr(name) = nb::handle(made);
-  return made;
-}
+// The classes of python/linnet/errors.py by ErrorKind, once the package has given them; they live as long as the process.
+std::array<PyObject*, 5> error_classes{};
 
 // The folder of the package, with a slash at the end; frames in it are not the user's.
 std::string package_folder() {
@@ -31,24 +24,17 @@ std::string package_folder() {
 }  // namespace
 
 void add_errors(nb::module_& module) {
-  const nb::handle value(PyExc_ValueError), runtime(PyExc_RuntimeError), arithmetic(PyExc_ArithmeticError);
-  const nb::handle base = make_error(module, "Error", "What every function of Linnet raises, in one line.",
-                                     nb::make_tuple(nb::handle(PyExc_Exception)));
-  error_classes[static_cast<size_t>(ErrorKind::kUser)] =
-      make_error(module, "UserError", "A file, a configuration or an argument is wrong.", nb::make_tuple(base, value));
-  error_classes[static_cast<size_t>(ErrorKind::kShape)] =
-      make_error(module, "ShapeError", "Shapes or types of tensors do not fit.", nb::make_tuple(base, value));
-  error_classes[static_cast<size_t>(ErrorKind::kNumeric)] =
-      make_error(module, "NumericError", "A loss or a gradient is not finite.", nb::make_tuple(base, arithmetic));
-  error_classes[static_cast<size_t>(ErrorKind::kSystem)] = make_error(
-      module, "MachineError", "The machine refuses: memory, disk, device.", nb::make_tuple(base, runtime));
-  error_classes[static_cast<size_t>(ErrorKind::kInternal)] =
-      make_error(module, "InternalError", "A broken invariant of Linnet itself.", nb::make_tuple(base, runtime));
+  module.def("set_errors", [](nb::object user, nb::object shape, nb::object numeric, nb::object machine,
+                              nb::object internal) {
+    error_classes = {user.release().ptr(), shape.release().ptr(), numeric.release().ptr(), machine.release().ptr(),
+                     internal.release().ptr()};
+  }, nb::arg("user"), nb::arg("shape"), nb::arg("numeric"), nb::arg("machine"), nb::arg("internal"));
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
-      PyErr_SetString(error_classes[static_cast<size_t>(error.kind())], error.what());
+      PyObject* known = error_classes[static_cast<size_t>(error.kind())];
+      PyErr_SetString(known ? known : PyExc_RuntimeError, error.what());
     }
   });
 }
@@ -80,7 +66,7 @@ NB_MODULE(_linnet, module) {
   linnet::keep_signal_handlers();
   linnet::use_packed_models();
   module.doc() = "The compiled part of linnet.";
-  module.attr("__version__") = linnet::version();
+  module.attr("version") = linnet::version();
   add_errors(module);
   add_tensors(module);
   add_operations(module);

@@ -72,7 +72,9 @@ void add_optimizers(nb::module_& module) {
         new (self) TrainingGroup(std::move(group));
       }, nb::arg("patterns"), nb::kw_only(), nb::arg("frozen") = false, nb::arg("storage") = "fp32",
            nb::arg("rate_factor") = 1.0, nb::arg("weight_decay") = nb::none(), nb::arg("optimizer") = nb::none(),
-           "patterns: of full names, '*' stands for any characters. storage: fp32, bf16 or int8, of matrices.");
+           "patterns: of full names, '*' stands for any characters. storage: fp32, bf16 or int8, of matrices.")
+      .def_ro("patterns", &TrainingGroup::patterns, "As constructed.")
+      .def_ro("frozen", &TrainingGroup::frozen, "As constructed.");
   nb::class_<Schedule>(module, "Schedule", "The learning rate of each step.")
       .def("__init__", [](Schedule* self, const std::string& kind, double peak, double final, int64_t warmup, int64_t steps) {
         new (self) Schedule{schedule_kind(kind), peak, final, warmup, steps};

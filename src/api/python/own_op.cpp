@@ -112,7 +112,7 @@ void add_own_op(nb::module_& module) {
         rest.erase(rest.begin());
         const std::vector<Tensor> results = self.all(first, rest);
         return results.size() == 1 ? nb::cast(results[0]) : nb::object(nb::tuple(list_of(results)));
-      }, nb::sig("def __call__(self, *operands: TensorLike) -> typing.Any"), "Records the op: a tensor, or a tuple of several results.");
+      }, nb::sig("def __call__(self, *operands: Tensor | Parameter | LayerParameter) -> typing.Any"), "Records the op: a tensor, or a tuple of several results.");
   module.def("check_op", &check, nb::arg("function"), nb::arg("shapes"), nb::arg("differentiate") = true,
              "Checks function(*tensors) for random float32 inputs of these shapes: gradients against finite "
              "differences, the kernel against the decomposition, 1 to 3 threads. A line for each problem.");

@@ -85,7 +85,7 @@ namespace nanobind::detail {
 // Any Python object that may stand for a tensor; the function that takes it says what is wrong with others.
 template <>
 struct type_caster<linnet::python::Operand> {
-  NB_TYPE_CASTER(linnet::python::Operand, const_name("TensorLike"))
+  NB_TYPE_CASTER(linnet::python::Operand, const_name("Tensor | Parameter | LayerParameter"))
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept;
   static handle from_cpp(const linnet::python::Operand& operand, rv_policy, cleanup_list*) noexcept {
     return handle(operand.source).inc_ref();
