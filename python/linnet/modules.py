@@ -171,7 +171,7 @@ class MultiHeadAttention(_Layer):
         spec = _linnet.attention_layer(width, heads, kv_heads, dropout, rotary_theta, biases)
         super().__init__(spec, f"{width}, {heads}")
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         x: TensorLike,
         memory: TensorLike | None = None,

@@ -101,6 +101,8 @@ void add_movement(nb::module_& module) {
   module.def("mask_targets", [](Operand targets, Operand lengths) { return mask_targets(targets.at(), lengths.tensor()); },
              nb::arg("targets"), nb::arg("lengths"), "targets int32 [B, T] that are -1 at and past lengths int32 [B].");
   module.def("full", [](const std::vector<int64_t>& shape, double value) {
+    for (const int64_t size : shape)
+      if (size < 1) throw Error(ErrorKind::kShape, python_line().text() + ": full(): sizes are at least 1");
     return Recording::tracer("full()").full({DType::kF32, to_shape(shape)}, value, python_line());
   }, nb::arg("shape"), nb::arg("value"), "A tensor with the same number everywhere.");
   module.def("is_training", [] { return Recording::tracer("is_training()").training(); },
