@@ -1,5 +1,6 @@
 """What the tests of the Python package share."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -37,6 +38,31 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
 def llama() -> str:
     """A small language model whose text is token numbers with spaces between."""
     return str(GOLDEN / "llama")
+
+
+@pytest.fixture(scope="session")
+def chatter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same with a tokenizer of letters and a chat template."""
+    folder = tmp_path_factory.mktemp("models") / "llama"
+    shutil.copytree(GOLDEN / "llama", folder)
+    letters = ["<s>", "</s>", "\u0120", *"abcdefghijklmnopqrstuvwxyz.?,WA:"]
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [
+            dict(id=i, content=letters[i], special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
+            for i in (0, 1)
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(letters)}, "merges": []},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template, "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return str(folder)
 
 
 @pytest.fixture(autouse=True)
