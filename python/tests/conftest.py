@@ -49,7 +49,9 @@ def chatter(tmp_path_factory: pytest.TempPathFactory) -> str:
     tokenizer = {
         "version": "1.0",
         "added_tokens": [
-            dict(id=i, content=letters[i], special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
+            dict(
+                id=i, content=letters[i], special=True, single_word=False, lstrip=False, rstrip=False, normalized=False
+            )
             for i in (0, 1)
         ],
         "normalizer": None,

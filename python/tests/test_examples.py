@@ -26,7 +26,9 @@ def test_translation() -> None:
 def test_classifier(bert: str) -> None:
     import classifier
 
-    lines = [f"{'the' if i % 3 else 'a'} {'good' if i % 2 else 'bad'} film\t{'yes' if i % 2 else 'no'}\n" for i in range(64)]
+    lines = [
+        f"{'the' if i % 3 else 'a'} {'good' if i % 2 else 'bad'} film\t{'yes' if i % 2 else 'no'}\n" for i in range(64)
+    ]
     for name in ("train.tsv", "valid.tsv"):
         with open(name, "w") as file:
             file.writelines(lines)
