@@ -10,7 +10,7 @@
 namespace linnet {
 namespace {
 
-std::atomic<bool> requested{false};
+std::atomic<bool> requested{false}, keeps_handlers{false};
 std::atomic<const char*> announcement{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
@@ -46,18 +46,23 @@ void install(void (*handler)(int)) {
 
 }  // namespace
 
+void keep_signal_handlers() { keeps_handlers = true; }
+
 void announce_stop(const char* text) {
+  if (keeps_handlers) return;
   ::signal(SIGPIPE, SIG_IGN);
   announcement = text;
   install(announce);
 }
 
 void catch_stop_signals() {
+  if (keeps_handlers) return;
   ::signal(SIGPIPE, SIG_IGN);
   install(request);
 }
 
 void default_stop_signals() {
+  if (keeps_handlers) return;
   ::signal(SIGPIPE, SIG_DFL);
   install(SIG_DFL);
 }

@@ -1,11 +1,13 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -51,23 +53,83 @@ void end_workers(std::vector<std::thread>& workers, std::atomic<bool>& stop, std
   for (auto& thread : workers) thread.join();
 }
 
-}  // namespace
-
-ThreadPool::ThreadPool(int threads) {
+template <class Work>
+void start_workers(std::vector<std::thread>& workers, int threads, std::atomic<bool>& stop,
+                   std::atomic<uint32_t>& generation, const Work& work) {
   try {
-    for (int worker = 1; worker < threads; ++worker)
-      workers_.push_back(start_thread([this, worker] { work(worker); }));
+    for (int worker = 1; worker < threads; ++worker) workers.push_back(start_thread([work, worker] { work(worker); }));
   } catch (...) {
-    end_workers(workers_, stop_, generation_);
+    end_workers(workers, stop, generation);
     throw;
   }
 }
 
-ThreadPool::~ThreadPool() { end_workers(workers_, stop_, generation_); }
+// A fork copies pools without their threads, whatever those were doing: in the child each pool starts new ones when it is
+// used next.
+class Pools {
+ public:
+  static Pools& get() {
+    static Pools& pools = *new Pools;  // outlives every pool
+    return pools;
+  }
+  void add(const ThreadPool* pool) {
+    const std::lock_guard lock(mutex_);
+    pools_[pool] = false;
+  }
+  // Whether the pool's threads are those of a parent process.
+  bool remove(const ThreadPool* pool) {
+    const std::lock_guard lock(mutex_);
+    return pools_.extract(pool).mapped();
+  }
+  bool was_left_behind(const ThreadPool* pool) {
+    if (!forked_.load(std::memory_order_relaxed)) return false;
+    const std::lock_guard lock(mutex_);
+    return std::exchange(pools_[pool], false);
+  }
+
+ private:
+  Pools() {
+    ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
+                     [] {
+                       get().forked_ = true;
+                       for (auto& [pool, is_left_behind] : get().pools_) is_left_behind = true;
+                       get().mutex_.unlock();
+                     });
+  }
+  std::mutex mutex_;
+  std::map<const ThreadPool*, bool> pools_;  // whether the threads are in another process
+  std::atomic<bool> forked_{false};
+};
+
+// Lets go of threads that are not in this process: they can be neither joined nor detached.
+void forget(std::vector<std::thread>& workers) {
+  new std::vector<std::thread>(std::move(workers));
+  workers.clear();
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  start_workers(workers_, threads, stop_, generation_, [this](int worker) { work(worker); });
+  Pools::get().add(this);
+}
+
+ThreadPool::~ThreadPool() {
+  if (Pools::get().remove(this))
+    forget(workers_);
+  else
+    end_workers(workers_, stop_, generation_);
+}
 
 void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
   if (tasks <= 0) return;
   stop_point();
+  if (Pools::get().was_left_behind(this)) {
+    const int threads = size();
+    forget(workers_);
+    door_ = 0, generation_ = 0, error_ = nullptr;
+    start_workers(workers_, threads, stop_, generation_, [this](int worker) { work(worker); });
+  }
   if (workers_.empty() || tasks == 1) {
     for (int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;

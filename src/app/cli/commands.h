@@ -1,27 +1,16 @@
 // The commands of the program, and the arguments that several of them share.
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/cli/command_line.h"
-#include "config/config.h"
+#include "training/run/config_choice.h"
 
 namespace linnet {
 
 // Arguments that several commands share.
-struct ConfigArguments {
-  std::string config;                                              // a file or the name of a preset
-  std::vector<std::string> settings;                               // key=value
-  std::string data, source, target;                                // --data, --source, --target
-  std::optional<std::string> steps, epochs, batch, learning_rate;  // short forms of keys, as they were written
-  int threads = 0;
-  std::string isa, device, memory;
-  std::string parallel;  // --parallel, of commands that take --ranks
-
+struct ConfigArguments : ConfigChoice {
   void declare(Command& command);
-  // Reads, applies the settings, validates, and selects the instruction set.
-  Config load(bool resume = false) const;
 };
 
 // All commands, in the order of the help page: each is a line here and a function add_NAME_command in a file of its own,

@@ -110,7 +110,7 @@ class TrainingRun {
 
   // Whether the run ends here. Several ranks must end at the same point: each learns of the other's wishes where they
   // exchange messages anyway (ShardedStep::finish), and after evaluations.
-  bool must_stop() const { return is_alone() ? stop_requested() : stop_is_agreed_; }
+  bool must_stop() const { return is_alone() ? stop_requested() || stop_is_asked_ : stop_is_agreed_; }
   void agree_on_stop(bool here) {
     if (!is_alone() && any_rank(world_, here)) stop_is_agreed_ = true;
   }
@@ -222,6 +222,11 @@ class TrainingRun {
     if (reporter_)
       reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()},
                       skipped_steps());
+    tell({done.step, progress_.epoch, total_steps(), done.report.loss, done.rate, progress_.seconds});
+  }
+
+  void tell(const TrainEvent& event) {
+    if (request_.on_event && !request_.on_event(event)) stop_is_asked_ = true;
   }
 
   // Of a run with a loss scale.
@@ -322,6 +327,7 @@ class TrainingRun {
       events->write_histograms(progress_.step, trainer_.layout(), trainer_.state(state::kParameters));
     }
     if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
+    tell({progress_.step, progress_.epoch, total_steps(), judged->best.loss, rate(progress_.step), progress_.seconds, &judged->best});
     if (better) checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : state::kParameters);
     if (out_of_time()) done_ = true;
     if (out_of_patience()) {
@@ -429,6 +435,7 @@ class TrainingRun {
   double last_scale_ = 1;    // of its loss
   bool stopped_ = false, done_ = false;
   bool stop_is_agreed_ = false;    // of several ranks
+  bool stop_is_asked_ = false;     // by TrainRequest::on_event
   bool unsaved_result_ = false;    // of an evaluation after the last training state that was written
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
 };

@@ -10,6 +10,13 @@
 
 namespace linnet {
 
+// What a program that trains is told after each step, and after each evaluation.
+struct TrainEvent {
+  int64_t step = 0, epoch = 0, total_steps = 0;
+  double loss = 0, rate = 0, seconds = 0;    // of the step, or the loss of the evaluation
+  const Evaluation* evaluation = nullptr;  // null: after a step
+};
+
 struct TrainRequest {
   Config config;
   std::string folder;
@@ -20,6 +27,7 @@ struct TrainRequest {
   // Processes that train together, of which rank 0 alone writes the run folder and tells what happens. See
   // rank_setup.h.
   Communicator* world = &single_process();
+  std::function<bool(const TrainEvent&)> on_event = {};  // false: the run is saved and ends, as after a signal
   ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder
 };
 

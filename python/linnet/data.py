@@ -1,0 +1,173 @@
+"""Data to train on: samples with named fields, and the loader that makes batches of them."""
+
+from __future__ import annotations
+
+import typing
+
+from . import _linnet
+from .errors import UserError
+
+Batch = typing.Dict[str, typing.Any]
+
+
+def _columns(data: typing.Any) -> dict[str, typing.Any]:
+    """The columns of a dict, a pandas DataFrame or a datasets.Dataset by name."""
+    if isinstance(data, dict):
+        return data
+    if hasattr(data, "column_names"):  # datasets.Dataset
+        return {name: data[name] for name in data.column_names}
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):  # pandas
+        return {str(name): data[name].to_numpy() for name in data.columns}
+    raise UserError(
+        f"data is a {type(data).__name__}; a Dataset, a dict of arrays, a DataFrame or a datasets.Dataset is wanted"
+    )
+
+
+def _is_ragged(values: typing.Any) -> bool:
+    try:
+        first = values[0]
+    except (TypeError, IndexError, KeyError):
+        return False
+    return isinstance(first, (list, tuple)) and len({len(row) for row in values}) > 1
+
+
+class Dataset:
+    """Fields of the same number of samples: arrays, or sequences of ids of any length (lists of lists).
+
+    Dataset(images=array, labels=array), Dataset(data_frame), Dataset.idx(...), Dataset.text(...)
+    """
+
+    def __init__(self, data: typing.Any = None, **fields: typing.Any) -> None:
+        self._core: typing.Any = _linnet.DatasetCore()
+        columns = dict(_columns(data) if data is not None else {}, **fields)
+        for name, values in columns.items():
+            self.add(name, values)
+
+    @classmethod
+    def _of(cls, core: typing.Any) -> Dataset:
+        made = cls.__new__(cls)
+        made._core = core
+        return made
+
+    def add(self, name: str, values: typing.Any, dtype: typing.Any = None) -> Dataset:
+        """Adds a field: an array [samples, ...], or a list of lists of ids, whose batches are int32 [rows, length]
+        padded with 0, with `name`_length int32 [rows] beside it."""
+        if _is_ragged(values):
+            self._core.add_sequences(name, [list(row) for row in values])
+        else:
+            self._core.add(name, values, dtype)
+        return self
+
+    def add_sequences(self, name: str, sequences: typing.Sequence[typing.Sequence[int]]) -> Dataset:
+        """Adds sequences of ids, also where all have the same length."""
+        self._core.add_sequences(name, [list(row) for row in sequences])
+        return self
+
+    @classmethod
+    def from_function(
+        cls, size: int, types: dict[str, tuple[str, tuple[int, ...]]], function: typing.Callable[[int], Batch]
+    ) -> Dataset:
+        """Samples from function(index), called by the loader's threads; types: (dtype, shape) of one sample."""
+        return cls._of(_linnet.DatasetCore.from_function(size, types, function))
+
+    @classmethod
+    def idx(cls, images: str, labels: str) -> Dataset:
+        """MNIST's files, plain or gzip: fields images uint8 [H, W, C] and labels int32."""
+        return cls._of(_linnet.DatasetCore.idx(str(images), str(labels)))
+
+    @classmethod
+    def image_folder(cls, folder: str, size: int = 0) -> Dataset:
+        """FOLDER/CLASS/*.png, .jpg, .bmp: fields images uint8 [size, size, C] and labels int32."""
+        return cls._of(_linnet.DatasetCore.image_folder(str(folder), size))
+
+    @classmethod
+    def text(cls, path: str, tokenizer: str, length: int) -> Dataset:
+        """A text cut into chunks: fields tokens and targets int32 [length]. tokenizer: a folder."""
+        return cls._of(_linnet.DatasetCore.text(str(path), str(tokenizer), length))
+
+    @classmethod
+    def chunks(cls, ids: typing.Any, length: int) -> Dataset:
+        """The same of ids that the program has."""
+        return cls._of(_linnet.DatasetCore.chunks(ids, length))
+
+    @classmethod
+    def tsv(
+        cls,
+        path: str,
+        tokenizer: str,
+        text_column: int = 0,
+        label_column: int = 1,
+        header: bool = False,
+        max_length: int = 512,
+    ) -> Dataset:
+        """Lines with a text and a label: fields tokens (a sequence) and labels int32. tokenizer: a folder."""
+        return cls._of(
+            _linnet.DatasetCore.tsv(str(path), str(tokenizer), text_column, label_column, header, max_length)
+        )
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __getitem__(self, index: int) -> Batch:
+        if not 0 <= index < len(self):
+            raise IndexError(f"the dataset has {len(self)} samples; there is no {index}")
+        return typing.cast(Batch, self._core.sample(index))
+
+    def select(self, indices: typing.Sequence[int]) -> Dataset:
+        """The samples with these indices, in this order."""
+        return self._of(self._core.select(list(indices)))
+
+    def split(self, fraction: float, seed: int = 1) -> tuple[Dataset, Dataset]:
+        """A part of `fraction` of the samples, drawn by the seed, and the others."""
+        first, second = self._core.split(fraction, seed)
+        return self._of(first), self._of(second)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name} {dtype}{list(shape)}" for name, (dtype, shape) in self._core.sample_types().items())
+        return f"linnet.Dataset({len(self)} samples: {fields})"
+
+
+class Loader:
+    """Batches of a dataset, made ahead by threads, always the same ones for the same seed. Iterating gives the batches
+    of one epoch as dicts of NumPy arrays."""
+
+    def __init__(
+        self,
+        data: typing.Any,
+        batch: int = 32,
+        shuffle: bool = False,
+        seed: int = 1,
+        drop_last: bool = False,
+        workers: int = 1,
+        prefetch: int = 2,
+        buckets: typing.Sequence[int] = (),
+    ) -> None:
+        dataset = data if isinstance(data, Dataset) else Dataset(data)
+        self._core: typing.Any = _linnet.LoaderCore(
+            dataset._core, batch, shuffle, seed, drop_last, workers, prefetch, list(buckets)
+        )
+
+    def shapes(self) -> list[dict[str, tuple[str, tuple[int, ...]]]]:
+        """(dtype, shape) of each array of each kind of batch."""
+        return typing.cast("list[dict[str, tuple[str, tuple[int, ...]]]]", self._core.shapes())
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def next(self) -> Batch:
+        """The next batch; begins the next epoch behind the last."""
+        return typing.cast(Batch, self._core.next()[0])
+
+    def __iter__(self) -> typing.Iterator[Batch]:
+        epoch, begin = self.position
+        for _ in range(len(self) - begin):
+            yield self.next()
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(epoch, batch) of the next batch, from 0."""
+        return typing.cast("tuple[int, int]", self._core.position())
+
+    def seek(self, epoch: int, batch: int = 0) -> None:
+        """Goes to a position."""
+        self._core.seek(epoch, batch)

@@ -1,0 +1,470 @@
+"""Training by hand: a module, a loss and data."""
+
+from __future__ import annotations
+
+import typing
+import weakref
+
+from . import _linnet
+from ._linnet import Adam, Group, Loss, Schedule
+from .data import Batch, Loader
+from .errors import ShapeError, UserError
+from .modules import Conv2d, ConvReluPool, Module, PretrainedBert
+
+Metric = typing.Union[str, typing.Callable[..., typing.Any]]
+Rate = typing.Union[float, Schedule, typing.Callable[[int], float]]
+
+
+class StepResult(typing.NamedTuple):
+    """What is known of a training step after it: the mean loss, the gradient's norm before clipping, the count of the
+        loss, whether both are finite (if not, the parameters were left as they were), and whether fp16 left the step
+    out."""
+
+    loss: float
+    grad_norm: float
+    count: int  # type: ignore[assignment]
+    finite: bool
+    skipped: bool
+
+
+class Evaluation(typing.NamedTuple):
+    """The mean loss, what it is the mean of, and the metrics by name."""
+
+    loss: float
+    count: int  # type: ignore[assignment]
+    metrics: dict[str, float]
+
+
+class FitEvent(typing.NamedTuple):
+    """What callbacks of fit() get. evaluation: of the validation data, after an epoch; None after a step."""
+
+    step: int
+    epoch: int
+    loss: float
+    mean_loss: float
+    grad_norm: float
+    rate: float
+    evaluation: Evaluation | None
+
+
+class FitReport(typing.NamedTuple):
+    """What fit() has done. reason: "epochs", "max_steps", "patience" or "callback"."""
+
+    steps: int
+    epochs: int
+    loss: float
+    reason: str
+    best: Evaluation | None
+
+
+class LoadReport(typing.NamedTuple):
+    """What load() has done, as names: parameters that were taken, that keep their values, tensors of the file that were
+    not used, and parameters whose shapes differ."""
+
+    taken: list[str]
+    fresh: list[str]
+    unused: list[str]
+    different: list[str]
+
+
+def _evaluation(found: typing.Any) -> Evaluation | None:
+    return None if found is None else Evaluation(**found)
+
+
+def _event(found: dict[str, typing.Any]) -> FitEvent:
+    return FitEvent(**{**found, "evaluation": _evaluation(found["evaluation"])})
+
+
+def _shapes_of(inputs: typing.Any, names: list[str]) -> list[dict[str, typing.Any]]:
+    """Batch shapes from a Loader, an example batch (a dict, or arrays in the loss's order) or a list of those."""
+    if isinstance(inputs, Loader):
+        return inputs.shapes()
+    if isinstance(inputs, dict):
+        return [{name: _type_of(value, name) for name, value in inputs.items()}]
+    if isinstance(inputs, list) and inputs and all(isinstance(entry, dict) for entry in inputs):
+        return [_shapes_of(entry, names)[0] for entry in inputs]
+    if isinstance(inputs, tuple):
+        return _shapes_of(_named(inputs, names), names)
+    raise UserError(
+        f"the inputs of a learner are a {type(inputs).__name__}; an example batch (a dict of arrays, or a tuple in the "
+        "order of the loss's parameters), a list of such dicts or a Loader is wanted"
+    )
+
+
+def _type_of(value: typing.Any, name: str) -> tuple[str, tuple[int, ...]]:
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+        return value[0], tuple(value[1])
+    return _linnet.array_type(value, name)
+
+
+def _named(arrays: typing.Sequence[typing.Any], names: list[str]) -> Batch:
+    if len(arrays) > len(names):
+        raise UserError(f"{len(arrays)} arrays are given, and the loss takes {len(names)}: {', '.join(names)}")
+    return dict(zip(names, arrays))
+
+
+class Learner:
+    """A model with its loss, its optimizer and all of its memory.
+
+    loss: a function whose parameters are named as the fields of batches. It records a graph of Tensors and returns a
+    `linnet.Loss` (such as `cross_entropy(...)`) or a scalar Tensor, alone or as (loss, {"name": tensor}) with outputs
+    for `predict` and metrics. inputs: a Loader, an example batch, or a list of them, one for each shape.
+    optimizer: Sgd, Adam, AdamW, ... . precision: "fp32", "bf16", "tf32" or "fp16". memory: the most bytes to plan;
+    layers are computed again in the backward pass until the step fits. groups: parameters that are frozen or trained
+    otherwise. shares: learners whose parameters this one has too; what they train is read before each step.
+    One thread uses a learner at a time; several learners may be used by several threads. Raises ShapeError naming the
+    line of the program, UserError and MachineError.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        loss: typing.Callable[..., typing.Any],
+        inputs: typing.Any,
+        *,
+        optimizer: typing.Any = None,
+        clip_norm: float = 0.0,
+        average_decay: float = 0.0,
+        accumulate: int = 1,
+        precision: str = "fp32",
+        storage: str = "auto",
+        device: str = "cpu",
+        threads: int = 0,
+        seed: int = 1,
+        memory: int = 0,
+        groups: typing.Sequence[Group] = (),
+        training: bool = True,
+        shares: typing.Sequence[Learner] = (),
+    ) -> None:
+        if not callable(loss):
+            raise UserError("the loss of a learner is a function of the batch's fields")
+        self._model = model
+        self._loss = loss
+        self._kept: list[typing.Any] = []
+        self._shares = list(shares)
+        self._groups = list(groups)
+        names = self._names_of(loss)
+        shapes = _shapes_of(inputs, names or [])
+        given = list(shapes[0]) if shapes else []
+        self._names = [name for name in given if name in names] if names is not None else given
+        missing = [name for name in self._required if name not in given]
+        if missing:
+            raise UserError(
+                f"the loss takes {', '.join(missing)}, and the batches have {', '.join(given) or 'nothing'}"
+            )
+        options = dict(
+            optimizer=optimizer if optimizer is not None else Adam(),
+            clip_norm=float(clip_norm),
+            average_decay=float(average_decay),
+            accumulate=accumulate,
+            precision=precision,
+            storage=storage,
+            device=device,
+            threads=threads,
+            seed=seed,
+            memory=memory,
+            training=training,
+            groups=self._groups,
+        )
+        self._core: typing.Any = _linnet.LearnerCore(weakref.ref(self), model, self._kept, self._names, shapes, options)
+        for other in self._shares:
+            self._core.share(other._core, self._common(other))
+
+    def _names_of(self, loss: typing.Callable[..., typing.Any]) -> list[str] | None:
+        """The parameters of the loss; None if it takes any."""
+        import inspect
+
+        parameters = inspect.signature(loss).parameters.values()
+        self._required = [
+            p.name
+            for p in parameters
+            if p.default is p.empty and p.kind <= p.KEYWORD_ONLY and p.kind != p.VAR_POSITIONAL
+        ]
+        if any(p.kind == p.VAR_KEYWORD for p in parameters):
+            return None
+        return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+    def _record(self, tensors: dict[str, typing.Any]) -> tuple[typing.Any, typing.Any, dict[str, typing.Any]]:
+        result = self._loss(**tensors)
+        outputs: dict[str, typing.Any] = {}
+        if isinstance(result, tuple) and len(result) == 2:
+            result, outputs = result
+            if not isinstance(outputs, dict):
+                raise UserError("a loss returns (loss, outputs), where outputs is a dict of tensors")
+        if isinstance(result, Loss):
+            return result.sum, result.count, outputs
+        return result, None, outputs
+
+    def _common(self, other: Learner) -> dict[str, str]:
+        """Names of parameters that the other learner trains, with what they are called here."""
+        import fnmatch
+
+        found = {}
+        frozen = [pattern for group in other._groups if group.frozen for pattern in group.patterns]
+        for part in other._kept:
+            theirs, ours = other._core.path_of(part), self._core.path_of(part)
+            if theirs is None or ours is None:
+                continue
+            for name, _, _ in other._core.parameters():
+                if name == theirs or not theirs or name.startswith(theirs + "."):
+                    if not any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen):
+                        rest = name[len(theirs) :].lstrip(".")
+                        found[name] = ".".join(text for text in (ours, rest) if text)
+        if not found:
+            raise UserError("a learner in `shares` trains no parameter of this model")
+        return found
+
+    def _batch(self, arrays: typing.Sequence[typing.Any], named: Batch) -> Batch:
+        if len(arrays) == 1 and isinstance(arrays[0], dict) and not named:
+            return arrays[0]
+        return {**_named(arrays, self._names), **named}
+
+    def step(self, *batch: typing.Any, rate: float, **fields: typing.Any) -> StepResult:
+        """One training step at a learning rate, on a batch: a dict, arrays in the order of the loss's parameters, or
+        fields by name; with `accumulate`, a list of so many dicts. Arrays are anything with __dlpack__ or the buffer
+        protocol, of the type and shape that was planned; int64 and float64 are converted."""
+        if len(batch) == 1 and isinstance(batch[0], list) and not fields:
+            batches = batch[0]
+        else:
+            batches = [self._batch(batch, fields)]
+        return StepResult(**self._core.step(batches, float(rate)))
+
+    def fit(
+        self,
+        data: typing.Any,
+        *,
+        epochs: int = 1,
+        rate: Rate = 1e-3,
+        batch: int = 32,
+        shuffle: bool = True,
+        validation: typing.Any = None,
+        metrics: typing.Sequence[Metric] = (),
+        patience: int = 0,
+        max_steps: int = 0,
+        callbacks: typing.Sequence[typing.Callable[[FitEvent], object]] = (),
+        on_epoch: typing.Callable[[FitEvent], object] | None = None,
+    ) -> FitReport:
+        """Trains on a Loader, a Dataset or a dict of arrays (in batches of `batch`). Callbacks hear every step,
+        on_epoch every epoch; False stops. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
+        NumericError, naming the line, when a loss is not finite."""
+
+        def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
+            if not functions:
+                return None
+
+            def hear(found: dict[str, typing.Any]) -> bool:
+                event = _event(found)
+                return all([function(event) is not False for function in functions])
+
+            return hear
+
+        options = dict(
+            epochs=epochs,
+            max_steps=max_steps,
+            patience=patience,
+            rate=rate,
+            metrics=self._metrics(metrics),
+            validation=None if validation is None else self._loader(validation, batch, False)._core,
+            on_step=heard(list(callbacks)),
+            on_epoch=heard([on_epoch] if on_epoch else []),
+        )
+        found = self._core.fit(self._loader(data, batch, shuffle)._core, options)
+        return FitReport(**{**found, "best": _evaluation(found["best"])})
+
+    @staticmethod
+    def _loader(data: typing.Any, batch: int, shuffle: bool) -> Loader:
+        if isinstance(data, Loader):
+            return data
+        return Loader(data, batch=batch, shuffle=shuffle, drop_last=shuffle)
+
+    @staticmethod
+    def _metrics(metrics: typing.Sequence[Metric]) -> list[typing.Any]:
+        def cut(function: typing.Callable[..., typing.Any]) -> typing.Callable[..., typing.Any]:
+            def call(batch: Batch, outputs: Batch, samples: int) -> typing.Any:
+                if samples:  # rows behind them are padding
+                    batch = {name: value[:samples] if value.ndim else value for name, value in batch.items()}
+                    outputs = {name: value[:samples] if value.ndim else value for name, value in outputs.items()}
+                return function(batch, outputs)
+
+            call.__name__ = getattr(function, "__name__", "metric")
+            return call
+
+        return [metric if isinstance(metric, str) or not callable(metric) else cut(metric) for metric in metrics]
+
+    def evaluate(self, data: typing.Any, metrics: typing.Sequence[Metric] = (), batch: int = 32) -> Evaluation:
+        """Loss and metrics, without dropout. A metric is "accuracy" (of an output `logits` and a field `labels`) or a
+        function of (batch, outputs) that returns a mean or (sum, count)."""
+        found = _evaluation(self._core.evaluate(self._loader(data, batch, False)._core, self._metrics(metrics)))
+        assert found is not None
+        return found
+
+    def predict(self, *batch: typing.Any, **fields: typing.Any) -> dict[str, typing.Any]:
+        """The outputs that the loss names, as NumPy arrays. A batch may have fewer rows than planned, or more (they are
+        computed in parts), and may leave out what the outputs do not depend on, such as labels."""
+        import numpy
+
+        given = self._batch(batch, fields)
+        arrays = {name: value if hasattr(value, "shape") else numpy.asarray(value) for name, value in given.items()}
+        planned = max(
+            (shape[name][1][0] for shape in self._planned for name in arrays if name in shape and shape[name][1]),
+            default=0,
+        )
+        rows = max((array.shape[0] for array in arrays.values() if len(array.shape)), default=0)
+        if not planned or rows <= planned:
+            return _without_sums(self._core.predict(arrays))
+        parts = [
+            _without_sums(self._core.predict({name: array[at : at + planned] for name, array in arrays.items()}))
+            for at in range(0, rows, planned)
+        ]
+        return {
+            name: numpy.concatenate([part[name] for part in parts])
+            if parts[0][name].ndim
+            else sum(part[name] for part in parts)
+            for name in parts[0]
+        }
+
+    @property
+    def _planned(self) -> list[dict[str, typing.Any]]:
+        return typing.cast("list[dict[str, typing.Any]]", self._core.shapes())
+
+    def _layouts(self) -> dict[str, str]:
+        """Parameters whose axes PyTorch has in another order, or under another name: filters, stacked projections."""
+        found = {}
+        for part in self._kept:
+            if isinstance(part, (Conv2d, ConvReluPool)):
+                path = self._core.path_of(part)
+                found[f"{path}.weight" if path else "weight"] = "filter"
+        return found
+
+    def state_dict(self, layout: str = "linnet") -> dict[str, typing.Any]:
+        """All parameters and buffers by name as NumPy views of the learner's memory: no copies; call push() after
+        writing to one. layout="torch" gives copies with filters as [out, in, rows, columns] and PyTorch's names."""
+        import numpy
+
+        state = {name: self._core.parameter(name) for name, _, _ in self._core.parameters()}
+        if layout != "torch":
+            return state
+        filters = self._layouts()
+        return {
+            _torch_name(name): numpy.ascontiguousarray(value.transpose(0, 3, 1, 2)) if name in filters else value.copy()
+            for name, value in state.items()
+        }
+
+    def load_state_dict(
+        self, state: typing.Mapping[str, typing.Any], layout: str = "linnet", strict: bool = True
+    ) -> LoadReport:
+        """Takes parameters by name from arrays or torch tensors. strict: every parameter must be there, and nothing
+        else. Raises UserError and ShapeError; then no parameter is changed."""
+        shapes = {name: tuple(shape) for name, shape, _ in self._core.parameters()}
+        filters = self._layouts() if layout == "torch" else {}
+        names = {_torch_name(name) if layout == "torch" else name: name for name in shapes}
+        report = LoadReport([], [], [name for name in state if name not in names], [])
+        values = {}
+        for theirs, name in names.items():
+            if theirs not in state:
+                report.fresh.append(name)
+                continue
+            value = _host(state[theirs])
+            if name in filters and len(value.shape) == 4:
+                value = value.transpose(0, 2, 3, 1)
+            if tuple(value.shape) != shapes[name]:
+                report.different.append(name)
+                if strict:
+                    raise ShapeError(f'"{theirs}" has the shape {list(value.shape)}; {list(shapes[name])} is wanted')
+                continue
+            values[name] = value
+            report.taken.append(name)
+        unused = [name for name in report.unused if not name.endswith("num_batches_tracked")]
+        if strict and (report.fresh or unused):
+            raise UserError(
+                f"the state has no {', '.join(report.fresh[:5])}"
+                if report.fresh
+                else f"the model has no {', '.join(unused[:5])}"
+            )
+        for name, value in values.items():
+            self._core.set_parameter(name, value)
+        self._core.push()
+        return report
+
+    def push(self) -> None:
+        """Makes changes of state_dict()'s views known: to the device, and to the moving average."""
+        self._core.push()
+
+    def gradient(self, name: str) -> typing.Any:
+        """The gradient of the mean loss in the last step, before clipping, as a NumPy array."""
+        return self._core.gradient(name)
+
+    def save(self, path: str) -> None:
+        """Writes the weights by name as safetensors."""
+        self._core.save(str(path))
+
+    def load(self, path: str, strict: bool = True, prefix: str = "") -> LoadReport:
+        """Reads weights by name from a safetensors file; `prefix` is put before each name of the file."""
+        return LoadReport(**self._core.load(str(path), strict, prefix))
+
+    def load_bert(self, bert: PretrainedBert) -> LoadReport:
+        """Reads the weights of a BERT folder into the part of the model that it is."""
+        return LoadReport(**self._core.load_bert(bert))
+
+    def save_bert(self, bert: PretrainedBert, folder: str) -> None:
+        """Writes a folder that transformers loads; all other parameters go to head.safetensors."""
+        self._core.save_bert(bert, str(folder))
+
+    def save_state(self, path: str, loader: Loader | None = None) -> None:
+        """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is."""
+        self._core.save_state(str(path), *(loader.position if loader else (0, 0)))
+
+    def load_state(self, path: str, loader: Loader | None = None) -> tuple[int, int]:
+        """Reads it back; the steps that follow have the bits that they would have had. Moves the loader."""
+        position: tuple[int, int] = self._core.load_state(str(path))
+        if loader:
+            loader.seek(*position)
+        return position
+
+    @property
+    def steps(self) -> int:
+        """Steps so far."""
+        return int(self._core.steps())
+
+    def memory(self) -> Memory:
+        """All memory that there will ever be, in bytes by kind."""
+        return Memory(self._core.memory())
+
+    def __repr__(self) -> str:
+        size = sum(self.memory().values()) / 1e6
+        return f"linnet.Learner({type(self._model).__name__}, {self.steps} steps, {size:.1f} MB)"
+
+
+class Memory(typing.Dict[str, int]):
+    """Bytes by kind; shows itself as a table."""
+
+    def __str__(self) -> str:
+        lines = [f"{kind:<14} {size / 1e6:>10.2f} MB" for kind, size in self.items()]
+        return "\n".join([*lines, f"{'in all':<14} {sum(self.values()) / 1e6:>10.2f} MB"])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{kind}</td><td>{size / 1e6:.2f} MB</td></tr>" for kind, size in self.items())
+        return f"<table>{rows}<tr><th>in all</th><th>{sum(self.values()) / 1e6:.2f} MB</th></tr></table>"
+
+
+def _torch_name(name: str) -> str:
+    """in_proj.weight is in_proj_weight in torch.nn.MultiheadAttention."""
+    for part in ("weight", "bias"):
+        if name == f"in_proj.{part}" or name.endswith(f".in_proj.{part}"):
+            return name[: -len(f"in_proj.{part}")] + f"in_proj_{part}"
+    return name
+
+
+def _without_sums(outputs: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Only what the loss names: without labels the sums mean nothing."""
+    return {name: value for name, value in outputs.items() if name not in ("loss_sum", "token_count")}
+
+
+def _host(value: typing.Any) -> typing.Any:
+    """An array of NumPy from one, a torch tensor (bf16 too) or a list."""
+    import numpy
+
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        return value.float().numpy() if value.is_floating_point() else value.numpy()
+    return numpy.asarray(value)

@@ -1,0 +1,229 @@
+"""Trained models: runs, packed files and model folders as transformers writes them."""
+
+from __future__ import annotations
+
+import os
+import typing
+
+from . import _linnet
+from ._linnet import Tokenizer
+from .errors import UserError
+
+Message = typing.Mapping[str, str]
+
+
+class Classification(typing.NamedTuple):
+    """The likeliest class of a text, its probability, and those of all classes."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class Score(typing.NamedTuple):
+    """The natural logarithm of a text's probability, and the number of tokens that were scored."""
+
+    log_probability: float
+    tokens: int
+
+
+class Stream:
+    """A text as it is written: iterate over its pieces, with `for` or `async for`. Closing it, or leaving it to the
+    garbage collector, ends the text."""
+
+    def __init__(self, core: typing.Any) -> None:
+        self._core = core
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> str:
+        piece: str | None = self._core.next()
+        if piece is None:
+            raise StopIteration
+        return piece
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> str:
+        import asyncio
+
+        piece: str | None = await asyncio.get_running_loop().run_in_executor(None, self._core.next)
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
+
+    def close(self) -> None:
+        """Ends the text."""
+        self._core.close()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Model:
+    """A loaded model; `linnet.load` makes it. Any number of threads may use it at once: their texts are computed
+    together, and each text gives the same bits whatever is computed beside it."""
+
+    def __init__(self, folder: str, options: dict[str, typing.Any]) -> None:
+        self.folder = folder
+        self._core: typing.Any = _linnet.ModelCore(folder, options)
+
+    def _stream(
+        self, prompt: str, options: dict[str, typing.Any], chat: bool = False, translates: bool = False
+    ) -> typing.Any:
+        known: dict[str, typing.Any] = dict(
+            max_tokens=None,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            repetition_penalty=None,
+            beams=None,
+            stop=(),
+            seed=1,
+        )
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise TypeError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
+        if not isinstance(prompt, str):
+            raise TypeError(f"a text is wanted, and a {type(prompt).__name__} was given")
+        known.update(options)
+        stop = known["stop"]
+        known["stop"] = [stop] if isinstance(stop, str) else list(stop)
+        return self._core.stream(prompt, {**known, "chat": chat}, translates)
+
+    def generate(self, prompt: str, **options: typing.Any) -> str:
+        """The text that follows a prompt, or answers it, without the prompt. Options: max_tokens, temperature, top_p,
+        top_k, repetition_penalty, beams, stop, seed; what is not given is as the model's author says."""
+        return typing.cast(str, self._stream(prompt, options).finish())
+
+    def stream(self, prompt: str, **options: typing.Any) -> Stream:
+        """The same piece by piece, in whole characters."""
+        return Stream(self._stream(prompt, options))
+
+    def chat(self, messages: str | typing.Sequence[Message], **options: typing.Any) -> str:
+        """The answer to a question, or to a conversation of {"role": ..., "content": ...}, by the chat template."""
+        return typing.cast(str, self._stream(_conversation(messages), options, chat=True).finish())
+
+    def stream_chat(self, messages: str | typing.Sequence[Message], **options: typing.Any) -> Stream:
+        """The same piece by piece."""
+        return Stream(self._stream(_conversation(messages), options, chat=True))
+
+    @typing.overload
+    def translate(self, text: str, **options: typing.Any) -> str: ...
+    @typing.overload
+    def translate(self, text: typing.Sequence[str], **options: typing.Any) -> list[str]: ...
+    def translate(self, text: str | typing.Sequence[str], **options: typing.Any) -> str | list[str]:
+        """The translation of a text, or of each of a list, which are computed together."""
+        if isinstance(text, str):
+            return "" if not text.strip() else typing.cast(str, self._stream(text, options, translates=True).finish())
+        streams = [self._stream(line, options, translates=True) if line.strip() else None for line in text]
+        return [stream.finish() if stream else "" for stream in streams]
+
+    def embed(self, texts: str | typing.Sequence[str]) -> typing.Any:
+        """Embeddings, a NumPy array float32 [texts, width]; of one text [width]. Texts that are too long are cut."""
+        rows = self._core.embed(_texts(texts))
+        return rows[0] if isinstance(texts, str) else rows
+
+    def probabilities(self, texts: typing.Sequence[str]) -> typing.Any:
+        """The probability of each class for each text: a NumPy array float32 [texts, classes]."""
+        return self._core.classify(_texts(texts))
+
+    @typing.overload
+    def classify(self, texts: str) -> Classification: ...  # type: ignore[overload-overlap]
+    @typing.overload
+    def classify(self, texts: typing.Sequence[str]) -> list[Classification]: ...
+    def classify(self, texts: str | typing.Sequence[str]) -> Classification | list[Classification]:
+        """The class of a text, or of each of a list."""
+        names = self.info["classes"] if self.info["kind"] == "classifier" else []
+        found = []
+        for row in self._core.classify(_texts(texts)):
+            best = int(row.argmax())
+            found.append(Classification(names[best], float(row[best]), {n: float(p) for n, p in zip(names, row)}))
+        return found[0] if isinstance(texts, str) else found
+
+    def score(self, text: str, source: str = "") -> Score:
+        """How likely the model finds a text; a translator wants its source. The weights are loaded once more for it."""
+        return Score(*self._core.score(text, source))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return _linnet.load_tokenizer(self.folder)
+
+    @property
+    def info(self) -> dict[str, typing.Any]:
+        """kind ("language", "translation", "classifier", "embedder"), folder, classes, width, ..."""
+        return typing.cast("dict[str, typing.Any]", self._core.info())
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Writes a folder that transformers loads: of a run its best weights, else a copy."""
+        if _linnet.is_run(self.folder):
+            _linnet.export_run(self.folder, os.fspath(folder))
+        elif os.path.isdir(self.folder):
+            import shutil
+
+            shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        else:
+            raise UserError(f"'{self.folder}' is a packed file; save_pretrained() is for runs and model folders")
+
+    def close(self) -> None:
+        """Frees the memory, when texts that are being computed are done."""
+        self._core.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"linnet.Model({self.folder!r}, {self.info['kind']})"
+
+
+def _texts(texts: str | typing.Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def _conversation(messages: str | typing.Sequence[Message]) -> str:
+    import json
+
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    return json.dumps([dict(message) for message in messages], ensure_ascii=False)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    threads: int = 0,
+    quantize: str | None = None,
+    keep: typing.Sequence[str] = (),
+    adapters: typing.Sequence[str] = (),
+    slots: int = 8,
+    beams: int = 0,
+    max_length: int = 0,
+) -> Model:
+    """Loads a run, a packed file or a model folder.
+
+    device: "cpu", "cuda" or "cuda:N". threads: 0 uses all that the process may. quantize: "int8", "int4" or "bf16";
+    keep: patterns of parameters that stay as they are. adapters: folders of LoRA adapters. slots: texts that are
+    written at once. beams: the most of a search. max_length: tokens of a text with its prompt, 0: the model's, at most
+    2048. Raises UserError when the path holds no such model.
+    """
+    options = dict(
+        device=device,
+        threads=threads,
+        quantize=quantize or "none",
+        keep=list(keep),
+        adapters=[os.fspath(adapter) for adapter in adapters],
+        slots=slots,
+        beams=beams,
+        max_length=max_length,
+    )
+    return Model(os.fspath(path), options)

@@ -1,0 +1,245 @@
+"""Modules and layers. A module's parts are its attributes: modules, parameters, and lists, tuples and dicts of them.
+Their names are PyTorch's: `encoder.layers.0.weight`. Images and filters have their channels last."""
+
+from __future__ import annotations
+
+import typing
+
+from . import _linnet
+from ._linnet import Initializer, LayerParameter, Loss, Parameter, Tensor
+from .errors import UserError
+
+TensorLike = typing.Union[Tensor, Parameter, LayerParameter]
+
+
+def parameter(shape: typing.Sequence[int], init: Initializer | None = None) -> Parameter:
+    """An array that training changes; without `init` it begins as Glorot's uniform rule says."""
+    return _linnet.parameter(list(shape), init or _linnet.init_xavier_uniform(), False)
+
+
+def Buffer(shape: typing.Sequence[int], init: Initializer | None = None) -> Parameter:
+    """State that is saved and not trained, such as running statistics; zeros without `init`. `update_buffer(buffer, x)`
+    sets what it holds after the step."""
+    return _linnet.parameter(list(shape), init or _linnet.init_constant(0), True)
+
+
+class Module:
+    """A part of a model, or a whole one. Subclasses set parts as attributes and define `forward`."""
+
+    _spec: typing.Any = None
+
+    def forward(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        """Records what the module computes."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward()")
+
+    def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        """Calls forward(); errors in it name the module."""
+        return _linnet.call(self, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        parts = [
+            f"  ({name}): {value!r}" for name, value in vars(self).items() if isinstance(value, (Module, Parameter))
+        ]
+        body = "\n".join(line.replace("\n", "\n  ") for line in parts)
+        return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
+
+
+class _Layer(Module):
+    def __init__(self, spec: typing.Any, text: str) -> None:
+        self._spec = spec
+        self._text = text
+
+    def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> Tensor:
+        """Applies the layer."""
+        return typing.cast(Tensor, super().__call__(*args, **kwargs))
+
+    def forward(self, x: TensorLike) -> Tensor:
+        """Applies the layer."""
+        return _linnet.apply(self, x)
+
+    def __getattr__(self, name: str) -> LayerParameter:
+        if name in ("weight", "bias", "running_mean", "running_var"):
+            return LayerParameter(self, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: typing.Any) -> None:
+        if name in ("weight", "bias"):
+            raise UserError(
+                f"the {name} of a layer cannot be replaced; to share one, use it in an operation: "
+                "matmul(x, self.embedding.weight, trans_b=True)"
+            )
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._text})"
+
+
+class Linear(_Layer):
+    """y = x weight^T + bias: [..., inputs] -> [..., outputs]. weight [outputs, inputs], bias [outputs]."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, init: Initializer | None = None) -> None:
+        super().__init__(_linnet.linear(inputs, outputs, bias, init), f"{inputs}, {outputs}")
+
+
+class Embedding(_Layer):
+    """Rows of a table: ids int32 [...] -> [..., width]. weight [rows, width]. `scaled`: rows are multiplied by
+    sqrt(width), as in the Transformer of 2017, and begin with a deviation of 1 / sqrt(width)."""
+
+    def __init__(self, rows: int, width: int, init: Initializer | None = None, scaled: bool = False) -> None:
+        super().__init__(_linnet.embedding_layer(rows, width, init, scaled), f"{rows}, {width}")
+
+
+class LayerNorm(_Layer):
+    """Layer normalization over the last axis. weight, bias [width] unless `affine` is False."""
+
+    def __init__(self, width: int, epsilon: float = 1e-5, affine: bool = True) -> None:
+        super().__init__(_linnet.layer_norm_layer(width, epsilon, affine), f"{width}")
+
+
+class RMSNorm(_Layer):
+    """x / sqrt(mean(x^2) + epsilon) * weight over the last axis. weight [width]."""
+
+    def __init__(self, width: int, epsilon: float = 1e-6) -> None:
+        super().__init__(_linnet.rms_norm_layer(width, epsilon), f"{width}")
+
+
+class GroupNorm(_Layer):
+    """Group normalization: [N, ..., channels]. weight, bias [channels]."""
+
+    def __init__(self, groups: int, channels: int, epsilon: float = 1e-5) -> None:
+        super().__init__(_linnet.group_norm_layer(groups, channels, epsilon), f"{groups}, {channels}")
+
+
+class BatchNorm(_Layer):
+    """Batch normalization over all axes but the last: [..., channels]. weight, bias, running_mean, running_var."""
+
+    def __init__(self, channels: int, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__(_linnet.batch_norm_layer(channels, epsilon, momentum), f"{channels}")
+
+
+class Dropout(_Layer):
+    """Zeroes elements with this probability while training, and scales the others up."""
+
+    def __init__(self, probability: float = 0.5) -> None:
+        super().__init__(_linnet.dropout_layer(probability), f"{probability}")
+
+
+class Conv2d(_Layer):
+    """Convolution of images: [N, H, W, inputs] -> [N, H', W', outputs], H' = (H + 2 padding - dilation (size - 1) - 1)
+    / stride + 1. weight [outputs, size, size, inputs / groups], bias [outputs]."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        size: int,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+        init: Initializer | None = None,
+    ) -> None:
+        spec = _linnet.conv2d_layer(inputs, outputs, size, stride, padding, dilation, groups, bias, init)
+        super().__init__(spec, f"{inputs}, {outputs}, {size}")
+
+
+class ConvReluPool(_Layer):
+    """3 x 3 convolution, ReLU and 2 x 2 max pooling in one pass over memory: [N, H, W, inputs], float32 or uint8, ->
+    [N, H / 2, W / 2, outputs]. Bytes are scaled to (x / 255 - mean[c]) / deviation[c]."""
+
+    def __init__(
+        self, inputs: int, outputs: int, mean: typing.Sequence[float] = (), deviation: typing.Sequence[float] = ()
+    ) -> None:
+        spec = _linnet.conv_relu_pool_layer(inputs, outputs, list(mean), list(deviation))
+        super().__init__(spec, f"{inputs}, {outputs}")
+
+
+class MultiHeadAttention(_Layer):
+    """Scaled dot-product attention with many heads. in_proj.weight [width + 2 kv_heads * (width / heads), width] stacks
+    queries, keys and values; out_proj.weight [width, width]."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int = 0,
+        dropout: float = 0.0,
+        rotary_theta: float = 0.0,
+        biases: bool = True,
+    ) -> None:
+        spec = _linnet.attention_layer(width, heads, kv_heads, dropout, rotary_theta, biases)
+        super().__init__(spec, f"{width}, {heads}")
+
+    def forward(
+        self,
+        x: TensorLike,
+        memory: TensorLike | None = None,
+        lengths: TensorLike | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """x [B, T, width] attends to itself, or to memory [B, S, width]. lengths int32 [B]: how many positions of each
+        row count. causal: a position sees itself and those before it alone."""
+        return _linnet.attend(self, x, memory, lengths, causal)
+
+
+class CausalAttention(MultiHeadAttention):
+    """Attention of each position to itself and those before it, for decoders."""
+
+    def forward(self, x: TensorLike) -> Tensor:  # type: ignore[override]
+        """x [B, T, width] -> [B, T, width]."""
+        return _linnet.attend(self, x, None, None, True)
+
+
+class PretrainedBert(_Layer):
+    """The encoder of a BERT folder of transformers. `Learner.load_bert` reads its weights, `save_bert` writes a
+    folder."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(_linnet.bert_layer(str(folder)), repr(str(folder)))
+
+    def forward(self, tokens: TensorLike, lengths: TensorLike, types: TensorLike | None = None) -> Tensor:  # type: ignore[override]
+        """tokens, types int32 [B, T], lengths int32 [B] -> states [B, T, width]."""
+        return _linnet.bert(self, tokens, lengths, types)
+
+    def pooled(self, states: TensorLike) -> Tensor:
+        """The state of the first token through the folder's dense layer and tanh: [B, T, width] -> [B, width]."""
+        return _linnet.bert_pooled(self, states)
+
+
+class Sequential(Module):
+    """Modules and functions applied one after another; names are their numbers, as in PyTorch."""
+
+    def __init__(self, *parts: typing.Callable[[typing.Any], typing.Any]) -> None:
+        for index, part in enumerate(parts):
+            setattr(self, str(index), part)
+        self._order = [str(index) for index in range(len(parts))]
+
+    def forward(self, x: TensorLike) -> typing.Any:
+        """Applies all of them."""
+        result: typing.Any = x
+        for name in self._order:
+            result = getattr(self, name)(result)
+        return result
+
+
+class Decoder(Module):
+    """A language model that gives each position's state from the tokens up to it. All mixing of positions is done by
+    CausalAttention. Subclasses set `vocab_size` and `max_length` and define `states` and `head`."""
+
+    vocab_size: int
+    max_length: int
+
+    def states(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """tokens, positions int32 [B, T] -> states [B, T, D]."""
+        raise NotImplementedError(f"{type(self).__name__} defines no states()")
+
+    def head(self) -> TensorLike:
+        """The output layer [V, D]: logits are states head^T. Often the weight of the token embedding."""
+        raise NotImplementedError(f"{type(self).__name__} defines no head()")
+
+
+def decoder_loss(decoder: Decoder, tokens: Tensor, targets: Tensor) -> Loss:
+    """The cross-entropy of the next tokens: tokens and targets int32 [B, T]."""
+    states = decoder.states(tokens, _linnet.positions(tokens))
+    return _linnet.linear_cross_entropy(states, decoder.head(), targets)

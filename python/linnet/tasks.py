@@ -1,0 +1,342 @@
+"""Training by tasks: the commands of the program as functions."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import typing
+
+from . import _linnet
+from .errors import UserError
+
+# What train() and plan() call tasks, and the configuration that each starts from.
+TASKS = {
+    "translate": "translate",
+    "language": "text",
+    "classify": "classify",
+    "images": "images",
+    "masked": "bert-base",
+}
+
+
+class TrainEvent(typing.NamedTuple):
+    """What callbacks get after each step, and after each evaluation, where `metrics` has them by name and `loss` is
+    that of the validation data. total_steps is an estimate."""
+
+    step: int
+    epoch: int
+    total_steps: int
+    loss: float
+    rate: float
+    seconds: float
+    metrics: dict[str, float] | None
+
+
+class TrainReport(typing.NamedTuple):
+    """What train() has done. stopped: by a callback, after saving; `resume=True` goes on from there."""
+
+    run: str
+    stopped: bool
+    steps: int
+    epochs: int
+    seconds: float
+    best_step: int
+    best_loss: float
+    best_metric: float
+
+
+class Plan:
+    """The memory that a run takes, known before it begins."""
+
+    def __init__(self, found: dict[str, typing.Any]) -> None:
+        self.memory: dict[str, int] = found["memory"]
+        self.peak: int = found["peak"]
+        self.limit: int = found["limit"]
+        self.parameters: int = found["parameters"]
+        self.batches: str = found["batches"]
+        self.batch_key: str = found["batch_key"]
+        self.largest_batch: int = found["largest_batch"]
+        self.assumption: str = found["assumption"]
+        self.recomputation: str = found["recomputation"]
+        self.page: str = found["page"]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the machine has the memory, or the limit that was set allows it."""
+        return self.peak <= self.limit
+
+    def __str__(self) -> str:
+        rows = [f"{name:<28} {size / 1e6:>10.1f} MB" for name, size in self.memory.items()]
+        rows.append(f"{'in all':<28} {self.peak / 1e6:>10.1f} MB of {self.limit / 1e6:.1f}")
+        if self.largest_batch:
+            rows.append(f"largest {self.batch_key}: {self.largest_batch}")
+        return "\n".join([f"{self.parameters} parameters; batches of {self.batches}", *rows])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The picture of the memory, as `linnet plan --html` draws it."""
+        import html
+
+        return f'<iframe srcdoc="{html.escape(self.page)}" width="100%" height="640" style="border:0"></iframe>'
+
+
+class CheckLine(typing.NamedTuple):
+    """One check: its name, "pass", "fail" or "skip", and a figure or the reason."""
+
+    name: str
+    verdict: str
+    figure: str
+
+
+class Check(typing.List[CheckLine]):
+    """Whether a model is sane, check by check."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return all(line.verdict != "fail" for line in self)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{line.verdict:<4}  {line.name:<28}  {line.figure}" for line in self)
+
+
+def _text(value: typing.Any) -> str:
+    """A value as a configuration spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _rows(data: typing.Any) -> list[list[str]] | None:
+    """Rows of texts from a list, pandas or datasets; None for a path."""
+    if isinstance(data, (str, os.PathLike)):
+        return None
+    if hasattr(data, "column_names"):  # datasets.Dataset
+        data = list(zip(*(data[name] for name in data.column_names)))
+    elif hasattr(data, "columns") and hasattr(data, "itertuples"):  # pandas
+        data = list(data.itertuples(index=False))
+    elif isinstance(data, dict):
+        data = list(zip(*data.values()))
+    rows = []
+    for row in data:
+        cells = [row] if isinstance(row, str) else list(row.values() if isinstance(row, dict) else row)
+        rows.append([" ".join(str(cell).split()) for cell in cells])
+    return rows
+
+
+def _data_file(data: typing.Any, name: str, run: str | None) -> str:
+    """A path as it is; else a file of the data: one column is a text, more are separated by tabs."""
+    rows = _rows(data)
+    if rows is None:
+        return str(os.fspath(data))
+    if not rows or len({len(row) for row in rows}) != 1:
+        raise UserError("the data has no rows, or rows of different lengths")
+    folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, name + (".txt" if len(rows[0]) == 1 else ".tsv"))
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines("\t".join(row) + "\n" for row in rows)
+    return path
+
+
+def _choice(
+    task: str | os.PathLike[str],
+    data: typing.Any,
+    valid: typing.Any,
+    test: typing.Any,
+    source: typing.Any,
+    target: typing.Any,
+    run: str | None,
+    short: dict[str, typing.Any],
+    settings: dict[str, typing.Any],
+) -> dict[str, typing.Any]:
+    name = os.fspath(task)
+    choice: dict[str, typing.Any] = dict(config=TASKS.get(name, name), data="", source="", target="", settings=[])
+    if data is not None:
+        choice["data"] = _data_file(data, "train", run)
+    if source is not None or target is not None:
+        if source is None or target is None:
+            raise UserError("source and target go together")
+        choice.update(source=_data_file(source, "source", run), target=_data_file(target, "target", run))
+    for split, value in (("valid", valid), ("test", test)):
+        if value is not None:
+            path = _data_file(value, split, run)
+            choice["settings"].append(f"{split}_{'tsv' if path.endswith('.tsv') else 'text'}={path}")
+    for key, value in settings.items():
+        key = {"model_from": "model.from"}.get(key, key)
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        choice["settings"].append(f"{key}={_text(value)}")
+    for key in ("steps", "epochs", "batch", "rate"):
+        choice[key] = None if short[key] is None else _text(short[key])
+    choice.update(threads=short["threads"] or 0, device=short["device"] or "", memory=_text(short["memory"] or ""))
+    return choice
+
+
+class _NotebookBar:
+    """One line that updates, where standard error is no terminal of ours but Jupyter's."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, event: TrainEvent) -> None:
+        if event.metrics is None and time.monotonic() - self._last < 0.2:
+            return
+        self._last = time.monotonic()
+        metrics = "".join(f"  {name} {value:.4g}" for name, value in (event.metrics or {}).items())
+        text = f"step {event.step}/{event.total_steps}  loss {event.loss:.4f}{metrics}"
+        sys.stderr.write("\r" + text.ljust(79) + ("\n" if event.metrics else ""))
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    return bool(shell and getattr(shell, "get_ipython", lambda: None)().__class__.__name__ == "ZMQInteractiveShell")
+
+
+def train(
+    task: str | os.PathLike[str],
+    data: typing.Any = None,
+    run: str | os.PathLike[str] | None = None,
+    *,
+    valid: typing.Any = None,
+    test: typing.Any = None,
+    source: typing.Any = None,
+    target: typing.Any = None,
+    steps: int | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    rate: float | None = None,
+    memory: str | int | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    resume: bool = False,
+    init: str | os.PathLike[str] = "",
+    callbacks: typing.Sequence[typing.Callable[[TrainEvent], object]] = (),
+    **settings: typing.Any,
+) -> TrainReport:
+    """Trains a model and leaves it in the folder `run` (default: runs/ and the task's name), for `linnet.load`.
+
+    task: "translate", "language", "classify", "images", "masked", the name of a preset (`linnet.presets()`), a TOML
+    file or a run. data: a file, as `linnet train --data` takes it, or rows: a list of texts or of (source, target) or
+    (text, label), a pandas DataFrame, a datasets.Dataset; valid and test: the same. source, target: two files or lists
+    of lines. settings: keys of the configuration (docs/config.md), for example d_model=128, model_from="bert-base".
+    callbacks hear each step and each evaluation; False ends the run, an exception or Ctrl-C ends it too and is raised
+    again, each after it was saved: resume=True goes on. Raises UserError, NumericError when a loss is not finite, and
+    MachineError.
+    """
+    name = os.path.splitext(os.path.basename(os.fspath(task)))[0]
+    folder = os.fspath(run) if run is not None else os.path.join("runs", name)
+    short = dict(steps=steps, epochs=epochs, batch=batch, rate=rate, memory=memory, device=device, threads=threads)
+    choice = _choice(task, data, valid, test, source, target, folder, short, settings)
+    functions: list[typing.Callable[[TrainEvent], object]] = list(callbacks)
+    if _in_notebook():
+        functions.append(_NotebookBar())
+
+    def hear(found: dict[str, typing.Any]) -> bool:
+        event = TrainEvent(**found)
+        return all([function(event) is not False for function in functions])
+
+    return TrainReport(**_linnet.train(choice, folder, resume, os.fspath(init), hear))
+
+
+def plan(
+    task: str | os.PathLike[str],
+    data: typing.Any = None,
+    *,
+    valid: typing.Any = None,
+    source: typing.Any = None,
+    target: typing.Any = None,
+    batch: int | None = None,
+    memory: str | int | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    exact: bool = False,
+    **settings: typing.Any,
+) -> Plan:
+    """The memory that `train` with the same arguments would take, without training; shows itself as a table, in a
+    notebook as a picture. exact: read the data, however many they are."""
+    short = dict(steps=None, epochs=None, batch=batch, rate=None, memory=memory, device=device, threads=threads)
+    return Plan(_linnet.plan(_choice(task, data, valid, None, source, target, None, short, settings), exact))
+
+
+def check(
+    task: str | os.PathLike[str],
+    data: typing.Any = None,
+    *,
+    valid: typing.Any = None,
+    source: typing.Any = None,
+    target: typing.Any = None,
+    batch: int | None = None,
+    threads: int | None = None,
+    **settings: typing.Any,
+) -> Check:
+    """Whether a model is sane before it is trained: initial loss, overfitting, gradients, causality, padding, ..."""
+    short = dict(steps=None, epochs=None, batch=batch, rate=None, memory=None, device=None, threads=threads)
+    choice = _choice(task, data, valid, None, source, target, None, short, settings)
+    return Check(CheckLine(*line) for line in _linnet.check(choice))
+
+
+class Report:
+    """A page about runs; shows itself in a notebook."""
+
+    def __init__(self, page: str) -> None:
+        self.page = page
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page, one HTML file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.page)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f'<iframe srcdoc="{html.escape(self.page)}" width="100%" height="800" style="border:0"></iframe>'
+
+
+def report(*runs: str | os.PathLike[str], title: str = "") -> Report:
+    """One page about a run, or several side by side: curves, memory, time, samples."""
+    return Report(_linnet.report([os.fspath(run) for run in runs], title))
+
+
+class TaskEvaluation(typing.NamedTuple):
+    """How good a model is: the mean loss, what it is the mean of, the metrics by name, and a line for people."""
+
+    loss: float
+    count: int  # type: ignore[assignment]
+    metrics: dict[str, float]
+    line: str
+
+
+def evaluate(
+    model: str | os.PathLike[str],
+    *,
+    split: str = "test",
+    data: str | os.PathLike[str] = "",
+    source: str | os.PathLike[str] = "",
+    target: str | os.PathLike[str] = "",
+    beams: int = 0,
+    threads: int = 0,
+    device: str = "cpu",
+    quantize: str | None = None,
+) -> TaskEvaluation:
+    """Loss with BLEU, perplexity or accuracy of a run or a model folder, on a split of its data ("test" or "valid") or
+    on files."""
+    options = dict(
+        split="" if data or source else split,
+        data=os.fspath(data),
+        source=os.fspath(source),
+        target=os.fspath(target),
+        beams=beams,
+        threads=threads,
+        device=device,
+        quantize=quantize or "none",
+    )
+    return TaskEvaluation(**_linnet.evaluate(os.fspath(model), options))
+
+
+def read_metrics(run: str | os.PathLike[str]) -> list[dict[str, typing.Any]]:
+    """The lines of a run's metrics.jsonl, one for each step that was logged."""
+    import json
+
+    with open(os.path.join(os.fspath(run), "metrics.jsonl"), encoding="utf-8") as file:
+        return [json.loads(line) for line in file]

@@ -1,0 +1,56 @@
+"""Writing text with a decoder of one's own."""
+
+from __future__ import annotations
+
+import typing
+
+from . import _linnet
+from .learner import Learner
+from .modules import Decoder
+
+
+class TextGenerator:
+    """Writes tokens with a Decoder, with a cache of keys and values. Its memory is taken when it is constructed."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        slots: int = 1,
+        max_length: int = 0,
+        cache: bool = True,
+        same_bits: bool = True,
+        threads: int = 0,
+    ) -> None:
+        self._decoder = decoder
+        self._kept: list[typing.Any] = []
+        self._core: typing.Any = _linnet.GeneratorCore(
+            decoder, self._kept, slots, max_length, cache, same_bits, threads
+        )
+
+    def take(self, learner: Learner) -> TextGenerator:
+        """Takes the weights of a learner of the same decoder."""
+        self._core.take(learner._core)
+        return self
+
+    def load(self, path: str) -> TextGenerator:
+        """Takes the weights that Learner.save() wrote."""
+        self._core.load(str(path))
+        return self
+
+    def generate(
+        self,
+        prompts: typing.Sequence[typing.Sequence[int]],
+        max_tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+        ends: typing.Sequence[int] = (),
+        listener: typing.Callable[[int, int], object] | None = None,
+    ) -> list[list[int]]:
+        """Continues each prompt; returns the new tokens. listener(row, token) hears each; False ends everything."""
+        rows = [list(prompt) for prompt in prompts]
+        found: list[list[int]] = self._core.generate(
+            rows, max_tokens, temperature, top_k, top_p, seed, list(ends), listener
+        )
+        return found

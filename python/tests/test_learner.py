@@ -1,0 +1,305 @@
+"""Training by hand: values, memory, files, sharing, signals, forks."""
+
+import gc
+import os
+import signal
+import threading
+import time
+import typing
+
+import numpy as np
+import pytest
+
+import linnet as ln
+
+X = np.random.default_rng(1).normal(size=(16, 3)).astype(np.float32)
+Y = (X @ np.array([[1.0], [-2.0], [0.5]], np.float32)).astype(np.float32)
+
+
+class Net(ln.Module):
+    def __init__(self, width: int = 8) -> None:
+        self.layers = [ln.Linear(3, width), ln.Linear(width, 1)]
+        self.scale = ln.parameter((1,), ln.init.ones())
+
+    def forward(self, x: ln.Tensor) -> ln.Tensor:
+        return self.layers[1](ln.tanh(self.layers[0](x))) * self.scale
+
+
+def learner_of(net: ln.Module | None = None, **options: typing.Any) -> ln.Learner:
+    net = net or Net()
+
+    def loss(x: ln.Tensor, y: ln.Tensor) -> tuple[ln.Loss, dict[str, ln.Tensor]]:
+        answer = net(x)
+        return ln.mse_loss(answer, y), {"answer": answer}
+
+    return ln.Learner(net, loss, (X, Y), **options)
+
+
+def test_names_are_pytorchs() -> None:
+    names = {"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias", "scale"}
+    assert set(learner_of().state_dict()) == names
+
+
+def test_views_are_no_copies() -> None:
+    learner = learner_of()
+    first, second = learner.state_dict()["scale"], learner.state_dict()["scale"]
+    assert first.ctypes.data == second.ctypes.data
+    before = learner.predict(x=X)["answer"]
+    first *= 2
+    learner.push()
+    np.testing.assert_allclose(learner.predict(x=X)["answer"], 2 * before, rtol=1e-6)
+
+
+def test_views_keep_the_memory() -> None:
+    view = learner_of().state_dict()["layers.0.weight"]
+    gc.collect()
+    assert np.isfinite(view).all()
+
+
+def test_step_is_that_of_the_formula() -> None:
+    """Plain gradient descent on a linear layer against NumPy."""
+    layer = ln.Linear(3, 1, bias=False)
+    learner = ln.Learner(layer, lambda x, y: ln.mse_loss(layer(x), y), (X, Y), optimizer=ln.Sgd())
+    weight = learner.state_dict()["weight"].copy()
+    result = learner.step(X, Y, rate=0.1)
+    error = X @ weight.T - Y
+    gradient = 2 * error.T @ X / len(X)
+    assert abs(result.loss - float((error**2).mean())) < 1e-6
+    np.testing.assert_allclose(learner.gradient("weight"), gradient, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(learner.state_dict()["weight"], weight - 0.1 * gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "float32"])
+def test_floats_are_converted(dtype: str) -> None:
+    learner = learner_of()
+    found = learner.predict(x=X.astype(dtype))["answer"]
+    np.testing.assert_allclose(found, learner.predict(x=X.astype(dtype).astype("float32"))["answer"])
+
+
+def test_any_strides_lists_and_fewer_and_more_rows() -> None:
+    learner = learner_of()
+    whole = learner.predict(x=X)["answer"]
+    np.testing.assert_array_equal(learner.predict(x=np.asfortranarray(X))["answer"], whole)
+    np.testing.assert_array_equal(learner.predict(x=X.tolist())["answer"], whole)
+    np.testing.assert_array_equal(learner.predict(x=X[:5])["answer"], whole[:5])
+    many = learner.predict(x=np.concatenate([X, X, X[:3]]))["answer"]
+    np.testing.assert_array_equal(many, np.concatenate([whole, whole, whole[:3]]))
+
+
+def test_state_has_the_same_bits(tmp_path: typing.Any) -> None:
+    first, second = learner_of(optimizer=ln.AdamW()), learner_of(optimizer=ln.AdamW(), seed=7)
+    for _ in range(3):
+        first.step(X, Y, rate=1e-2)
+    first.save_state("state")
+    with pytest.raises(ln.UserError):
+        second.load_state("state")  # of another seed
+    second = learner_of(optimizer=ln.AdamW())
+    second.load_state("state")
+    assert second.steps == 3
+    assert first.step(X, Y, rate=1e-2) == second.step(X, Y, rate=1e-2)
+
+
+def test_state_dict_round_trip() -> None:
+    first, second = learner_of(), learner_of(seed=2)
+    report = second.load_state_dict({name: value.copy() for name, value in first.state_dict().items()})
+    assert len(report.taken) == 5
+    np.testing.assert_array_equal(first.predict(x=X)["answer"], second.predict(x=X)["answer"])
+    with pytest.raises(ln.UserError):
+        second.load_state_dict({"scale": np.ones(1)})
+    assert second.load_state_dict({"scale": np.ones(1), "other": np.ones(1)}, strict=False).unused == ["other"]
+
+
+def test_fit_validates_and_calls_back() -> None:
+    learner = learner_of(optimizer=ln.Adam())
+    events: list[ln.FitEvent] = []
+    report = learner.fit(
+        {"x": np.tile(X, (4, 1)), "y": np.tile(Y, (4, 1))},
+        batch=16,
+        epochs=30,
+        rate=lambda step: 2e-2 / step**0.5,
+        validation={"x": X, "y": Y},
+        metrics=[lambda batch, outputs: float(np.abs(outputs["answer"] - batch["y"]).mean())],
+        callbacks=[events.append],
+    )
+    assert report.reason == "epochs" and report.steps == 120 == len(events)
+    assert events[-1].loss < events[0].loss
+    assert report.best and report.best.metrics["<lambda>"] < 1
+    stopped = learner.fit({"x": X, "y": Y}, batch=16, epochs=9, callbacks=[lambda event: False])
+    assert stopped.reason == "callback" and stopped.steps == 1
+
+
+def test_an_exception_in_a_callback_is_raised_and_the_learner_goes_on() -> None:
+    learner = learner_of()
+
+    def fail(event: ln.FitEvent) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        learner.fit({"x": X, "y": Y}, batch=16, callbacks=[fail])
+    assert learner.steps == 1
+    assert learner.step(X, Y, rate=0).finite
+
+
+def test_ctrl_c_stops_after_the_step() -> None:
+    learner = learner_of()
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit({"x": X, "y": Y}, batch=16, epochs=10**7)
+    assert learner.steps > 0
+    learner.step(X, Y, rate=1e-3)
+
+
+def test_other_threads_run_while_a_step_computes() -> None:
+    wide = Net(4096)
+    x = np.zeros((512, 3), np.float32)
+    learner = ln.Learner(wide, lambda x: ln.square(wide(x)).mean(), (x,))
+    counted = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not done.is_set():
+            counted += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    for _ in range(10):
+        learner.step(x, rate=0)
+    done.set()
+    thread.join()
+    assert counted > 10
+
+
+def test_two_threads_train_at_once() -> None:
+    results: dict[int, float] = {}
+
+    def train(seed: int) -> None:
+        learner = learner_of(seed=seed)
+        for _ in range(50):
+            results[seed] = learner.step(X, Y, rate=1e-2).loss
+
+    threads = [threading.Thread(target=train, args=(seed,)) for seed in (1, 1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = learner_of(seed=2)
+    for _ in range(50):
+        loss = alone.step(X, Y, rate=1e-2).loss
+    assert results[2] == loss
+
+
+def test_a_forked_child_computes_the_same() -> None:
+    wide = Net(2048)
+    x = np.ones((256, 3), np.float32)
+    learner = ln.Learner(wide, lambda x: ln.square(wide(x)).mean(), (x,), threads=2)
+    learner.step(x, rate=1e-3)
+    loader = ln.Loader({"x": X}, batch=4, shuffle=True)
+    loader.next()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            result = learner.step(x, rate=1e-3)
+            loader.next()
+            del learner, loader
+            gc.collect()
+            os.write(write, repr(result.loss).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert float(os.read(read, 100)) == learner.step(x, rate=1e-3).loss
+
+
+def test_shared_parameters_follow_the_learner_that_trains_them() -> None:
+    net = Net()
+    trained = learner_of(net)
+    reader = ln.Learner(net, lambda x: (net(x).sum(), {"answer": net(x)}), (X,), training=False, shares=[trained])
+    for _ in range(3):
+        trained.step(X, Y, rate=0.1)
+    np.testing.assert_array_equal(reader.predict(x=X)["answer"], trained.predict(x=X)["answer"])
+
+
+def test_a_part_used_twice_has_one_name() -> None:
+    class Tied(ln.Module):
+        def __init__(self) -> None:
+            self.table = ln.Embedding(5, 4)
+            self.again = self.table
+
+        def forward(self, ids: ln.Tensor) -> ln.Tensor:
+            return self.table(ids) @ self.again.weight.T
+
+    net = Tied()
+    ids = np.array([[0, 1, 4]], np.int64)
+    learner = ln.Learner(net, lambda ids: ln.cross_entropy(net(ids), ids), {"ids": ids})
+    assert list(learner.state_dict()) == ["table.weight"]
+    first = learner.step(ids, rate=0.1).loss
+    assert learner.step(ids, rate=0.1).loss < first
+
+
+def test_errors_name_the_line_of_python() -> None:
+    net = Net()
+    with pytest.raises(ln.ShapeError, match=r"test_learner.py:\d+: .*\(in layers.0\)"):
+        ln.Learner(net, lambda x: net(x).sum(), (np.zeros((2, 5), np.float32),))
+    with pytest.raises(ln.UserError, match=r"test_learner.py:\d+: .*outside of a loss"):
+        net(X)
+
+
+def test_a_loss_that_is_not_finite_names_its_line() -> None:
+    net = Net()
+    learner = ln.Learner(net, lambda x: ln.log(net(x) * 0.0 - 1.0).sum(), {"x": X})
+    with pytest.raises(ln.NumericError, match="test_learner.py"):
+        learner.fit({"x": X}, batch=16)
+
+
+def test_a_learner_in_a_cycle_is_collected() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.net = Net()
+            self.learner = ln.Learner(self.net, self.loss, (X, Y))
+
+        def loss(self, x: ln.Tensor, y: ln.Tensor) -> ln.Loss:
+            return ln.mse_loss(self.net(x), y)
+
+    import weakref
+
+    owner = Owner()
+    alive = weakref.ref(owner.learner)
+    del owner
+    gc.collect()
+    assert alive() is None
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_learners_that_are_dropped_leave_nothing() -> None:
+    def some(count: int) -> None:
+        for _ in range(count):
+            learner_of(threads=1).step(X, Y, rate=1e-3)
+        gc.collect()
+
+    some(100)
+    before = resident()
+    some(300)
+    assert resident() - before < 4 << 20
+
+
+def test_datasets() -> None:
+    data = ln.Dataset(tokens=[[1, 2], [3], [4, 5, 6]], labels=[0, 1, 0])
+    assert len(data) == 3 and data[1]["tokens"].tolist() == [3]
+    batches = list(ln.Loader(data, batch=2, buckets=[4]))
+    assert batches[0]["tokens"].shape == (2, 4) and batches[1]["labels"].tolist() == [0, -1]
+    made = ln.Dataset.from_function(5, {"x": ("float32", (2,))}, lambda i: {"x": [i, i * i]})
+    assert made[3]["x"].tolist() == [3, 9]
+    with pytest.raises(ln.UserError, match="mine"):
+        list(ln.Loader(ln.Dataset.from_function(5, {"x": ("float32", (1,))}, broken), batch=1))
+
+
+def broken(index: int) -> dict[str, typing.Any]:
+    raise ValueError("mine")

@@ -1,0 +1,403 @@
+"""Mistakes of programs: each is a Python exception of one line, and the process goes on."""
+
+import os
+import signal
+import threading
+import time
+import typing
+
+import numpy as np
+import pytest
+
+import linnet as ln
+
+X = np.ones((4, 3), np.float32)
+IDS = np.zeros((4, 5), np.int32)
+
+
+class Net(ln.Module):
+    def __init__(self) -> None:
+        self.fc = ln.Linear(3, 2)
+
+    def forward(self, x: ln.Tensor) -> ln.Tensor:
+        return self.fc(x)
+
+
+def recorded(function: typing.Callable[..., typing.Any], *arrays: typing.Any) -> typing.Any:
+    """A mistake while a loss is recorded; the function gets the net and tensors."""
+    net = Net()
+    arrays = arrays or (X,)
+    names = [f"a{i}" for i in range(len(arrays))]
+    scope: dict[str, typing.Any] = {"f": function, "net": net}
+    loss = eval(f"lambda {', '.join(names)}: f(net, {', '.join(names)})", scope)
+    return ln.Learner(net, loss, arrays)
+
+
+def good(**options: typing.Any) -> ln.Learner:
+    net = Net()
+    return ln.Learner(net, lambda x: (net(x).sum(), {"y": net(x)}), {"x": X}, **options)
+
+
+KEPT: list[typing.Any] = []
+
+
+def keep(net: Net, x: ln.Tensor) -> ln.Tensor:
+    KEPT.append(net(x))
+    return KEPT[-1].sum()
+
+
+def endless(learner: ln.Learner) -> None:
+    learner.fit({"x": X}, batch=4, epochs=10**7)
+
+
+RECORDED: dict[str, typing.Any] = {
+    "matmul of other sizes": lambda net, x: (x @ x).sum(),
+    "linear of another width": lambda net, x: net(x[:, :2]).sum(),
+    "add of other shapes": lambda net, x: (x + net(x)).sum(),
+    "condition on a tensor": lambda net, x: net(x).sum() if x else 0,
+    "loop over a tensor": lambda net, x: sum(row for row in x),
+    "float of a tensor": lambda net, x: float(x),
+    "numpy of a tensor": lambda net, x: np.sin(x),
+    "array plus a tensor": lambda net, x: (np.ones((4, 3)) + x).sum(),
+    "tensor times an array": lambda net, x: (x * np.ones((4, 3))).sum(),
+    "tensor plus a text": lambda net, x: x + "1",
+    "loss is no scalar": lambda net, x: net(x),
+    "loss is a number": lambda net, x: 1.0,
+    "loss is None": lambda net, x: None,
+    "loss is a text": lambda net, x: "loss",
+    "loss raises": lambda net, x: 1 / 0,
+    "loss of three": lambda net, x: (net(x).sum(), {}, {}),
+    "outputs are no dict": lambda net, x: (net(x).sum(), [net(x)]),
+    "output is an array": lambda net, x: (net(x).sum(), {"y": X}),
+    "output's name is no text": lambda net, x: (net(x).sum(), {1: net(x)}),
+    "index out of range": lambda net, x: x[9].sum(),
+    "index of too many axes": lambda net, x: x[0, 0, 0].sum(),
+    "index by a list": lambda net, x: x[[0, 1]].sum(),
+    "index by a text": lambda net, x: x["a"].sum(),
+    "index by a tensor": lambda net, x: x[x].sum(),
+    "slice with a step": lambda net, x: x[::2].sum(),
+    "empty slice": lambda net, x: x[2:2].sum(),
+    "reshape to other sizes": lambda net, x: x.reshape(5, 5).sum(),
+    "reshape with two open sizes": lambda net, x: x.reshape(-1, -1).sum(),
+    "reshape to a negative size": lambda net, x: x.reshape(-3, -4).sum(),
+    "reshape by a text": lambda net, x: x.reshape("ab").sum(),
+    "permute of too few axes": lambda net, x: x.permute(0).sum(),
+    "permute of an axis twice": lambda net, x: x.permute(0, 0).sum(),
+    "transpose of an axis that is not there": lambda net, x: x.transpose(0, 7).sum(),
+    "sum over an axis that is not there": lambda net, x: x.sum(5),
+    "max over an axis that is not there": lambda net, x: x.max(-9),
+    "seven axes": lambda net, x: x.reshape(1, 1, 1, 1, 1, 4, 3).sum(),
+    "type that is not there": lambda net, x: x.astype("complex64").sum(),
+    "type that is nothing": lambda net, x: x.astype(None).sum(),
+    "split of wrong sizes": lambda net, x: ln.split(x, [1, 1])[0].sum(),
+    "split of negative sizes": lambda net, x: ln.split(x, [4, -1])[0].sum(),
+    "chunk into parts that do not fit": lambda net, x: ln.chunk(x, 2)[0].sum(),
+    "chunk into no parts": lambda net, x: ln.chunk(x, 0),
+    "concat of nothing": lambda net, x: ln.concat([]),
+    "concat of other shapes": lambda net, x: ln.concat([x, net(x)]).sum(),
+    "concat of arrays": lambda net, x: ln.concat([X, X]),
+    "broadcast to a smaller shape": lambda net, x: ln.broadcast_to(x, [2]).sum(),
+    "cross-entropy with float targets": lambda net, x: ln.cross_entropy(net(x), x),
+    "cross-entropy without targets": lambda net, x: ln.cross_entropy(net(x), None),
+    "mse of other shapes": lambda net, x: ln.mse_loss(x, net(x)),
+    "conv2d of a matrix": lambda net, x: ln.conv2d(x, x).sum(),
+    "max_pool of a matrix": lambda net, x: ln.max_pool(x).sum(),
+    "embedding with float ids": lambda net, x: ln.embedding(x, x).sum(),
+    "one_hot of floats": lambda net, x: ln.one_hot(x, 3).sum(),
+    "clamp upside down": lambda net, x: ln.clamp(x, 1, 0).sum(),
+    "layer_norm with another weight": lambda net, x: ln.layer_norm(x, net(x)).sum(),
+    "relu of a number": lambda net, x: ln.relu(3),
+    "relu of nothing": lambda net, x: ln.relu(),
+    "layer that is no part": lambda net, x: ln.Linear(3, 2)(x).sum(),
+    "module that is no part": lambda net, x: Net()(x).sum(),
+    "parameter that is no part": lambda net, x: (x * ln.parameter((3,))).sum(),
+    "buffer that is no part": lambda net, x: ln.update_buffer(ln.Buffer((3,)), x[0]),
+    "layer called with an array": lambda net, x: net.fc(X).sum(),
+    "layer called with nothing": lambda net, x: net.fc(),
+    "layer called with two": lambda net, x: net.fc(x, x),
+    "parameter of a layer that is not there": lambda net, x: net.fc.scale,
+    "running mean of a linear layer": lambda net, x: (x * net.fc.running_mean).sum(),
+    "nested learner": lambda net, x: good().step(x, rate=1),
+    "own op without operands": lambda net, x: op("none")(),
+    "own op of a number": lambda net, x: op("number")(3),
+    "attention of a matrix": lambda net, x: ln.CausalAttention(4, 2)(x),
+    "full of a bad shape": lambda net, x: ln.full([-1], 0).sum(),
+    "power of a tensor": lambda net, x: (x**x).sum(),
+    "infinite recursion": lambda net, x: again(net, x),
+}
+
+
+def again(net: Net, x: ln.Tensor) -> typing.Any:
+    return again(net, x) + x
+
+
+def op(name: str, **functions: typing.Any) -> ln.OwnOp:
+    functions.setdefault("kernel", lambda x, y: None)
+    functions.setdefault("decompose", lambda x: x)
+    return ln.OwnOp(f"misuse {name} {time.time_ns()}", **functions)
+
+
+def trained_op(**functions: typing.Any) -> None:
+    made = op("trained", **functions)
+    learner = recorded(lambda net, x: made(net(x)).sum())
+    learner.step(X, rate=1e-3)
+
+
+CALLED: dict[str, typing.Callable[[], typing.Any]] = {
+    "module outside of a loss": lambda: Net()(X),
+    "function outside of a loss": lambda: ln.full([2], 1),
+    "relu of an array": lambda: ln.relu(X),
+    "loss of arrays": lambda: ln.cross_entropy(X, IDS),
+    "loss outside": lambda: ln.Loss(X),
+    "tensor kept after the recording": lambda: (recorded(keep), ln.relu(KEPT[-1])),
+    "shape of a tensor that was kept": lambda: (recorded(keep), KEPT[-1].shape),
+    "tensor made by hand": lambda: ln.Tensor(),
+    "parameter of no size": lambda: fit_parameter((0,)),
+    "parameter of negative size": lambda: fit_parameter((-1, 2)),
+    "parameter of seven axes": lambda: ln.parameter((1,) * 7),
+    "parameter with values of another size": lambda: fit_parameter((3,), ln.init.values([1, 2])),
+    "parameter with a number as init": lambda: ln.parameter((3,), 0.1),  # type: ignore[arg-type]
+    "linear of no size": lambda: fit_layer(ln.Linear(0, 2)),
+    "linear of negative size": lambda: fit_layer(ln.Linear(3, -2)),
+    "linear of a text": lambda: ln.Linear("3", 2),  # type: ignore[arg-type]
+    "dropout of 2": lambda: fit_layer(ln.Dropout(2.0)),
+    "attention with heads that do not fit": lambda: fit_layer(ln.CausalAttention(3, 2)),
+    "group norm with groups that do not fit": lambda: fit_layer(ln.GroupNorm(2, 3)),
+    "replaced weight": lambda: setattr(ln.Linear(2, 2), "weight", X),
+    "bert of no folder": lambda: fit_layer(ln.PretrainedBert("nothing")),
+    "model is a function": lambda: ln.Learner(lambda x: x, lambda x: x, (X,)),  # type: ignore[arg-type]
+    "model is a class": lambda: ln.Learner(Net, lambda x: x.sum(), (X,)),  # type: ignore[arg-type]
+    "model without parameters": lambda: ln.Learner(ln.Module(), lambda x: x.sum(), (X,)),
+    "module without forward": lambda: fit_module(ln.Module()),
+    "loss is no function": lambda: ln.Learner(Net(), 3, (X,)),  # type: ignore[arg-type]
+    "loss takes what is not there": lambda: ln.Learner(Net(), lambda x, y: x.sum(), {"x": X}),
+    "inputs are an array": lambda: ln.Learner(Net(), lambda x: x.sum(), X),
+    "inputs are nothing": lambda: ln.Learner(Net(), lambda x: x.sum(), None),
+    "inputs are empty": lambda: ln.Learner(Net(), lambda x: x.sum(), {}),
+    "input is a text": lambda: ln.Learner(Net(), lambda x: x.sum(), {"x": "text"}),
+    "input is a ragged list": lambda: ln.Learner(Net(), lambda x: x.sum(), {"x": [[1.0], [1.0, 2.0]]}),
+    "input is complex": lambda: ln.Learner(Net(), lambda x: x.sum(), {"x": X.astype(complex)}),
+    "input of objects": lambda: ln.Learner(Net(), lambda x: x.sum(), {"x": np.array([object()])}),
+    "too many inputs": lambda: ln.Learner(Net(), lambda x: x.sum(), (X, X, X)),
+    "precision that is not there": lambda: good(precision="fp4"),
+    "device that is not there": lambda: good(device="tpu"),
+    "no such option": lambda: good(momentum=1),
+    "optimizer is a text": lambda: good(optimizer="adam"),
+    "optimizer is a class": lambda: good(optimizer=ln.Adam),
+    "beta of 2": lambda: good(optimizer=ln.Adam(beta1=2)),
+    "negative threads": lambda: good(threads=-1),
+    "accumulate of 0": lambda: good(accumulate=0),
+    "memory of 10 bytes": lambda: good(memory=10),
+    "negative memory": lambda: good(memory=-1),
+    "group is a text": lambda: good(groups=["fc.*"]),
+    "group that matches nothing": lambda: good(groups=[ln.Group(["nothing"], frozen=True)]),
+    "all frozen": lambda: good(groups=[ln.Group(["*"], frozen=True)]),
+    "storage that is not there": lambda: ln.Group(["*"], storage="fp4"),
+    "shares nothing of it": lambda: good(shares=[good()]),
+    "schedule that is not there": lambda: ln.Schedule("sometimes"),
+    "step without a rate": lambda: good().step(X),  # type: ignore[call-arg]
+    "step with a negative rate": lambda: good().step(X, rate=-1),
+    "step with a rate that is no number": lambda: good().step(X, rate=float("nan")),
+    "step with a text as rate": lambda: good().step(X, rate="fast"),  # type: ignore[arg-type]
+    "step of another shape": lambda: good().step(X[:, :2], rate=1),
+    "step of another number of rows": lambda: good().step(X[:2], rate=1),
+    "step of another name": lambda: good().step(z=X, rate=1),
+    "step of nothing": lambda: good().step(rate=1),
+    "step of None": lambda: good().step(None, rate=1),
+    "step of a text": lambda: good().step("x", rate=1),
+    "step of too many": lambda: good().step(X, X, X, rate=1),
+    "step of a list of arrays": lambda: good().step([X, X], rate=1),
+    "step without training": lambda: good(training=False).step(X, rate=1),
+    "step with too few micro-batches": lambda: good(accumulate=2).step([{"x": X}], rate=1),
+    "integers that do not fit": lambda: ids_learner().step(IDS + 2**40, rate=1),
+    "floats where ids are wanted": lambda: ids_learner().step(IDS + 0.5, rate=1),
+    "ids out of range": lambda: ids_learner().step(IDS + 99, rate=1),
+    "negative ids": lambda: ids_learner().step(IDS - 1, rate=1),
+    "predict of another shape": lambda: good().predict(X[:, :1]),
+    "predict of nothing": lambda: good().predict(),
+    "fit of nothing": lambda: good().fit(None),
+    "fit of an empty dict": lambda: good().fit({}),
+    "fit of other names": lambda: good().fit({"z": X}, batch=4),
+    "fit with too few samples": lambda: good().fit({"x": X}, batch=5),
+    "fit of no epochs": lambda: good().fit({"x": X}, batch=4, epochs=0),
+    "fit with a text as rate": lambda: good().fit({"x": X}, batch=4, rate="fast"),  # type: ignore[arg-type]
+    "fit with a rate that fails": lambda: good().fit({"x": X}, batch=4, rate=lambda step: 1 / 0),
+    "fit with a rate that is None": lambda: good().fit({"x": X}, batch=4, rate=lambda step: None),  # type: ignore[arg-type,return-value]
+    "fit with patience alone": lambda: good().fit({"x": X}, batch=4, patience=1),
+    "fit with a callback that fails": lambda: good().fit({"x": X}, batch=4, callbacks=[lambda event: 1 / 0]),
+    "fit with a callback that is none": lambda: good().fit({"x": X}, batch=4, callbacks=[3]),  # type: ignore[list-item]
+    "fit in a callback": lambda: nested_fit(),
+    "metric that is not there": lambda: good().evaluate({"x": X}, ["f1"], batch=4),
+    "metric that fails": lambda: good().evaluate({"x": X}, [lambda batch, outputs: 1 / 0], batch=4),
+    "metric that gives a text": lambda: good().evaluate({"x": X}, [lambda batch, outputs: "good"], batch=4),
+    "accuracy without labels": lambda: good().evaluate({"x": X}, ["accuracy"], batch=4),
+    "gradient before a step": lambda: good().gradient("fc.weight"),
+    "gradient of nothing": lambda: good().gradient("nothing"),
+    "state of other shapes": lambda: good().load_state_dict({"fc.weight": X, "fc.bias": X}),
+    "state of other names": lambda: good().load_state_dict({"w": X}),
+    "state of texts": lambda: good().load_state_dict({"fc.weight": "a", "fc.bias": "b"}),
+    "load of no file": lambda: good().load("nothing.safetensors"),
+    "load of a file that is none": lambda: good().load(__file__),
+    "load_state of no file": lambda: good().load_state("nothing"),
+    "save into no folder": lambda: good().save("/nothing/here.safetensors"),
+    "load_bert of a layer": lambda: good().load_bert(ln.Linear(1, 1)),  # type: ignore[arg-type]
+    "learner without __init__": lambda: ln.Learner.__new__(ln.Learner).step(X, rate=1),
+    "dataset of a number": lambda: ln.Dataset(3),
+    "dataset of unequal fields": lambda: ln.Dataset(x=X, y=X[:2]),
+    "dataset with a name twice": lambda: ln.Dataset(x=X).add("x", X),
+    "dataset index": lambda: ln.Dataset(x=X)[4],
+    "dataset split": lambda: ln.Dataset(x=X).split(2.0),
+    "dataset select": lambda: ln.Dataset(x=X).select([7]),
+    "idx of no files": lambda: ln.Dataset.idx("a", "b"),
+    "image folder of no folder": lambda: ln.Dataset.image_folder("nothing"),
+    "loader of no rows": lambda: ln.Loader({"x": X}, batch=0),
+    "loader of an empty dataset": lambda: ln.Loader(ln.Dataset()),
+    "loader with negative workers": lambda: ln.Loader({"x": X}, workers=-1),
+    "loader of short buckets": lambda: list(ln.Loader({"x": [[1, 2, 3], [1]]}, batch=1, buckets=[2])),
+    "dataset function of another shape": lambda: list(ln.Loader(ln.Dataset.from_function(3, {"x": ("float32", (2,))}, lambda i: {"x": [1]}))),
+    "dataset function of no dict": lambda: list(ln.Loader(ln.Dataset.from_function(3, {"x": ("float32", (2,))}, lambda i: 3))),  # type: ignore[arg-type,return-value]
+    "load of no model": lambda: ln.load("nothing"),
+    "load of a file": lambda: ln.load(__file__),
+    "load of None": lambda: ln.load(None),  # type: ignore[arg-type]
+    "load with many threads": lambda: ln.load("nothing", threads=10**6),
+    "train of no task": lambda: ln.train("nothing"),
+    "train without data": lambda: ln.train("translate", run="run"),
+    "train of empty rows": lambda: ln.train("translate", [], "run"),
+    "train of unequal rows": lambda: ln.train("translate", [("a", "b"), ("a",)], "run"),
+    "train of no file": lambda: ln.train("language", "nothing.txt", "run"),
+    "train with an unknown key": lambda: ln.train("translate", [("a", "b")], "run", widht=3),
+    "train of source alone": lambda: ln.train("translate", source=["a"], run="run"),
+    "plan of no task": lambda: ln.plan("nothing"),
+    "report of nothing": lambda: ln.report(),
+    "report of no run": lambda: ln.report("nothing"),
+    "evaluate no run": lambda: ln.evaluate("nothing"),
+    "own op without a kernel": lambda: ln.OwnOp("op without a kernel", kernel=None, decompose=None),  # type: ignore[arg-type]
+    "own op without a name": lambda: ln.OwnOp("", kernel=lambda x, y: None, decompose=lambda x: x),
+    "own op twice": lambda: [ln.OwnOp("twice", kernel=lambda x, y: None, decompose=lambda x: x) for _ in range(2)],
+    "own op whose kernel fails": lambda: trained_op(kernel=lambda x, y: 1 / 0, gradient=lambda i, o, g: g),
+    "own op whose gradient fails": lambda: trained_op(gradient=lambda i, o, g: 1 / 0),
+    "own op without gradient": lambda: trained_op(),
+    "own op whose types fail": lambda: trained_op(infer=lambda x: 1 / 0),
+    "own op whose types are nothing": lambda: trained_op(infer=lambda x: 3),
+    "own op that writes its input": lambda: trained_op(kernel=lambda x, y: x.fill(0), gradient=lambda i, o, g: g),
+    "generator of no decoder": lambda: ln.TextGenerator(Net()),  # type: ignore[arg-type]
+    "decoder without states": lambda: ln.TextGenerator(decoder(ln.Decoder)),
+    "generator without weights": lambda: ln.TextGenerator(writer()).generate([[0]]),
+    "generator of an id out of range": lambda: writing([[99]]),
+    "generator of an empty prompt": lambda: writing([[]]),
+    "generator of texts": lambda: writing([["a"]]),
+    "ctrl-c in fit": lambda: interrupted(),
+    "a learner in two threads": lambda: in_two_threads(),
+}  # fmt: skip
+
+
+def fit_module(module: ln.Module) -> None:
+    class Around(ln.Module):
+        def __init__(self) -> None:
+            self.part, self.fc = module, ln.Linear(3, 3)
+
+    net = Around()
+    ln.Learner(net, lambda x: net.part(net.fc(x)).sum(), {"x": X})
+
+
+fit_layer = fit_module
+
+
+def fit_parameter(shape: tuple[int, ...], init: ln.Initializer | None = None) -> None:
+    class Around(ln.Module):
+        def __init__(self) -> None:
+            self.part = ln.parameter(shape, init)
+
+    net = Around()
+    ln.Learner(net, lambda x: (x * net.part).sum(), {"x": X})
+
+
+def ids_learner() -> ln.Learner:
+    table = ln.Embedding(9, 2)
+    return ln.Learner(table, lambda ids: table(ids).sum(), {"ids": IDS})
+
+
+def nested_fit() -> None:
+    learner = good()
+    learner.fit({"x": X}, batch=4, epochs=2, callbacks=[lambda event: learner.step(X, rate=1), lambda event: 1 / 0])
+
+
+class Writer(ln.Decoder):
+    def __init__(self) -> None:
+        self.vocab_size, self.max_length = 5, 8
+        self.table = ln.Embedding(5, 4)
+
+    def states(self, tokens: ln.Tensor, positions: ln.Tensor) -> ln.Tensor:
+        return self.table(tokens)
+
+    def head(self) -> ln.LayerParameter:
+        return self.table.weight
+
+
+def writer() -> Writer:
+    return Writer()
+
+
+def writing(prompts: typing.Any) -> None:
+    made = Writer()
+    ids = np.zeros((1, 4), np.int32)
+    learner = ln.Learner(made, lambda tokens, targets: ln.decoder_loss(made, tokens, targets), (ids, ids))
+    ln.TextGenerator(made).take(learner).generate(prompts, max_tokens=2)
+
+
+def decoder(kind: type[ln.Decoder]) -> ln.Decoder:
+    made = kind()
+    made.vocab_size, made.max_length = 5, 8
+    made.table = ln.Embedding(5, 4)  # type: ignore[attr-defined]
+    return made
+
+
+def interrupted() -> None:
+    threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    endless(good())
+
+
+def in_two_threads() -> None:
+    learner = good()
+    errors: list[Exception] = []
+
+    def train() -> None:
+        try:
+            learner.fit({"x": X}, batch=4, epochs=20_000)
+        except ln.UserError as error:  # whichever thread comes second
+            errors.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        while thread.is_alive():
+            learner.step(X, rate=0)
+    finally:
+        thread.join()
+    raise errors[0]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_while_a_loss_is_recorded(name: str) -> None:
+    with pytest.raises(Exception) as found:  # noqa: B017
+        recorded(RECORDED[name])
+    check(found.value)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_of_calls(name: str) -> None:
+    with pytest.raises(BaseException) as found:  # noqa: B017
+        CALLED[name]()
+    check(found.value)
+
+
+def check(error: BaseException) -> None:
+    """One line that is no broken invariant, and a process in which training works."""
+    assert not isinstance(error, (ln.InternalError, SystemError)), repr(error)
+    if isinstance(error, ln.Error):
+        assert "\n" not in str(error) and str(error)
+    assert good().step(X, rate=1e-3).finite
+
+
+def test_there_are_enough() -> None:
+    assert len(RECORDED) + len(CALLED) >= 150

@@ -1,0 +1,131 @@
+"""Loaded models: answers, threads, cancelling, forks."""
+
+import asyncio
+import concurrent.futures
+import gc
+import os
+import shutil
+import signal
+import threading
+import typing
+
+import numpy as np
+import pytest
+
+import linnet as ln
+
+TEXTS = ["good film", "bad film", "the dog", "a cat a cat"]
+
+
+def test_embed(bert: str) -> None:
+    with ln.load(bert) as model:
+        rows = model.embed(TEXTS)
+        assert rows.shape == (4, model.info["width"]) and rows.dtype == np.float32
+        np.testing.assert_array_equal(model.embed(TEXTS[2]), rows[2])
+        assert model.embed([]).shape == (0, rows.shape[1])
+        assert "embedder" in repr(model)
+
+
+def test_generate_and_stream(llama: str) -> None:
+    model = ln.load(llama)
+    options: dict[str, typing.Any] = dict(max_tokens=8, temperature=0)
+    text = model.generate("5 6 7", **options)
+    assert len(text.split()) == 8
+    pieces = list(model.stream("5 6 7", **options))
+    assert "".join(pieces) == text and len(pieces) > 1
+    assert model.generate("5 6 7", max_tokens=8, stop=text.split()[3]) != text
+
+    async def listen() -> str:
+        return "".join([piece async for piece in model.stream("5 6 7", **options)])
+
+    assert asyncio.run(listen()) == text
+
+
+def test_any_number_of_threads_give_the_same_text(llama: str) -> None:
+    model = ln.load(llama, slots=3)
+    prompts = [f"{5 + i % 4} 6 7" for i in range(32)]
+    alone = {prompt: model.generate(prompt, max_tokens=6, temperature=0) for prompt in set(prompts)}
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda prompt: model.generate(prompt, max_tokens=6, temperature=0), prompts))
+    assert found == [alone[prompt] for prompt in prompts]
+
+
+def test_a_stream_that_is_left_ends(llama: str) -> None:
+    model = ln.load(llama, slots=1)
+    for _ in range(20):
+        stream = model.stream("5 6 7", max_tokens=20)
+        next(stream)
+        del stream
+    assert model.generate("5 6 7", max_tokens=2, temperature=0)
+
+
+def test_closing_while_threads_compute(llama: str) -> None:
+    model = ln.load(llama)
+    streams = [model.stream("5 6 7", max_tokens=20) for _ in range(4)]
+    closer = threading.Thread(target=model.close)
+    closer.start()
+    for stream in streams:
+        assert "".join(stream)
+    closer.join()
+    with pytest.raises(ln.UserError, match="closed"):
+        model.generate("5")
+
+
+def test_a_forked_child_opens_the_model_anew(llama: str) -> None:
+    model = ln.load(llama)
+    text = model.generate("5 6 7", max_tokens=6, temperature=0)
+    child = os.fork()
+    if child == 0:
+        same = model.generate("5 6 7", max_tokens=6, temperature=0) == text
+        del model
+        gc.collect()
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_ctrl_c_ends_a_text(llama: str) -> None:
+    model = ln.load(llama, slots=1)
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            model.generate("5 6 7", max_tokens=20)
+    assert model.generate("5 6 7", max_tokens=2)
+
+
+def test_score_tokenizer_and_saving(llama: str, bert: str) -> None:
+    score = ln.load(llama).score("5 6 7")
+    assert score.tokens > 0 and score.log_probability < 0
+    with ln.load(bert) as model:
+        ids = model.tokenizer.encode("the dog")
+        assert model.tokenizer.decode(ids) == "the dog"
+        model.save_pretrained("copy")
+    np.testing.assert_array_equal(ln.load("copy").embed("the dog"), ln.load(bert).embed("the dog"))
+
+
+def test_quantized(bert: str) -> None:
+    exact, rounded = ln.load(bert).embed(TEXTS), ln.load(bert, quantize="int8").embed(TEXTS)
+    assert 0 < np.abs(exact - rounded).max() < 0.1
+
+
+def test_models_that_are_closed_leave_nothing(bert: str, llama: str) -> None:
+    from test_learner import resident
+
+    def some(count: int) -> None:
+        for _ in range(count):
+            ln.load(bert, threads=1).embed("the dog")
+            ln.load(llama, threads=1).close()
+        gc.collect()
+
+    some(30)
+    before = resident()
+    some(60)
+    assert resident() - before < 8 << 20
+
+
+def test_a_packed_file(bert: str) -> None:
+    program = shutil.which("linnet")
+    if not program:
+        pytest.skip("the program is not installed")
+    os.system(f"{program} pack {bert} -o bert.linnet 2>/dev/null")
+    if os.path.exists("bert.linnet"):
+        np.testing.assert_array_equal(ln.load("bert.linnet").embed("the dog"), ln.load(bert).embed("the dog"))

@@ -1,0 +1,108 @@
+"""Training by tasks."""
+
+import os
+import signal
+import threading
+import typing
+
+import pytest
+
+import linnet as ln
+
+PAIRS = [(f"{a} {b}", f"{b} {a}") for a in "abcdefgh" for b in "ijklmnop"]
+SMALL: dict[str, typing.Any] = dict(
+    d_model=16, num_heads=2, num_layers=1, d_ff=32, max_seq_len=16, tokenizer="word", batch_size=16, metric="loss",
+    eval_every=10, save_every=10, valid=PAIRS[:8],
+)  # fmt: skip
+
+
+def test_train_resume_report_evaluate() -> None:
+    events: list[ln.TrainEvent] = []
+    report = ln.train("translate", PAIRS, "run", steps=20, callbacks=[events.append], **SMALL)
+    assert report.steps == 20 and not report.stopped and report.run == "run"
+    assert [event.step for event in events if event.metrics is None] == list(range(1, 21))
+    assert "bleu" in [event for event in events if event.metrics][0].metrics  # type: ignore[operator]
+    assert ln.train("translate", PAIRS, "run", steps=30, resume=True, **SMALL).steps == 30
+    assert len(ln.read_metrics("run")) >= 30
+    ln.report("run").save("page.html")
+    assert os.path.getsize("page.html") > 10_000
+    assert ln.evaluate("run", split="valid").loss == pytest.approx(ln.evaluate("run", split="valid").loss)
+    with ln.load("run") as model:
+        assert model.info["kind"] == "translation" and isinstance(model.translate(["a i", ""])[1], str)
+
+
+def test_false_stops_and_the_run_is_saved() -> None:
+    report = ln.train("translate", PAIRS, "run", steps=50, callbacks=[lambda event: event.step < 7], **SMALL)
+    assert report.stopped and report.steps == 7
+    assert ln.train("translate", PAIRS, "run", steps=12, resume=True, **SMALL).steps == 12
+
+
+def test_an_exception_stops_and_the_run_is_saved() -> None:
+    def fail(event: ln.TrainEvent) -> None:
+        if event.step == 5:
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        ln.train("translate", PAIRS, "run", steps=50, callbacks=[fail], **SMALL)
+    assert ln.train("translate", PAIRS, "run", steps=6, resume=True, **SMALL).steps == 6
+
+
+def test_ctrl_c_stops_and_the_run_is_saved() -> None:
+    begun = threading.Event()
+
+    def interrupt() -> None:
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        ln.train("translate", PAIRS, "run", steps=100_000, callbacks=[lambda event: begun.set()], **SMALL)
+    assert os.path.exists("run/training_state.safetensors")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_two_threads_train_at_once() -> None:
+    reports: dict[str, ln.TrainReport] = {}
+
+    def train(run: str) -> None:
+        reports[run] = ln.train("translate", PAIRS, run, steps=10, **SMALL)
+
+    threads = [threading.Thread(target=train, args=(run,)) for run in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reports["one"].best_loss == reports["two"].best_loss
+
+
+def test_plan() -> None:
+    small = {key: value for key, value in SMALL.items() if key not in ("eval_every", "save_every")}
+    plan = ln.plan("translate", PAIRS, **small)
+    assert plan.fits and plan.parameters > 0 and plan.peak == sum(plan.memory.values())
+    assert "<iframe" in plan._repr_html_() and "parameters" in str(plan)
+    assert not ln.plan("translate", PAIRS, memory=1000, **small).fits
+
+
+def test_check() -> None:
+    small = {key: value for key, value in SMALL.items() if key not in ("eval_every", "save_every")}
+    check = ln.check("translate", PAIRS, **small)
+    assert check.passed and "determinism" in str(check)
+
+
+def test_data_from_pandas_and_columns() -> None:
+    class Frame:  # what is asked of a DataFrame
+        columns = ["source", "target"]
+
+        def to_numpy(self) -> None: ...
+
+        def itertuples(self, index: bool) -> typing.Iterator[tuple[str, str]]:
+            return iter(PAIRS)
+
+    columns = {"source": [a for a, _ in PAIRS], "target": [b for _, b in PAIRS]}
+    losses = {ln.train("translate", data, run, steps=3, **SMALL).best_loss for data, run in
+              ((PAIRS, "a"), (Frame(), "b"), (columns, "c"))}  # fmt: skip
+    assert len(losses) == 1
+
+
+def test_presets() -> None:
+    assert "translate" in ln.presets()

@@ -1,0 +1,332 @@
+// Loaded models: texts, rows of numbers, scores, tokenizers. Any number of threads may use one.
+#include <linnet/error.h>
+#include <linnet/pretrained_tokenizer.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "api/python/python.h"
+#include "config/task_rows.h"
+#include "models/families/pretrained.h"
+#include "serving/loaded/loaded_model.h"
+#include "tasks/describe_run.h"
+#include "tasks/scorer.h"
+#include "tasks/task_table.h"
+#include "training/run/run_folder.h"
+
+namespace linnet::python {
+namespace {
+
+// Waits for a worker's thread while other threads of Python run, and lets Ctrl-C through.
+template <class Ready>
+void wait_for(std::mutex& mutex, std::condition_variable& changed, const ForkGuard& guard, const Ready& ready) {
+  for (;;) {
+    {
+      const nb::gil_scoped_release free;
+      std::unique_lock lock(mutex);
+      if (changed.wait_for(lock, std::chrono::milliseconds(50), ready)) return;
+    }
+    check_signals();
+    if (guard.is_child()) fail_user("the process was forked while the model was at work");
+  }
+}
+
+class PyModel {
+ public:
+  PyModel(std::string folder, LoadedModelOptions options) : folder_(std::move(folder)), options_(std::move(options)) {
+    open();
+  }
+  ~PyModel() {
+    nb::is_alive() ? close() : leave();
+  }
+
+  // Whoever computes keeps the model open. In a process that was forked it is opened anew.
+  std::shared_ptr<LoadedModel> model() {
+    const nb::gil_scoped_release free;
+    const std::lock_guard lock(mutex_);
+    if (!model_) fail_user("the model '" + folder_ + "' is closed");
+    if (guard_.is_child()) {
+      leave();
+      open();
+      guard_ = ForkGuard();
+    }
+    return model_;
+  }
+  void close() {
+    if (guard_.is_child()) return leave();
+    const nb::gil_scoped_release free;
+    const std::lock_guard lock(mutex_);
+    model_.reset();
+    scorer_.reset();
+  }
+  std::shared_ptr<TextWorker> writer() {
+    const std::shared_ptr<LoadedModel> opened = model();
+    if (!opened->text) fail_user("'" + folder_ + "' writes no texts; its kind is " + model_kind_name(opened->kind));
+    return {opened, opened->text.get()};
+  }
+  std::shared_ptr<RowWorker> rows(ModelKind kind, const char* what) {
+    const std::shared_ptr<LoadedModel> opened = model();
+    if (opened->kind != kind)
+      fail_user("'" + folder_ + "' " + what + "; its kind is " + model_kind_name(opened->kind));
+    return {opened, opened->rows.get()};
+  }
+  std::pair<double, int64_t> score(const std::string& text, const std::string& source) {
+    (void)model();
+    const nb::gil_scoped_release free;
+    const std::lock_guard lock(mutex_);
+    if (!scorer_) {
+      InferenceOptions options;
+      options.threads = options_.threads, options.device = options_.device, options.quantize = options_.quantize;
+      scorer_ = open_scorer(folder_, options);
+    }
+    if (scorer_->takes_pairs() == source.empty())
+      fail_user(source.empty() ? "a translation is scored with its source: score(text, source=...)"
+                               : "a language model scores texts alone, without a source");
+    const TextScore found = scorer_->score(text, source);
+    return {found.log_probability, found.tokens};
+  }
+  const std::string& folder() const { return folder_; }
+  const ForkGuard& guard() const { return guard_; }
+
+ private:
+  void open() { model_ = open_loaded_model(folder_, options_); }
+  // Its threads are not in this process: they cannot be waited for.
+  void leave() {
+    if (model_) new std::shared_ptr<LoadedModel>(std::move(model_));
+    (void)scorer_.release();
+  }
+
+  const std::string folder_;
+  const LoadedModelOptions options_;
+  std::mutex mutex_;
+  std::shared_ptr<LoadedModel> model_;
+  std::unique_ptr<Scorer> scorer_;
+  ForkGuard guard_;
+};
+
+// A text that is being written. What the model's thread tells is shared with it, as it may outlive this object.
+class PyStream {
+ public:
+  PyStream(std::shared_ptr<TextWorker> worker, TextJob job)
+      : worker_(std::move(worker)), heard_(std::make_shared<Heard>()) {
+    TextEvents events;
+    events.token = [heard = heard_](int64_t, const std::string& piece, const WrittenToken*) {
+      if (piece.empty()) return;
+      const std::lock_guard lock(heard->mutex);
+      heard->pieces.push_back(piece);
+      heard->changed.notify_all();
+    };
+    events.finished = [heard = heard_](int64_t, TextOutcome&& outcome) {
+      const std::lock_guard lock(heard->mutex);
+      heard->outcome = std::move(outcome);
+      heard->changed.notify_all();
+    };
+    order_ = worker_->submit({.job = std::move(job), .events = std::move(events)});
+    if (order_ < 0) fail_user("too many texts wait for the model");
+  }
+  ~PyStream() {
+    if (guard_.is_child() || !nb::is_alive()) new std::shared_ptr<TextWorker>(std::move(worker_));
+    close();
+  }
+  void close() {
+    if (closed_ || !worker_) return;
+    closed_ = true;
+    const nb::gil_scoped_release free;
+    {
+      const std::lock_guard lock(heard_->mutex);
+      if (heard_->outcome) return;
+    }
+    worker_->cancel(order_);
+  }
+  // Nothing at the end of the text.
+  std::optional<std::string> next() {
+    if (closed_) return {};
+    wait_for(heard_->mutex, heard_->changed, guard_, [&] { return !heard_->pieces.empty() || heard_->outcome; });
+    const std::lock_guard lock(heard_->mutex);
+    if (!heard_->pieces.empty()) {
+      std::string piece = std::move(heard_->pieces.front());
+      heard_->pieces.pop_front();
+      return piece;
+    }
+    if (!heard_->outcome->error.empty())
+      throw Error(heard_->outcome->bad_request ? ErrorKind::kUser : ErrorKind::kInternal, heard_->outcome->error);
+    return {};
+  }
+  // The whole text.
+  std::string finish() {
+    while (next()) {
+    }
+    const std::lock_guard lock(heard_->mutex);
+    return heard_->outcome ? heard_->outcome->text.text : "";
+  }
+
+ private:
+  struct Heard {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::string> pieces;
+    std::optional<TextOutcome> outcome;
+  };
+  std::shared_ptr<TextWorker> worker_;
+  const std::shared_ptr<Heard> heard_;
+  const ForkGuard guard_;
+  int64_t order_ = -1;
+  bool closed_ = false;
+};
+
+nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, const std::vector<std::string>& texts) {
+  const auto width = static_cast<int64_t>(worker->model().width());
+  if (texts.empty()) return numpy_of({}, {0, width});
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<RowOutcome> outcome;
+  };
+  const auto shared = std::make_shared<Shared>();
+  std::vector<std::vector<int32_t>> tokens;
+  bool taken = false;
+  {
+    const nb::gil_scoped_release free;
+    for (const std::string& text : texts) tokens.push_back(worker->model().encode(text));
+    taken = worker->submit(std::move(tokens), [shared](RowOutcome&& found) {
+      const std::lock_guard lock(shared->mutex);
+      shared->outcome = std::move(found);
+      shared->changed.notify_all();
+    });
+  }
+  if (!taken) fail_user("too many texts wait for the model");
+  wait_for(shared->mutex, shared->changed, model.guard(), [&] { return shared->outcome.has_value(); });
+  if (!shared->outcome->error.empty()) fail_user(shared->outcome->error);
+  return numpy_of(std::move(shared->outcome->rows), {static_cast<int64_t>(texts.size()), width});
+}
+
+// Options by the names of the command line; None: as the model's author says.
+TextRequest request_of(const std::string& prompt, const nb::dict& given) {
+  TextRequest request;
+  request.where = "the prompt";
+  TextGenerationOptions& options = request.options;
+  if (nb::cast<bool>(given["chat"]))
+    request.messages = prompt;
+  else
+    request.prompt = prompt;
+  const auto get = [&](const char* name, auto& to) {
+    if (const nb::object value = given[name]; !value.is_none())
+      to = nb::cast<typename std::decay_t<decltype(to)>::value_type>(value);
+  };
+  get("max_tokens", options.max_tokens), get("beams", options.beams), get("temperature", options.temperature);
+  get("top_p", options.top_p), get("top_k", options.top_k), get("repetition_penalty", options.repetition_penalty);
+  options.stop = nb::cast<std::vector<std::string>>(given["stop"]);
+  options.seed = nb::cast<uint64_t>(given["seed"]);
+  return request;
+}
+
+std::unique_ptr<PyStream> stream(PyModel& model, const std::string& prompt, const nb::dict& options, bool translates) {
+  const std::shared_ptr<TextWorker> writer = model.writer();
+  TextWorker& worker = *writer;
+  const TextRequest request = request_of(prompt, options);
+  if (translates && !worker.model().answers())
+    fail_user("'" + model.folder() + "' translates no texts; its kind is language");
+  TextJob job = translates ? worker.model().prepare_translation(request) : worker.model().prepare(request);
+  if (job.choice.beams > worker.model().beams())
+    fail_user("a search of " + std::to_string(job.choice.beams) + " beams needs linnet.load(..., beams=" +
+              std::to_string(job.choice.beams) + ")");
+  job.choice.max_tokens = std::min(job.choice.max_tokens, worker.model().room());
+  return std::make_unique<PyStream>(writer, std::move(job));
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& folder, bool target) {
+  const RunFolder run(folder);
+  if (!run.has_config()) return load_pretrained_tokenizer(folder);
+  const Config config = run.load_config();
+  const TaskActions& actions = task_actions(config);
+  if (!actions.tokenizer) fail_user("run '" + folder + "' " + actions.no_tokenizer);
+  return actions.tokenizer(config, folder, target);
+}
+
+nb::dict info_of(PyModel& self) {
+  nb::dict found;
+  const std::shared_ptr<LoadedModel> opened = self.model();
+  LoadedModel& model = *opened;
+  found["folder"] = self.folder(), found["kind"] = model_kind_name(model.kind);
+  if (model.rows) found["width"] = model.rows->model().width(), found["classes"] = nb::cast(model.rows->model().classes());
+  if (model.text) {
+    found["max_length"] = model.text->model().room(), found["beams"] = model.text->model().beams();
+    found["chat"] = model.text->model().has_chat_template();
+  }
+  if (RunFolder(self.folder()).has_config()) found["run"] = describe_run(self.folder());
+  return found;
+}
+
+LoadedModelOptions options_of(const nb::dict& given) {
+  LoadedModelOptions options;
+  const auto get = [&](const char* name, auto& to) { to = nb::cast<std::decay_t<decltype(to)>>(given[name]); };
+  get("device", options.device), get("threads", options.threads), get("quantize", options.quantize);
+  get("keep", options.keep), get("adapters", options.adapters), get("slots", options.text.slots);
+  get("beams", options.text.beams), get("max_length", options.text.max_length);
+  if (options.threads < 0 || options.threads > 512 || options.text.slots < 1 || options.text.slots > 1024 ||
+      options.text.beams < 0 || options.text.beams > 1024 || options.text.max_length < 0)
+    fail_user("threads are 0 to 512, slots 1 to 1024, beams 0 to 1024, and max_length is not negative");
+  options.limits.waiting = int64_t{1} << 20;
+  return options;
+}
+
+void add_tokenizer(nb::module_& module) {
+  nb::class_<Tokenizer>(module, "Tokenizer", "Texts to token ids and back. Safe from several threads.")
+      .def("encode", [](const Tokenizer& self, const std::string& text) {
+        std::vector<int32_t> ids;
+        self.encode(text, ids);
+        return ids;
+      }, nb::arg("text"), "The tokens of a text alone, without begin and end.")
+      .def("decode", [](const Tokenizer& self, const std::vector<int32_t>& ids) {
+        for (const int32_t id : ids)
+          if (id < 0 || id >= self.vocab_size())
+            fail_user("there is no token " + std::to_string(id) + "; the vocabulary has " +
+                      std::to_string(self.vocab_size()));
+        const std::string text = self.decode(ids);
+        return nb::steal<nb::str>(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+      }, nb::arg("ids"), "The text of tokens, without special ones.")
+      .def("piece", [](const Tokenizer& self, int32_t id) { return self.piece(id); }, nb::arg("id"),
+           "One token as its files spell it.")
+      .def_prop_ro("vocab_size", [](const Tokenizer& self) { return self.vocab_size(); }, "The number of tokens.")
+      .def_prop_ro("kind", [](const Tokenizer& self) { return self.kind(); }, "\"bpe\", \"wordpiece\", ...");
+  module.def("load_tokenizer", &tokenizer_of, nb::arg("folder"), nb::arg("target") = false,
+             "The tokenizer of a run or a model folder; target: of a translation's other side.");
+}
+
+}  // namespace
+
+void add_models(nb::module_& module) {
+  add_tokenizer(module);
+  nb::class_<PyStream>(module, "StreamCore")
+      .def("next", &PyStream::next)
+      .def("finish", &PyStream::finish)
+      .def("close", &PyStream::close);
+  nb::class_<PyModel>(module, "ModelCore")
+      .def("__init__", [](PyModel* self, const std::string& folder, const nb::dict& options) {
+        const LoadedModelOptions chosen = options_of(options);
+        const nb::gil_scoped_release free;
+        new (self) PyModel(folder, chosen);
+      }, nb::arg("folder"), nb::arg("options"))
+      .def("stream", &stream, nb::arg("prompt"), nb::arg("options"), nb::arg("translates"))
+      .def("embed", [](PyModel& self, const std::vector<std::string>& texts) {
+        return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
+      }, nb::arg("texts"))
+      .def("classify", [](PyModel& self, const std::vector<std::string>& texts) {
+        return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts);
+      }, nb::arg("texts"))
+      .def("score", &PyModel::score, nb::arg("text"), nb::arg("source"))
+      .def("info", &info_of)
+      .def("close", &PyModel::close);
+  module.def("export_run", [](const std::string& run, const std::string& folder) {
+    const nb::gil_scoped_release free;
+    task_actions(RunFolder(run).load_config()).export_model(run, folder);
+  }, nb::arg("run"), nb::arg("folder"));
+  module.def("is_run", [](const std::string& folder) { return RunFolder(folder).has_config(); }, nb::arg("folder"));
+}
+
+}  // namespace linnet::python

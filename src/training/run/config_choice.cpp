@@ -1,0 +1,72 @@
+#include "training/run/config_choice.h"
+
+#include <tuple>
+
+#include "base/error.h"
+#include "config/task_rows.h"
+#include "engine/kernels/isa.h"
+#include "models/families/pretrained.h"
+#include "training/run/run_folder.h"
+
+namespace linnet {
+namespace {
+
+// --data: the one file or folder that a task reads. Another one's validation and test examples would not fit it.
+void set_data(Config& config, const std::string& path) {
+  DataConfig& data = config.data;
+  const DataConfig none;
+  for (std::string DataConfig::*file :
+       {&DataConfig::data_dir, &DataConfig::train_source, &DataConfig::train_target, &DataConfig::train_tsv,
+        &DataConfig::valid_source, &DataConfig::valid_target, &DataConfig::valid_tsv, &DataConfig::test_source,
+        &DataConfig::test_target, &DataConfig::test_tsv, &DataConfig::text, &DataConfig::valid_text,
+        &DataConfig::test_text})
+    data.*file = none.*file;
+  const TaskRow& task = task_row(config);
+  data.*task.data = path;
+  data.task = task.data_task;
+}
+
+// A run folder stands for its configuration.
+std::string config_path(const std::string& config) {
+  const RunFolder run(config);
+  if (run.has_config()) return run.config_path();
+  if (is_pretrained_folder(config))
+    fail_user("'" + config + "' is a model folder, not a configuration; --set model.from=" + config +
+              " with a preset trains it on (see `linnet presets`)");
+  return config;
+}
+
+}  // namespace
+
+Config ConfigChoice::load(bool resume) const {
+  Config loaded = load_config(config_path(config));
+  if (source.empty() != target.empty()) fail_user("--source and --target go together");
+  if (!source.empty() && !data.empty()) fail_user("give either --data or --source and --target");
+  if (!data.empty()) set_data(loaded, data);
+  if (!source.empty()) {
+    set_data(loaded, "");
+    loaded.data.task = "text";
+    loaded.data.train_source = source;
+    loaded.data.train_target = target;
+  }
+  for (const std::string& setting : settings) set_value(loaded, setting);
+  for (const auto& [option, key, value] : {std::tuple{"--steps", "max_steps", &steps},
+                                           {"--epochs", "max_epochs", &epochs},
+                                           {"--batch", "batch_size", &batch},
+                                           {"--lr", "learning_rate", &learning_rate}})
+    if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
+  if (!parallel.empty()) set_value(loaded, "parallel=" + parallel, "--parallel " + parallel);
+  if (!memory.empty()) set_value(loaded, "memory=" + memory, "--memory " + memory);
+  if (threads > 0) loaded.train.threads = threads;
+  if (!isa.empty()) loaded.train.isa = isa;
+  if (!device.empty()) loaded.train.device = device;
+  validate(loaded);
+  for (const std::string& setting : settings) check_setting_belongs(loaded, setting);
+  // A preset's keys are not the user's, who may have chosen another architecture for it. And a run made before such
+  // keys were refused can still be resumed.
+  if (!resume && !is_preset(config)) check_keys_belong(loaded);
+  force_isa(loaded.train.isa);
+  return loaded;
+}
+
+}  // namespace linnet

@@ -1,0 +1,24 @@
+// Which configuration a user asks for: one to start from, and what of it is changed.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace linnet {
+
+struct ConfigChoice {
+  std::string config;                                              // a file, the name of a preset, or a run folder
+  std::vector<std::string> settings;                               // key=value
+  std::string data, source, target;                                // --data, --source, --target
+  std::optional<std::string> steps, epochs, batch, learning_rate;  // short forms of keys, as they were written
+  int threads = 0;
+  std::string isa, device, memory;
+  std::string parallel;  // --parallel, of commands that take --ranks
+
+  // Reads, applies the settings, validates, and selects the instruction set.
+  Config load(bool resume = false) const;
+};
+
+}  // namespace linnet
