@@ -123,11 +123,12 @@ std::span<const ConfigKey> config_keys() {
       one_of(
           DATA(task),
           "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
-          "text to predict token by token, \"masked_language\" the same text to find masked tokens again, "
+          "text to predict token by token, \"chat\" conversations, \"masked_language\" the same text to find masked "
+          "tokens again, "
           "\"classification\", \"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any "
           "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words; \"dates\" "
           "generates dates to translate, \"random\" noise to measure with.",
-          {"text", "images", "language", "masked_language", "classification", "several_labels", "regression",
+          {"text", "images", "language", "chat", "masked_language", "classification", "several_labels", "regression",
            "token_classification", "dates", "random"}),
       of({"text", "images", "language", "masked_language", "texts"},
          any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images.")),

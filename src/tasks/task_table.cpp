@@ -8,6 +8,7 @@
 #include "models/families/pretrained.h"
 #include "onnx/network.h"
 #include "tasks/images/image_task.h"
+#include "tasks/language/chat_task.h"
 #include "tasks/language/language_task.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/run_tokenizer.h"
@@ -22,6 +23,10 @@ namespace {
 template <class Task>
 std::unique_ptr<SessionTask> make(const Config& config) {
   return std::make_unique<Task>(config);
+}
+
+std::unique_ptr<SessionTask> make_language_task(const Config& config) {
+  return config.data.task == "chat" ? make<ChatTask>(config) : make<LanguageTask>(config);
 }
 
 // Refuses, by the task it finds, what is no language model.
@@ -43,7 +48,7 @@ constexpr std::array kActions{
                 .no_inspection = nullptr,
                 .export_model = export_translation_run},
     TaskActions{.kind = TaskKind::kLanguage,
-                .make = make<LanguageTask>,
+                .make = make_language_task,
                 .evaluate = evaluate_language,
                 .no_translation = "learned to write text, not translation; `linnet generate` lets it",
                 .score = open_language_scorer,

@@ -111,6 +111,23 @@ TEST_F(StartPages, SeveralLabels) {
   EXPECT_TRUE(has(out, "\ta plane takes off\tan airplane is leaving")) << out;
 }
 
+TEST_F(StartPages, Chat) {
+  std::string chats;
+  for (int i = 0; i < 60; ++i)
+    chats += R"({"prompt": ")" + words(2, i) + R"(", "completion": ")" + words(2, i + 1) + "\"}\n";
+  folder_.write("chats.jsonl", chats);
+  copy_folder(kGolden + "/llama", folder_ / "chat-model");
+  std::string vocabulary;
+  for (int id = 0; id < 97; ++id) vocabulary += (id == 3 ? "[UNK]" : "w" + std::to_string(id)) + "\n";
+  folder_.write("chat-model/vocab.txt", vocabulary);
+  folder_.write("chat-model/chat_template.jinja",
+                "{% for m in messages %}w7 {{ m.content }} w9 {% endfor %}{% if add_generation_prompt %}w7 {% endif %}");
+  const std::string out =
+      run_page("chat.md", "--steps 4 --batch 4 --set context=16 --set lora.rank=4 --set threads=1");
+  EXPECT_TRUE(has(out, "perplexity")) << out;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "my-adapter/adapter_config.json"));
+}
+
 TEST_F(StartPages, TagWords) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "the O\n" + words(1, i) + " B-PER\n" + words(1, i + 1) + " I-PER\n\n";

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "tasks/inference.h"
+#include "tasks/language/chat_task.h"
 
 namespace linnet {
 namespace {
@@ -67,6 +68,7 @@ Evaluation LanguageTask::evaluate(SharedWork& ranks) {
 
 Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                                    const std::string& split) {
+  if (opened.is_run && opened.config.data.task == "chat") return evaluate_chats(opened, config, path, split);
   const TextCoder& coder = *opened.coder;
   const LanguageText text =
       path.empty() ? load_language_split(config, coder, split) : load_language_text(config, coder, path);

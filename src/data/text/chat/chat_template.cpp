@@ -49,12 +49,12 @@ ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::stri
     : tokens_(special_tokens(tokenizer)),
       template_(template_of(tokenizer, folder), "the chat template of '" + folder + "'") {}
 
-std::string ChatTemplate::render(const std::string& messages) const {
+std::string ChatTemplate::render(const std::string& messages, bool begin_answer) const {
   jinja::Dict variables = tokens_;
   variables.set("messages", template_value(messages));
   variables.set("tools", jinja::None{});
   variables.set("documents", jinja::None{});
-  variables.set("add_generation_prompt", true);
+  variables.set("add_generation_prompt", begin_answer);
   return template_.render(variables);
 }
 

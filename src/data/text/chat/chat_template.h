@@ -13,8 +13,9 @@ class ChatTemplate {
   // "default"). User error when there is none.
   ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder);
 
-  // `messages`: JSON, a list of {"role": ..., "content": ...}. The text ends with what begins the assistant's answer.
-  std::string render(const std::string& messages) const;
+  // `messages`: JSON, a list of {"role": ..., "content": ...}. With `begin_answer` the text ends with what begins the
+  // assistant's answer.
+  std::string render(const std::string& messages, bool begin_answer = true) const;
 
  private:
   jinja::Dict tokens_;  // bos_token and the like

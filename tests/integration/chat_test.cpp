@@ -1,0 +1,116 @@
+// Fine-tuning on conversations through the command line, with a tiny model and a chat template of its words.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "integration/program.h"
+#include "integration/word_model.h"
+
+namespace linnet::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+Json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+class Chat : public ::testing::Test {
+ protected:
+  Chat() : model_(make_word_model(folder_, "llama")) {
+    folder_.write(
+        "llama/chat_template.jinja",
+        "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}{{ raise_exception('no such role: ' + "
+        "m.role) }}{% endif %}{{ 'w7' if m.role == 'user' else 'w8' }} {{ m.content }} w9 {% endfor %}{% if "
+        "add_generation_prompt %}w8 {% endif %}");
+    std::string messages, pairs, shared;
+    for (int i = 0; i < 90; ++i) {
+      const std::string question = i % 2 ? "w30" : "w31", answer = i % 2 ? "w41 w42" : "w43";
+      const std::string other = i % 3 ? "w32" : "w33", second = i % 3 ? "w44" : "w45 w46";
+      messages += Json{{"messages",
+                        {message("user", question), message("assistant", answer), message("user", other),
+                         message("assistant", second)}}}
+                      .dump() +
+                  "\n";
+      pairs += Json{{"prompt", question}, {"completion", answer}}.dump() + "\n";
+      shared +=
+          Json{{"conversations", {{{"from", "human"}, {"value", question}}, {{"from", "gpt"}, {"value", answer}}}}}
+              .dump() +
+          "\n";
+    }
+    folder_.write("messages.jsonl", messages);
+    folder_.write("pairs.jsonl", pairs);
+    folder_.write("shared.jsonl", shared);
+  }
+  Outcome train(const std::string& run_folder, const std::string& data, const Arguments& settings = {},
+                const Arguments& more = {}) const {
+    Arguments arguments{"train", "chat", "--run", folder_ / run_folder, "--data", folder_ / data};
+    for (const std::string setting :
+         {"model.from=" + model_, std::string("context=20"), std::string("max_steps=60"), std::string("max_epochs=0"),
+          std::string("warmup_steps=2"), std::string("learning_rate=2e-2"), std::string("schedule=constant"),
+          std::string("eval_every=20"), std::string("save_every=20"), std::string("lora.rank=8"),
+          std::string("lora.base_storage=fp32")})
+      arguments.insert(arguments.end(), {"--set", setting});
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments, {.log = "warning"});
+  }
+  double loss(const std::string& run_folder, const std::string& data) const {
+    const Outcome outcome = run({"eval", folder_ / run_folder, "--data", folder_ / data, "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return Json::parse(outcome.out)["loss"];
+  }
+  TemporaryFolder folder_;
+  const std::string model_;
+};
+
+TEST_F(Chat, TheAnswersAreLearnedAndWrittenAgain) {
+  const Outcome trained = train("a", "messages.jsonl", {"lora.rank=0", "lora.alpha=16", "max_steps=150"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_LT(loss("a", "messages.jsonl"), 0.1);
+  ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "out"}).exit_code, 0);
+  for (const auto& [question, answer] : {std::pair{"w30", "w41 w42"}, {"w31", "w43"}}) {
+    const Outcome written =
+        run({"generate", folder_ / "out", "--chat", "--prompt", question, "--temperature", "0", "--max-tokens", "3"});
+    EXPECT_EQ(written.exit_code, 0) << written.error;
+    EXPECT_EQ(written.out.substr(0, std::string(answer).size()), answer) << written.out;
+  }
+}
+
+// Each token of an answer is scored once, and sees its own conversation alone, however rows are packed.
+TEST_F(Chat, TheLossDoesNotDependOnPackingOrOnTheFormOfTheFile) {
+  ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
+  ASSERT_EQ(train("b", "pairs.jsonl", {"max_steps=3", "context=7"}).exit_code, 0);  // a conversation in each row
+  const double packed = loss("a", "pairs.jsonl");
+  std::filesystem::copy_file(folder_ / "a/model.safetensors", folder_ / "b/model.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_NEAR(loss("b", "pairs.jsonl"), packed, 1e-6);
+  EXPECT_EQ(loss("a", "shared.jsonl"), packed);
+}
+
+TEST_F(Chat, ARunGoesOnToTheSameBits) {
+  ASSERT_EQ(train("whole", "messages.jsonl", {"max_steps=40"}).exit_code, 0);
+  ASSERT_EQ(train("parts", "messages.jsonl", {"max_steps=20"}).exit_code, 0);
+  ASSERT_EQ(train("parts", "messages.jsonl", {"max_steps=40"}, {"--resume"}).exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "parts/model.safetensors"), contents(folder_ / "whole/model.safetensors"));
+}
+
+TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
+  folder_.write("alone.jsonl", Json{{"messages", {message("user", "w1")}}}.dump());
+  folder_.write("other.jsonl", R"({"text": "w1"})");
+  folder_.write("tool.jsonl",
+                Json{{"messages", {message("user", "w1"), message("tool", "w2"), message("assistant", "w3")}}}.dump());
+  for (const auto& [data, part] : {std::pair{"alone.jsonl", "no conversation has an answer of the assistant"},
+                                   {"tool.jsonl", "tool.jsonl:1: "},
+                                   {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
+    const Outcome outcome = train("r", data);
+    EXPECT_EQ(outcome.exit_code, 2) << data;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  }
+  const Outcome cut = train("r", "messages.jsonl", {"context=9", "max_steps=1"});
+  EXPECT_EQ(cut.exit_code, 0) << cut.error;
+  EXPECT_NE(cut.error.find("90 of 90 conversations are longer than 9 tokens and are cut there"), std::string::npos)
+      << cut.error;
+}
+
+}  // namespace
+}  // namespace linnet::testing
