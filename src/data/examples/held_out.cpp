@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "data/examples/text/token_chunks.h"
 
 namespace linnet {
@@ -25,6 +29,31 @@ std::vector<bool> choose_held_out(const std::vector<int32_t>& labels, double sha
     for (int64_t i = 0; i < part; ++i) chosen[of_class[label][static_cast<size_t>(shuffled(i))]] = true;
   }
   return chosen;
+}
+
+void keep_together(std::vector<bool>& chosen, const std::vector<std::string_view>& keys) {
+  const auto wanted = std::ranges::count(chosen, true);
+  struct Group {
+    size_t first;
+    int64_t size = 0;
+    bool is_chosen = false;
+  };
+  std::unordered_map<std::string_view, Group> groups;
+  int64_t repeated = 0;
+  for (size_t i = 0; i < keys.size(); ++i) repeated += groups.try_emplace(keys[i], Group{i}).first->second.size++ > 0;
+  if (repeated == 0) return;
+  int64_t left = wanted;
+  for (const bool only_chosen : {true, false})
+    for (size_t i = 0; i < keys.size(); ++i) {
+      Group& group = groups.at(keys[i]);
+      if (group.first != i || group.is_chosen || (only_chosen && !chosen[i]) || group.size > left) continue;
+      group.is_chosen = true, left -= group.size;
+    }
+  const bool few = left == wanted;
+  for (size_t i = 0; !few && i < keys.size(); ++i) chosen[i] = groups.at(keys[i]).is_chosen;
+  log_info(std::to_string(repeated) + " of " + std::to_string(keys.size()) + " texts repeat an earlier one" +
+           (few ? ", and too few differ: what is set aside is learned as well"
+                : "; they stay with it when some are set aside"));
 }
 
 }  // namespace linnet

@@ -115,7 +115,10 @@ TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_
   int32_t next = 0;
   for (auto& [text, number] : numbers) number = next++;
   for (const std::string& text : texts) labels.push_back(by_label ? numbers[text] : 0);
-  const std::vector<bool> chosen = choose_held_out(labels, share, seed);
+  std::vector<bool> chosen = choose_held_out(labels, share, seed);
+  std::vector<std::string> whole;
+  for (const TextRecord& record : records.records) whole.push_back(record.text + '\0' + record.pair);
+  keep_together(chosen, {whole.begin(), whole.end()});
   TextRecords part{.records = {}, .pairs = records.pairs}, rest = part;
   for (size_t i = 0; i < records.records.size(); ++i)
     (chosen[i] ? part : rest).records.push_back(std::move(records.records[i]));

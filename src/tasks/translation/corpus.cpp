@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "config/task_rows.h"
+#include "data/examples/held_out.h"
 #include "data/examples/text/dates.h"
 #include "data/text/tokenizer.h"
 #include "training/run/memory_report.h"
@@ -97,13 +98,17 @@ void hold_out(Corpus& corpus, const DataConfig& data) {
   const auto total = static_cast<int64_t>(corpus.train.source.size());
   const int64_t count = held_out_pairs(data, total);
   if (count == 0) fail_user("no validation text, and the training text has only one pair");
-  ParallelText kept;
+  std::vector<bool> chosen;
   for (int64_t i = 0, held = 0; i < total; ++i) {
-    const bool out = (i + 1) * count / total > held;
-    held += out;
-    ParallelText& to = out ? corpus.valid : kept;
-    to.source.push_back(std::move(corpus.train.source[static_cast<size_t>(i)]));
-    to.target.push_back(std::move(corpus.train.target[static_cast<size_t>(i)]));
+    chosen.push_back((i + 1) * count / total > held);
+    held += chosen.back();
+  }
+  keep_together(chosen, {corpus.train.source.begin(), corpus.train.source.end()});
+  ParallelText kept;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    ParallelText& to = chosen[i] ? corpus.valid : kept;
+    to.source.push_back(std::move(corpus.train.source[i]));
+    to.target.push_back(std::move(corpus.train.target[i]));
   }
   corpus.train = std::move(kept);
 }
