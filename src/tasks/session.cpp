@@ -1,7 +1,5 @@
 #include "tasks/session.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 
 #include "base/error.h"
@@ -21,8 +19,6 @@
 
 namespace linnet {
 namespace {
-
-constexpr uint64_t kPlans = 1 << 20;  // that planning the training steps adds to what the process holds
 
 TrainerOptions options_of(const Config& config, bool training, bool verify_plans) {
   TrainerOptions options = trainer_options(config, training);
@@ -122,7 +118,7 @@ void Session::finish_planning(uint64_t resident) {
   if (!is_limited() || is_planned_) return;
   is_planned_ = true;
   Phase phase("planning");
-  trainer->plan_training_within_memory(bytes_beside(resident + kPlans, store));
+  trainer->plan_training_within_memory(bytes_beside(resident, store));
 }
 
 void Session::allocate() {
@@ -137,28 +133,15 @@ std::string in_words(uint64_t bytes) {
   return bytes < 1000000 ? std::to_string(bytes) + " bytes" : std::to_string(bytes / 1000000) + " MB";
 }
 
-// The limit that the user set, which may be less than the machine has.
-void check_limit(const Session& session, const std::string& advice) {
+}  // namespace
+
+void check_limit(const Session& session, uint64_t need, const std::string& advice) {
   const uint64_t limit = session.trainer->options().memory;
-  const uint64_t need = forecast_memory(resident_bytes(), session.store).peak();
   if (limit == 0 || need <= limit) return;
   const std::string recomputation = session.trainer->largest_fit().text();
   throw DoesNotFit("this run does not fit within memory = " + in_words(limit) + ": it needs at least " +
-                   std::to_string((need + kPlans) / 1000000 + 1) + " MB" +
+                   std::to_string(need / 1000000 + 2) + " MB" +
                    (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
-}
-
-}  // namespace
-
-bool allocate_within(Session& session, const std::string& advice, Capacity capacity) {
-  malloc_trim(0);  // what loading freed should not count
-  session.finish_planning(resident_bytes());
-  malloc_trim(0);  // nor what the search for a plan did
-  if (capacity == Capacity::kMayBeShort && !fits(session.store)) return false;
-  if (capacity == Capacity::kMustSuffice) check_limit(session, advice);
-  check_fits(session.store, advice);
-  session.allocate();
-  return true;
 }
 
 namespace {

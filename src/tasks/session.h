@@ -25,8 +25,8 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // With a limit of memory (train.memory) the training steps are planned last, when all else is known: here.
-  // `resident`: bytes the process holds before planned memory is touched. Without a limit, or a second time, nothing
-  // happens.
+  // `resident`: bytes the process holds before planned memory is touched, these plans included. Without a limit, or a
+  // second time, nothing happens.
   void finish_planning(uint64_t resident);
   virtual void allocate();  // takes addresses and binds the plans to them; until then the store only has sizes
   // All plans that a session runs which does not train, so that take_weights() packs weights for them. A session with
@@ -53,11 +53,8 @@ class Session {
   bool has_room_for(const std::vector<ResidentOptions::Input>& data) const;
 };
 
-// Whether a task that the machine cannot hold is refused, or only planned to tell what it takes.
-enum class Capacity { kMustSuffice, kMayBeShort };
-// Finishes the planning and allocates the session, whose size check_fits() compares with the machine first. One that
-// only is planned and does not fit stays without addresses: false.
-bool allocate_within(Session& session, const std::string& advice, Capacity capacity);
+// User error where the peak is above the limit that the user set. `advice`: what needs less.
+void check_limit(const Session& session, uint64_t peak, const std::string& advice);
 
 using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 // For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. Weights of

@@ -10,6 +10,9 @@
 
 namespace linnet {
 
+// Whether a task that the machine cannot hold is refused, or only planned to tell what it takes.
+enum class Capacity { kMustSuffice, kMayBeShort };
+
 class SessionTask : public TrainingTask {
  public:
   explicit SessionTask(const Config& config) : config_(config) {}
@@ -26,6 +29,7 @@ class SessionTask : public TrainingTask {
   // 2 and 3. Plans, takes addresses, and begins the batches.
   void prepare(Capacity capacity);
 
+  const Session& planned() const { return *session_; }
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }

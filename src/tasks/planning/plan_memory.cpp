@@ -54,8 +54,11 @@ PlanAnswer plan_memory(const PlanRequest& request) {
     session->finish_planning(resident);
     return session;
   };
-  const std::unique_ptr<Session> session = make_session(request.config);
-  answer.forecast = forecast_memory(resident, session->store);
+  // What was planned for real is what a run would plan.
+  const bool as_planned = data.read && !request.resident;
+  const std::unique_ptr<Session> made = as_planned ? nullptr : make_session(request.config);
+  const Session* session = as_planned ? &task->planned() : made.get();
+  answer.forecast = as_planned ? task->forecast() : forecast_memory(resident, session->store);
   describe(*session, answer);
   answer.batches = task->batches_text(*session);
   answer.shorter_key = task->shorter_key();
