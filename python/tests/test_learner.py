@@ -7,10 +7,9 @@ import threading
 import time
 import typing
 
+import linnet as ln
 import numpy as np
 import pytest
-
-import linnet as ln
 
 X = np.random.default_rng(1).normal(size=(16, 3)).astype(np.float32)
 Y = (X @ np.array([[1.0], [-2.0], [0.5]], np.float32)).astype(np.float32)

@@ -6,10 +6,9 @@ import threading
 import time
 import typing
 
+import linnet as ln
 import numpy as np
 import pytest
-
-import linnet as ln
 
 X = np.ones((4, 3), np.float32)
 IDS = np.zeros((4, 5), np.int32)
@@ -254,8 +253,8 @@ CALLED: dict[str, typing.Callable[[], typing.Any]] = {
     "loader of an empty dataset": lambda: ln.Loader(ln.Dataset()),
     "loader with negative workers": lambda: ln.Loader({"x": X}, workers=-1),
     "loader of short buckets": lambda: list(ln.Loader({"x": [[1, 2, 3], [1]]}, batch=1, buckets=[2])),
-    "dataset function of another shape": lambda: list(ln.Loader(ln.Dataset.from_function(3, {"x": ("float32", (2,))}, lambda i: {"x": [1]}))),
-    "dataset function of no dict": lambda: list(ln.Loader(ln.Dataset.from_function(3, {"x": ("float32", (2,))}, lambda i: 3))),  # type: ignore[arg-type,return-value]
+    "dataset function of another shape": lambda: made_by(lambda i: {"x": [1]}),
+    "dataset function of no dict": lambda: made_by(lambda i: 3),
     "load of no model": lambda: ln.load("nothing"),
     "load of a file": lambda: ln.load(__file__),
     "load of None": lambda: ln.load(None),  # type: ignore[arg-type]
@@ -289,6 +288,10 @@ CALLED: dict[str, typing.Callable[[], typing.Any]] = {
     "ctrl-c in fit": lambda: interrupted(),
     "a learner in two threads": lambda: in_two_threads(),
 }  # fmt: skip
+
+
+def made_by(function: typing.Any) -> None:
+    list(ln.Loader(ln.Dataset.from_function(3, {"x": ("float32", (2,))}, function)))
 
 
 def fit_module(module: ln.Module) -> None:

@@ -9,10 +9,9 @@ import signal
 import threading
 import typing
 
+import linnet as ln
 import numpy as np
 import pytest
-
-import linnet as ln
 
 TEXTS = ["good film", "bad film", "the dog", "a cat a cat"]
 

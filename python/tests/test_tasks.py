@@ -5,9 +5,8 @@ import signal
 import threading
 import typing
 
-import pytest
-
 import linnet as ln
+import pytest
 
 PAIRS = [(f"{a} {b}", f"{b} {a}") for a in "abcdefgh" for b in "ijklmnop"]
 SMALL: dict[str, typing.Any] = dict(

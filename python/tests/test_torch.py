@@ -2,10 +2,9 @@
 
 import typing
 
+import linnet as ln
 import numpy as np
 import pytest
-
-import linnet as ln
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

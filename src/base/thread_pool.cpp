@@ -64,8 +64,8 @@ void start_workers(std::vector<std::thread>& workers, int threads, std::atomic<b
   }
 }
 
-// A fork copies pools without their threads, whatever those were doing: in the child each pool starts new ones when it is
-// used next.
+// A fork copies pools without their threads, whatever those were doing: in the child each pool starts new ones when it
+// is used next.
 class Pools {
  public:
   static Pools& get() {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -63,6 +64,43 @@ TEST(ThreadPool, AnErrorInATaskReappearsAndThePoolLives) {
   std::atomic<int> count{0};
   pool.run(10, [&](int64_t, int) { count++; });
   EXPECT_EQ(count, 10);
+}
+
+TEST(ThreadPool, StartsNewThreadsInAForkedProcess) {
+  ThreadPool pool(4);
+  std::atomic<int> count{0};
+  pool.run(100, [&](int64_t, int) { count++; });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    {
+      ThreadPool own(2);
+      std::atomic<int> workers{0}, done{0};
+      // Every task waits for the others: only as many threads as there are can finish them.
+      pool.run(4, [&](int64_t, int) {
+        for (++workers; workers < 4;) std::this_thread::yield();
+        done++;
+      });
+      own.run(10, [&](int64_t, int) { done++; });
+      if (done != 14 || pool.size() != 4) ::_exit(1);
+    }
+    pool.~ThreadPool();
+    ::_exit(0);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(ThreadPool, IsDestroyedInAForkedProcessWithoutItsThreads) {
+  ThreadPool pool(4);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    pool.~ThreadPool();
+    ::_exit(0);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(ThreadPool, AvailableThreadsIsPositive) { EXPECT_GE(available_threads(), 1); }

@@ -66,10 +66,10 @@ float from_bf16(uint16_t bits) {
 
 float from_f16(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const float magnitude = exponent == 31  ? (fraction ? std::numeric_limits<float>::quiet_NaN()
-                                                      : std::numeric_limits<float>::infinity())
-                          : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                          : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  const float magnitude =
+      exponent == 31  ? (fraction ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity())
+      : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                      : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 

@@ -44,39 +44,58 @@ nb::dict sample_of(const Dataset& data, int64_t index) { return to_dict(data.sam
 void add_dataset(nb::module_& module) {
   nb::class_<Dataset>(module, "DatasetCore")
       .def(nb::init<>())
-      .def("add", [](Dataset& data, const std::string& name, nb::object values, nb::object dtype) {
-        add_field(data, name, values, dtype);
-      }, nb::arg("name"), nb::arg("values"), nb::arg("dtype").none())
-      .def("add_sequences", [](Dataset& data, const std::string& name, std::vector<std::vector<int32_t>> sequences) {
-        data.add_sequences(name, std::move(sequences));
-      }, nb::arg("name"), nb::arg("sequences"))
+      .def(
+          "add",
+          [](Dataset& data, const std::string& name, nb::object values, nb::object dtype) {
+            add_field(data, name, values, dtype);
+          },
+          nb::arg("name"), nb::arg("values"), nb::arg("dtype").none())
+      .def(
+          "add_sequences",
+          [](Dataset& data, const std::string& name, std::vector<std::vector<int32_t>> sequences) {
+            data.add_sequences(name, std::move(sequences));
+          },
+          nb::arg("name"), nb::arg("sequences"))
       .def_static("from_function", from_function, nb::arg("size"), nb::arg("types"), nb::arg("function"))
       .def_static("idx", &Dataset::idx, nb::arg("images"), nb::arg("labels"), nb::call_guard<nb::gil_scoped_release>())
       .def_static("image_folder", &Dataset::image_folder, nb::arg("folder"), nb::arg("size"),
                   nb::call_guard<nb::gil_scoped_release>())
-      .def_static("text", [](const std::string& path, const std::string& tokenizer, int64_t length) {
-        const nb::gil_scoped_release free;
-        return Dataset::text(path, *load_pretrained_tokenizer(tokenizer), length);
-      }, nb::arg("path"), nb::arg("tokenizer"), nb::arg("length"))
-      .def_static("chunks", [](nb::object ids, int64_t length) {
-        const Converted all = convert(ids, DType::kI32, "the ids");
-        const auto* data = reinterpret_cast<const int32_t*>(all.bytes.data());
-        return Dataset::chunks(std::vector<int32_t>(data, data + all.type.shape.elements()), length);
-      }, nb::arg("ids"), nb::arg("length"))
-      .def_static("tsv", [](const std::string& path, const std::string& tokenizer, int64_t text_column,
-                            int64_t label_column, bool header, int64_t max_length) {
-        const nb::gil_scoped_release free;
-        return Dataset::tsv(path, *load_pretrained_tokenizer(tokenizer), text_column, label_column, header, max_length);
-      }, nb::arg("path"), nb::arg("tokenizer"), nb::arg("text_column"), nb::arg("label_column"), nb::arg("header"),
-                  nb::arg("max_length"))
+      .def_static(
+          "text",
+          [](const std::string& path, const std::string& tokenizer, int64_t length) {
+            const nb::gil_scoped_release free;
+            return Dataset::text(path, *load_pretrained_tokenizer(tokenizer), length);
+          },
+          nb::arg("path"), nb::arg("tokenizer"), nb::arg("length"))
+      .def_static(
+          "chunks",
+          [](nb::object ids, int64_t length) {
+            const Converted all = convert(ids, DType::kI32, "the ids");
+            const auto* data = reinterpret_cast<const int32_t*>(all.bytes.data());
+            return Dataset::chunks(std::vector<int32_t>(data, data + all.type.shape.elements()), length);
+          },
+          nb::arg("ids"), nb::arg("length"))
+      .def_static(
+          "tsv",
+          [](const std::string& path, const std::string& tokenizer, int64_t text_column, int64_t label_column,
+             bool header, int64_t max_length) {
+            const nb::gil_scoped_release free;
+            return Dataset::tsv(path, *load_pretrained_tokenizer(tokenizer), text_column, label_column, header,
+                                max_length);
+          },
+          nb::arg("path"), nb::arg("tokenizer"), nb::arg("text_column"), nb::arg("label_column"), nb::arg("header"),
+          nb::arg("max_length"))
       .def("__len__", &Dataset::size)
       .def("sample", &sample_of, nb::arg("index"))
       .def("sample_types", [](const Dataset& data) { return to_dict(data.sample_types()); })
       .def("select", &Dataset::select, nb::arg("indices"))
-      .def("split", [](const Dataset& data, double fraction, uint64_t seed) {
-        const auto [first, second] = data.split(fraction, seed);
-        return nb::make_tuple(first, second);
-      }, nb::arg("fraction"), nb::arg("seed"));
+      .def(
+          "split",
+          [](const Dataset& data, double fraction, uint64_t seed) {
+            const auto [first, second] = data.split(fraction, seed);
+            return nb::make_tuple(first, second);
+          },
+          nb::arg("fraction"), nb::arg("seed"));
 }
 
 LoaderOptions options_of(int64_t batch, bool shuffle, uint64_t seed, bool drop_last, int workers, int prefetch,
@@ -86,40 +105,50 @@ LoaderOptions options_of(int64_t batch, bool shuffle, uint64_t seed, bool drop_l
 
 void add_loader(nb::module_& module) {
   nb::class_<PyLoader>(module, "LoaderCore")
-      .def("__init__", [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
-                          int workers, int prefetch, std::vector<int64_t> buckets) {
-        const LoaderOptions options = options_of(batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets));
-        const nb::gil_scoped_release free;
-        new (self) PyLoader(data, options);
-      }, nb::arg("data"), nb::arg("batch"), nb::arg("shuffle"), nb::arg("seed"), nb::arg("drop_last"),
-           nb::arg("workers"), nb::arg("prefetch"), nb::arg("buckets"))
-      .def("shapes", [](PyLoader& self) {
-        std::vector<InputTypes> shapes;
-        {
-          const nb::gil_scoped_release free;
-          shapes = self.loader().shapes();
-        }
-        nb::list found;
-        for (const InputTypes& types : shapes) found.append(to_dict(types));
-        return found;
-      })
+      .def(
+          "__init__",
+          [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
+             int workers, int prefetch, std::vector<int64_t> buckets) {
+            const LoaderOptions options =
+                options_of(batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets));
+            const nb::gil_scoped_release free;
+            new (self) PyLoader(data, options);
+          },
+          nb::arg("data"), nb::arg("batch"), nb::arg("shuffle"), nb::arg("seed"), nb::arg("drop_last"),
+          nb::arg("workers"), nb::arg("prefetch"), nb::arg("buckets"))
+      .def("shapes",
+           [](PyLoader& self) {
+             std::vector<InputTypes> shapes;
+             {
+               const nb::gil_scoped_release free;
+               shapes = self.loader().shapes();
+             }
+             nb::list found;
+             for (const InputTypes& types : shapes) found.append(to_dict(types));
+             return found;
+           })
       .def("__len__", [](PyLoader& self) { return self.loader().batches(); })
-      .def("next", [](PyLoader& self) {
-        const Arrays* batch = nullptr;
-        {
-          const nb::gil_scoped_release free;
-          batch = &self.loader().next();
-        }
-        return nb::make_tuple(to_dict(*batch), batch->samples);
-      })
-      .def("position", [](PyLoader& self) {
-        const LoaderPosition position = self.loader().position();
-        return nb::make_tuple(position.epoch, position.batch);
-      })
-      .def("seek", [](PyLoader& self, int64_t epoch, int64_t batch) {
-        const nb::gil_scoped_release free;
-        self.loader().seek({epoch, batch});
-      }, nb::arg("epoch"), nb::arg("batch"));
+      .def("next",
+           [](PyLoader& self) {
+             const Arrays* batch = nullptr;
+             {
+               const nb::gil_scoped_release free;
+               batch = &self.loader().next();
+             }
+             return nb::make_tuple(to_dict(*batch), batch->samples);
+           })
+      .def("position",
+           [](PyLoader& self) {
+             const LoaderPosition position = self.loader().position();
+             return nb::make_tuple(position.epoch, position.batch);
+           })
+      .def(
+          "seek",
+          [](PyLoader& self, int64_t epoch, int64_t batch) {
+            const nb::gil_scoped_release free;
+            self.loader().seek({epoch, batch});
+          },
+          nb::arg("epoch"), nb::arg("batch"));
 }
 
 }  // namespace
@@ -148,10 +177,13 @@ Loader& PyLoader::loader() {
 
 void add_data(nb::module_& module) {
   add_dataset(module);
-  module.def("array_type", [](nb::object value, const std::string& name) {
-    const TensorType type = convert(value, {}, "\"" + name + "\"").type;
-    return nb::make_tuple(numpy_name(type.dtype), to_tuple(type.shape));
-  }, nb::arg("value"), nb::arg("name"));
+  module.def(
+      "array_type",
+      [](nb::object value, const std::string& name) {
+        const TensorType type = convert(value, {}, "\"" + name + "\"").type;
+        return nb::make_tuple(numpy_name(type.dtype), to_tuple(type.shape));
+      },
+      nb::arg("value"), nb::arg("name"));
   add_loader(module);
 }
 

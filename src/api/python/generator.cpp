@@ -52,20 +52,28 @@ std::vector<std::vector<int32_t>> generate(PyGenerator& self, const std::vector<
 
 void add_generator(nb::module_& module) {
   nb::class_<PyGenerator>(module, "GeneratorCore")
-      .def("__init__", [](PyGenerator* self, nb::object model, nb::list kept, int64_t slots, int64_t max_length, bool cache,
-                          bool same_bits, int threads) {
-        new (self) PyGenerator(model, std::move(kept), {slots, max_length, cache, same_bits, threads});
-      }, nb::arg("model"), nb::arg("kept"), nb::arg("slots"), nb::arg("max_length"), nb::arg("cache"),
-           nb::arg("same_bits"), nb::arg("threads"))
-      .def("take", [](PyGenerator& self, PyLearner& learner) { self.generator().take(learner.learner()); },
-           nb::arg("learner"))
-      .def("load", [](PyGenerator& self, const std::string& path) { self.generator().load(path); }, nb::arg("path"))
-      .def("generate", [](PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts, int64_t max_tokens,
-                          double temperature, int64_t top_k, double top_p, uint64_t seed, std::vector<int32_t> ends,
-                          nb::object listener) {
-        return generate(self, prompts, {max_tokens, temperature, top_k, top_p, seed, std::move(ends)}, listener);
-      }, nb::arg("prompts"), nb::arg("max_tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
-           nb::arg("seed"), nb::arg("ends"), nb::arg("listener").none());
+      .def(
+          "__init__",
+          [](PyGenerator* self, nb::object model, nb::list kept, int64_t slots, int64_t max_length, bool cache,
+             bool same_bits, int threads) {
+            new (self) PyGenerator(model, std::move(kept), {slots, max_length, cache, same_bits, threads});
+          },
+          nb::arg("model"), nb::arg("kept"), nb::arg("slots"), nb::arg("max_length"), nb::arg("cache"),
+          nb::arg("same_bits"), nb::arg("threads"))
+      .def(
+          "take", [](PyGenerator& self, PyLearner& learner) { self.generator().take(learner.learner()); },
+          nb::arg("learner"))
+      .def(
+          "load", [](PyGenerator& self, const std::string& path) { self.generator().load(path); }, nb::arg("path"))
+      .def(
+          "generate",
+          [](PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts, int64_t max_tokens,
+             double temperature, int64_t top_k, double top_p, uint64_t seed, std::vector<int32_t> ends,
+             nb::object listener) {
+            return generate(self, prompts, {max_tokens, temperature, top_k, top_p, seed, std::move(ends)}, listener);
+          },
+          nb::arg("prompts"), nb::arg("max_tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
+          nb::arg("seed"), nb::arg("ends"), nb::arg("listener").none());
 }
 
 }  // namespace linnet::python

@@ -1,5 +1,7 @@
-// Learner: the loss is a method of the Python object, which holds all Python objects; this one holds a weak reference to
-// it, so that Python's garbage collector sees every cycle.
+// Learner: the loss is a method of the Python object, which holds all Python objects; this one holds a weak reference
+// to it, so that Python's garbage collector sees every cycle.
+#include "api/python/learner.h"
+
 #include <linnet/decoder.h>
 #include <linnet/error.h>
 #include <linnet/learner.h>
@@ -7,7 +9,6 @@
 
 #include <exception>
 
-#include "api/python/learner.h"
 #include "api/python/loader.h"
 #include "api/python/tree.h"
 
@@ -71,7 +72,8 @@ Metric metric_of(nb::handle given) {
   return {nb::cast<std::string>(nb::str(nb::getattr(given, "__name__", nb::str("metric")))),
           [given](const Arrays& batch, const Arrays& outputs) -> MetricPart {
             const nb::gil_scoped_acquire gil;
-            const nb::object found = given(linnet::python::to_dict(batch), linnet::python::to_dict(outputs), batch.samples);
+            const nb::object found =
+                given(linnet::python::to_dict(batch), linnet::python::to_dict(outputs), batch.samples);
             if (PyTuple_Check(found.ptr())) {
               const auto pair = nb::cast<nb::tuple>(found);
               return {nb::cast<double>(pair[0]), nb::cast<double>(pair[1])};
@@ -168,96 +170,130 @@ std::vector<InputTypes> shapes_of(const nb::list& given) {
 template <class Class>
 void add_steps(Class& learner) {
   learner
-      .def("step", [](PyLearner& self, const nb::list& batches, double rate) {
-        self.take_shared();
-        std::vector<Arrays> micro;
-        for (const nb::handle batch : batches) micro.push_back(to_arrays(nb::cast<nb::dict>(batch), self.types()));
-        StepResult result;
-        {
-          const nb::gil_scoped_release free;
-          result = self.learner().step(micro, rate);
-        }
-        return to_dict(result);
-      }, nb::arg("batches"), nb::arg("rate"))
+      .def(
+          "step",
+          [](PyLearner& self, const nb::list& batches, double rate) {
+            self.take_shared();
+            std::vector<Arrays> micro;
+            for (const nb::handle batch : batches) micro.push_back(to_arrays(nb::cast<nb::dict>(batch), self.types()));
+            StepResult result;
+            {
+              const nb::gil_scoped_release free;
+              result = self.learner().step(micro, rate);
+            }
+            return to_dict(result);
+          },
+          nb::arg("batches"), nb::arg("rate"))
       .def("fit", fit, nb::arg("loader"), nb::arg("options"))
-      .def("evaluate", [](PyLearner& self, PyLoader& loader, const nb::list& metrics) {
-        self.take_shared();
-        const std::vector<Metric> found = metrics_of(metrics);
-        Loader& batches = loader.loader();
-        Evaluation result;
-        {
-          const nb::gil_scoped_release free;
-          result = self.learner().evaluate(batches, found);
-        }
-        return to_dict(result);
-      }, nb::arg("loader"), nb::arg("metrics"))
-      .def("predict", [](PyLearner& self, const nb::dict& batch) {
-        self.take_shared();
-        const Arrays arrays = to_arrays(batch, self.types());
-        Arrays outputs;
-        {
-          const nb::gil_scoped_release free;
-          outputs = self.learner().predict(arrays);
-        }
-        return linnet::python::to_dict(outputs);
-      }, nb::arg("batch"));
+      .def(
+          "evaluate",
+          [](PyLearner& self, PyLoader& loader, const nb::list& metrics) {
+            self.take_shared();
+            const std::vector<Metric> found = metrics_of(metrics);
+            Loader& batches = loader.loader();
+            Evaluation result;
+            {
+              const nb::gil_scoped_release free;
+              result = self.learner().evaluate(batches, found);
+            }
+            return to_dict(result);
+          },
+          nb::arg("loader"), nb::arg("metrics"))
+      .def(
+          "predict",
+          [](PyLearner& self, const nb::dict& batch) {
+            self.take_shared();
+            const Arrays arrays = to_arrays(batch, self.types());
+            Arrays outputs;
+            {
+              const nb::gil_scoped_release free;
+              outputs = self.learner().predict(arrays);
+            }
+            return linnet::python::to_dict(outputs);
+          },
+          nb::arg("batch"));
 }
 
 template <class Class>
 void add_weights(Class& learner) {
   learner.def("parameter", &parameter_view, nb::arg("name"))
-      .def("set_parameter", [](PyLearner& self, const std::string& name, nb::object values) {
-        const Converted converted = convert(values, DType::kF32, "\"" + name + "\"");
-        const std::span<float> to = self.learner().parameter(name);
-        for (const ParameterSpec& spec : self.learner().parameters())
-          if (spec.name == name && spec.shape != converted.type.shape)
-            throw Error(ErrorKind::kShape, "\"" + name + "\" is " + spec.shape.text() + ", and was given " +
-                                               converted.type.shape.text());
-        std::memcpy(to.data(), converted.bytes.data(), converted.bytes.size());
-      }, nb::arg("name"), nb::arg("values"))
+      .def(
+          "set_parameter",
+          [](PyLearner& self, const std::string& name, nb::object values) {
+            const Converted converted = convert(values, DType::kF32, "\"" + name + "\"");
+            const std::span<float> to = self.learner().parameter(name);
+            for (const ParameterSpec& spec : self.learner().parameters())
+              if (spec.name == name && spec.shape != converted.type.shape)
+                throw Error(ErrorKind::kShape, "\"" + name + "\" is " + spec.shape.text() + ", and was given " +
+                                                   converted.type.shape.text());
+            std::memcpy(to.data(), converted.bytes.data(), converted.bytes.size());
+          },
+          nb::arg("name"), nb::arg("values"))
       .def("push", [](PyLearner& self) { self.learner().push(); })
-      .def("gradient", [](PyLearner& self, const std::string& name) {
-        Shape shape;
-        for (const ParameterSpec& spec : self.learner().parameters())
-          if (spec.name == name) shape = spec.shape;
-        return numpy_of(self.learner().gradient(name), shape);
-      }, nb::arg("name"))
-      .def("parameters", [](PyLearner& self) {
-        nb::list found;
-        for (const ParameterSpec& spec : self.learner().parameters())
-          found.append(nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable));
-        return found;
-      })
-      .def("save", [](PyLearner& self, const std::string& path) {
-        const nb::gil_scoped_release free;
-        self.learner().save(path);
-      }, nb::arg("path"))
-      .def("load", [](PyLearner& self, const std::string& path, bool strict, const std::string& prefix) {
-        LoadReport report;
-        {
-          const nb::gil_scoped_release free;
-          report = self.learner().load(path, {strict, prefix});
-        }
-        return to_dict(report);
-      }, nb::arg("path"), nb::arg("strict"), nb::arg("prefix"))
-      .def("load_bert", [](PyLearner& self, nb::object layer) {
-        auto* bert = dynamic_cast<PretrainedBert*>(self.tree().find(layer));
-        if (!bert) fail_user("the PretrainedBert is no part of the learner's model");
-        return to_dict(bert->load(self.learner()));
-      }, nb::arg("layer"))
-      .def("save_bert", [](PyLearner& self, nb::object layer, const std::string& folder) {
-        auto* bert = dynamic_cast<PretrainedBert*>(self.tree().find(layer));
-        if (!bert) fail_user("the PretrainedBert is no part of the learner's model");
-        bert->save(self.learner(), folder);
-      }, nb::arg("layer"), nb::arg("folder"))
-      .def("save_state", [](PyLearner& self, const std::string& path, int64_t epoch, int64_t batch) {
-        const nb::gil_scoped_release free;
-        self.learner().save_state(path, {epoch, batch});
-      }, nb::arg("path"), nb::arg("epoch"), nb::arg("batch"))
-      .def("load_state", [](PyLearner& self, const std::string& path) {
-        const LoaderPosition position = self.learner().load_state(path);
-        return nb::make_tuple(position.epoch, position.batch);
-      }, nb::arg("path"));
+      .def(
+          "gradient",
+          [](PyLearner& self, const std::string& name) {
+            Shape shape;
+            for (const ParameterSpec& spec : self.learner().parameters())
+              if (spec.name == name) shape = spec.shape;
+            return numpy_of(self.learner().gradient(name), shape);
+          },
+          nb::arg("name"))
+      .def("parameters",
+           [](PyLearner& self) {
+             nb::list found;
+             for (const ParameterSpec& spec : self.learner().parameters())
+               found.append(nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable));
+             return found;
+           })
+      .def(
+          "save",
+          [](PyLearner& self, const std::string& path) {
+            const nb::gil_scoped_release free;
+            self.learner().save(path);
+          },
+          nb::arg("path"))
+      .def(
+          "load",
+          [](PyLearner& self, const std::string& path, bool strict, const std::string& prefix) {
+            LoadReport report;
+            {
+              const nb::gil_scoped_release free;
+              report = self.learner().load(path, {strict, prefix});
+            }
+            return to_dict(report);
+          },
+          nb::arg("path"), nb::arg("strict"), nb::arg("prefix"))
+      .def(
+          "load_bert",
+          [](PyLearner& self, nb::object layer) {
+            auto* bert = dynamic_cast<PretrainedBert*>(self.tree().find(layer));
+            if (!bert) fail_user("the PretrainedBert is no part of the learner's model");
+            return to_dict(bert->load(self.learner()));
+          },
+          nb::arg("layer"))
+      .def(
+          "save_bert",
+          [](PyLearner& self, nb::object layer, const std::string& folder) {
+            auto* bert = dynamic_cast<PretrainedBert*>(self.tree().find(layer));
+            if (!bert) fail_user("the PretrainedBert is no part of the learner's model");
+            bert->save(self.learner(), folder);
+          },
+          nb::arg("layer"), nb::arg("folder"))
+      .def(
+          "save_state",
+          [](PyLearner& self, const std::string& path, int64_t epoch, int64_t batch) {
+            const nb::gil_scoped_release free;
+            self.learner().save_state(path, {epoch, batch});
+          },
+          nb::arg("path"), nb::arg("epoch"), nb::arg("batch"))
+      .def(
+          "load_state",
+          [](PyLearner& self, const std::string& path) {
+            const LoaderPosition position = self.learner().load_state(path);
+            return nb::make_tuple(position.epoch, position.batch);
+          },
+          nb::arg("path"));
 }
 
 }  // namespace
@@ -312,21 +348,26 @@ void add_learner(nb::module_& module) {
   add_steps(learner);
   add_weights(learner);
   learner.def("steps", [](PyLearner& self) { return self.learner().steps(); })
-      .def("memory", [](PyLearner& self) {
-        nb::dict found;
-        for (const MemoryUse& use : self.learner().memory()) found[use.kind.c_str()] = use.bytes;
-        return found;
-      })
-      .def("shapes", [](PyLearner& self) {
-        nb::list found;
-        for (const InputTypes& types : self.shapes()) found.append(linnet::python::to_dict(types));
-        return found;
-      })
-      .def("path_of", [](PyLearner& self, nb::handle object) -> nb::object {
-        if (const Module* found = self.tree().find(object)) return nb::cast(found->path());
-        if (const Parameter* found = self.tree().find_parameter(object)) return nb::cast(found->spec().name);
-        return nb::none();
-      }, nb::arg("object"))
+      .def("memory",
+           [](PyLearner& self) {
+             nb::dict found;
+             for (const MemoryUse& use : self.learner().memory()) found[use.kind.c_str()] = use.bytes;
+             return found;
+           })
+      .def("shapes",
+           [](PyLearner& self) {
+             nb::list found;
+             for (const InputTypes& types : self.shapes()) found.append(linnet::python::to_dict(types));
+             return found;
+           })
+      .def(
+          "path_of",
+          [](PyLearner& self, nb::handle object) -> nb::object {
+            if (const Module* found = self.tree().find(object)) return nb::cast(found->path());
+            if (const Parameter* found = self.tree().find_parameter(object)) return nb::cast(found->spec().name);
+            return nb::none();
+          },
+          nb::arg("object"))
       .def("share", &PyLearner::share, nb::arg("other"), nb::arg("names"));
 }
 

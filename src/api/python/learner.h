@@ -13,8 +13,8 @@ namespace linnet::python {
 
 class PyLearner {
  public:
-  // `owner`: a weak reference to the Python object whose _record(tensors) records the loss; `kept` gets all objects of the
-  // model; `names`: the inputs of the loss.
+  // `owner`: a weak reference to the Python object whose _record(tensors) records the loss; `kept` gets all objects of
+  // the model; `names`: the inputs of the loss.
   PyLearner(nb::object owner, nb::handle model, nb::list kept, const nb::list& names, const nb::list& shapes,
             const nb::dict& options);
   ~PyLearner();

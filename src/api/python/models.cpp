@@ -41,9 +41,7 @@ class PyModel {
   PyModel(std::string folder, LoadedModelOptions options) : folder_(std::move(folder)), options_(std::move(options)) {
     open();
   }
-  ~PyModel() {
-    nb::is_alive() ? close() : leave();
-  }
+  ~PyModel() { nb::is_alive() ? close() : leave(); }
 
   // Whoever computes keeps the model open. In a process that was forked it is opened anew.
   std::shared_ptr<LoadedModel> model() {
@@ -71,8 +69,7 @@ class PyModel {
   }
   std::shared_ptr<RowWorker> rows(ModelKind kind, const char* what) {
     const std::shared_ptr<LoadedModel> opened = model();
-    if (opened->kind != kind)
-      fail_user("'" + folder_ + "' " + what + "; its kind is " + model_kind_name(opened->kind));
+    if (opened->kind != kind) fail_user("'" + folder_ + "' " + what + "; its kind is " + model_kind_name(opened->kind));
     return {opened, opened->rows.get()};
   }
   std::pair<double, int64_t> score(const std::string& text, const std::string& source) {
@@ -233,8 +230,8 @@ std::unique_ptr<PyStream> stream(PyModel& model, const std::string& prompt, cons
     fail_user("'" + model.folder() + "' translates no texts; its kind is language");
   TextJob job = translates ? worker.model().prepare_translation(request) : worker.model().prepare(request);
   if (job.choice.beams > worker.model().beams())
-    fail_user("a search of " + std::to_string(job.choice.beams) + " beams needs linnet.load(..., beams=" +
-              std::to_string(job.choice.beams) + ")");
+    fail_user("a search of " + std::to_string(job.choice.beams) +
+              " beams needs linnet.load(..., beams=" + std::to_string(job.choice.beams) + ")");
   job.choice.max_tokens = std::min(job.choice.max_tokens, worker.model().room());
   return std::make_unique<PyStream>(writer, std::move(job));
 }
@@ -253,7 +250,8 @@ nb::dict info_of(PyModel& self) {
   const std::shared_ptr<LoadedModel> opened = self.model();
   LoadedModel& model = *opened;
   found["folder"] = self.folder(), found["kind"] = model_kind_name(model.kind);
-  if (model.rows) found["width"] = model.rows->model().width(), found["classes"] = nb::cast(model.rows->model().classes());
+  if (model.rows)
+    found["width"] = model.rows->model().width(), found["classes"] = nb::cast(model.rows->model().classes());
   if (model.text) {
     found["max_length"] = model.text->model().room(), found["beams"] = model.text->model().beams();
     found["chat"] = model.text->model().has_chat_template();
@@ -277,23 +275,33 @@ LoadedModelOptions options_of(const nb::dict& given) {
 
 void add_tokenizer(nb::module_& module) {
   nb::class_<Tokenizer>(module, "Tokenizer", "Texts to token ids and back. Safe from several threads.")
-      .def("encode", [](const Tokenizer& self, const std::string& text) {
-        std::vector<int32_t> ids;
-        self.encode(text, ids);
-        return ids;
-      }, nb::arg("text"), "The tokens of a text alone, without begin and end.")
-      .def("decode", [](const Tokenizer& self, const std::vector<int32_t>& ids) {
-        for (const int32_t id : ids)
-          if (id < 0 || id >= self.vocab_size())
-            fail_user("there is no token " + std::to_string(id) + "; the vocabulary has " +
-                      std::to_string(self.vocab_size()));
-        const std::string text = self.decode(ids);
-        return nb::steal<nb::str>(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-      }, nb::arg("ids"), "The text of tokens, without special ones.")
-      .def("piece", [](const Tokenizer& self, int32_t id) { return self.piece(id); }, nb::arg("id"),
-           "One token as its files spell it.")
-      .def_prop_ro("vocab_size", [](const Tokenizer& self) { return self.vocab_size(); }, "The number of tokens.")
-      .def_prop_ro("kind", [](const Tokenizer& self) { return self.kind(); }, "\"bpe\", \"wordpiece\", ...");
+      .def(
+          "encode",
+          [](const Tokenizer& self, const std::string& text) {
+            std::vector<int32_t> ids;
+            self.encode(text, ids);
+            return ids;
+          },
+          nb::arg("text"), "The tokens of a text alone, without begin and end.")
+      .def(
+          "decode",
+          [](const Tokenizer& self, const std::vector<int32_t>& ids) {
+            for (const int32_t id : ids)
+              if (id < 0 || id >= self.vocab_size())
+                fail_user("there is no token " + std::to_string(id) + "; the vocabulary has " +
+                          std::to_string(self.vocab_size()));
+            const std::string text = self.decode(ids);
+            return nb::steal<nb::str>(
+                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+          },
+          nb::arg("ids"), "The text of tokens, without special ones.")
+      .def(
+          "piece", [](const Tokenizer& self, int32_t id) { return self.piece(id); }, nb::arg("id"),
+          "One token as its files spell it.")
+      .def_prop_ro(
+          "vocab_size", [](const Tokenizer& self) { return self.vocab_size(); }, "The number of tokens.")
+      .def_prop_ro(
+          "kind", [](const Tokenizer& self) { return self.kind(); }, "\"bpe\", \"wordpiece\", ...");
   module.def("load_tokenizer", &tokenizer_of, nb::arg("folder"), nb::arg("target") = false,
              "The tokenizer of a run or a model folder; target: of a translation's other side.");
 }
@@ -307,26 +315,39 @@ void add_models(nb::module_& module) {
       .def("finish", &PyStream::finish)
       .def("close", &PyStream::close);
   nb::class_<PyModel>(module, "ModelCore")
-      .def("__init__", [](PyModel* self, const std::string& folder, const nb::dict& options) {
-        const LoadedModelOptions chosen = options_of(options);
-        const nb::gil_scoped_release free;
-        new (self) PyModel(folder, chosen);
-      }, nb::arg("folder"), nb::arg("options"))
+      .def(
+          "__init__",
+          [](PyModel* self, const std::string& folder, const nb::dict& options) {
+            const LoadedModelOptions chosen = options_of(options);
+            const nb::gil_scoped_release free;
+            new (self) PyModel(folder, chosen);
+          },
+          nb::arg("folder"), nb::arg("options"))
       .def("stream", &stream, nb::arg("prompt"), nb::arg("options"), nb::arg("translates"))
-      .def("embed", [](PyModel& self, const std::vector<std::string>& texts) {
-        return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
-      }, nb::arg("texts"))
-      .def("classify", [](PyModel& self, const std::vector<std::string>& texts) {
-        return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts);
-      }, nb::arg("texts"))
+      .def(
+          "embed",
+          [](PyModel& self, const std::vector<std::string>& texts) {
+            return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
+          },
+          nb::arg("texts"))
+      .def(
+          "classify",
+          [](PyModel& self, const std::vector<std::string>& texts) {
+            return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts);
+          },
+          nb::arg("texts"))
       .def("score", &PyModel::score, nb::arg("text"), nb::arg("source"))
       .def("info", &info_of)
       .def("close", &PyModel::close);
-  module.def("export_run", [](const std::string& run, const std::string& folder) {
-    const nb::gil_scoped_release free;
-    task_actions(RunFolder(run).load_config()).export_model(run, folder);
-  }, nb::arg("run"), nb::arg("folder"));
-  module.def("is_run", [](const std::string& folder) { return RunFolder(folder).has_config(); }, nb::arg("folder"));
+  module.def(
+      "export_run",
+      [](const std::string& run, const std::string& folder) {
+        const nb::gil_scoped_release free;
+        task_actions(RunFolder(run).load_config()).export_model(run, folder);
+      },
+      nb::arg("run"), nb::arg("folder"));
+  module.def(
+      "is_run", [](const std::string& folder) { return RunFolder(folder).has_config(); }, nb::arg("folder"));
 }
 
 }  // namespace linnet::python

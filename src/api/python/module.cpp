@@ -12,7 +12,8 @@
 namespace linnet::python {
 namespace {
 
-// The classes of python/linnet/errors.py by ErrorKind, once the package has given them; they live as long as the process.
+// The classes of python/linnet/errors.py by ErrorKind, once the package has given them; they live as long as the
+// process.
 std::array<PyObject*, 5> error_classes{};
 
 // The folder of the package, with a slash at the end; frames in it are not the user's.
@@ -24,11 +25,13 @@ std::string package_folder() {
 }  // namespace
 
 void add_errors(nb::module_& module) {
-  module.def("set_errors", [](nb::object user, nb::object shape, nb::object numeric, nb::object machine,
-                              nb::object internal) {
-    error_classes = {user.release().ptr(), shape.release().ptr(), numeric.release().ptr(), machine.release().ptr(),
-                     internal.release().ptr()};
-  }, nb::arg("user"), nb::arg("shape"), nb::arg("numeric"), nb::arg("machine"), nb::arg("internal"));
+  module.def(
+      "set_errors",
+      [](nb::object user, nb::object shape, nb::object numeric, nb::object machine, nb::object internal) {
+        error_classes = {user.release().ptr(), shape.release().ptr(), numeric.release().ptr(), machine.release().ptr(),
+                         internal.release().ptr()};
+      },
+      nb::arg("user"), nb::arg("shape"), nb::arg("numeric"), nb::arg("machine"), nb::arg("internal"));
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

@@ -35,14 +35,21 @@ void add_unary(nb::module_& module) {
       {"softplus", softplus, "log(1 + e^x)"},
       {"softmax", softmax, "Softmax over the last axis."},
       {"log_softmax", log_softmax, "log(softmax(x)) over the last axis."},
-      {"logsumexp", [](At x) { return reshape(log_sum_exp_last(x), Shape(x.value.shape().sizes().first(static_cast<size_t>(std::max(x.value.shape().rank() - 1, 0))))); }, "log(sum(exp(x))) over the last axis: [..., N] -> [...]."},
+      {"logsumexp",
+       [](At x) {
+         return reshape(
+             log_sum_exp_last(x),
+             Shape(x.value.shape().sizes().first(static_cast<size_t>(std::max(x.value.shape().rank() - 1, 0)))));
+       },
+       "log(sum(exp(x))) over the last axis: [..., N] -> [...]."},
       {"argmax", argmax_last, "The index of the largest element along the last axis: [..., N] -> int32 [...]."},
       {"stop_gradient", stop_gradient, "x, through which no gradient flows back (torch's detach)."},
       {"global_avg_pool", global_avg_pool, "The mean of all positions: [N, H, W, C] -> [N, C]."},
   };
   for (const auto& row : unary) {
     const Function function = row.function;
-    module.def(row.name, [function](Operand x) { return function(x.at()); }, nb::arg("x"), row.doc);
+    module.def(
+        row.name, [function](Operand x) { return function(x.at()); }, nb::arg("x"), row.doc);
   }
 }
 
@@ -60,19 +67,22 @@ void add_binary(nb::module_& module) {
   };
   for (const auto& row : binary) {
     const Function function = row.function;
-    module.def(row.name, [function](Operand a, Operand b) { return function(a.at(), b.tensor()); }, nb::arg("a"),
-               nb::arg("b"), row.doc);
+    module.def(
+        row.name, [function](Operand a, Operand b) { return function(a.at(), b.tensor()); }, nb::arg("a"), nb::arg("b"),
+        row.doc);
   }
-  module.def("matmul", [](Operand a, Operand b, bool trans_a, bool trans_b) {
-    return matmul(a.at(), b.tensor(), trans_a, trans_b);
-  }, nb::arg("a"), nb::arg("b"), nb::arg("trans_a") = false, nb::arg("trans_b") = false,
-             "The matrix product: a [..., M, K] with b [K, N] or [..., K, N]. trans_a: a is [..., K, M]; trans_b: b is "
-             "[..., N, K].");
-  module.def("where", [](Operand condition, Operand a, Operand b) {
-    return where(condition.at(), a.tensor(), b.tensor());
-  }, nb::arg("condition"), nb::arg("a"), nb::arg("b"), "a where `condition` is not 0, else b, elementwise.");
-  module.def("clamp", [](Operand x, double low, double high) { return clamp(x.at(), low, high); }, nb::arg("x"),
-             nb::arg("low"), nb::arg("high"), "x where low <= x <= high, else the nearer bound.");
+  module.def(
+      "matmul",
+      [](Operand a, Operand b, bool trans_a, bool trans_b) { return matmul(a.at(), b.tensor(), trans_a, trans_b); },
+      nb::arg("a"), nb::arg("b"), nb::arg("trans_a") = false, nb::arg("trans_b") = false,
+      "The matrix product: a [..., M, K] with b [K, N] or [..., K, N]. trans_a: a is [..., K, M]; trans_b: b is "
+      "[..., N, K].");
+  module.def(
+      "where", [](Operand condition, Operand a, Operand b) { return where(condition.at(), a.tensor(), b.tensor()); },
+      nb::arg("condition"), nb::arg("a"), nb::arg("b"), "a where `condition` is not 0, else b, elementwise.");
+  module.def(
+      "clamp", [](Operand x, double low, double high) { return clamp(x.at(), low, high); }, nb::arg("x"),
+      nb::arg("low"), nb::arg("high"), "x where low <= x <= high, else the nearer bound.");
 }
 
 std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) {
@@ -82,97 +92,145 @@ std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) {
 }
 
 void add_movement(nb::module_& module) {
-  module.def("concat", [](const std::vector<Operand>& parts, int axis) {
-    return concat(tensors_of(parts), axis, python_line());
-  }, nb::arg("parts"), nb::arg("axis") = 0, "Tensors one behind another along an axis (torch's cat).");
-  module.def("split", [](Operand x, std::vector<int64_t> sizes, int axis) { return split(x.at(), axis, std::move(sizes)); },
-             nb::arg("x"), nb::arg("sizes"), nb::arg("axis") = -1, "Parts of these sizes along an axis.");
-  module.def("chunk", [](Operand x, int parts, int axis) { return split_evenly(x.at(), axis, parts); }, nb::arg("x"),
-             nb::arg("parts"), nb::arg("axis") = -1, "Parts of equal size along an axis.");
-  module.def("broadcast_to", [](Operand x, const std::vector<int64_t>& shape) { return broadcast_to(x.at(), to_shape(shape)); },
-             nb::arg("x"), nb::arg("shape"), "x repeated to `shape`.");
-  module.def("gather", [](Operand x, Operand ids) { return gather(x.at(), ids.tensor()); }, nb::arg("x"), nb::arg("ids"),
-             "Rows of x [V, ...] by their numbers: ids int32 [...] -> [ids' axes, x's axes behind the first].");
-  module.def("embedding", [](Operand table, Operand ids, int64_t padding) {
-    return embedding(table.at(), ids.tensor(), padding);
-  }, nb::arg("table"), nb::arg("ids"), nb::arg("padding") = -1, "Rows of a table: [V, D], ids int32 [...] -> [..., D].");
-  module.def("one_hot", [](Operand targets, int64_t classes) { return one_hot(targets.at(), classes, DType::kF32); },
-             nb::arg("targets"), nb::arg("classes"), "int32 [...] -> float32 [..., classes].");
-  module.def("mask_targets", [](Operand targets, Operand lengths) { return mask_targets(targets.at(), lengths.tensor()); },
-             nb::arg("targets"), nb::arg("lengths"), "targets int32 [B, T] that are -1 at and past lengths int32 [B].");
-  module.def("full", [](const std::vector<int64_t>& shape, double value) {
-    for (const int64_t size : shape)
-      if (size < 1) throw Error(ErrorKind::kShape, python_line().text() + ": full(): sizes are at least 1");
-    return Recording::tracer("full()").full({DType::kF32, to_shape(shape)}, value, python_line());
-  }, nb::arg("shape"), nb::arg("value"), "A tensor with the same number everywhere.");
-  module.def("is_training", [] { return Recording::tracer("is_training()").training(); },
-             "Whether the graph that is recorded trains: dropout is active, and buffers are updated.");
+  module.def(
+      "concat",
+      [](const std::vector<Operand>& parts, int axis) { return concat(tensors_of(parts), axis, python_line()); },
+      nb::arg("parts"), nb::arg("axis") = 0, "Tensors one behind another along an axis (torch's cat).");
+  module.def(
+      "split", [](Operand x, std::vector<int64_t> sizes, int axis) { return split(x.at(), axis, std::move(sizes)); },
+      nb::arg("x"), nb::arg("sizes"), nb::arg("axis") = -1, "Parts of these sizes along an axis.");
+  module.def(
+      "chunk", [](Operand x, int parts, int axis) { return split_evenly(x.at(), axis, parts); }, nb::arg("x"),
+      nb::arg("parts"), nb::arg("axis") = -1, "Parts of equal size along an axis.");
+  module.def(
+      "broadcast_to",
+      [](Operand x, const std::vector<int64_t>& shape) { return broadcast_to(x.at(), to_shape(shape)); }, nb::arg("x"),
+      nb::arg("shape"), "x repeated to `shape`.");
+  module.def(
+      "gather", [](Operand x, Operand ids) { return gather(x.at(), ids.tensor()); }, nb::arg("x"), nb::arg("ids"),
+      "Rows of x [V, ...] by their numbers: ids int32 [...] -> [ids' axes, x's axes behind the first].");
+  module.def(
+      "embedding",
+      [](Operand table, Operand ids, int64_t padding) { return embedding(table.at(), ids.tensor(), padding); },
+      nb::arg("table"), nb::arg("ids"), nb::arg("padding") = -1,
+      "Rows of a table: [V, D], ids int32 [...] -> [..., D].");
+  module.def(
+      "one_hot", [](Operand targets, int64_t classes) { return one_hot(targets.at(), classes, DType::kF32); },
+      nb::arg("targets"), nb::arg("classes"), "int32 [...] -> float32 [..., classes].");
+  module.def(
+      "mask_targets", [](Operand targets, Operand lengths) { return mask_targets(targets.at(), lengths.tensor()); },
+      nb::arg("targets"), nb::arg("lengths"), "targets int32 [B, T] that are -1 at and past lengths int32 [B].");
+  module.def(
+      "full",
+      [](const std::vector<int64_t>& shape, double value) {
+        for (const int64_t size : shape)
+          if (size < 1) throw Error(ErrorKind::kShape, python_line().text() + ": full(): sizes are at least 1");
+        return Recording::tracer("full()").full({DType::kF32, to_shape(shape)}, value, python_line());
+      },
+      nb::arg("shape"), nb::arg("value"), "A tensor with the same number everywhere.");
+  module.def(
+      "is_training", [] { return Recording::tracer("is_training()").training(); },
+      "Whether the graph that is recorded trains: dropout is active, and buffers are updated.");
 }
 
 void add_images(nb::module_& module) {
-  module.def("conv2d", [](Operand x, Operand weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
-    return conv2d(x.at(), weight.tensor(), stride, padding, dilation, groups);
-  }, nb::arg("x"), nb::arg("weight"), nb::arg("stride") = 1, nb::arg("padding") = 0, nb::arg("dilation") = 1,
-             nb::arg("groups") = 1, "Images [N, H, W, C] with filters [O, R, S, C / groups] -> [N, H', W', O].");
-  module.def("max_pool", [](Operand x, int64_t size, int64_t stride) { return max_pool(x.at(), size, stride); },
-             nb::arg("x"), nb::arg("size") = 2, nb::arg("stride") = 0,
-             "The largest element of each size x size window of [N, H, W, C]; stride 0 is the size.");
-  module.def("avg_pool", [](Operand x, int64_t size) { return avg_pool(x.at(), size); }, nb::arg("x"), nb::arg("size") = 2,
-             "The mean of each size x size window of [N, H, W, C].");
-  module.def("scale_images", [](Operand x, const std::vector<double>& mean, const std::vector<double>& deviation) {
-    return scale_images(x.at(), mean, deviation);
-  }, nb::arg("x"), nb::arg("mean") = std::vector<double>{}, nb::arg("deviation") = std::vector<double>{},
-             "Bytes of images uint8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; without lists in [0, 1].");
+  module.def(
+      "conv2d",
+      [](Operand x, Operand weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
+        return conv2d(x.at(), weight.tensor(), stride, padding, dilation, groups);
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("stride") = 1, nb::arg("padding") = 0, nb::arg("dilation") = 1,
+      nb::arg("groups") = 1, "Images [N, H, W, C] with filters [O, R, S, C / groups] -> [N, H', W', O].");
+  module.def(
+      "max_pool", [](Operand x, int64_t size, int64_t stride) { return max_pool(x.at(), size, stride); }, nb::arg("x"),
+      nb::arg("size") = 2, nb::arg("stride") = 0,
+      "The largest element of each size x size window of [N, H, W, C]; stride 0 is the size.");
+  module.def(
+      "avg_pool", [](Operand x, int64_t size) { return avg_pool(x.at(), size); }, nb::arg("x"), nb::arg("size") = 2,
+      "The mean of each size x size window of [N, H, W, C].");
+  module.def(
+      "scale_images",
+      [](Operand x, const std::vector<double>& mean, const std::vector<double>& deviation) {
+        return scale_images(x.at(), mean, deviation);
+      },
+      nb::arg("x"), nb::arg("mean") = std::vector<double>{}, nb::arg("deviation") = std::vector<double>{},
+      "Bytes of images uint8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; without lists in [0, 1].");
 }
 
 void add_norms(nb::module_& module) {
   const auto optional = [](std::optional<Operand> x) { return x ? x->tensor() : Tensor{}; };
-  module.def("layer_norm", [optional](Operand x, std::optional<Operand> weight, std::optional<Operand> bias, double epsilon) {
-    return layer_norm(x.at(), optional(weight), optional(bias), epsilon);
-  }, nb::arg("x"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::arg("epsilon") = 1e-5,
-             "Normalization over the last axis; weight and bias [D] may be left out.");
-  module.def("rms_norm", [optional](Operand x, std::optional<Operand> weight, double epsilon) {
-    return rms_norm(x.at(), optional(weight), epsilon);
-  }, nb::arg("x"), nb::arg("weight") = nb::none(), nb::arg("epsilon") = 1e-6,
-             "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.");
+  module.def(
+      "layer_norm",
+      [optional](Operand x, std::optional<Operand> weight, std::optional<Operand> bias, double epsilon) {
+        return layer_norm(x.at(), optional(weight), optional(bias), epsilon);
+      },
+      nb::arg("x"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::arg("epsilon") = 1e-5,
+      "Normalization over the last axis; weight and bias [D] may be left out.");
+  module.def(
+      "rms_norm",
+      [optional](Operand x, std::optional<Operand> weight, double epsilon) {
+        return rms_norm(x.at(), optional(weight), epsilon);
+      },
+      nb::arg("x"), nb::arg("weight") = nb::none(), nb::arg("epsilon") = 1e-6,
+      "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.");
 }
 
 void add_losses(nb::module_& module) {
   nb::class_<Loss>(module, "Loss",
                    "The sum of the losses of all samples or tokens of a batch, and how many those are; training "
                    "minimizes sum / count.")
-      .def("__init__", [](Loss* self, Operand sum, std::optional<Operand> count) {
-        new (self) Loss{sum.tensor(), count ? count->tensor() : Recording::tracer("a loss").number(1, python_line())};
-      }, nb::arg("sum"), nb::arg("count") = nb::none())
+      .def(
+          "__init__",
+          [](Loss* self, Operand sum, std::optional<Operand> count) {
+            new (self)
+                Loss{sum.tensor(), count ? count->tensor() : Recording::tracer("a loss").number(1, python_line())};
+          },
+          nb::arg("sum"), nb::arg("count") = nb::none())
       .def_ro("sum", &Loss::sum, "Scalar.")
       .def_ro("count", &Loss::count, "Scalar.")
-      .def("mean", [](const Loss& loss) { return At(loss.sum, python_line()) / loss.count; },
-           "sum / count as a tensor, to be added to other losses.");
-  module.def("cross_entropy", [](Operand logits, Operand targets, double label_smoothing) {
-    return Loss{cross_entropy_sum(logits.at(), targets.tensor(), label_smoothing), count_targets(targets.at())};
-  }, nb::arg("logits"), nb::arg("targets"), nb::arg("label_smoothing") = 0.0,
-             "The cross-entropy of logits [..., V] and targets int32 [...]; rows with a negative target are left out.");
-  module.def("linear_cross_entropy", [](Operand hidden, Operand weight, Operand targets, std::optional<Operand> bias,
-                                        double label_smoothing) {
-    return Loss{linear_cross_entropy_sum(hidden.at(), weight.tensor(), bias ? std::optional(bias->tensor()) : std::nullopt,
-                                         targets.tensor(), label_smoothing),
-                count_targets(targets.at())};
-  }, nb::arg("hidden"), nb::arg("weight"), nb::arg("targets"), nb::arg("bias") = nb::none(),
-             nb::arg("label_smoothing") = 0.0,
-             "The same of logits = hidden weight^T + bias, which are never whole in memory: hidden [..., D], weight "
-             "[V, D].");
+      .def(
+          "mean", [](const Loss& loss) { return At(loss.sum, python_line()) / loss.count; },
+          "sum / count as a tensor, to be added to other losses.");
+  module.def(
+      "cross_entropy",
+      [](Operand logits, Operand targets, double label_smoothing) {
+        return Loss{cross_entropy_sum(logits.at(), targets.tensor(), label_smoothing), count_targets(targets.at())};
+      },
+      nb::arg("logits"), nb::arg("targets"), nb::arg("label_smoothing") = 0.0,
+      "The cross-entropy of logits [..., V] and targets int32 [...]; rows with a negative target are left out.");
+  module.def(
+      "linear_cross_entropy",
+      [](Operand hidden, Operand weight, Operand targets, std::optional<Operand> bias, double label_smoothing) {
+        return Loss{
+            linear_cross_entropy_sum(hidden.at(), weight.tensor(), bias ? std::optional(bias->tensor()) : std::nullopt,
+                                     targets.tensor(), label_smoothing),
+            count_targets(targets.at())};
+      },
+      nb::arg("hidden"), nb::arg("weight"), nb::arg("targets"), nb::arg("bias") = nb::none(),
+      nb::arg("label_smoothing") = 0.0,
+      "The same of logits = hidden weight^T + bias, which are never whole in memory: hidden [..., D], weight "
+      "[V, D].");
   const auto mean_loss = [](Tensor sum, int64_t count) {
     return Loss{sum, Recording::tracer("a loss").number(static_cast<double>(count), python_line())};
   };
-  module.def("binary_cross_entropy", [mean_loss](Operand logits, Operand targets) {
-    return mean_loss(binary_cross_entropy_sum(logits.at(), targets.tensor()), logits.tensor().shape().elements());
-  }, nb::arg("logits"), nb::arg("targets"), "The binary cross-entropy of logits and targets in [0, 1] of one shape.");
-  module.def("mse_loss", [mean_loss](Operand x, Operand y) {
-    return mean_loss(sum(square(At(x.at() - y.tensor(), python_line()))), x.tensor().shape().elements());
-  }, nb::arg("x"), nb::arg("y"), "The mean of (x - y)^2 over all elements.");
-  module.def("l1_loss", [mean_loss](Operand x, Operand y) {
-    return mean_loss(sum(linnet::abs(At(x.at() - y.tensor(), python_line()))), x.tensor().shape().elements());
-  }, nb::arg("x"), nb::arg("y"), "The mean of |x - y| over all elements.");
+  module.def(
+      "binary_cross_entropy",
+      [mean_loss](Operand logits, Operand targets) {
+        return mean_loss(binary_cross_entropy_sum(logits.at(), targets.tensor()), logits.tensor().shape().elements());
+      },
+      nb::arg("logits"), nb::arg("targets"), "The binary cross-entropy of logits and targets in [0, 1] of one shape.");
+  module.def(
+      "mse_loss",
+      [mean_loss](Operand x, Operand y) {
+        return mean_loss(sum(square(At(x.at() - y.tensor(), python_line()))), x.tensor().shape().elements());
+      },
+      nb::arg("x"), nb::arg("y"), "The mean of (x - y)^2 over all elements.");
+  module.def(
+      "l1_loss",
+      [mean_loss](Operand x, Operand y) {
+        return mean_loss(sum(linnet::abs(At(x.at() - y.tensor(), python_line()))), x.tensor().shape().elements());
+      },
+      nb::arg("x"), nb::arg("y"), "The mean of |x - y| over all elements.");
 }
 
 }  // namespace

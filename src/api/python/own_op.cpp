@@ -19,8 +19,8 @@ nb::list list_of(std::span<const Tensor> tensors) {
 
 std::vector<Tensor> tensors_of(const nb::object& result, const char* what) {
   std::vector<Tensor> found;
-  const nb::tuple many = PyTuple_Check(result.ptr()) || PyList_Check(result.ptr()) ? nb::tuple(result)
-                                                                                    : nb::make_tuple(result);
+  const nb::tuple many =
+      PyTuple_Check(result.ptr()) || PyList_Check(result.ptr()) ? nb::tuple(result) : nb::make_tuple(result);
   for (const nb::handle value : many) {
     Operand operand{value};
     if (value.is_none())
@@ -78,7 +78,8 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
   return definition;
 }
 
-std::vector<std::string> check(const nb::object& build, const std::vector<std::vector<int64_t>>& shapes, bool differentiate) {
+std::vector<std::string> check(const nb::object& build, const std::vector<std::vector<int64_t>>& shapes,
+                               bool differentiate) {
   testing::OpCase op;
   for (const std::vector<int64_t>& shape : shapes) op.inputs.push_back({.shape = to_shape(shape)});
   op.build = [&](const std::vector<Tensor>& in) {
@@ -97,22 +98,30 @@ void add_own_op(nb::module_& module) {
                     "An op of the program: kernel(*inputs, *outputs) fills NumPy arrays, decompose(*tensors) says the "
                     "same by other ops, gradient(inputs, outputs, output_gradients) gives a tensor or None for each "
                     "input, infer(*types) the (dtype, shape) of each output (default: those of the first input).")
-      .def("__init__", [](OwnOp* self, const std::string& name, nb::object kernel, nb::object decompose,
-                          nb::object gradient, nb::object infer) {
-        for (const nb::object& function : {kernel, decompose})
-          if (!PyCallable_Check(function.ptr())) fail_user("an op has a kernel and a decomposition, which are functions");
-        new (self) OwnOp(definition_of(name, kernel, decompose, gradient, infer));
-      }, nb::arg("name"), nb::kw_only(), nb::arg("kernel"), nb::arg("decompose"), nb::arg("gradient") = nb::none(),
-           nb::arg("infer") = nb::none())
-      .def("__call__", [](const OwnOp& self, const nb::args& operands) -> nb::object {
-        std::vector<Tensor> rest;
-        for (const nb::handle operand : operands) rest.push_back(nb::cast<Operand>(operand).tensor());
-        if (rest.empty()) fail_user("an op is called with at least one tensor");
-        const At first(rest.front(), python_line());
-        rest.erase(rest.begin());
-        const std::vector<Tensor> results = self.all(first, rest);
-        return results.size() == 1 ? nb::cast(results[0]) : nb::object(nb::tuple(list_of(results)));
-      }, nb::sig("def __call__(self, *operands: Tensor | Parameter | LayerParameter) -> typing.Any"), "Records the op: a tensor, or a tuple of several results.");
+      .def(
+          "__init__",
+          [](OwnOp* self, const std::string& name, nb::object kernel, nb::object decompose, nb::object gradient,
+             nb::object infer) {
+            for (const nb::object& function : {kernel, decompose})
+              if (!PyCallable_Check(function.ptr()))
+                fail_user("an op has a kernel and a decomposition, which are functions");
+            new (self) OwnOp(definition_of(name, kernel, decompose, gradient, infer));
+          },
+          nb::arg("name"), nb::kw_only(), nb::arg("kernel"), nb::arg("decompose"), nb::arg("gradient") = nb::none(),
+          nb::arg("infer") = nb::none())
+      .def(
+          "__call__",
+          [](const OwnOp& self, const nb::args& operands) -> nb::object {
+            std::vector<Tensor> rest;
+            for (const nb::handle operand : operands) rest.push_back(nb::cast<Operand>(operand).tensor());
+            if (rest.empty()) fail_user("an op is called with at least one tensor");
+            const At first(rest.front(), python_line());
+            rest.erase(rest.begin());
+            const std::vector<Tensor> results = self.all(first, rest);
+            return results.size() == 1 ? nb::cast(results[0]) : nb::object(nb::tuple(list_of(results)));
+          },
+          nb::sig("def __call__(self, *operands: Tensor | Parameter | LayerParameter) -> typing.Any"),
+          "Records the op: a tensor, or a tuple of several results.");
   module.def("check_op", &check, nb::arg("function"), nb::arg("shapes"), nb::arg("differentiate") = true,
              "Checks function(*tensors) for random float32 inputs of these shapes: gradients against finite "
              "differences, the kernel against the decomposition, 1 to 3 threads. A line for each problem.");

@@ -47,7 +47,8 @@ nb::dict to_dict(const TrainEvent& event) {
 }
 
 // An exception of the callback, or Ctrl-C, ends the run as a stop does: it is saved first.
-nb::dict train(const nb::dict& given, const std::string& run, bool resume, const std::string& init, nb::object callback) {
+nb::dict train(const nb::dict& given, const std::string& run, bool resume, const std::string& init,
+               nb::object callback) {
   const ConfigChoice choice = choice_of(given);
   std::exception_ptr failed;
   TrainRequest request{.folder = run, .resume = resume, .init = init};
@@ -163,13 +164,17 @@ void add_tasks(nb::module_& module) {
   module.def("check", &check, nb::arg("choice"));
   module.def("report", &report, nb::arg("runs"), nb::arg("title"));
   module.def("evaluate", &evaluate, nb::arg("folder"), nb::arg("options"));
-  module.def("presets", [] {
-    nb::dict found;
-    for (const Preset& preset : presets()) found[preset.name.c_str()] = preset.description;
-    return found;
-  }, "The configurations that train() and plan() know by name, with a description of each.");
-  module.def("task_of", [](const std::string& config) { return std::string(task_row(load_config(config)).name); },
-             nb::arg("config"));
+  module.def(
+      "presets",
+      [] {
+        nb::dict found;
+        for (const Preset& preset : presets()) found[preset.name.c_str()] = preset.description;
+        return found;
+      },
+      "The configurations that train() and plan() know by name, with a description of each.");
+  module.def(
+      "task_of", [](const std::string& config) { return std::string(task_row(load_config(config)).name); },
+      nb::arg("config"));
 }
 
 }  // namespace linnet::python

@@ -163,8 +163,7 @@ Tree& Recording::tree(const char* what) {
 }
 
 Tracer& Recording::tracer(const char* what) {
-  if (!t_tracer)
-    fail_user(python_line().text() + ": " + what + " is used outside of a loss that a Learner records");
+  if (!t_tracer) fail_user(python_line().text() + ": " + what + " is used outside of a loss that a Learner records");
   return *t_tracer;
 }
 

@@ -1,5 +1,5 @@
-// The C++ modules that stand for a model of Python while it is traced: built from the attributes of its modules, so that
-// a Python module may be a part of several models and be changed between them.
+// The C++ modules that stand for a model of Python while it is traced: built from the attributes of its modules, so
+// that a Python module may be a part of several models and be changed between them.
 #pragma once
 #include <linnet/module.h>
 #include <linnet/tracer.h>
@@ -37,8 +37,8 @@ struct ParameterOf {
 
 class Tree {
  public:
-  // `kept` gets all Python objects of the model; whoever owns the tree keeps it. Throws Error(kUser) for a model that is
-  // no linnet.Module.
+  // `kept` gets all Python objects of the model; whoever owns the tree keeps it. Throws Error(kUser) for a model that
+  // is no linnet.Module.
   Tree(nb::handle model, nb::list kept);
   ~Tree();
   Tree(const Tree&) = delete;
@@ -49,8 +49,8 @@ class Tree {
   Module* find(nb::handle module) const;
   const Parameter* find_parameter(nb::handle parameter) const;
   const SavedBuffer* find_buffer(nb::handle buffer) const;
-  // A parameter, of a module or a layer, in the graph that is recorded. Throws Error(kUser) when the model does not have
-  // it.
+  // A parameter, of a module or a layer, in the graph that is recorded. Throws Error(kUser) when the model does not
+  // have it.
   Tensor tensor(nb::handle parameter) const;
 
  private:
