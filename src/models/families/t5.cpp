@@ -136,4 +136,6 @@ Fields<T5Config> fields() {
 const T5Family kT5Family("t5", FamilyKind::kEncoderDecoder, {{"T5ForConditionalGeneration", ModelHead::kTokens}},
                          T5Config{}, fields(), make, names);
 
+FamilyList families_of_t5() { return {&kT5Family}; }
+
 }  // namespace linnet

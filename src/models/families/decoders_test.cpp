@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "generation/causal_generator.h"
 #include "models/families/decoder_family.h"
 #include "models/families/golden_testing.h"
 
@@ -30,7 +33,38 @@ TEST_P(LlamaFolder, HasItsLossAndGradients) {
 TEST_P(LlamaFolder, IsSavedBitForBit) { golden.check_saving(); }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
-                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2", "qwen3"),
+                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2",
+                                         "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+constexpr const char* kNewer[] = {"gemma", "gemma2", "gemma3"};
+INSTANTIATE_TEST_SUITE_P(NewerFolders, LlamaFolder, testing::ValuesIn(kNewer),
+                         [](const auto& info) { return std::string(info.param); });
+
+// On the key-value cache: the tokens that transformers finds likeliest.
+class GeneratedTokens : public testing::TestWithParam<const char*> {};
+
+TEST_P(GeneratedTokens, AreThoseOfTransformers) {
+  const PretrainedGolden golden(GetParam());
+  auto& model = golden.model.as<TextDecoder>();
+  Store store;
+  const size_t bytes = golden.parameters.size() * sizeof(float);
+  store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  CausalGenerator generator(model, golden.layout, store, shared, {.max_length = 25});
+  store.allocate();
+  std::ranges::copy(golden.parameters, store.as<float>("parameters"));
+  generator.bind();
+  ThreadPool pool(1);
+  GenerateSettings settings{.max_tokens = 20};
+  settings.sampling.temperature = 0;
+  std::vector<std::vector<int32_t>> prompts{golden.ids("tokens")};
+  prompts[0].resize(5);
+  EXPECT_EQ(generator.generate(prompts, settings, pool).at(0).tokens, golden.ids("generated"));
+}
+
+INSTANTIATE_TEST_SUITE_P(NewerFolders, GeneratedTokens, testing::ValuesIn(kNewer),
                          [](const auto& info) { return std::string(info.param); });
 
 DecoderConfig small_config() {
