@@ -11,7 +11,8 @@ namespace linnet {
   ROW(qwen3)                 \
   ROW(t5)                    \
   ROW(marian)                \
-  ROW(gemma)
+  ROW(gemma)                 \
+  ROW(phi3)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
