@@ -12,7 +12,8 @@ namespace linnet {
   ROW(t5)                    \
   ROW(marian)                \
   ROW(gemma)                 \
-  ROW(phi3)
+  ROW(phi3)                  \
+  ROW(olmo2)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
