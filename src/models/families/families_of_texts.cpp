@@ -13,7 +13,8 @@ namespace linnet {
   ROW(marian)                \
   ROW(gemma)                 \
   ROW(phi3)                  \
-  ROW(olmo2)
+  ROW(olmo2)                 \
+  ROW(smollm3)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
