@@ -14,7 +14,8 @@ namespace linnet {
   ROW(gemma)                 \
   ROW(phi3)                  \
   ROW(olmo2)                 \
-  ROW(smollm3)
+  ROW(smollm3)               \
+  ROW(granite)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
