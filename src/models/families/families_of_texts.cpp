@@ -15,7 +15,8 @@ namespace linnet {
   ROW(phi3)                  \
   ROW(olmo2)                 \
   ROW(smollm3)               \
-  ROW(granite)
+  ROW(granite)               \
+  ROW(gpt_neox)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
