@@ -16,7 +16,8 @@ namespace linnet {
   ROW(olmo2)                 \
   ROW(smollm3)               \
   ROW(granite)               \
-  ROW(gpt_neox)
+  ROW(gpt_neox)              \
+  ROW(opt)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
