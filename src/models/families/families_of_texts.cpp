@@ -17,7 +17,8 @@ namespace linnet {
   ROW(smollm3)               \
   ROW(granite)               \
   ROW(gpt_neox)              \
-  ROW(opt)
+  ROW(opt)                   \
+  ROW(starcoder2)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
