@@ -18,7 +18,8 @@ namespace linnet {
   ROW(granite)               \
   ROW(gpt_neox)              \
   ROW(opt)                   \
-  ROW(starcoder2)
+  ROW(starcoder2)            \
+  ROW(distilbert)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
