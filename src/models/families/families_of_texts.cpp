@@ -19,7 +19,8 @@ namespace linnet {
   ROW(gpt_neox)              \
   ROW(opt)                   \
   ROW(starcoder2)            \
-  ROW(distilbert)
+  ROW(distilbert)            \
+  ROW(electra)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
