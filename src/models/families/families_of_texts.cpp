@@ -20,7 +20,8 @@ namespace linnet {
   ROW(opt)                   \
   ROW(starcoder2)            \
   ROW(distilbert)            \
-  ROW(electra)
+  ROW(electra)               \
+  ROW(mpnet)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
