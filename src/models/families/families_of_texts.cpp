@@ -21,7 +21,8 @@ namespace linnet {
   ROW(starcoder2)            \
   ROW(distilbert)            \
   ROW(electra)               \
-  ROW(mpnet)
+  ROW(mpnet)                 \
+  ROW(albert)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
