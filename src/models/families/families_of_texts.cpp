@@ -22,7 +22,8 @@ namespace linnet {
   ROW(distilbert)            \
   ROW(electra)               \
   ROW(mpnet)                 \
-  ROW(albert)
+  ROW(albert)                \
+  ROW(modernbert)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)
