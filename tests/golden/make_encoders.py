@@ -24,6 +24,8 @@ MODERNBERT = dict(vocab_size=97, max_position_embeddings=26, hidden_size=16, num
                   eos_token_id=3, rope_parameters={
                       "full_attention": dict(rope_type="default", rope_theta=1000.0),
                       "sliding_attention": dict(rope_type="default", rope_theta=100.0)})
+T5 = dict(vocab_size=97, d_model=16, d_kv=6, d_ff=40, num_layers=2, num_heads=4, n_positions=26, dropout_rate=0.0,
+          relative_attention_num_buckets=8, relative_attention_max_distance=12)
 LENGTHS, COLUMNS = [11, 4, 7], 11
 PAD = 1  # transformers counts the positions of tokens that are not padding
 # Options of all three heads, then of each.
@@ -40,6 +42,8 @@ CASES = {
     "albert": dict(kind="Albert", options=dict(pad_token_id=1, embedding_size=8, type_vocab_size=2,
                                                num_hidden_layers=4, classifier_dropout_prob=0.0),
                    model=dict(num_hidden_groups=2, inner_group_num=2)),
+    "t5_encoder": dict(kind="T5", head="EncoderModel", small=T5, options=dict(feed_forward_proj="relu")),
+    "mt5_encoder": dict(kind="MT5", head="EncoderModel", small=T5),
     "modernbert": dict(kind="ModernBert", small=MODERNBERT,
                        masked=dict(norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True),
                        model=dict(layer_types=["full_attention", "sliding_attention"] * 2),
@@ -107,7 +111,7 @@ class Case:
                                                     **gradients(model, name)})
 
     def embeddings(self):
-        model = self.checkpoint("model", "Model", 31)
+        model = self.checkpoint("model", self.case.get("head", "Model"), 31)
         inputs, real, arrays, _ = self.batch(model, 32)
         inputs.pop("token_type_ids", None)  # Linnet's embeddings are of one type
         del arrays["types"]
@@ -122,6 +126,7 @@ if __name__ == "__main__":
     prepare()
     for name, case in CASES.items():
         if name in sys.argv[1:] or len(sys.argv) == 1:
-            Case(name, case).masked()
-            Case(name, case).classifier()
+            if "head" not in case:
+                Case(name, case).masked()
+                Case(name, case).classifier()
             Case(name, case).embeddings()

@@ -79,9 +79,10 @@ class EncoderTable {
   void add_embeddings() {
     const std::string& prefix = names_.prefix;
     table.add(prefix + names_.words + ".weight", "bert.words.weight");
+    if (!names_.words_copy.empty()) table.add_copy(prefix + names_.words_copy + ".weight", "bert.words.weight");
     if (config_.learned_positions) table.add(prefix + names_.positions + ".weight", "bert.positions.weight");
     if (config_.token_types > 0) table.add(prefix + names_.types + ".weight", "bert.types.weight");
-    norm(prefix + names_.embedding_norm, "bert.embedding_norm");
+    if (config_.embedding_norm) norm(prefix + names_.embedding_norm, "bert.embedding_norm");
     if (config_.embedding_width > 0) table.add_linear(prefix + names_.projection, "bert.projection");
     if (config_.distance_buckets > 0) table.add(prefix + names_.distance_bias + ".weight", "bert.distance_bias");
     if (config_.final_norm) norm(prefix + names_.final_norm, "bert.norm");
@@ -89,15 +90,17 @@ class EncoderTable {
 
   void add_layer(int64_t i, const std::string& theirs) {
     const std::string ours = "bert.layers." + std::to_string(i) + ".", in_proj = ours + "self_attn.in_proj";
+    const int64_t width = config_.head_size > 0 ? config_.heads * config_.head_size : config_.width;
     std::vector<std::string> projections;
     for (const std::string& name : names_.queries_keys_values) projections.push_back(theirs + name);
     if (projections.size() > 1)
-      table.add_stacked(projections, {config_.width, config_.width, config_.width}, in_proj, config_.biases.attention);
+      table.add_stacked(projections, {width, width, width}, in_proj, config_.biases.attention);
     else
       linear(projections[0], in_proj, config_.biases.attention);
     linear(theirs + names_.output, ours + "self_attn.out_proj", config_.biases.output);
     if (i > 0 || config_.first_attention_norm) norm(theirs + names_.norm1, ours + "norm1");
     linear(theirs + names_.linear1, ours + "linear1", config_.biases.feed_forward);
+    if (config_.gated) linear(theirs + names_.linear3, ours + "linear3", config_.biases.feed_forward);
     linear(theirs + names_.linear2, ours + "linear2", config_.biases.feed_forward);
     norm(theirs + names_.norm2, ours + "norm2");
   }

@@ -26,9 +26,10 @@ struct EncoderNames {
   std::string prefix;  // of all but heads, which files of a bare model may leave out
   std::string words = "embeddings.word_embeddings", positions = "embeddings.position_embeddings",
               types = "embeddings.token_type_embeddings", embedding_norm = "embeddings.LayerNorm";
-  std::string projection = "", distance_bias = "", final_norm = "";
+  std::string projection = "", distance_bias = "", final_norm = "", words_copy = "";
   std::string layers = "encoder.layer.";  // followed by the layer's number and "."
   std::vector<std::string> queries_keys_values = {"attention.self.query", "attention.self.key", "attention.self.value"};
+  std::string linear3 = "";  // of a gate
   std::string output = "attention.output.dense", norm1 = "attention.output.LayerNorm", linear1 = "intermediate.dense",
               linear2 = "output.dense", norm2 = "output.LayerNorm";
   // Heads, whose names have no prefix: of masked tokens (its output layer is the word embedding), of classes, and the

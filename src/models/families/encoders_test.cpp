@@ -21,6 +21,7 @@ std::vector<std::string> folders(const std::string& part) {
   for (const char* family :
        {"bert", "roberta", "xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "albert", "modernbert"})
     names.push_back(std::string(family) + "_" + part);
+  if (part == "model") names.insert(names.end(), {"t5_encoder_model", "mt5_encoder_model"});
   return names;
 }
 

@@ -96,12 +96,12 @@ Tensor TextDecoder::embed(const TokenRows& rows) {
 
 Tensor TextDecoder::hidden(const TokenRows& rows) {
   Tensor x = dropout(embed(rows));
-  const AttentionContext context = rows.context();
-  // In a step of decoding `starts` is where the window begins, which layers without one do not have.
-  AttentionContext unlimited = context;
-  if (!rows.causal) unlimited.starts = {};
-  for (size_t i = 0; i < layers.size(); ++i)
-    x = layers[i](x, layers[i].self_attn.config.window > 0 ? context : unlimited);
+  AttentionContext context = rows.context();
+  for (size_t i = 0; i < layers.size(); ++i) {
+    // In a step of decoding `starts` is where the window begins, which layers without one do not have.
+    context.starts = rows.causal || layers[i].self_attn.config.window > 0 ? rows.starts : Tensor{};
+    x = layers[i](x, context);
+  }
   if (norm) x = (*norm)(x);
   if (project_out) x = (*project_out)(x);
   return config.logit_scale == 1 ? x : x * config.logit_scale;

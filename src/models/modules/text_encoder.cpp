@@ -39,7 +39,10 @@ LayerConfig layer_config(const EncoderConfig& config, size_t i) {
           .attention_dropout = config.attention_dropout,
           .norms = config.norms,
           .biases = config.biases,
+          .gated = config.gated,
           .fused_gate = config.fused_gate,
+          .head_size = config.head_size,
+          .attention_scale = config.attention_scale,
           .rotary = config.layer_kinds.empty() ? std::nullopt : config.layer_kinds.at(i).rotary};
 }
 
@@ -64,7 +67,10 @@ TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& 
       positions(optional_table(this, "positions",
                                config.learned_positions ? config.first_position + config.max_seq_len : 0, config)),
       types(optional_table(this, "types", config.token_types, config)),
-      embedding_norm{this, "embedding_norm", embedding_width(config), config.epsilon, config.norms},
+      embedding_norm(config.embedding_norm
+                         ? std::make_unique<LayerNorm>(this, "embedding_norm", embedding_width(config), config.epsilon,
+                                                       config.norms)
+                         : nullptr),
       dropout{this, "dropout", static_cast<float>(config.dropout)},
       layers{this, "layers"} {
   words.padding = config.pad_token;
@@ -90,7 +96,7 @@ Tensor TextEncoder::embed(Tensor ids, Tensor type_ids) {
   Tensor x = words(ids);
   if (rows.defined()) x = x + rows;
   if (typed) x = x + (*types)(type_ids);
-  x = dropout(embedding_norm(x));
+  x = dropout(embedding_norm ? (*embedding_norm)(x) : x);
   return projection ? (*projection)(x) : x;
 }
 
@@ -115,7 +121,7 @@ Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
               std::to_string(config.max_seq_len));
   Tensor x = embed(ids, type_ids), shared;
   if (distance_bias) {
-    const DistanceBucketsAttrs attrs{length, length, config.distance_buckets, 128, true};
+    const DistanceBucketsAttrs attrs{length, length, config.distance_buckets, config.max_distance, true};
     shared = permute(embedding(distance_bias->tensor(), distance_buckets(*x.graph, attrs)), {1, 0});
   }
   const size_t groups = static_cast<size_t>(config.layer_groups), inner = static_cast<size_t>(config.group_layers);

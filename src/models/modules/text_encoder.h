@@ -20,14 +20,19 @@ struct EncoderConfig {
   Activation head_activation = Activation::kGelu;  // of the masked-language-model head
   double epsilon = 1e-12;                          // of the norms
   int64_t pad_token = -1;                          // its embedding is not trained by lookups; -1: none
+  bool embedding_norm = true;                      // of the sum of the embeddings
   bool learned_positions = true;                   // added to the token embedding
   int64_t first_position = 0;                      // the row of the position table that the first token has
   int64_t embedding_width = 0;   // of all embeddings, with a projection to `width`; 0: width, and no projection
+  int64_t max_distance = 128;    // of these buckets
   int64_t distance_buckets = 0;  // of a bias of all layers' scores by distance (ops/distance_buckets); 0: none
   // Of layers (models/modules/blocks.h).
   NormPlace norm_place = NormPlace::kSum;
   NormKind norms = NormKind::kLayer;
   Biases biases = {};
+  int64_t head_size = 0;       // 0: width / heads
+  double attention_scale = 0;  // of scores; 0: 1 / sqrt(head_size)
+  bool gated = false;
   bool fused_gate = false;
   bool first_attention_norm = true;         // false: the first layer's attention has no norm
   bool final_norm = false;                  // of the last layer's states
@@ -55,7 +60,7 @@ struct TextEncoder : Module {
   Embedding words;                       // [V, E], E the embedding width
   std::unique_ptr<Embedding> positions;  // [first_position + max_seq_len, E]; null where they are not learned
   std::unique_ptr<Embedding> types;      // null without token types
-  LayerNorm embedding_norm;
+  std::unique_ptr<LayerNorm> embedding_norm;
   std::optional<Linear> projection;  // [E] -> [D]
   Dropout dropout;
   ModuleList<EncoderLayer> layers;         // with layer_groups: the blocks of each group
