@@ -18,7 +18,8 @@ Fields<EncoderConfig> fields() {
                                    {[](const ConfigFile& file, C& config) {
                                      if (config.layer_groups > config.layers)
                                        file.fail("\"num_hidden_groups\" is larger than \"num_hidden_layers\"");
-                                     config.head_activation = config.activation;
+                                     config.head_activation = config.activation,
+                                     config.tagger_dropout = config.classifier_dropout;
                                    }}};
 }
 

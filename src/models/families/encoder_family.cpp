@@ -27,7 +27,7 @@ std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFi
     return std::make_unique<MaskedLanguageModel>(config);
   }
   if (head == ModelHead::kSpans) return std::make_unique<TokenClassifier>(config, kSpanLayer, 2, 0);
-  std::optional<double> dropout = config.classifier_dropout;
+  std::optional<double> dropout = head == ModelHead::kTokenClasses ? config.tagger_dropout : config.classifier_dropout;
   if (file.has("classifier_dropout")) dropout = probability_of(file, "classifier_dropout", 0);
   if (head == ModelHead::kTokenClasses)
     return std::make_unique<TokenClassifier>(config, kClassLayer, label_count(file), dropout.value_or(config.dropout));

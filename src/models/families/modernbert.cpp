@@ -124,11 +124,20 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
                         .heads = {"head.*", "decoder.*", "classifier.*", "qa_outputs.*"}});
 }
 
+// Its heads for tokens and spans have a layer more than those of other families, and are not here.
+std::vector<Architecture> architectures() {
+  std::vector<Architecture> all = encoder_architectures("ModernBert");
+  std::erase_if(all, [](const Architecture& one) {
+    return one.head == ModelHead::kTokenClasses || one.head == ModelHead::kSpans;
+  });
+  return all;
+}
+
 }  // namespace
 
 FamilyList families_of_modernbert() {
-  static const EncoderFamily family("modernbert", FamilyKind::kEncoder, encoder_architectures("ModernBert"),
-                                    modernbert_kind(), fields(), make_encoder, names);
+  static const EncoderFamily family("modernbert", FamilyKind::kEncoder, architectures(), modernbert_kind(), fields(),
+                                    make_encoder, names);
   return {&family};
 }
 

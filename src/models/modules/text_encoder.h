@@ -47,7 +47,8 @@ struct EncoderConfig {
   bool pooler_dropout = false;                       // also before the dense layer under the classifier
   bool mean_pooled = false;                          // the classifier takes the mean state, not that of the first token
   Activation pooler_activation = Activation::kTanh;  // of that dense layer
-  std::optional<double> classifier_dropout = {};     // before the classifier; empty: as `dropout`
+  std::optional<double> classifier_dropout = {};     // before the classifier of texts; empty: as `dropout`
+  std::optional<double> tagger_dropout = {};         // before that of tokens; empty: as `dropout`
 };
 
 struct TextEncoder : Module {
