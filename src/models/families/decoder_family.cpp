@@ -87,7 +87,7 @@ Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
             const int64_t size = file.has(kWindow) ? integer_in(file, kWindow, kSizes) : window;
             const int64_t every = file.size("sliding_window_pattern", period);
             std::vector<std::string> types = file.texts(kTypes);
-            for (int64_t i = 0; types.empty() || i < config.layers - std::ssize(types); ++i)
+            for (int64_t i = 0; !file.has(kTypes) && i < config.layers; ++i)
               types.push_back((i + 1) % every == 0 ? kFull : kSliding);
             if (std::ssize(types) != config.layers) file.fail("\"layer_types\" does not name each layer once");
             config.layer_kinds.clear();
