@@ -54,7 +54,14 @@ std::unique_ptr<CausalModel> random_llama(Random random) {
   config.window = random.coin() ? random(1, 12) : 0;
   config.tied_head = random.coin(), config.deviation = 0.05;
   if (random.coin()) config.rotary->scaling = {.kind = RopeScaling::Kind::kLlama3, .factor = 4, .original_length = 16};
-  config.head_norms = random.coin();
+  if (random.coin()) config.query_key_norms = random.coin() ? QueryKeyNorms::kHeads : QueryKeyNorms::kWhole;
+  config.norm_place = static_cast<NormPlace>(random(0, 3)), config.parallel = random.coin();
+  config.soft_cap = random.coin() ? 20 : 0, config.logit_cap = random.coin() ? 30 : 0;
+  config.rotary->share = random.coin() ? 1 : 0.5;
+  if (config.head_size % 4 != 0) config.rotary->share = 1;
+  if (random.coin())  // every other layer sees all positions, and does not turn them
+    for (int64_t i = 0; i < config.layers; ++i)
+      config.layer_kinds.push_back(i % 2 == 0 ? LayerKind{config.window, config.rotary} : LayerKind{});
   return std::make_unique<TextDecoder>(config);
 }
 

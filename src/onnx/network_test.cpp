@@ -11,13 +11,13 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "models/families/pretrained.h"
 #include "models/modules/cnn.h"
 #include "models/modules/resnet.h"
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"
 #include "onnx/sources.h"
-#include "engine/ops/cross_entropy/cross_entropy.h"
-#include "models/families/pretrained.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {
@@ -163,7 +163,9 @@ TEST(OnnxNetwork, EncodersComeBack) {
     for (const int64_t opset : {14, 17}) check_round_trip(name, opset);
 }
 TEST(OnnxNetwork, DecodersComeBack) {
-  for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3"}) check_round_trip(name, 17);
+  for (const char* name :
+       {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long", "gpt_neox", "opt"})
+    check_round_trip(name, 17);
   check_round_trip("gpt2", 17, {.joined_past = true});
 }
 TEST(OnnxNetwork, EncoderDecodersComeBack) {

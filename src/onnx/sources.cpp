@@ -119,6 +119,7 @@ class KeyValues {
 };
 
 std::vector<OnnxFile> decoder_files(TextDecoder& model, const OnnxFileOptions& options) {
+  if (model.config.soft_cap > 0) fail_user("attention whose scores have a soft cap is not exported to ONNX");
   OnnxSource source{.symbols = first_symbols(options.cache ? 3 : 2)};
   source.trace = [&model, options](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};

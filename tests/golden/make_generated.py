@@ -1,6 +1,6 @@
 """What transformers writes with the tiny checkpoints of pretrained/: greedily, and by searches.
 
-    python make_generated.py        needs torch and transformers; after make_gpt2.py, make_llama.py, make_t5.py and make_marian.py
+    python make_generated.py        needs torch and transformers; after make_gpt2.py, make_decoders.py, make_t5.py and make_marian.py
 
 pretrained/generated.json: for each folder a list of {"prompt", "greedy", "beam"}, all token ids; what is written ends
 before the end token. Padding is never written.

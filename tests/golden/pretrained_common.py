@@ -14,7 +14,7 @@ import os
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pretrained")
 IGNORED = -100  # transformers' target that does not count; Linnet's is any negative one
@@ -40,8 +40,17 @@ def masked(values, real):
     return values.detach().masked_fill(~real[..., None], float("nan"))
 
 
-def gradients(model):
-    return {"grad." + name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+def gradients(model, folder=None):
+    """By the names that the files of pretrained/<folder> have, which may call a parameter otherwise than the model."""
+    saved = load_file(os.path.join(FOLDER, folder, "model.safetensors")) if folder else {}
+    found = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            continue
+        if saved and name not in saved:
+            name, = [key for key, value in saved.items() if np.array_equal(value, parameter.detach().float().numpy())]
+        found["grad." + name] = parameter.grad
+    return found
 
 
 def write_reference(name, arrays, metadata=None):

@@ -29,7 +29,11 @@ Tensor PretrainedBert::operator()(Tensor tokens, Tensor lengths, Tensor types) {
   return state_->encoder().encoder(tokens, lengths, types);
 }
 
-Tensor PretrainedBert::pooled(Tensor states) { return state_->encoder().pooler(states); }
+Tensor PretrainedBert::pooled(Tensor states) {
+  if (!state_->encoder().pooler)
+    fail_user("a model of type \"" + std::string(state_->model.family->model_type) + "\" has no pooler");
+  return (*state_->encoder().pooler)(states);
+}
 
 int64_t PretrainedBert::width() const { return state_->encoder().encoder.config.width; }
 int64_t PretrainedBert::max_length() const { return state_->encoder().encoder.config.max_seq_len; }

@@ -36,7 +36,7 @@ bool gemm_bf16(const GemmArgs&, const float*, float*, ThreadPool&) { return fals
 bool pack_bf16_panels(const GemmArgs&, float*, ThreadPool&) { return false; }
 
 // models/families/families.cpp: no images.
-const std::vector<const Family*>& families() { return families_of_texts(); }
+const FamilyList& families() { return families_of_texts(); }
 
 // engine/ops/matmul/dense_head_gradient_cpu.cpp
 void run_dense_head_gradient(const DenseHeadShape&, bool, const KernelArgs&) {

@@ -148,6 +148,30 @@ TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
   EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("line 2"), std::string::npos);
 }
 
+// XLM-RoBERTa's files hold the ids of SentencePiece, and its models those of fairseq: one more, or four in CamemBERT.
+TEST(Pretrained, FairseqIdsOfASentencePieceModel) {
+  const std::string model = "tests/golden/sentencepiece/unigram_own.model", text = "foo bar baz";
+  const std::vector<TokenId> plain = load_pretrained_tokenizer(model)->encode(text, EncodeOptions{.add_special = false}).ids;
+  ASSERT_FALSE(plain.empty());
+  for (const TokenId offset : {1, 4}) {
+    testing::TemporaryFolder folder;
+    folder.write("sentencepiece.bpe.model", read_file(model));
+    folder.write("config.json",
+                 std::string(R"({"model_type": ")") + (offset == 1 ? "xlm-roberta" : "camembert") + "\"}");
+    const auto tokenizer = load_pretrained_tokenizer(folder.path());
+    const TokenRoles& roles = tokenizer->roles();
+    std::vector<TokenId> expected{roles.begin};
+    for (const TokenId id : plain) expected.push_back(id == 0 ? 3 : id + offset);
+    expected.push_back(roles.end);
+    EXPECT_EQ(tokenizer->encode(text, EncodeOptions{}).ids, expected);
+    EXPECT_EQ(roles.begin, offset == 1 ? 0 : 5);
+    EXPECT_EQ(roles.end, offset == 1 ? 2 : 6);
+    EXPECT_EQ(roles.pad, 1);
+    EXPECT_EQ(roles.unknown, 3);
+    EXPECT_EQ(roles.mask, tokenizer->vocab_size() - 1);
+  }
+}
+
 TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {
   testing::TemporaryFolder folder;
   const std::string good = read_file(kFolder + "spbpe.model"), path = folder.path() + "/tokenizer.model";

@@ -40,14 +40,16 @@ HWY_INLINE void Turns(int64_t half, double position, const double* frequencies, 
 // Rows are numbered position by position, so that rows of one position are neighbours.
 template <class T>
 void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_y, int64_t begin, int64_t end) {
-  const int64_t half = args.head_size / 2, turned = args.heads * args.head_size;
+  const int64_t half = args.half > 0 ? args.half : args.head_size / 2, turned = args.heads * args.head_size;
   HWY_ALIGN float cosine[kRopeMaxHeadSize / 2], sine[kRopeMaxHeadSize / 2];
   int64_t known = -1;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t t = row / args.batch, b = row % args.batch;
     const int64_t position = args.positions ? args.positions[b * args.position_stride + t] : t;
-    if (row == begin || position != known)
+    if (row == begin || position != known) {
       Turns(half, static_cast<double>(position), args.frequencies, args.inverse, cosine, sine);
+      for (int64_t i = 0; args.magnitude != 1 && i < half; ++i) cosine[i] *= args.magnitude, sine[i] *= args.magnitude;
+    }
     known = position;
     const T* x = all_x + b * args.x_batch_stride + t * args.x_row_stride;
     T* y = all_y + b * args.y_batch_stride + t * args.y_row_stride;
@@ -59,6 +61,7 @@ void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_y, int64_t begin, i
         at.store(hn::NegMulAdd(v, s, hn::Mul(u, c)), first_out);
         at.store(hn::MulAdd(u, s, hn::Mul(v, c)), second_out);
       });
+      if (x != y) std::copy(first + 2 * half, first + args.head_size, first_out + 2 * half);
     }
     if (x != y) std::copy(x + turned, x + args.width, y + turned);
   }

@@ -16,44 +16,25 @@ Fields<EncoderConfig> fields() {
 }
 
 NameTable names(const EncoderConfig& config, ModelHead head) {
-  NameTable table = bert_layer_names(config, "bert.");
-  if (head == ModelHead::kTokenClasses || head == ModelHead::kSpans) {
-    table.other_heads = {"cls.*", "pooler.*"};
-    add_token_head(table, head);
-    return table;
-  }
-  table.other_heads = {"qa_outputs.*"};
-  if (head == ModelHead::kTokens) {
-    const std::string theirs = "cls.predictions.";
-    table.add_linear(theirs + "transform.dense", "head.dense", TensorForm::kSame, TensorRole::kHead);
-    table.add_linear(theirs + "transform.LayerNorm", "head.norm", TensorForm::kSame, TensorRole::kHead);
-    table.add(theirs + "bias", "head.bias", TensorForm::kSame, TensorRole::kHead);
-    table.add_copy(theirs + "decoder.weight", "bert.words.weight");
-    table.add_copy(theirs + "decoder.bias", "head.bias");
-    table.other_heads.insert(table.other_heads.end(), {"cls.seq_relationship.*", "pooler.*", "classifier.*"});
-  } else {
-    const bool classifies = head == ModelHead::kClasses;
-    table.add_linear("bert.pooler.dense", "pooler.dense", TensorForm::kSame,
-                     classifies ? TensorRole::kHead : TensorRole::kOptional);
-    table.other_heads.emplace_back("cls.*");
-    if (classifies)
-      table.add_linear("classifier", "classifier", TensorForm::kSame, TensorRole::kHead);
-    else
-      table.other_heads.emplace_back("classifier.*");
-  }
+  NameTable table = encoder_names(config, head,
+                                  {.prefix = "bert.",
+                                   .masked_dense = "cls.predictions.transform.dense",
+                                   .masked_norm = "cls.predictions.transform.LayerNorm",
+                                   .masked_bias = "cls.predictions.bias",
+                                   .masked_copies = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
+                                   .class_dense = "pooler.dense",
+                                   .prefixed_class_dense = true,
+                                   .heads = {"qa_outputs.*", "cls.*", "pooler.*", "classifier.*"}});
   table.old_endings = {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};
   return table;
 }
 
 }  // namespace
 
-extern const EncoderFamily kBertFamily;
-const EncoderFamily kBertFamily("bert", FamilyKind::kEncoder,
-                                {{"BertModel", ModelHead::kNone},
-                                 {"BertForMaskedLM", ModelHead::kTokens},
-                                 {"BertForSequenceClassification", ModelHead::kClasses},
-                                 {"BertForTokenClassification", ModelHead::kTokenClasses},
-                                 {"BertForQuestionAnswering", ModelHead::kSpans}},
-                                EncoderConfig{}, fields(), make_encoder, names);
+FamilyList families_of_bert() {
+  static const EncoderFamily family("bert", FamilyKind::kEncoder, encoder_architectures("Bert"), EncoderConfig{},
+                                    fields(), make_encoder, names);
+  return {&family};
+}
 
 }  // namespace linnet

@@ -14,6 +14,7 @@ Shape file_shape(const NameRow& row, Shape shape) {
   if (row.rows > 0) shape.set(0, row.rows);
   switch (row.form) {
     case TensorForm::kSame:
+    case TensorForm::kByHeads:
       return shape;
     case TensorForm::kTransposed:
       return {shape[1], shape[0]};
@@ -54,12 +55,27 @@ int64_t filter_index(const Shape& in_file, int64_t i) {
   return (filter * pixels + pixel) * channels + channel;
 }
 
+// Where row `row` of a file's [heads, 3, size] rows lies in our [3, heads, size].
+int64_t stacked_row(const BoundRow& bound, int64_t row) {
+  const int64_t heads = bound.row->heads, size = bound.shape[0] / (3 * heads);
+  const int64_t head = row / (3 * size), part = row / size % 3;
+  return (part * heads + head) * size + row % size;
+}
+
+int64_t row_elements(const BoundRow& bound) { return bound.shape.elements() / bound.shape[0]; }
+
 // `count` elements of the file from element `first`, as floats.
 void gather(const BoundRow& bound, const float* parameters, int64_t first, int64_t count, float* out) {
   if (!bound.spec) return void(std::fill_n(out, count, bound.row->constant));
   const float* from = parameters + bound.offset;
   if (bound.row->form == TensorForm::kChannelsFirst) {
     for (int64_t i = 0; i < count; ++i) out[i] = from[filter_index(bound.shape, first + i)];
+    return;
+  }
+  if (bound.row->form == TensorForm::kByHeads) {
+    const int64_t width = row_elements(bound);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = from[stacked_row(bound, (first + i) / width) * width + (first + i) % width];
     return;
   }
   if (bound.row->form != TensorForm::kTransposed) return void(std::copy_n(from + first, count, out));
@@ -98,6 +114,13 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
     std::vector<float> values(static_cast<size_t>(elements));
     read_floats(dtype, data, elements, values.data());
     for (int64_t i = 0; i < elements; ++i) to[filter_index(bound.shape, i)] = values[static_cast<size_t>(i)];
+    return;
+  }
+  if (bound.row->form == TensorForm::kByHeads) {
+    const int64_t width = row_elements(bound);
+    for (int64_t row = 0; row < bound.shape[0]; ++row)
+      read_floats(dtype, data + static_cast<size_t>(row * width) * file_dtype_size(dtype), width,
+                  to + stacked_row(bound, row) * width);
     return;
   }
   if (bound.row->form != TensorForm::kTransposed) return read_floats(dtype, data, elements, to);

@@ -182,6 +182,7 @@ void ConfigFile::set(const std::string& key, bool value) { json_[key] = value; }
 void ConfigFile::set(const std::string& key, const std::string& value) { json_[key] = value; }
 void ConfigFile::set(const std::string& key, const std::vector<std::string>& values) { json_[key] = values; }
 void ConfigFile::set(const std::string& key, const std::vector<double>& values) { json_[key] = values; }
+void ConfigFile::set(const std::string& key, const std::vector<int64_t>& values) { json_[key] = values; }
 void ConfigFile::set(const std::string& key, const ConfigFile& value) { json_[key] = value.json_; }
 void ConfigFile::set_null(const std::string& key) { json_[key] = nullptr; }
 void ConfigFile::erase(const std::string& key) { json_.erase(key); }

@@ -53,6 +53,7 @@ class ConfigFile {
   void set(const std::string& key, const char* value) { set(key, std::string(value)); }
   void set(const std::string& key, const std::vector<std::string>& values);
   void set(const std::string& key, const std::vector<double>& values);
+  void set(const std::string& key, const std::vector<int64_t>& values);
   void set(const std::string& key, const ConfigFile& value);
   void set_null(const std::string& key);
   void erase(const std::string& key);

@@ -1,65 +1,30 @@
 #include "models/families/decoder_family.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 
 namespace linnet {
 namespace {
 
-constexpr std::array<std::pair<const char*, RopeScaling::Kind>, 3> kRopeTypes{{{"default", RopeScaling::Kind::kNone},
-                                                                               {"linear", RopeScaling::Kind::kLinear},
-                                                                               {"llama3", RopeScaling::Kind::kLlama3}}};
-
-const Fields<RopeScaling>& llama3_fields() {
-  static const Fields<RopeScaling> fields{
-      number("low_freq_factor", &RopeScaling::low_factor, 1),
-      number("high_freq_factor", &RopeScaling::high_factor, 4),
-      {[](const ConfigFile& file, RopeScaling& scaling) {
-         constexpr const char* kKey = "original_max_position_embeddings";
-         scaling.original_length = static_cast<double>(file.has(kKey) ? integer_in(file, kKey, kSizes) : 8192);
-         if (!(scaling.high_factor > scaling.low_factor))
-           file.fail("\"high_freq_factor\" is not larger than \"low_freq_factor\"");
-       },
-       [](const RopeScaling& scaling, ConfigFile& file) {
-         file.set("original_max_position_embeddings", static_cast<int64_t>(scaling.original_length));
-       }}};
-  return fields;
-}
-
-// "rope_parameters" since version 5 of transformers; before that "rope_theta" and, where positions are scaled,
-// "rope_scaling". Written in the older form, which all versions read.
-void read_rotary(const ConfigFile& file, DecoderConfig& config) {
-  const bool one = file.has("rope_parameters");
-  const ConfigFile rope = file.object(one ? "rope_parameters" : "rope_scaling");
-  config.rotary.emplace();
-  config.rotary->theta = positive_of(one ? rope : file, "rope_theta", 1e4);
-  RopeScaling& scaling = config.rotary->scaling;
-  scaling.kind = read_word<RopeScaling::Kind>(rope, rope.has("rope_type") ? "rope_type" : "type", kRopeTypes,
-                                              RopeScaling::Kind::kNone);
-  if (scaling.kind == RopeScaling::Kind::kNone) return;
-  scaling.factor = positive_of(rope, "factor", 1);
-  if (scaling.kind == RopeScaling::Kind::kLlama3) read_fields(llama3_fields(), rope, scaling);
-}
-
-void write_rotary(const DecoderConfig& config, ConfigFile& file) {
-  file.set("rope_theta", config.rotary->theta);
-  const RopeScaling& scaling = config.rotary->scaling;
-  if (scaling.kind == RopeScaling::Kind::kNone) return;
-  ConfigFile rope;
-  rope.set("rope_type", kRopeTypes[index_of<RopeScaling::Kind>(kRopeTypes, scaling.kind)].first);
-  rope.set("factor", scaling.factor);
-  if (scaling.kind == RopeScaling::Kind::kLlama3) write_fields(llama3_fields(), scaling, rope);
-  file.set("rope_scaling", rope);
-}
-
-void check_halves(const ConfigFile& file, DecoderConfig& config) {
-  if (config.head_size % 2 != 0)
-    file.fail("heads of " + std::to_string(config.head_size) + " elements have no two halves to turn");
+// "attention_bias" and "mlp_bias": each of several linear layers.
+Field<DecoderConfig> bias_field(const char* key, std::vector<bool Biases::*> members) {
+  return {[=](const ConfigFile& file, DecoderConfig& config) {
+            for (bool Biases::*member : members) config.biases.*member = file.flag(key, false);
+          },
+          [=](const DecoderConfig& config, ConfigFile& file) { file.set(key, config.biases.*members[0]); }};
 }
 
 }  // namespace
+
+std::vector<Architecture> decoder_architectures(const std::string& name) {
+  return {{name + "ForCausalLM", ModelHead::kTokens}, {name + "Model", ModelHead::kNone}};
+}
+
+Fields<DecoderConfig> bias_fields() {
+  return {bias_field("attention_bias", {&Biases::attention, &Biases::output}),
+          bias_field("mlp_bias", {&Biases::feed_forward})};
+}
 
 std::vector<Architecture> decoder_architectures(const char* with_head, const char* bare) {
   return {{with_head, ModelHead::kTokens}, {bare, ModelHead::kNone}};
@@ -85,10 +50,10 @@ Fields<DecoderConfig> llama_fields() {
           field("num_key_value_heads", &C::kv_heads, kSizes, &C::heads),
           multiple("num_attention_heads", &C::heads, "num_key_value_heads", &C::kv_heads),
           field("head_dim", &C::head_size, kSizes, [](const C& config) { return config.width / config.heads; }),
-          {check_halves},
           field("hidden_act", &C::activation, kActivations, Activation::kSilu),
           positive("rms_norm_eps", &C::epsilon, 1e-6),
-          {read_rotary, write_rotary},
+          rotary_field(),
+          whole_pairs_field(),
           probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
           number("initializer_range", &C::deviation, 0.02),
           field("tie_word_embeddings", &C::tied_head, false)};
@@ -115,39 +80,97 @@ Field<DecoderConfig> no_window_field() {
   }};
 }
 
-NameTable llama_names(const DecoderConfig& config, ModelHead head) {
-  const int64_t size = config.head_size, query_width = config.heads * size, key_width = config.kv_heads * size;
+Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
+  constexpr const char *kWindow = "sliding_window", *kTypes = "layer_types", *kSliding = "sliding_attention",
+                       *kFull = "full_attention";
+  return {[=](const ConfigFile& file, DecoderConfig& config) {
+            const int64_t size = file.has(kWindow) ? integer_in(file, kWindow, kSizes) : window;
+            const int64_t every = file.size("sliding_window_pattern", period);
+            std::vector<std::string> types = file.texts(kTypes);
+            for (int64_t i = 0; !file.has(kTypes) && i < config.layers; ++i)
+              types.push_back((i + 1) % every == 0 ? kFull : kSliding);
+            if (std::ssize(types) != config.layers) file.fail("\"layer_types\" does not name each layer once");
+            config.layer_kinds.clear();
+            for (const std::string& type : types) {
+              if (type != kFull && type != kSliding) file.fail("\"layer_types\" holds \"" + type + "\"");
+              config.layer_kinds.push_back({type == kSliding ? size : 0, config.rotary});
+            }
+          },
+          [=](const DecoderConfig& config, ConfigFile& file) {
+            std::vector<std::string> types;
+            int64_t size = 0;
+            for (const LayerKind& kind : config.layer_kinds)
+              types.emplace_back(kind.window > 0 ? kSliding : kFull), size = std::max(size, kind.window);
+            file.set(kTypes, types);
+            if (size > 0) file.set(kWindow, size);
+          }};
+}
+
+NameTable decoder_names(const DecoderConfig& config, ModelHead head, const DecoderNames& names) {
+  const int64_t size = config.head_size > 0 ? config.head_size : config.width / config.heads;
+  const int64_t query_width = config.heads * size,
+                key_width = (config.kv_heads > 0 ? config.kv_heads : config.heads) * size;
   NameTable table;
-  table.prefix = "model.";
+  table.prefix = names.prefix;
+  const std::string all = names.prefix + names.inside;
+  const auto add_norm = [&](const std::string& theirs, const std::string& ours) {
+    table.add(theirs + ".weight", ours + ".weight");
+    if (config.norms == NormKind::kLayer) table.add(theirs + ".bias", ours + ".bias");
+  };
   const auto add_linear = [&](const std::string& theirs, const std::string& ours, bool bias) {
     table.add(theirs + ".weight", ours + ".weight");
     if (bias) table.add(theirs + ".bias", ours + ".bias");
   };
-  table.add("model.embed_tokens.weight", "tokens.weight");
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const std::string theirs = "model.layers." + std::to_string(i) + ".", ours = "layers." + std::to_string(i) + ".";
-    const std::string attention = theirs + "self_attn.";
-    table.add(theirs + "input_layernorm.weight", ours + "norm1.weight");
-    table.add_stacked({attention + "q_proj", attention + "k_proj", attention + "v_proj"},
-                      {query_width, key_width, key_width}, ours + "self_attn.in_proj", config.biases.attention);
-    if (config.head_norms) {
-      table.add(attention + "q_norm.weight", ours + "self_attn.query_norm.weight");
-      table.add(attention + "k_norm.weight", ours + "self_attn.key_norm.weight");
-    }
-    add_linear(attention + "o_proj", ours + "self_attn.out_proj", config.biases.output);
-    table.add(theirs + "post_attention_layernorm.weight", ours + "norm2.weight");
-    add_linear(theirs + "mlp.gate_proj", ours + "linear1", config.biases.feed_forward);
-    add_linear(theirs + "mlp.up_proj", ours + "linear3", config.biases.feed_forward);
-    add_linear(theirs + "mlp.down_proj", ours + "linear2", config.biases.feed_forward);
+  table.add(all + names.tokens + ".weight", "tokens.weight");
+  if (config.learned_positions) table.add(all + names.positions + ".weight", "positions.weight");
+  if (config.embedding_width > 0) {
+    table.add(all + names.project_in + ".weight", "project_in.weight");
+    table.add(all + names.project_out + ".weight", "project_out.weight");
   }
-  table.add("model.norm.weight", "norm.weight");
+  for (int64_t i = 0; i < config.layers; ++i) {
+    const std::string number = std::to_string(i) + ".", theirs = all + "layers." + number, ours = "layers." + number;
+    const std::string in_proj = ours + "self_attn.in_proj";
+    if (config.norm_place == NormPlace::kResult) {
+      add_norm(theirs + names.result_norm1, ours + "norm1");
+      add_norm(theirs + names.result_norm2, ours + "norm2");
+    } else {
+      add_norm(theirs + names.norm1, ours + "norm1");
+      add_norm(theirs + names.norm2, ours + "norm2");
+    }
+    if (config.norm_place == NormPlace::kInputAndResult) {
+      add_norm(theirs + names.result_norm1, ours + "result_norm1");
+      add_norm(theirs + names.result_norm2, ours + "result_norm2");
+    }
+    std::vector<std::string> projections;
+    for (const std::string& name : names.queries_keys_values) projections.push_back(theirs + name);
+    if (projections.size() > 1) {
+      table.add_stacked(projections, {query_width, key_width, key_width}, in_proj, config.biases.attention);
+    } else {
+      const size_t first = table.rows.size();
+      add_linear(projections[0], in_proj, config.biases.attention);
+      for (size_t row = first; names.by_heads && row < table.rows.size(); ++row)
+        table.rows[row].form = TensorForm::kByHeads, table.rows[row].heads = config.heads;
+    }
+    if (config.query_key_norms != QueryKeyNorms::kNone) {
+      table.add(theirs + names.query_norm + ".weight", ours + "self_attn.query_norm.weight");
+      table.add(theirs + names.key_norm + ".weight", ours + "self_attn.key_norm.weight");
+    }
+    add_linear(theirs + names.output, ours + "self_attn.out_proj", config.biases.output);
+    add_linear(theirs + names.linear1, ours + "linear1", config.biases.feed_forward);
+    if (config.gated && !config.fused_gate)
+      add_linear(theirs + names.linear3, ours + "linear3", config.biases.feed_forward);
+    add_linear(theirs + names.linear2, ours + "linear2", config.biases.feed_forward);
+  }
+  if (config.final_norm) add_norm(all + names.final_norm, "norm");
   if (has_tied_head(config, head))
-    table.add_copy("lm_head.weight", "tokens.weight");
+    table.add_copy(names.head + ".weight", "tokens.weight");
   else
-    table.add("lm_head.weight", "head", TensorForm::kSame, TensorRole::kHead);
-  table.computed = {"layers.*.self_attn.rotary_emb.inv_freq"};
+    table.add(names.head + ".weight", "head", TensorForm::kSame, TensorRole::kHead);
+  table.computed = names.computed;
   return table;
 }
+
+NameTable llama_names(const DecoderConfig& config, ModelHead head) { return decoder_names(config, head, {}); }
 
 namespace {
 

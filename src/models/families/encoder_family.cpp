@@ -12,6 +12,14 @@ constexpr const char *kClassLayer = "classifier", *kSpanLayer = "qa_outputs";
 
 }  // namespace
 
+std::vector<Architecture> encoder_architectures(const std::string& name) {
+  return {{name + "Model", ModelHead::kNone},
+          {name + "ForMaskedLM", ModelHead::kTokens},
+          {name + "ForSequenceClassification", ModelHead::kClasses},
+          {name + "ForTokenClassification", ModelHead::kTokenClasses},
+          {name + "ForQuestionAnswering", ModelHead::kSpans}};
+}
+
 std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFile& file, ModelHead head) {
   if (head == ModelHead::kNone) return std::make_unique<SentenceEncoder>(config);
   if (head == ModelHead::kTokens) {
@@ -19,7 +27,7 @@ std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFi
     return std::make_unique<MaskedLanguageModel>(config);
   }
   if (head == ModelHead::kSpans) return std::make_unique<TokenClassifier>(config, kSpanLayer, 2, 0);
-  std::optional<double> dropout;
+  std::optional<double> dropout = head == ModelHead::kTokenClasses ? config.tagger_dropout : config.classifier_dropout;
   if (file.has("classifier_dropout")) dropout = probability_of(file, "classifier_dropout", 0);
   if (head == ModelHead::kTokenClasses)
     return std::make_unique<TokenClassifier>(config, kClassLayer, label_count(file), dropout.value_or(config.dropout));
@@ -45,34 +53,106 @@ Fields<EncoderConfig> bert_fields() {
           positive("layer_norm_eps", &C::epsilon, 1e-12)};
 }
 
-void add_token_head(NameTable& table, ModelHead head) {
-  const bool spans = head == ModelHead::kSpans;
-  const std::string own = spans ? kSpanLayer : kClassLayer, other = spans ? kClassLayer : kSpanLayer;
-  table.add_linear(own, own, TensorForm::kSame, TensorRole::kHead);
-  table.other_heads.push_back(other + ".*");
+Field<EncoderConfig> positions_after_padding() {
+  constexpr const char* kKey = "max_position_embeddings";
+  return {
+      [=](const ConfigFile& file, EncoderConfig& config) {
+        if (config.pad_token < 0 || config.pad_token > 1000) file.fail("\"pad_token_id\" is out of range");
+        config.first_position = config.pad_token + 1;
+        config.max_seq_len = integer_in(file, kKey, {config.first_position + 1, kSizes.most}) - config.first_position;
+      },
+      [=](const EncoderConfig& config, ConfigFile& file) {
+        file.set(kKey, config.max_seq_len + config.pad_token + 1);
+      }};
 }
 
-NameTable bert_layer_names(const EncoderConfig& config, const std::string& prefix) {
-  NameTable table;
-  table.prefix = prefix;
-  const std::string embeddings = prefix + "embeddings.";
-  table.add(embeddings + "word_embeddings.weight", "bert.words.weight");
-  table.add(embeddings + "position_embeddings.weight", "bert.positions.weight");
-  if (config.token_types > 0) table.add(embeddings + "token_type_embeddings.weight", "bert.types.weight");
-  table.add_linear(embeddings + "LayerNorm", "bert.embedding_norm");
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const std::string number = std::to_string(i) + ".", theirs = prefix + "encoder.layer." + number,
-                      ours = "bert.layers." + number, self = theirs + "attention.self.";
-    table.add_stacked({self + "query", self + "key", self + "value"}, {config.width, config.width, config.width},
-                      ours + "self_attn.in_proj");
-    table.add_linear(theirs + "attention.output.dense", ours + "self_attn.out_proj");
-    table.add_linear(theirs + "attention.output.LayerNorm", ours + "norm1");
-    table.add_linear(theirs + "intermediate.dense", ours + "linear1");
-    table.add_linear(theirs + "output.dense", ours + "linear2");
-    table.add_linear(theirs + "output.LayerNorm", ours + "norm2");
+namespace {
+
+class EncoderTable {
+ public:
+  EncoderTable(const EncoderConfig& config, const EncoderNames& names) : config_(config), names_(names) {
+    table.prefix = names.prefix;
+    table.other_heads = names.heads;
+    table.computed = names.computed;
   }
-  table.computed = {"embeddings.position_ids", "embeddings.token_type_ids"};
-  return table;
+
+  void add_embeddings() {
+    const std::string& prefix = names_.prefix;
+    table.add(prefix + names_.words + ".weight", "bert.words.weight");
+    if (!names_.words_copy.empty()) table.add_copy(prefix + names_.words_copy + ".weight", "bert.words.weight");
+    if (config_.learned_positions) table.add(prefix + names_.positions + ".weight", "bert.positions.weight");
+    if (config_.token_types > 0) table.add(prefix + names_.types + ".weight", "bert.types.weight");
+    if (config_.embedding_norm) norm(prefix + names_.embedding_norm, "bert.embedding_norm");
+    if (config_.embedding_width > 0) table.add_linear(prefix + names_.projection, "bert.projection");
+    if (config_.distance_buckets > 0) table.add(prefix + names_.distance_bias + ".weight", "bert.distance_bias");
+    if (config_.final_norm) norm(prefix + names_.final_norm, "bert.norm");
+  }
+
+  void add_layer(int64_t i, const std::string& theirs) {
+    const std::string ours = "bert.layers." + std::to_string(i) + ".", in_proj = ours + "self_attn.in_proj";
+    const int64_t width = config_.head_size > 0 ? config_.heads * config_.head_size : config_.width;
+    std::vector<std::string> projections;
+    for (const std::string& name : names_.queries_keys_values) projections.push_back(theirs + name);
+    if (projections.size() > 1)
+      table.add_stacked(projections, {width, width, width}, in_proj, config_.biases.attention);
+    else
+      linear(projections[0], in_proj, config_.biases.attention);
+    linear(theirs + names_.output, ours + "self_attn.out_proj", config_.biases.output);
+    if (i > 0 || config_.first_attention_norm) norm(theirs + names_.norm1, ours + "norm1");
+    linear(theirs + names_.linear1, ours + "linear1", config_.biases.feed_forward);
+    if (config_.gated) linear(theirs + names_.linear3, ours + "linear3", config_.biases.feed_forward);
+    linear(theirs + names_.linear2, ours + "linear2", config_.biases.feed_forward);
+    norm(theirs + names_.norm2, ours + "norm2");
+  }
+
+  void add_head(ModelHead head) {
+    if (head == ModelHead::kTokens) {
+      linear(names_.masked_dense, "head.dense", config_.head_biases, TensorRole::kHead);
+      norm(names_.masked_norm, "head.norm", TensorRole::kHead);
+      table.add(names_.masked_bias, "head.bias", TensorForm::kSame, TensorRole::kHead);
+      for (const std::string& copy : names_.masked_copies)
+        table.add_copy(copy, copy.ends_with(".bias") ? "head.bias" : "bert.words.weight");
+    } else if (head == ModelHead::kClasses) {
+      linear((names_.prefixed_class_dense ? names_.prefix : "") + names_.class_dense, "pooler.dense",
+             config_.head_biases, TensorRole::kHead);
+      if (config_.pooler_norm) norm(names_.class_norm, "pooler.norm", TensorRole::kHead);
+      linear(names_.classifier, "classifier", true, TensorRole::kHead);
+    } else if (head == ModelHead::kTokenClasses || head == ModelHead::kSpans) {
+      const char* layer = head == ModelHead::kSpans ? kSpanLayer : kClassLayer;
+      linear(layer, layer, true, TensorRole::kHead);
+    } else if (config_.has_pooler) {
+      linear(names_.prefix + names_.pooler, "pooler.dense", true, TensorRole::kOptional);
+    }
+  }
+
+  NameTable table;
+
+ private:
+  void linear(const std::string& theirs, const std::string& ours, bool bias, TensorRole role = TensorRole::kRequired) {
+    table.add(theirs + ".weight", ours + ".weight", TensorForm::kSame, role);
+    if (bias) table.add(theirs + ".bias", ours + ".bias", TensorForm::kSame, role);
+  }
+  void norm(const std::string& theirs, const std::string& ours, TensorRole role = TensorRole::kRequired) {
+    linear(theirs, ours, config_.norms == NormKind::kLayer, role);
+  }
+
+  const EncoderConfig& config_;
+  const EncoderNames& names_;
+};
+
+}  // namespace
+
+NameTable encoder_names(const EncoderConfig& config, ModelHead head, const EncoderNames& names) {
+  EncoderTable table(config, names);
+  table.add_embeddings();
+  if (config.layer_groups == 0)
+    for (int64_t i = 0; i < config.layers; ++i)
+      table.add_layer(i, names.prefix + names.layers + std::to_string(i) + ".");
+  for (int64_t i = 0; i < config.layer_groups * config.group_layers; ++i)  // of ALBERT alone
+    table.add_layer(i, names.prefix + names.layers + std::to_string(i / config.group_layers) + ".albert_layers." +
+                           std::to_string(i % config.group_layers) + ".");
+  table.add_head(head);
+  return table.table;
 }
 
 ConfigFile encoder_config_file(const std::string& model_type, const EncoderConfig& config, ModelHead head) {

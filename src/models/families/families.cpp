@@ -3,9 +3,9 @@
 
 namespace linnet {
 
-const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list = [] {
-    std::vector<const Family*> all = families_of_texts();
+const FamilyList& families() {
+  static const FamilyList list = [] {
+    FamilyList all = families_of_texts();
     all.push_back(&kVitFamily);
     return all;
   }();

@@ -1,17 +1,41 @@
-#include "models/families/decoder_family.h"
-#include "models/families/encoder_family.h"
-#include "models/families/marian.h"
-#include "models/families/t5.h"
+#include "models/families/family.h"
 
 namespace linnet {
 
-extern const DecoderFamily kGpt2Family, kLlamaFamily, kMistralFamily, kQwen2Family, kQwen3Family;
-extern const EncoderFamily kBertFamily, kRobertaFamily;
+// A new family is a file of this folder and its name here. The file <name>.cpp defines families_of_<name>().
+#define LINNET_FAMILIES(ROW) \
+  ROW(gpt2)                  \
+  ROW(bert)                  \
+  ROW(roberta)               \
+  ROW(llama)                 \
+  ROW(qwen3)                 \
+  ROW(t5)                    \
+  ROW(marian)                \
+  ROW(gemma)                 \
+  ROW(phi3)                  \
+  ROW(olmo2)                 \
+  ROW(smollm3)               \
+  ROW(granite)               \
+  ROW(gpt_neox)              \
+  ROW(opt)                   \
+  ROW(starcoder2)            \
+  ROW(distilbert)            \
+  ROW(electra)               \
+  ROW(mpnet)                 \
+  ROW(albert)                \
+  ROW(modernbert)
 
-const std::vector<const Family*>& families_of_texts() {
-  static const std::vector<const Family*> list{&kGpt2Family,  &kBertFamily,    &kRobertaFamily,
-                                               &kLlamaFamily, &kMistralFamily, &kQwen2Family,
-                                               &kQwen3Family, &kT5Family,      &kMarianFamily};
+#define LINNET_DECLARE(name) FamilyList families_of_##name();
+LINNET_FAMILIES(LINNET_DECLARE)
+
+const FamilyList& families_of_texts() {
+  static const FamilyList list = [] {
+    FamilyList all;
+#define LINNET_ADD(name) \
+  for (const Family* family : families_of_##name()) all.push_back(family);
+    LINNET_FAMILIES(LINNET_ADD)
+    return all;
+  }();
   return list;
 }
 

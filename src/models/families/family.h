@@ -1,6 +1,5 @@
 // What there is to know of a family of models to read and write its folders: one Family per value of config.json's
-// "model_type". A family is a file of its own with one constant, which families_of_texts.cpp lists
-// (docs/add_a_family.md).
+// "model_type". Families that are alike share a file, which families_of_texts.cpp lists (docs/add_a_family.md).
 #pragma once
 #include <memory>
 #include <optional>
@@ -30,7 +29,7 @@ enum class ModelHead {
 };
 
 struct Architecture {
-  const char* name;  // in config.json's "architectures"
+  std::string name;  // in config.json's "architectures"
   ModelHead head;
 };
 
@@ -90,9 +89,11 @@ struct ConfiguredFamily final : Family {
   const Names table;
 };
 
+using FamilyList = std::vector<const Family*>;
+
 // All families; a library that is built without images has those of texts alone.
-const std::vector<const Family*>& families();
-const std::vector<const Family*>& families_of_texts();
+const FamilyList& families();
+const FamilyList& families_of_texts();
 // User error naming the file when there is no such family, with those there are.
 const Family& find_family(const ConfigFile& config);
 const Family& find_family(const std::string& model_type);

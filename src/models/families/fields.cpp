@@ -5,7 +5,7 @@
 namespace linnet {
 namespace {
 
-constexpr std::array<std::pair<const char*, Activation>, 8> kActivationWords{{
+constexpr std::array<std::pair<const char*, Activation>, 9> kActivationWords{{
     {"relu", Activation::kRelu},
     {"gelu", Activation::kGelu},
     {"gelu_python", Activation::kGelu},
@@ -14,6 +14,7 @@ constexpr std::array<std::pair<const char*, Activation>, 8> kActivationWords{{
     {"gelu_fast", Activation::kGeluTanh},
     {"silu", Activation::kSilu},
     {"swish", Activation::kSilu},
+    {"tanh", Activation::kTanh},
 }};
 
 std::string quoted(const std::string& key) { return "\"" + key + "\""; }

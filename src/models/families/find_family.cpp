@@ -6,17 +6,29 @@
 namespace linnet {
 namespace {
 
-const Family* family_of(const std::string& model_type) {
-  for (const Family* family : families())
-    if (model_type == family->model_type) return family;
-  return nullptr;
+// Of several families with one model_type, the one with that architecture; else the first.
+const Family* family_of(const std::string& model_type, const std::string& architecture = "") {
+  const Family* found = nullptr;
+  for (const Family* family : families()) {
+    if (model_type != family->model_type) continue;
+    if (!found) found = family;
+    for (const Architecture& own : family->architectures)
+      if (own.name == architecture) return family;
+  }
+  return found;
+}
+
+const Family* family_of(const ConfigFile& config) {
+  const std::vector<std::string> named = config.texts("architectures");
+  return family_of(config.text("model_type", ""), named.empty() ? "" : named[0]);
 }
 
 template <class Which>
 std::string names(const char* quote, Which which) {
   std::string text;
   for (const Family* family : families())
-    if (which(*family)) text += (text.empty() ? "" : ", ") + (quote + std::string(family->model_type)) + quote;
+    if (which(*family) && family == family_of(family->model_type))
+      text += (text.empty() ? "" : ", ") + (quote + std::string(family->model_type)) + quote;
   return text;
 }
 
@@ -35,7 +47,7 @@ const Architecture& Family::architecture(ModelHead head) const {
 
 const Family& find_family(const ConfigFile& config) {
   const std::string type = config.text("model_type");
-  if (const Family* family = family_of(type)) return *family;
+  if (const Family* family = family_of(config)) return *family;
   config.fail("\"model_type\" is \"" + type + "\", which Linnet does not know (" +
               names("", [](const Family&) { return true; }) + ")");
 }
@@ -50,7 +62,7 @@ std::string names_of_kind(FamilyKind kind) {
 }
 
 std::optional<ModelHead> named_head(const ConfigFile& config) {
-  const Family* family = family_of(config.text("model_type", ""));
+  const Family* family = family_of(config);
   const std::vector<std::string> named = config.texts("architectures");
   if (!family || named.empty()) return std::nullopt;
   for (const Architecture& architecture : family->architectures)

@@ -6,9 +6,9 @@
 #include "engine/exec/host_tensor.h"
 #include "engine/exec/interpreter.h"
 #include "formats/safetensors.h"
+#include "models/families/pretrained.h"
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"
-#include "models/families/pretrained.h"
 
 namespace linnet {
 
@@ -18,6 +18,8 @@ class PretrainedGolden {
 
   // Shape of a tensor of the reference file.
   const Shape& shape(const std::string& name) const { return reference_.at(name).type.shape; }
+  // An integer tensor of the reference file.
+  std::vector<int32_t> ids(const std::string& name) const;
   double number(const std::string& name) const { return reference_doubles(name).at(0); }
 
   using Output = std::function<Tensor(Trace&)>;

@@ -71,8 +71,10 @@ NameTable names(const DecoderConfig& config, ModelHead head) {
 
 }  // namespace
 
-extern const DecoderFamily kGpt2Family;
-const DecoderFamily kGpt2Family("gpt2", FamilyKind::kDecoder, decoder_architectures("GPT2LMHeadModel", "GPT2Model"),
-                                DecoderConfig{}, fields(), make_decoder, names);
+FamilyList families_of_gpt2() {
+  static const DecoderFamily family("gpt2", FamilyKind::kDecoder, decoder_architectures("GPT2LMHeadModel", "GPT2Model"),
+                                    DecoderConfig{}, fields(), make_decoder, names);
+  return {&family};
+}
 
 }  // namespace linnet

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "base/error.h"
-#include "models/nn/layers.h"
 #include "models/families/binding.h"
 #include "models/families/pretrained.h"
+#include "models/nn/layers.h"
 
 namespace linnet {
 namespace {
@@ -111,6 +111,8 @@ void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t s
     for (const char* side : {".lora_A", ".lora_B"})
       model.names.add(target.module + side + ending + kWeight, target.layer->path() + side + "." + part,
                       TensorForm::kSame, TensorRole::kAdapter);
+    model.names.rows.back().form = target.row.form == TensorForm::kByHeads ? TensorForm::kByHeads : TensorForm::kSame;
+    model.names.rows.back().heads = target.row.heads;  // the rows of lora_B are those of the weight
   }
 }
 

@@ -158,4 +158,6 @@ void clear_start_embedding(const TransformerConfig& config, const ParameterLayou
 const MarianFamily kMarianFamily("marian", FamilyKind::kEncoderDecoder, {{"MarianMTModel", ModelHead::kTokens}},
                                  {.tie_head = true, .halved_positions = true}, fields(), make, names);
 
+FamilyList families_of_marian() { return {&kMarianFamily}; }
+
 }  // namespace linnet

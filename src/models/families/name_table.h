@@ -16,6 +16,7 @@ enum class TensorForm {
   kSame,
   kTransposed,     // [in, out] in the file, [out, in] here: GPT-2's Conv1D
   kOneRow,         // [1, n] in the file, [n] here: Marian's final_logits_bias
+  kByHeads,        // [heads, 3, size, ...] in the file, [3, heads, size, ...] here: GPT-NeoX's queries, keys, values
   kChannelsFirst,  // [out, in, height, width] in the file, [out, height, width, in] here: filters
 };
 
@@ -23,8 +24,9 @@ enum class TensorRole {
   kRequired,
   kHead,      // of a task: where a folder has none, it keeps its initial values and is listed as new
   kOptional,  // of no task: where a folder has none, it keeps its initial values and is not written
-  kAdapter,  // of a LoRA adapter: in files of its own, and in those of a model merged into a weight (models/families/lora.h)
-  kCopy,     // of a tied weight: may stand in a file, and is then the same as the parameter another row reads
+  kAdapter,   // of a LoRA adapter: in files of its own, and in those of a model merged into a weight
+              // (models/families/lora.h)
+  kCopy,      // of a tied weight: may stand in a file, and is then the same as the parameter another row reads
   kConstant,  // no parameter of ours: [rows] times `constant` in files that the model can read (norms without affine)
 };
 
@@ -37,6 +39,7 @@ struct NameRow {
   // that no tensor covers (a padded vocabulary) are an error.
   int64_t first_row = 0, rows = 0;
   float constant = 0;
+  int64_t heads = 0;  // of kByHeads
 };
 
 struct NameTable {

@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "formats/weight_files.h"
-#include "models/nn/forward.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/golden_testing.h"
+#include "models/nn/forward.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {
@@ -70,6 +70,14 @@ PretrainedGolden::PretrainedGolden(const std::string& name, const OpenOptions& o
       reference_(golden_path(name) + ".safetensors") {
   load_parameters(model, layout, parameters.data());
   for (const float value : parameters) EXPECT_FALSE(std::isnan(value)) << "a parameter is not loaded";
+}
+
+std::vector<int32_t> PretrainedGolden::ids(const std::string& name) const {
+  const SafetensorsEntry& entry = reference_.at(name);
+  EXPECT_EQ(entry.dtype, FileDType::kI32) << name;
+  std::vector<int32_t> values(static_cast<size_t>(entry.type.shape.elements()));
+  std::memcpy(values.data(), entry.data, entry.bytes());
+  return values;
 }
 
 std::vector<double> PretrainedGolden::reference_doubles(const std::string& name) const {

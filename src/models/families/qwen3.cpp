@@ -7,7 +7,7 @@ namespace {
 
 DecoderConfig qwen3_kind() {
   DecoderConfig config = llama_kind({});
-  config.head_norms = true;
+  config.query_key_norms = QueryKeyNorms::kHeads;
   return config;
 }
 
@@ -18,8 +18,10 @@ Fields<DecoderConfig> fields() {
 
 }  // namespace
 
-extern const DecoderFamily kQwen3Family;
-const DecoderFamily kQwen3Family("qwen3", FamilyKind::kDecoder, decoder_architectures("Qwen3ForCausalLM", "Qwen3Model"),
-                                 qwen3_kind(), fields(), make_decoder, llama_names);
+FamilyList families_of_qwen3() {
+  static const DecoderFamily family("qwen3", FamilyKind::kDecoder, decoder_architectures("Qwen3"), qwen3_kind(),
+                                    fields(), make_decoder, llama_names);
+  return {&family};
+}
 
 }  // namespace linnet

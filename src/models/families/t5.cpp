@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "formats/weight_files.h"
+#include "models/families/encoder_family.h"
 
 namespace linnet {
 namespace {
@@ -131,9 +132,61 @@ Fields<T5Config> fields() {
           written("eos_token_id", 1)};
 }
 
+// The encoder alone, in the layers of encoders.
+EncoderConfig encoder_kind() {
+  EncoderConfig config;
+  config.norm_place = NormPlace::kInput, config.norms = NormKind::kRms, config.final_norm = true;
+  config.token_types = 0, config.learned_positions = config.embedding_norm = config.has_pooler = false;
+  config.biases = kNoBiases, config.attention_scale = 1;
+  return config;
+}
+
+// Distances have no end: "n_positions" is how long the texts were that it was trained on.
+Field<EncoderConfig> encoder_sizes() {
+  return {[](const ConfigFile& file, EncoderConfig& config) {
+    T5Config t5;
+    read_fields(fields(), file, t5);
+    config.vocab_size = t5.vocab_size, config.max_seq_len = file.size("n_positions", 512);
+    config.width = t5.width, config.heads = t5.heads, config.head_size = t5.head_size;
+    config.layers = t5.encoder_layers, config.hidden = t5.hidden;
+    config.dropout = config.hidden_dropout = t5.dropout, config.epsilon = t5.epsilon;
+    config.activation = t5.activation, config.gated = t5.gated;
+    config.distance_buckets = t5.buckets, config.max_distance = t5.max_distance;
+  }};
+}
+
+NameTable encoder_table(const EncoderConfig& config, ModelHead head) {
+  return encoder_names(
+      config, head,
+      {.words = "shared",
+       .distance_bias = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+       .final_norm = "encoder.final_layer_norm",
+       .words_copy = "encoder.embed_tokens",
+       .layers = "encoder.block.",
+       .queries_keys_values = {"layer.0.SelfAttention.q", "layer.0.SelfAttention.k", "layer.0.SelfAttention.v"},
+       .linear3 = "layer.1.DenseReluDense.wi_1",
+       .output = "layer.0.SelfAttention.o",
+       .norm1 = "layer.0.layer_norm",
+       .linear1 = config.gated ? "layer.1.DenseReluDense.wi_0" : "layer.1.DenseReluDense.wi",
+       .linear2 = "layer.1.DenseReluDense.wo",
+       .norm2 = "layer.1.layer_norm",
+       .heads = {"decoder.*", "lm_head.*"}});
+}
+
 }  // namespace
 
 const T5Family kT5Family("t5", FamilyKind::kEncoderDecoder, {{"T5ForConditionalGeneration", ModelHead::kTokens}},
                          T5Config{}, fields(), make, names);
+
+// mT5 (Xue et al. 2021) has T5's layers, gated, and a vocabulary of many languages.
+FamilyList families_of_t5() {
+  static const T5Family mt5("mt5", FamilyKind::kEncoderDecoder, {{"MT5ForConditionalGeneration", ModelHead::kTokens}},
+                            T5Config{}, fields(), make, names);
+  static const EncoderFamily encoder("t5", FamilyKind::kEncoder, {{"T5EncoderModel", ModelHead::kNone}}, encoder_kind(),
+                                     {encoder_sizes()}, make_encoder, encoder_table);
+  static const EncoderFamily mt5_encoder("mt5", FamilyKind::kEncoder, {{"MT5EncoderModel", ModelHead::kNone}},
+                                         encoder_kind(), {encoder_sizes()}, make_encoder, encoder_table);
+  return {&kT5Family, &mt5, &encoder, &mt5_encoder};
+}
 
 }  // namespace linnet

@@ -1,6 +1,7 @@
 #include "models/modules/attention_block.h"
 
 #include <array>
+#include <cmath>
 
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/cached_attention.h"
@@ -13,7 +14,8 @@ namespace {
 
 AttentionOptions options_for(const AttentionConfig& config, const Module& module) {
   Trace& trace = Trace::current();
-  AttentionOptions options{.heads = config.heads, .kv_heads = config.key_heads(), .scale = config.scale};
+  AttentionOptions options{
+      .heads = config.heads, .kv_heads = config.key_heads(), .scale = config.scale, .soft_cap = config.soft_cap};
   if (trace.options().training && config.dropout > 0) {
     options.dropout = config.dropout;
     options.dropout_site = dropout_site(module.path(), "probabilities");
@@ -53,14 +55,16 @@ SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionCo
               scale_rows(or_glorot(config.projection, 3), config.query_width(), config.query_scale),
               config.biases},
       out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {
-  if (!config.head_norms) return;
-  query_norm.emplace(this, "query_norm", config.size(), config.epsilon, NormKind::kRms);
-  key_norm.emplace(this, "key_norm", config.size(), config.epsilon, NormKind::kRms);
+  if (config.query_key_norms == QueryKeyNorms::kNone) return;
+  const bool whole = config.query_key_norms == QueryKeyNorms::kWhole;
+  query_norm.emplace(this, "query_norm", whole ? config.query_width() : config.size(), config.epsilon, config.norms);
+  key_norm.emplace(this, "key_norm", whole ? config.key_width() : config.size(), config.epsilon, config.norms);
 }
 
-Tensor SelfAttention::normalize_heads(Tensor projected) {
+Tensor SelfAttention::normalize_queries_keys(Tensor projected) {
   const auto [queries, keys, values, rows] = split_projection(config, projected);
   const auto normalized = [&](LayerNorm& norm, Tensor part, int64_t heads) {
+    if (config.query_key_norms == QueryKeyNorms::kWhole) return norm(part);
     const Tensor apart = reshape(part, {part.dim(0), part.dim(1), heads, config.size()});
     return reshape(norm(apart), part.shape());
   };
@@ -69,10 +73,11 @@ Tensor SelfAttention::normalize_heads(Tensor projected) {
 }
 
 Tensor SelfAttention::project(Tensor x, Tensor positions) {
-  const Tensor projected = in_proj(x), all = query_norm ? normalize_heads(projected) : projected;
+  const Tensor projected = in_proj(x), all = query_norm ? normalize_queries_keys(projected) : projected;
   if (!config.rotary) return all;
   return rope(all, {.heads = config.heads + config.key_heads(),
                     .head_size = config.size(),
+                    .turned = std::llround(config.rotary->share * static_cast<double>(config.size())),
                     .theta = config.rotary->theta,
                     .scaling = config.rotary->scaling,
                     .positions = positions});
@@ -88,6 +93,7 @@ Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
                                      {.heads = config.heads,
                                       .kv_heads = config.key_heads(),
                                       .scale = config.scale,
+                                      .soft_cap = config.soft_cap,
                                       .rows = rows,
                                       .lengths = context.lengths,
                                       .starts = context.starts}));

@@ -2,15 +2,23 @@
 #pragma once
 #include <functional>
 
-#include "models/nn/layers.h"
 #include "engine/ops/rope/rope.h"
+#include "models/nn/layers.h"
 
 namespace linnet {
 
 // Rotary positions of queries and keys (ops/rope).
 struct RotaryConfig {
   double theta = 10000;
+  double share = 1;  // of each head's elements, the first ones; the others do not turn
   RopeScaling scaling = {};
+};
+
+// Root-mean-square norms of queries and keys, before they are turned.
+enum class QueryKeyNorms {
+  kNone,
+  kHeads,  // each head by itself, one weight for all
+  kWhole,  // all heads together
 };
 
 struct AttentionConfig {
@@ -26,8 +34,10 @@ struct AttentionConfig {
   bool output_bias = true;
   // Of causal attention to itself: a position sees the last `window` ones, its own included; 0: all.
   int64_t window = 0;
-  bool head_norms = false;  // each head of queries and keys has a root-mean-square norm, before it is turned
-  double epsilon = 1e-6;    // of these norms
+  QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
+  NormKind norms = NormKind::kRms;  // of these
+  double epsilon = 1e-6;            // of these norms
+  double soft_cap = 0;              // of scores (ops/attention); 0: none
   std::optional<RotaryConfig> rotary = {};
 
   int64_t size() const { return head_size > 0 ? head_size : width / heads; }
@@ -74,11 +84,11 @@ struct SelfAttention : Module {
   Tensor cross(Tensor x, Tensor memory, Tensor lengths);
 
   AttentionConfig config;
-  Linear in_proj, out_proj;  // in_proj stacks query, key and value: [query_width + 2 key_width, D]
-  std::optional<LayerNorm> query_norm, key_norm;  // of each head; with head_norms
+  Linear in_proj, out_proj;                       // in_proj stacks query, key and value: [query_width + 2 key_width, D]
+  std::optional<LayerNorm> query_norm, key_norm;  // with query_key_norms
 
  private:
-  Tensor normalize_heads(Tensor projected);
+  Tensor normalize_queries_keys(Tensor projected);
   // Queries and keys, normalized and turned to their positions, and values: [B, T, query_width + 2 key_width].
   Tensor project(Tensor x, Tensor positions);
 };

@@ -1,5 +1,7 @@
 #include "models/modules/blocks.h"
 
+#include "engine/ops/movement/movement.h"
+
 namespace linnet {
 namespace {
 
@@ -17,8 +19,10 @@ AttentionConfig attention_config(const LayerConfig& config) {
           .biases = config.biases.attention,
           .output_bias = config.biases.output,
           .window = config.window,
-          .head_norms = config.head_norms,
+          .query_key_norms = config.query_key_norms,
+          .norms = config.norms,
           .epsilon = config.epsilon,
+          .soft_cap = config.soft_cap,
           .rotary = config.rotary};
 }
 
@@ -26,8 +30,8 @@ Initializer or_glorot(const Initializer& initializer) { return initializer ? ini
 
 // One residual sub-layer:  pre-LN  x + dropout(f(norm(x)))    post-LN  norm(x + dropout(f(x)))
 template <class SubLayer>
-Tensor residual(Tensor x, bool norm_first, LayerNorm& norm, Dropout& dropout, SubLayer f) {
-  if (norm_first) return x + dropout(f(norm(x)));
+Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
+  if (place == NormPlace::kInput) return x + dropout(f(norm(x)));
   return norm(x + dropout(f(x)));
 }
 
@@ -43,6 +47,8 @@ Tensor activate(Tensor x, Activation activation) {
       return gelu_tanh(x);
     case Activation::kSilu:
       return silu(x);
+    case Activation::kTanh:
+      return tanh(x);
   }
   return x;
 }
@@ -51,39 +57,77 @@ Tensor activate(Tensor x, Activation activation) {
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)
     : Module(parent, ""),
       activation(config.activation),
-      linear1{this, "linear1", config.width, config.hidden, or_glorot(config.weights), config.biases.feed_forward},
+      fused_gate(config.fused_gate),
+      linear1{this,
+              "linear1",
+              config.width,
+              (config.fused_gate ? 2 : 1) * config.hidden,
+              or_glorot(config.weights),
+              config.biases.feed_forward},
       linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual), config.biases.feed_forward},
       dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {
-  if (config.gated)
+  if (config.gated && !fused_gate)
     linear3.emplace(this, "linear3", config.width, config.hidden, or_glorot(config.weights),
                     config.biases.feed_forward);
 }
 
 Tensor FeedForward::operator()(Tensor x) {
-  Tensor hidden = activate(linear1(x), activation);
+  Tensor hidden = linear1(x);
+  if (fused_gate) {
+    const std::vector<Tensor> halves = split_evenly(hidden, -1, 2);
+    return linear2(dropout(activate(halves[0], activation) * halves[1]));
+  }
+  hidden = activate(hidden, activation);
   if (linear3) hidden = hidden * (*linear3)(x);
   return linear2(dropout(hidden));
 }
 
 EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
-      norm_first(config.norm_first),
+      norm_place(config.norm_place),
+      parallel(config.parallel),
+      residual_scale(config.residual_scale),
       self_attn{this, "self_attn", attention_config(config)},
       feed_forward{this, config},
-      norm1{this, "norm1", config.width, config.epsilon, config.norms},
-      norm2{this, "norm2", config.width, config.epsilon, config.norms},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
-      dropout2{this, "dropout2", static_cast<float>(config.dropout)} {}
+      dropout2{this, "dropout2", static_cast<float>(config.dropout)} {
+  const auto add_norm = [&](std::optional<LayerNorm>& norm, const char* called) {
+    norm.emplace(this, called, config.width, config.epsilon, config.norms);
+  };
+  if (config.attention_norm) add_norm(norm1, "norm1");
+  add_norm(norm2, "norm2");
+  if (norm_place != NormPlace::kInputAndResult) return;
+  add_norm(result_norm1, "result_norm1");
+  add_norm(result_norm2, "result_norm2");
+}
+
+Tensor EncoderLayer::add(Tensor x, Tensor result) const {
+  return residual_scale == 1 ? x + result : x + result * residual_scale;
+}
 
 Tensor EncoderLayer::operator()(Tensor x, const AttentionContext& context) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, context); });
-  return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
+  const bool of_input = norm_place == NormPlace::kInput || norm_place == NormPlace::kInputAndResult;
+  const auto sub_layer = [&](Tensor y, std::optional<LayerNorm>& norm, std::optional<LayerNorm>& result_norm,
+                             Dropout& dropout, const auto& f) {
+    y = f(of_input && norm ? (*norm)(y) : y);
+    if (norm_place == NormPlace::kResult) y = (*norm)(y);
+    if (result_norm) y = (*result_norm)(y);
+    return dropout(y);
+  };
+  const auto attend = [&](Tensor y) { return self_attn(y, context); };
+  const auto feed = [&](Tensor y) { return feed_forward(y); };
+  const Tensor attended = sub_layer(x, norm1, result_norm1, dropout1, attend);
+  if (parallel) return add(add(x, attended), sub_layer(x, norm2, result_norm2, dropout2, feed));
+  x = add(x, attended);
+  if (norm_place == NormPlace::kSum) x = (*norm1)(x);
+  x = add(x, sub_layer(x, norm2, result_norm2, dropout2, feed));
+  return norm_place == NormPlace::kSum ? (*norm2)(x) : x;
 }
 
 DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
-      norm_first(config.norm_first),
+      norm_place(config.norm_place),
       self_attn{this, "self_attn", attention_config(config)},
       cross_attn{this, "cross_attn", attention_config(config)},
       feed_forward{this, config},
@@ -96,9 +140,9 @@ DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& 
 
 Tensor DecoderLayer::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, context); });
-  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn(y, context, memory); });
-  return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
+  x = residual(x, norm_place, norm1, dropout1, [&](Tensor y) { return self_attn(y, context); });
+  x = residual(x, norm_place, norm2, dropout2, [&](Tensor y) { return cross_attn(y, context, memory); });
+  return residual(x, norm_place, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
 }
 
 }  // namespace linnet

@@ -9,7 +9,7 @@
 
 namespace linnet {
 
-enum class Activation { kRelu, kGelu, kGeluTanh, kSilu };
+enum class Activation { kRelu, kGelu, kGeluTanh, kSilu, kTanh };
 
 Tensor activate(Tensor x, Activation activation);
 
@@ -20,11 +20,28 @@ struct Biases {
 };
 constexpr Biases kNoBiases{false, false, false};
 
+// Where a layer's norms stand; f is a sub-layer, attention or feed-forward.
+enum class NormPlace {
+  kSum,             // norm(x + f(x)): post-LN
+  kInput,           // x + f(norm(x)): pre-LN (Xiong et al. 2020)
+  kResult,          // x + norm(f(x))
+  kInputAndResult,  // x + norm(f(norm(x)))
+};
+
+// What layers of one model may differ in.
+struct LayerKind {
+  int64_t window = 0;  // keys are less than `window` positions before a query, in an encoder also behind it; 0: all
+  std::optional<RotaryConfig> rotary = {};  // empty: positions do not turn queries and keys
+};
+
 struct LayerConfig {
   int64_t width = 256, heads = 8, hidden = 1024;
   double dropout = 0.1;         // of each sub-layer's result
   double hidden_dropout = 0.1;  // of the feed-forward's hidden units
-  bool norm_first = false;      // pre-LN (Xiong et al. 2020)
+  NormPlace norm_place = NormPlace::kSum;
+  bool attention_norm = true;  // false: attention's input is not normalized, with kInput
+  bool parallel = false;       // x + attention(norm(x)) + feed-forward(norm(x)), each with its norm
+  double residual_scale = 1;   // of the sub-layers' results
   Activation activation = Activation::kRelu;
   double epsilon = 1e-5;  // of the norms
   // Of weights; `residual`: of those whose results are added to the residual stream. Empty: Glorot's rule.
@@ -32,11 +49,12 @@ struct LayerConfig {
   std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
   NormKind norms = NormKind::kLayer;
   Biases biases = {};
-  bool gated = false;  // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  bool gated = false;       // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  bool fused_gate = false;  // linear1 and linear3 are one layer, linear1, whose second half is linear3's
   // Of attention (models/modules/attention_block.h).
   int64_t kv_heads = 0, head_size = 0, window = 0;
-  bool head_norms = false;
-  double attention_scale = 0, query_scale = 1;
+  QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
+  double attention_scale = 0, query_scale = 1, soft_cap = 0;
   std::optional<RotaryConfig> rotary = {};
 };
 
@@ -45,8 +63,9 @@ struct FeedForward : Module {
   Tensor operator()(Tensor x);
 
   Activation activation;
+  bool fused_gate;
   Linear linear1, linear2;
-  std::optional<Linear> linear3;  // when gated
+  std::optional<Linear> linear3;  // when gated, and not fused
   Dropout dropout;
 };
 
@@ -55,11 +74,17 @@ struct EncoderLayer : Module {
   EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
   Tensor operator()(Tensor x, const AttentionContext& context);  // [B, T, D]
 
-  bool norm_first;
+  NormPlace norm_place;
+  bool parallel;
+  double residual_scale;
   SelfAttention self_attn;
   FeedForward feed_forward;
-  LayerNorm norm1, norm2;
+  std::optional<LayerNorm> norm1, norm2;                // norm1 is absent without attention_norm
+  std::optional<LayerNorm> result_norm1, result_norm2;  // with kInputAndResult
   Dropout dropout1, dropout2;
+
+ private:
+  Tensor add(Tensor x, Tensor result) const;  // to the residual stream
 };
 
 struct DecoderLayer : Module {
@@ -67,7 +92,7 @@ struct DecoderLayer : Module {
   // memory may be undefined where context.memory has its keys and values.
   Tensor operator()(Tensor x, const AttentionContext& context, Tensor memory);
 
-  bool norm_first;
+  NormPlace norm_place;  // kSum or kInput
   SelfAttention self_attn;
   CrossAttention cross_attn;
   FeedForward feed_forward;

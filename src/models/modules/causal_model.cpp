@@ -4,6 +4,7 @@
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 
 namespace linnet {
 
@@ -18,7 +19,11 @@ TokenRows step_rows(Tensor tokens, const DecodeStep& step) {
           .causal = false};
 }
 
-Tensor CausalModel::logits(Tensor hidden) { return matmul(hidden, head_weight(), false, true); }
+Tensor CausalModel::logits(Tensor hidden) {
+  const Tensor product = matmul(hidden, head_weight(), false, true);
+  const double cap = logit_cap();
+  return cap > 0 ? tanh(product * (1 / cap)) * cap : product;
+}
 
 Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length, bool packed, double label_smoothing) {
   const TensorType type{DType::kI32, {batch, length}};
@@ -26,8 +31,9 @@ Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length
   const Tensor targets = trace.input("targets", type);
   if (packed) rows.positions = trace.input("positions", type), rows.starts = trace.input("starts", type);
   const Tensor hidden = model.hidden(rows);
-  return {linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt, targets, label_smoothing),
-          count_targets(targets, hidden.type().dtype)};
+  const Tensor count = count_targets(targets, hidden.type().dtype);
+  if (model.logit_cap() > 0) return {cross_entropy_sum(model.logits(hidden), targets, label_smoothing), count};
+  return {linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt, targets, label_smoothing), count};
 }
 
 }  // namespace linnet

@@ -24,7 +24,7 @@ LayerConfig layer_config(const T5Config& config) {
           .hidden = config.hidden,
           .dropout = config.dropout,
           .hidden_dropout = config.dropout,
-          .norm_first = true,
+          .norm_place = NormPlace::kInput,
           .activation = config.activation,
           .epsilon = config.epsilon,
           .weights = by_fan_in(),

@@ -1,14 +1,16 @@
 #include "models/modules/text_decoder.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {
 
-LayerConfig layer_config(const DecoderConfig& config) {
+LayerConfig layer_config(const DecoderConfig& config, const LayerKind& kind) {
   // Two sub-layers each add to the residual stream: their scale keeps its variance at the end.
   const double additions = config.scaled_residual ? 2 * static_cast<double>(config.layers) : 1;
   return {.width = config.width,
@@ -16,7 +18,9 @@ LayerConfig layer_config(const DecoderConfig& config) {
           .hidden = config.hidden > 0 ? config.hidden : 4 * config.width,
           .dropout = config.dropout,
           .hidden_dropout = 0,
-          .norm_first = true,
+          .norm_place = config.norm_place,
+          .parallel = config.parallel,
+          .residual_scale = config.residual_scale,
           .activation = config.activation,
           .epsilon = config.epsilon,
           .weights = normal_init(config.deviation),
@@ -25,11 +29,14 @@ LayerConfig layer_config(const DecoderConfig& config) {
           .norms = config.norms,
           .biases = config.biases,
           .gated = config.gated,
+          .fused_gate = config.fused_gate,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
-          .window = config.window,
-          .head_norms = config.head_norms,
-          .rotary = config.rotary};
+          .window = kind.window,
+          .query_key_norms = config.query_key_norms,
+          .attention_scale = config.attention_scale,
+          .soft_cap = config.soft_cap,
+          .rotary = kind.rotary};
 }
 
 }  // namespace
@@ -45,15 +52,31 @@ DecoderConfig llama_kind(DecoderConfig sizes) {
 
 TextDecoder::TextDecoder(const DecoderConfig& config)
     : config(config),
-      tokens{this, "tokens", config.vocab_size, config.width, normal_init(config.deviation)},
-      positions(config.learned_positions ? std::make_unique<Embedding>(this, "positions", config.max_seq_len,
-                                                                       config.width, normal_init(config.deviation))
-                                         : nullptr),
+      tokens{this, "tokens", config.vocab_size, config.embedding_width > 0 ? config.embedding_width : config.width,
+             normal_init(config.deviation)},
+      positions(config.learned_positions
+                    ? std::make_unique<Embedding>(this, "positions", config.first_position + config.max_seq_len,
+                                                  config.width, normal_init(config.deviation))
+                    : nullptr),
       dropout{this, "dropout", static_cast<float>(config.embedding_dropout.value_or(config.dropout))},
-      layers{this, "layers", config.layers, layer_config(config)},
-      norm{this, "norm", config.width, config.epsilon, config.norms} {
-  if (!config.tied_head)
-    head.emplace(this, "head", Shape{config.vocab_size, config.width}, normal_init(config.deviation));
+      layers{this, "layers"} {
+  tokens.padding = config.pad_token;
+  for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i)
+    layers.append(layer_config(
+        config, config.layer_kinds.empty() ? LayerKind{config.window, config.rotary} : config.layer_kinds.at(i)));
+  if (config.final_norm) norm.emplace(this, "norm", config.width, config.epsilon, config.norms);
+  if (config.embedding_width > 0) {
+    const Initializer weights = normal_init(config.deviation);
+    project_in.emplace(this, "project_in", config.embedding_width, config.width, weights, false);
+    project_out.emplace(this, "project_out", config.width, config.embedding_width, weights, false);
+  }
+  if (!config.tied_head) head.emplace(this, "head", tokens.weight.spec().shape, normal_init(config.deviation));
+}
+
+int64_t TextDecoder::window() const {
+  int64_t window = config.window;
+  for (const LayerKind& kind : config.layer_kinds) window = std::max(window, kind.window);
+  return window;
 }
 
 Tensor TextDecoder::embed(const TokenRows& rows) {
@@ -61,16 +84,27 @@ Tensor TextDecoder::embed(const TokenRows& rows) {
   if (length > config.max_seq_len)
     fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
               std::to_string(config.max_seq_len));
-  if (!positions) return tokens(rows.tokens);
-  return tokens(rows.tokens) +
-         (rows.positions.defined() ? (*positions)(rows.positions) : slice(positions->weight.tensor(), 0, 0, length));
+  Tensor x = tokens(rows.tokens);
+  if (config.embedding_scale != 1) x = x * config.embedding_scale;
+  if (project_in) x = (*project_in)(x);
+  if (!positions) return x;
+  const Tensor table = positions->weight.tensor();
+  if (!rows.positions.defined()) return x + slice(table, 0, config.first_position, length);
+  if (config.first_position == 0) return x + (*positions)(rows.positions);
+  return x + embedding(slice(table, 0, config.first_position, config.max_seq_len), rows.positions);
 }
 
 Tensor TextDecoder::hidden(const TokenRows& rows) {
   Tensor x = dropout(embed(rows));
-  const AttentionContext context = rows.context();
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context);
-  return norm(x);
+  AttentionContext context = rows.context();
+  for (size_t i = 0; i < layers.size(); ++i) {
+    // In a step of decoding `starts` is where the window begins, which layers without one do not have.
+    context.starts = rows.causal || layers[i].self_attn.config.window > 0 ? rows.starts : Tensor{};
+    x = layers[i](x, context);
+  }
+  if (norm) x = (*norm)(x);
+  if (project_out) x = (*project_out)(x);
+  return config.logit_scale == 1 ? x : x * config.logit_scale;
 }
 
 bool TextDecoder::is_looked_up(const ParameterSpec& parameter) const {

@@ -17,11 +17,24 @@ struct DecoderConfig {
   Activation activation = Activation::kGeluTanh;
   bool gated = false;  // the feed-forward (models/modules/blocks.h)
   NormKind norms = NormKind::kLayer;
-  double epsilon = 1e-5;          // of the norms
-  bool head_norms = false;        // queries and keys are normalized, head by head
-  bool learned_positions = true;  // added to the token embedding
+  NormPlace norm_place = NormPlace::kInput;
+  double epsilon = 1e-5;    // of the norms
+  bool final_norm = true;   // of the last layer's states
+  bool parallel = false;    // attention and feed-forward (models/modules/blocks.h)
+  bool fused_gate = false;  // of the feed-forward
+  QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
+  bool learned_positions = true;  // added to the token embedding...
+  int64_t first_position = 0;     // ...from this row of their table on
   std::optional<RotaryConfig> rotary = {};
-  int64_t window = 0;  // a position sees the last `window` ones, its own included; 0: all
+  int64_t window = 0;                       // a position sees the last `window` ones, its own included; 0: all
+  std::vector<LayerKind> layer_kinds = {};  // of each layer, in place of `window` and `rotary`; empty: all are alike
+  double attention_scale = 0;               // of scores; 0: 1 / sqrt(head_size)
+  double soft_cap = 0, logit_cap = 0;       // scores and logits s become cap * tanh(s / cap); 0: none
+  double embedding_scale = 1;               // of the token embedding
+  double residual_scale = 1;                // of what is added to the residual stream
+  double logit_scale = 1;
+  int64_t embedding_width = 0;  // of the token embedding, with projections from and to it; 0: width
+  int64_t pad_token = -1;       // its embedding is not trained by lookups; -1: none
   Biases biases = {};
   bool tied_head = true;        // the output layer is the token embedding
   double deviation = 0.02;      // of initial weights...
@@ -39,7 +52,8 @@ struct TextDecoder : CausalModel {
 
   int64_t vocab_size() const override { return config.vocab_size; }
   int64_t max_length() const override { return config.max_seq_len; }
-  int64_t window() const override { return config.window; }
+  int64_t window() const override;
+  double logit_cap() const override { return config.logit_cap; }
   Tensor hidden(const TokenRows& rows) override;
   Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
   // Whether a step of decoding reads only rows of the parameter, as of an embedding that is no output layer.
@@ -47,10 +61,11 @@ struct TextDecoder : CausalModel {
 
   const DecoderConfig config;
   Embedding tokens;
-  std::unique_ptr<Embedding> positions;  // null where they are not learned
+  std::unique_ptr<Embedding> positions;           // null where they are not learned
+  std::optional<Linear> project_in, project_out;  // from and to the width of the token embedding
   Dropout dropout;
   ModuleList<EncoderLayer> layers;
-  LayerNorm norm;
+  std::optional<LayerNorm> norm;
   std::optional<Parameter> head;  // absent when tied
 
  private:

@@ -1,12 +1,14 @@
 #include "models/modules/text_encoder.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/error.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
@@ -18,18 +20,42 @@ namespace {
 
 constexpr double kEncoderDeviation = 0.02;  // of initial weights
 
-LayerConfig layer_config(const EncoderConfig& config) {
+int64_t embedding_width(const EncoderConfig& config) {
+  return config.embedding_width > 0 ? config.embedding_width : config.width;
+}
+
+LayerConfig layer_config(const EncoderConfig& config, size_t i) {
   return {.width = config.width,
           .heads = config.heads,
           .hidden = config.hidden,
           .dropout = config.dropout,
-          .hidden_dropout = 0,
-          .norm_first = false,
+          .hidden_dropout = config.hidden_dropout,
+          .norm_place = config.norm_place,
+          .attention_norm = i > 0 || config.first_attention_norm,
           .activation = config.activation,
           .epsilon = config.epsilon,
           .weights = normal_init(kEncoderDeviation),
           .residual = normal_init(kEncoderDeviation),
-          .attention_dropout = config.attention_dropout};
+          .attention_dropout = config.attention_dropout,
+          .norms = config.norms,
+          .biases = config.biases,
+          .gated = config.gated,
+          .fused_gate = config.fused_gate,
+          .head_size = config.head_size,
+          .attention_scale = config.attention_scale,
+          .rotary = config.layer_kinds.empty() ? std::nullopt : config.layer_kinds.at(i).rotary};
+}
+
+std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int64_t rows, const EncoderConfig& config) {
+  if (rows == 0) return nullptr;
+  return std::make_unique<Embedding>(parent, name, rows, embedding_width(config), normal_init(kEncoderDeviation));
+}
+
+// The mean of a sequence's states, [B, T, D] -> [B, D]: a query of zeros attends to all its tokens alike.
+Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
+  const int64_t batch = states.dim(0), width = states.dim(2);
+  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
+  return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
 }
 
 }  // namespace
@@ -37,16 +63,55 @@ LayerConfig layer_config(const EncoderConfig& config) {
 TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      words{this, "words", config.vocab_size, config.width, normal_init(kEncoderDeviation)},
-      positions{this, "positions", config.first_position + config.max_seq_len, config.width,
-                normal_init(kEncoderDeviation)},
-      types(config.token_types > 0 ? std::make_unique<Embedding>(this, "types", config.token_types, config.width,
-                                                                 normal_init(kEncoderDeviation))
-                                   : nullptr),
-      embedding_norm{this, "embedding_norm", config.width, config.epsilon},
+      words{this, "words", config.vocab_size, embedding_width(config), normal_init(kEncoderDeviation)},
+      positions(optional_table(this, "positions",
+                               config.learned_positions ? config.first_position + config.max_seq_len : 0, config)),
+      types(optional_table(this, "types", config.token_types, config)),
+      embedding_norm(config.embedding_norm
+                         ? std::make_unique<LayerNorm>(this, "embedding_norm", embedding_width(config), config.epsilon,
+                                                       config.norms)
+                         : nullptr),
       dropout{this, "dropout", static_cast<float>(config.dropout)},
-      layers{this, "layers", config.layers, layer_config(config)} {
+      layers{this, "layers"} {
   words.padding = config.pad_token;
+  const int64_t blocks = config.layer_groups > 0 ? config.layer_groups * config.group_layers : config.layers;
+  for (int64_t i = 0; i < blocks; ++i) layers.append(layer_config(config, static_cast<size_t>(i)));
+  if (config.embedding_width > 0)
+    projection.emplace(this, "projection", config.embedding_width, config.width, normal_init(kEncoderDeviation));
+  if (config.distance_buckets > 0)
+    distance_bias.emplace(this, "distance_bias", Shape{config.distance_buckets, config.heads},
+                          normal_init(kEncoderDeviation));
+  if (config.final_norm) norm.emplace(this, "norm", config.width, config.epsilon, config.norms);
+}
+
+Tensor TextEncoder::embed(Tensor ids, Tensor type_ids) {
+  const int64_t length = ids.dim(1), width = words.weight.spec().shape[1];
+  const bool typed = types && type_ids.defined();
+  Tensor rows;  // what all sequences get
+  if (positions) rows = slice(positions->weight.tensor(), 0, config.first_position, length);
+  if (types && !typed) {
+    const Tensor first = reshape(slice(types->weight.tensor(), 0, 0, 1), {width});
+    rows = rows.defined() ? rows + first : first;
+  }
+  Tensor x = words(ids);
+  if (rows.defined()) x = x + rows;
+  if (typed) x = x + (*types)(type_ids);
+  x = dropout(embedding_norm ? (*embedding_norm)(x) : x);
+  return projection ? (*projection)(x) : x;
+}
+
+Tensor TextEncoder::bias_of(size_t i, Tensor shared, Tensor like) const {
+  const int64_t length = like.dim(1), window = config.layer_kinds.empty() ? 0 : config.layer_kinds.at(i).window;
+  if (window == 0 || length <= window) return shared;
+  // Added to scores at distances that are not seen: their probabilities are 0, also in fp16. It is finite, as a query
+  // of padding may see no key at all.
+  constexpr double kHidden = -1e4;
+  const auto entries = [&](int64_t count, double value) {
+    return fill(*like.graph, {like.type().dtype, {config.heads, count}}, value);
+  };
+  const Tensor far = entries(length - window, kHidden);
+  const Tensor bias = concat(far, std::array{entries(2 * window - 1, 0), far}, 1);
+  return shared.defined() ? shared + bias : bias;
 }
 
 Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
@@ -54,21 +119,29 @@ Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
   if (length > config.max_seq_len)
     fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
               std::to_string(config.max_seq_len));
-  const bool typed = types && type_ids.defined();
-  Tensor rows = slice(positions.weight.tensor(), 0, config.first_position, length);
-  if (types && !typed) rows = rows + reshape(slice(types->weight.tensor(), 0, 0, 1), {config.width});
-  Tensor x = words(ids) + rows;
-  if (typed) x = x + (*types)(type_ids);
-  x = dropout(embedding_norm(x));
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
-  return x;
+  Tensor x = embed(ids, type_ids), shared;
+  if (distance_bias) {
+    const DistanceBucketsAttrs attrs{length, length, config.distance_buckets, config.max_distance, true};
+    shared = permute(embedding(distance_bias->tensor(), distance_buckets(*x.graph, attrs)), {1, 0});
+  }
+  const size_t groups = static_cast<size_t>(config.layer_groups), inner = static_cast<size_t>(config.group_layers);
+  for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i) {
+    const AttentionContext context{.lengths = lengths, .distance_bias = bias_of(i, shared, x)};
+    if (groups == 0) {
+      x = layers[i](x, context);
+      continue;
+    }
+    const size_t group = i * groups / static_cast<size_t>(config.layers);
+    for (size_t block = 0; block < inner; ++block) x = layers[group * inner + block](x, context);
+  }
+  return norm ? (*norm)(x) : x;
 }
 
 MaskedHead::MaskedHead(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
       activation(config.head_activation),
-      dense{this, "dense", config.width, config.width, normal_init(kEncoderDeviation)},
-      norm{this, "norm", config.width, config.epsilon},
+      dense{this, "dense", config.width, embedding_width(config), normal_init(kEncoderDeviation), config.head_biases},
+      norm{this, "norm", embedding_width(config), config.epsilon, config.norms},
       bias{this, "bias", {config.vocab_size}, constant_init(0)} {}
 
 Tensor MaskedHead::operator()(Tensor x) { return norm(activate(dense(x), activation)); }
@@ -133,12 +206,18 @@ Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batc
 
 Pooler::Pooler(Module* parent, std::string name, const EncoderConfig& config, double dropout)
     : Module(parent, std::move(name)),
+      activation(config.pooler_activation),
+      mean_heads(config.mean_pooled ? config.heads : 0),
       dropout{this, "dropout", static_cast<float>(dropout)},
-      dense{this, "dense", config.width, config.width, normal_init(kEncoderDeviation)} {}
+      dense{this, "dense", config.width, config.width, normal_init(kEncoderDeviation), config.head_biases} {
+  if (config.pooler_norm) norm.emplace(this, "norm", config.width, config.epsilon, config.norms);
+}
 
-Tensor Pooler::operator()(Tensor states) {
-  const Tensor first = reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)});
-  return tanh(dense(dropout(first)));
+Tensor Pooler::operator()(Tensor states, Tensor lengths) {
+  const Tensor state = mean_heads > 0 ? mean_state(states, lengths, mean_heads)
+                                      : reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)});
+  const Tensor pooled = activate(dense(dropout(state)), activation);
+  return norm ? (*norm)(pooled) : pooled;
 }
 
 SequenceClassifier::SequenceClassifier(const EncoderConfig& config, int64_t classes, std::optional<double> probability)
@@ -148,7 +227,7 @@ SequenceClassifier::SequenceClassifier(const EncoderConfig& config, int64_t clas
       classifier{this, "classifier", config.width, classes, normal_init(kEncoderDeviation)} {}
 
 Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
-  return classifier(dropout(pooler(encoder(tokens, lengths, types))));
+  return classifier(dropout(pooler(encoder(tokens, lengths, types), lengths)));
 }
 
 TokenClassifier::TokenClassifier(const EncoderConfig& config, std::string name, int64_t outputs, double probability)
@@ -208,12 +287,8 @@ Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t
 
 Tensor SentenceEncoder::operator()(Tensor tokens, Tensor lengths, bool normalized) {
   constexpr double kTiny = 1e-24;  // of the squared length: a zero vector stays one
-  const Tensor states = encoder(tokens, lengths);
-  const int64_t batch = states.dim(0), width = states.dim(2);
-  // A query of zeros attends to all tokens of its sentence alike.
-  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
-  const Tensor mean =
-      reshape(attention(query, states, states, {.heads = encoder.config.heads, .lengths = lengths}), {batch, width});
+  const Tensor states = encoder(tokens, lengths), mean = mean_state(states, lengths, encoder.config.heads);
+  const int64_t batch = states.dim(0);
   return normalized ? mean * rsqrt(sum_to(square(mean), {batch, 1}) + kTiny) : mean;
 }
 

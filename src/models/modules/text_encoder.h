@@ -19,9 +19,36 @@ struct EncoderConfig {
   Activation activation = Activation::kGelu;
   Activation head_activation = Activation::kGelu;  // of the masked-language-model head
   double epsilon = 1e-12;                          // of the norms
-  int64_t pad_token = -1;  // its embedding is not trained by lookups; -1: none
-  int64_t first_position = 0;   // the row of the position table that the first token has
-  bool pooler_dropout = false;  // also before the dense layer under the classifier
+  int64_t pad_token = -1;                          // its embedding is not trained by lookups; -1: none
+  bool embedding_norm = true;                      // of the sum of the embeddings
+  bool learned_positions = true;                   // added to the token embedding
+  int64_t first_position = 0;                      // the row of the position table that the first token has
+  int64_t embedding_width = 0;   // of all embeddings, with a projection to `width`; 0: width, and no projection
+  int64_t max_distance = 128;    // of these buckets
+  int64_t distance_buckets = 0;  // of a bias of all layers' scores by distance (ops/distance_buckets); 0: none
+  // Of layers (models/modules/blocks.h).
+  NormPlace norm_place = NormPlace::kSum;
+  NormKind norms = NormKind::kLayer;
+  Biases biases = {};
+  int64_t head_size = 0;       // 0: width / heads
+  double attention_scale = 0;  // of scores; 0: 1 / sqrt(head_size)
+  bool gated = false;
+  bool fused_gate = false;
+  bool first_attention_norm = true;         // false: the first layer's attention has no norm
+  bool final_norm = false;                  // of the last layer's states
+  double hidden_dropout = 0;                // in the feed-forward
+  std::vector<LayerKind> layer_kinds = {};  // of each layer; empty: no windows, no rotary positions
+  // > 0: `layers` in so many groups share weights. Each layer is group_layers blocks then.
+  int64_t layer_groups = 0, group_layers = 1;
+  // Of heads.
+  bool head_biases = true;                           // of their dense layers
+  bool has_pooler = true;                            // of a SentenceEncoder
+  bool pooler_norm = false;                          // after its activation
+  bool pooler_dropout = false;                       // also before the dense layer under the classifier
+  bool mean_pooled = false;                          // the classifier takes the mean state, not that of the first token
+  Activation pooler_activation = Activation::kTanh;  // of that dense layer
+  std::optional<double> classifier_dropout = {};     // before the classifier of texts; empty: as `dropout`
+  std::optional<double> tagger_dropout = {};         // before that of tokens; empty: as `dropout`
 };
 
 struct TextEncoder : Module {
@@ -31,11 +58,20 @@ struct TextEncoder : Module {
   Tensor operator()(Tensor tokens, Tensor lengths, Tensor types = {});
 
   const EncoderConfig config;
-  Embedding words, positions;        // positions [first_position + max_seq_len, D]
-  std::unique_ptr<Embedding> types;  // null without token types
-  LayerNorm embedding_norm;
+  Embedding words;                       // [V, E], E the embedding width
+  std::unique_ptr<Embedding> positions;  // [first_position + max_seq_len, E]; null where they are not learned
+  std::unique_ptr<Embedding> types;      // null without token types
+  std::unique_ptr<LayerNorm> embedding_norm;
+  std::optional<Linear> projection;  // [E] -> [D]
   Dropout dropout;
-  ModuleList<EncoderLayer> layers;
+  ModuleList<EncoderLayer> layers;         // with layer_groups: the blocks of each group
+  std::optional<Parameter> distance_bias;  // [buckets, heads]
+  std::optional<LayerNorm> norm;
+
+ private:
+  Tensor embed(Tensor tokens, Tensor types);
+  // Biases of scores of layer i by distance, [heads, 2 T - 1], or undefined. `shared`: that of all layers.
+  Tensor bias_of(size_t i, Tensor shared, Tensor like) const;
 };
 
 // dense, activation, norm; then logits by the word embedding and a bias.
@@ -44,7 +80,7 @@ struct MaskedHead : Module {
   Tensor operator()(Tensor x);
 
   Activation activation;
-  Linear dense;
+  Linear dense;  // [D] -> [E]
   LayerNorm norm;
   Parameter bias;  // [vocab_size]
 };
@@ -66,13 +102,17 @@ struct MaskedLanguageModel : Module {
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
                           bool types = false, double label_smoothing = 0);
 
-// The first token's state through dropout, a dense layer and tanh: [B, T, D] -> [B, D].
+// One state through dropout, a dense layer, its activation and perhaps a norm: [B, T, D] -> [B, D]. It is that of the
+// first token, or the mean.
 struct Pooler : Module {
   Pooler(Module* parent, std::string name, const EncoderConfig& config, double dropout = 0);
-  Tensor operator()(Tensor states);
+  Tensor operator()(Tensor states, Tensor lengths = {});  // lengths: of mean_pooled
 
+  const Activation activation;
+  const int64_t mean_heads;  // 0: the first token's state
   Dropout dropout;
   Linear dense;
+  std::optional<LayerNorm> norm;
 };
 
 struct SequenceClassifier : TextClassifier {
@@ -101,13 +141,14 @@ struct TokenClassifier : TextClassifier {
 
 // The encoder without a task. The pooler is part of the files and not used here.
 struct SentenceEncoder : Module {
-  explicit SentenceEncoder(const EncoderConfig& config)
-      : encoder{this, "bert", config}, pooler{this, "pooler", config} {}
+  explicit SentenceEncoder(const EncoderConfig& config) : encoder{this, "bert", config} {
+    if (config.has_pooler) pooler.emplace(this, "pooler", config);
+  }
   // The mean state of each sentence's tokens, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
   Tensor operator()(Tensor tokens, Tensor lengths, bool normalized = true);
 
   TextEncoder encoder;
-  Pooler pooler;
+  std::optional<Pooler> pooler;
 };
 
 }  // namespace linnet

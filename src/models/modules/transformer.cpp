@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/nn/trace.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
@@ -17,7 +17,7 @@ LayerConfig layer_config(const TransformerConfig& config) {
           .hidden = config.d_ff,
           .dropout = config.dropout,
           .hidden_dropout = config.hidden_dropout.value_or(config.dropout),
-          .norm_first = config.norm_first,
+          .norm_place = config.norm_first ? NormPlace::kInput : NormPlace::kSum,
           .activation = config.activation,
           .attention_dropout = config.attention_dropout};
 }

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/nn/activation_observer.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/activation_observer.h"
 
 namespace linnet {
 namespace {
@@ -33,7 +33,7 @@ LayerConfig layer_config(const VitConfig& config) {
           .hidden = config.hidden,
           .dropout = config.dropout,
           .hidden_dropout = 0,
-          .norm_first = true,
+          .norm_place = NormPlace::kInput,
           .activation = config.activation,
           .epsilon = config.epsilon,
           .weights = normal_init(kVitDeviation),
@@ -46,8 +46,10 @@ LayerConfig layer_config(const VitConfig& config) {
 
 PatchProjection::PatchProjection(Module* parent, std::string name, const VitConfig& config)
     : Module(parent, std::move(name)),
-      weight{
-          this, "weight", {config.width, config.patch, config.patch, config.images.channels}, normal_init(kVitDeviation)},
+      weight{this,
+             "weight",
+             {config.width, config.patch, config.patch, config.images.channels},
+             normal_init(kVitDeviation)},
       bias{this, "bias", {config.width}, constant_init(0)} {}
 
 // A convolution whose windows do not overlap is a product of the patches with the filters.

@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "models/nn/activation_observer.h"
-#include "models/nn/trace.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/activation_observer.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 
@@ -33,15 +33,17 @@ Tensor Linear::operator()(At x) {
 
 LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon, NormKind kind)
     : Module(parent, std::move(name)), kind(kind), epsilon(epsilon) {
-  if (kind != NormKind::kBare) weight.emplace(this, "weight", Shape{width}, constant_init(1));
+  if (kind != NormKind::kBare)
+    weight.emplace(this, "weight", Shape{width}, constant_init(kind == NormKind::kRmsPlusOne ? 0 : 1));
   if (kind == NormKind::kLayer) bias.emplace(this, "bias", Shape{width}, constant_init(0));
 }
 
 Tensor LayerNorm::operator()(At x) {
   ModuleScope scope(*this);
   const Tensor scale = weight ? weight->tensor() : Tensor{};
-  return kind == NormKind::kRms ? rms_norm(x, scale, epsilon)
-                                : layer_norm(x, scale, bias ? bias->tensor() : Tensor{}, epsilon);
+  if (kind == NormKind::kRms) return rms_norm(x, scale, epsilon);
+  if (kind == NormKind::kRmsPlusOne) return rms_norm(x, At(scale, x.where) + 1, epsilon);
+  return layer_norm(x, scale, bias ? bias->tensor() : Tensor{}, epsilon);
 }
 
 BatchNorm::BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon, double momentum)
@@ -57,7 +59,8 @@ Tensor BatchNorm::operator()(At x) {
   ModuleScope scope(*this);
   const Shape& channels = weight.spec().shape;
   if (!Trace::current().options().training) {
-    // A factor and a summand for each channel, which join a convolution before them (engine/passes/fuse_convolution.cpp).
+    // A factor and a summand for each channel, which join a convolution before them
+    // (engine/passes/fuse_convolution.cpp).
     const Tensor factor = rsqrt(running_var.tensor() + epsilon) * weight;
     const Tensor summand = bias.tensor() - running_mean.tensor() * factor;
     return At(x * factor, x.where) + summand;

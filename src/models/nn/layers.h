@@ -2,11 +2,11 @@
 #pragma once
 #include <optional>
 
-#include "models/nn/low_rank.h"
-#include "models/nn/module.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/low_rank.h"
+#include "models/nn/module.h"
 
 namespace linnet {
 
@@ -17,8 +17,8 @@ struct Linear : Module {
          bool has_bias = true);
   // Applies it: [..., in] -> [..., out].
   Tensor operator()(At x);
-  // From now on it computes as static int8 will (models/nn/quantized_training.h): x and the weight are rounded to 8 bits, x
-  // by a step that is trained and begins as `step`.
+  // From now on it computes as static int8 will (models/nn/quantized_training.h): x and the weight are rounded to 8
+  // bits, x by a step that is trained and begins as `step`.
   void train_quantized(float step);
 
   // [out, in]
@@ -33,9 +33,11 @@ struct Linear : Module {
 
 // What a LayerNorm does.
 enum class NormKind {
-  kLayer,  // layer normalization with weight and bias
-  kBare,   // without: weight is 1, bias 0
-  kRms,    // root-mean-square normalization, with a weight
+  kLayer,       // layer normalization with weight and bias
+  kBare,        // without: weight is 1, bias 0
+  kRms,         // root-mean-square normalization, with a weight
+  kRmsPlusOne,  // the same, multiplied by 1 + weight, whose initial value is 0
+  kNoBias,      // layer normalization with a weight alone
 };
 
 // Normalization over the last axis: y = (x - mean) / sqrt(variance + epsilon) * weight + bias (Ba, Kiros & Hinton

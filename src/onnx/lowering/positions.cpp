@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-// The angles of all positions: float [B or 1, T, 1, D / 2].
+// The angles of all positions: float [B or 1, T, 1, half].
 std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
   OnnxBuilder& b = to.builder;
   std::string positions;
@@ -15,10 +15,9 @@ std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
   else
     positions = b.unsqueeze(b.add("Range", {b.integer(0), b.size_scalar(to.in_shape(0)[1]), b.integer(1)}), {0, 2, 3});
   std::vector<float> frequencies;
-  for (int64_t i = 0; i < attrs.head_size / 2; ++i)
+  for (int64_t i = 0; i < attrs.half(); ++i)
     frequencies.push_back(static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)));
-  return b.add("Mul",
-               {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.head_size / 2}, frequencies))});
+  return b.add("Mul", {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.half()}, frequencies))});
 }
 
 void lower_rope(OnnxLowering& to) {
@@ -31,13 +30,21 @@ void lower_rope(OnnxLowering& to) {
   if (rest > 0) parts = b.add_many("Split", {to.in(0), b.ints({turned, rest})}, 2, {last});
 
   const SymbolicShape flat{rows[0], rows[1], {turned}}, apart{rows[0], rows[1], {attrs.heads}, {attrs.head_size}};
-  const int64_t half = attrs.head_size / 2;
+  const int64_t half = attrs.half(), tail = attrs.head_size - 2 * half;
+  std::vector<int64_t> sizes{half, half};
+  if (tail > 0) sizes.push_back(tail);
   const std::vector<std::string> x =
-      b.add_many("Split", {b.reshape(parts[0], flat, apart), b.ints({half, half})}, 2, {last});
-  const std::string angle = angles(to, attrs), cos = b.add("Cos", {angle}), sin = b.add("Sin", {angle});
+      b.add_many("Split", {b.reshape(parts[0], flat, apart), b.ints(sizes)}, static_cast<int>(sizes.size()), {last});
+  const auto scaled = [&](const std::string& of) {
+    const double magnitude = attrs.scaling.magnitude;
+    return magnitude == 1 ? of : b.add("Mul", {of, b.tensor(float_tensor({1}, {static_cast<float>(magnitude)}))});
+  };
+  const std::string angle = angles(to, attrs), cos = scaled(b.add("Cos", {angle})), sin = scaled(b.add("Sin", {angle}));
   const std::string first = b.add("Sub", {b.add("Mul", {x[0], cos}), b.add("Mul", {x[1], sin})});
   const std::string second = b.add("Add", {b.add("Mul", {x[1], cos}), b.add("Mul", {x[0], sin})});
-  const std::string y = b.reshape(b.add("Concat", {first, second}, {last}), apart, flat);
+  std::vector<std::string> elements{first, second};
+  if (tail > 0) elements.push_back(x[2]);
+  const std::string y = b.reshape(b.add("Concat", elements, {last}), apart, flat);
   to.set(0, rest > 0 ? b.add("Concat", {y, parts[1]}, {last}) : y);
 }
 

@@ -13,6 +13,28 @@ bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view t
   return id < file.pieces.size() && file.pieces[id].text == text;
 }
 
+// What a folder is for: its tokenizer's class, or the type of its model.
+std::string tokenizer_kind(const std::string& type, const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  if (!type.empty() || !file_exists(path)) return type;
+  const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
+  const std::string model = JsonObject(json, "'" + path + "':").text("model_type", "");
+  return model == "xlm-roberta" ? "XLMRoberta" : model == "camembert" ? "Camembert" : "";
+}
+
+// The ids of fairseq: its own special tokens come first, then the model's pieces but for its special ones (of CamemBERT
+// but for the unknown one), then the mask.
+std::string fairseq_vocabulary(const SentencePieceModelFile& file, bool camembert) {
+  std::vector<std::string> pieces{"<s>", "<pad>", "</s>", "<unk>"};
+  if (camembert) pieces = {"<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"};
+  for (size_t id = camembert ? 1 : 3; id < file.pieces.size(); ++id) pieces.push_back(file.pieces[id].text);
+  pieces.emplace_back("<mask>");
+  std::string vocabulary;
+  for (size_t id = 0; id < pieces.size(); ++id)
+    vocabulary += (id > 0 ? "," : "{") + Json(pieces[id]).dump() + ":" + std::to_string(id);
+  return vocabulary + "}";
+}
+
 }  // namespace
 
 std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder) {
@@ -45,13 +67,21 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     options.vocabulary_path = folder + "/vocab.json";
     options.vocabulary = read_if_there(options.vocabulary_path);
   }
+  const std::string kind = tokenizer_kind(type, folder);
+  const bool camembert = kind.starts_with("Camembert"), fairseq = camembert || kind.starts_with("XLMRoberta");
+  if (fairseq) {
+    options.add_begin = options.add_end = true;
+    options.vocabulary_path = path;
+    options.vocabulary = fairseq_vocabulary(file, camembert);
+  }
   const std::string config_text = options.config_json;
   auto tokenizer =
       std::make_unique<SentencePiecePretrained>(std::move(file), std::move(bytes), path, std::move(options));
   // Marian's target side keeps the roles of the shared vocabulary.
-  if (marian && tokenizer->roles().pad == kNoToken) {
+  if ((marian || fairseq) && tokenizer->roles().pad == kNoToken) {
     TokenRoles roles = tokenizer->roles();
     roles.pad = tokenizer->id_of("<pad>");
+    if (fairseq) roles.mask = tokenizer->id_of("<mask>");
     tokenizer->set_roles(roles);
   }
   set_roles_from_files(*tokenizer, config_text, config_path, read_if_there(map_path), map_path);

@@ -43,6 +43,7 @@ struct AttentionArgs {
   // A query has the same bits whatever the number of queries and of keys that it does not see. Forward only, by
   // attention_few_queries().
   bool independent_queries = false;
+  float soft_cap = 0;  // scores s become soft_cap * tanh(s / soft_cap); 0: none. By attention_few_queries() alone.
 };
 
 // The first key that query i of a sample may see.

@@ -64,6 +64,12 @@ HWY_INLINE void ScoreKeys(int64_t width, int64_t keys, float scale, StoredFloats
   ForRow(keys, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(scores), factor), scores); });
 }
 
+HWY_INLINE void CapScores(int64_t keys, float cap, float* scores) {
+  const Floats to = SetAll(cap), from = SetAll(1 / cap);
+  ForRow(keys,
+         [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(to, Tanh(hn::Mul(at.load(scores), from))), scores); });
+}
+
 // scores become exp(score - maximum) / sum; returns the log-sum-exp.
 HWY_INLINE float Normalize(int64_t keys, float* scores) {
   const float largest = MaxRow(keys, scores);
@@ -124,6 +130,7 @@ void AttendHeadsOf(const AttentionArgs& args, AttentionRows q, AttentionRows k, 
         ScoreKeys(width, keys - first, args.scale,
                   q.data + (sample * q.batch_stride + row * q.row_stride + head * width), head_k + first * k.row_stride,
                   k.row_stride, scores);
+        if (args.soft_cap > 0) CapScores(keys - first, args.soft_cap, scores);
         if (args.biased) {
           const float* bias = args.distance_bias + sample * args.bias_stride +
                               head * (args.query_length + args.key_length - 1) + args.query_length - 1 - row + first;

@@ -90,25 +90,29 @@ Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
   return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
 }
 
-// [B, H, Tq, Tk]: scale * q k^T + bias, -inf where a key is not visible.
-Tensor masked_scores(const DecomposeArgs& args) {
-  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
-  const Tensor q = by_heads(args.in[0], attrs.heads, 1);
-  const Tensor k = by_heads(args.in[1], attrs.kv_heads, attrs.heads / attrs.kv_heads);
-  const Tensor lengths = attrs.has_lengths ? args.in[3] : Tensor{};
-  const Tensor starts = attrs.has_starts ? args.in[attrs.starts_at(kAttentionFixed)] : Tensor{};
-  Tensor products = matmul(q, k, false, true) * attrs.scale;
-  if (attrs.has_bias) products = products + by_places(args.in[attrs.bias_at(kAttentionFixed)], q.dim(2), k.dim(2));
+// [B, H, Tq, Tk]: scale * q k^T + bias, -inf where a key is not visible. `in`: the operands of a node.
+Tensor masked_scores(const AttentionAttrs& attrs, std::span<const Tensor> in, double soft_cap = 0) {
+  const Tensor q = by_heads(in[0], attrs.heads, 1);
+  const Tensor k = by_heads(in[1], attrs.kv_heads, attrs.heads / attrs.kv_heads);
+  const Tensor lengths = attrs.has_lengths ? in[3] : Tensor{};
+  const Tensor starts = attrs.has_starts ? in[attrs.starts_at(kAttentionFixed)] : Tensor{};
+  Tensor products = matmul(q, k, false, true) * (soft_cap > 0 ? attrs.scale / soft_cap : attrs.scale);
+  if (soft_cap > 0) products = tanh(products) * soft_cap;
+  if (attrs.has_bias) products = products + by_places(in[attrs.bias_at(kAttentionFixed)], q.dim(2), k.dim(2));
   return mask_scores(products, lengths, attrs.causal, starts, attrs.window);
+}
+
+Tensor weighted_values(const AttentionAttrs& attrs, std::span<const Tensor> in, Tensor scores) {
+  const Tensor v = by_heads(in[2], attrs.kv_heads, attrs.heads / attrs.kv_heads);
+  Tensor p = softmax(scores);
+  if (has_random(attrs)) p = dropout(p, in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
+  return reshape(permute(matmul(p, v), {0, 2, 1, 3}), in[0].shape());
 }
 
 std::vector<Tensor> decompose(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<AttentionAttrs>();
-  const Tensor scores = masked_scores(args);
-  const Tensor v = by_heads(args.in[2], attrs.kv_heads, attrs.heads / attrs.kv_heads);
-  Tensor p = softmax(scores);
-  if (has_random(attrs)) p = dropout(p, args.in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
-  const Tensor o = reshape(permute(matmul(p, v), {0, 2, 1, 3}), args.in[0].shape());
+  const Tensor scores = masked_scores(attrs, args.in);
+  const Tensor o = weighted_values(attrs, args.in, scores);
   return {o, reshape(log_sum_exp_last(scores), {args.in[0].dim(0), attrs.heads, args.in[0].dim(1)})};
 }
 
@@ -139,7 +143,9 @@ double backward_flops(const FlopsArgs& args) { return 2 * forward_flops(args); }
 
 }  // namespace
 
-Tensor attention_probabilities(const DecomposeArgs& args) { return softmax(masked_scores(args)); }
+Tensor attention_probabilities(const DecomposeArgs& args) {
+  return softmax(masked_scores(args.node.attrs.as<AttentionAttrs>(), args.in));
+}
 
 namespace {
 
@@ -173,8 +179,7 @@ const OpDef kAttentionGrad{.name = "attention_grad",
                            .with_precision = set_precision<AttentionAttrs>,
                            .by_gpu_library = true,
                            .flops = backward_flops};
-const OpDef kMaskScores{
-    .name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
+const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   AttentionAttrs attrs{
@@ -193,6 +198,7 @@ Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   if (attrs.has_starts) in.push_back(options.starts);
   if (attrs.has_bias) in.push_back(options.distance_bias);
   if (has_random(attrs)) in.push_back(options.random);
+  if (options.soft_cap > 0) return weighted_values(attrs, in, masked_scores(attrs, in, options.soft_cap));
   return graph_of(q)->add(kAttention, in, attrs, q.where)[0];
 }
 

@@ -35,7 +35,7 @@ AttentionArgs sizes(const CachedAttentionAttrs& attrs, const TensorType& q, cons
   AttentionArgs out{};
   out.batch = q.shape[0], out.query_length = 1, out.key_length = k.shape[1];
   out.query_heads = attrs.heads, out.kv_heads = attrs.kv_heads, out.head_size = q.shape[2] / attrs.heads;
-  out.scale = static_cast<float>(attrs.scale);
+  out.scale = static_cast<float>(attrs.scale), out.soft_cap = static_cast<float>(attrs.soft_cap);
   return out;
 }
 
@@ -86,7 +86,8 @@ void attend(const KernelArgs& args) {
       for (int64_t j = first; j < end; ++j) {
         double score = 0;
         for (int64_t d = 0; d < size; ++d) score += static_cast<double>(q[d]) * at(args.in[1], row, j, key_head)[d];
-        p.push_back(attrs.scale * score);
+        score *= attrs.scale;
+        p.push_back(attrs.soft_cap > 0 ? attrs.soft_cap * std::tanh(score / attrs.soft_cap) : score);
       }
       const double largest = p.empty() ? 0 : *std::ranges::max_element(p);
       double total = 0;
@@ -115,10 +116,7 @@ constexpr Kernel kKernels[] = {{"few_queries", supports, workspace, run},
 
 }  // namespace
 
-const OpDef kCachedAttention{.name = "cached_attention",
-                             .infer = infer,
-                             .strided_inputs = 0b111,
-                             .flops = flops};
+const OpDef kCachedAttention{.name = "cached_attention", .infer = infer, .strided_inputs = 0b111, .flops = flops};
 
 KernelList cached_attention_kernels() { return kKernels; }
 
@@ -126,6 +124,7 @@ Tensor cached_attention(At q, Tensor k, Tensor v, const CachedAttentionOptions& 
   CachedAttentionAttrs attrs{.heads = options.heads,
                              .kv_heads = options.kv_heads ? options.kv_heads : options.heads,
                              .scale = options.scale,
+                             .soft_cap = options.soft_cap,
                              .has_starts = options.starts.defined()};
   if (attrs.scale == 0)
     attrs.scale = 1 / std::sqrt(static_cast<double>(q.value.dim(-1)) / static_cast<double>(attrs.heads));

@@ -2,7 +2,7 @@
 // cache that it attends to and how many entries of it. Tokens of one text may be several samples, as those of a part of
 // a prompt are. On the CPU alone.
 //
-//   s_j = scale * q k_j;  p = softmax(s, over starts <= j < lengths);  o = p v
+//   s_j = scale * q k_j, with a soft cap cap * tanh(s_j / cap);  p = softmax(s, over starts <= j < lengths);  o = p v
 //
 // q [N, 1, H * D], k and v [S, T, H_kv * D], H a multiple of H_kv; rows, lengths i32 [N], starts i32 [N, 1] -> o
 // [N, 1, H * D]. A token of length 0 attends to nothing: it gives zeros, and its row is not read.
@@ -15,10 +15,11 @@ namespace linnet {
 
 struct CachedAttentionAttrs {
   int64_t heads = 0, kv_heads = 0;
-  double scale = 0;
+  double scale = 0, soft_cap = 0;
   bool has_starts = false;
   void fields(FieldVisitor& visit) {
     visit("heads", heads), visit("kv_heads", kv_heads), visit("scale", scale), visit("has_starts", has_starts);
+    visit("soft_cap", soft_cap);
   }
 };
 
@@ -28,6 +29,7 @@ KernelList cached_attention_kernels();
 struct CachedAttentionOptions {
   int64_t heads = 1, kv_heads = 0;  // 0: as many as heads
   double scale = 0;                 // 0: 1 / sqrt(head size)
+  double soft_cap = 0;              // 0: none
   Tensor rows, lengths;
   Tensor starts = {};  // undefined: 0
 };

@@ -14,8 +14,12 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect_inputs(args, 1u + attrs.has_positions);
   const TensorType& x = args.in[0];
   expect(x.shape.rank() == 3 && is_float(x.dtype), "got " + x.text() + ", expected [B, T, heads * size]");
-  expect(attrs.head_size > 0 && attrs.head_size % 2 == 0,
-         "a head of " + std::to_string(attrs.head_size) + " elements has no two halves");
+  expect(attrs.head_size > 0 && (attrs.turned > 0 ? attrs.turned : attrs.head_size) % 2 == 0 && attrs.turned >= 0 &&
+             attrs.turned <= attrs.head_size,
+         "a head of " + std::to_string(attrs.head_size) + " elements, of which " + std::to_string(attrs.turned) +
+             " turn, has no two halves");
+  expect(attrs.scaling.kind != RopeScaling::Kind::kDivided || std::ssize(attrs.scaling.divisors) == attrs.half(),
+         "frequencies need a divisor each");
   expect(attrs.heads >= 0 && attrs.heads * attrs.head_size <= x.shape[2],
          "got " + x.text() + " for " + std::to_string(attrs.heads) + " heads of " + std::to_string(attrs.head_size));
   if (attrs.has_positions)
@@ -35,9 +39,11 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return gradients;
 }
 
-double scaled(double frequency, const RopeScaling& scaling) {
+double scaled(double frequency, int64_t i, const RopeScaling& scaling) {
   if (scaling.kind == RopeScaling::Kind::kNone) return frequency;
   if (scaling.kind == RopeScaling::Kind::kLinear) return frequency / scaling.factor;
+  if (scaling.kind == RopeScaling::Kind::kDivided)
+    return frequency / static_cast<double>(scaling.divisors[static_cast<size_t>(i)]);
   const double turns = scaling.original_length * frequency / (2 * std::numbers::pi);
   if (turns < scaling.low_factor) return frequency / scaling.factor;
   if (turns > scaling.high_factor) return frequency;
@@ -57,17 +63,18 @@ const OpDef kRope{.name = "rope",
                   .storage = reduced<0b1, 0b1>};
 
 double rope_frequency(const RopeAttrs& attrs, int64_t i) {
-  const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(attrs.head_size);
-  return scaled(std::pow(attrs.theta, exponent), attrs.scaling);
+  const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(2 * attrs.half());
+  return scaled(std::pow(attrs.theta, exponent), i, attrs.scaling);
 }
 
 std::span<const char* const> enum_names(RopeScaling::Kind) {
-  static constexpr std::array kNames{"none", "linear", "llama3"};
+  static constexpr std::array kNames{"none", "linear", "llama3", "divided"};
   return kNames;
 }
 
 Tensor rope(At x, const RopeOptions& options) {
   RopeAttrs attrs{.heads = options.heads, .head_size = options.head_size, .theta = options.theta};
+  attrs.turned = options.turned == options.head_size ? 0 : options.turned;
   attrs.scaling = options.scaling;
   attrs.has_positions = options.positions.defined();
   std::vector<Tensor> in{x.value};

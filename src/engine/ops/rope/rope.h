@@ -4,9 +4,11 @@
 //   y_i        = x_i cos(a) - x_{i+D/2} sin(a)
 //   y_{i+D/2}  = x_{i+D/2} cos(a) + x_i sin(a),     a = position * frequency_i,  frequency_i = theta^(-2 i / D)
 //
-// x [B, T, W] holds heads of D elements side by side, of which the first `heads` are turned and the others copied: a
-// fused projection of queries, keys and values goes through one op, in its own memory where nothing else reads it.
-// positions i32 [B, T], or [1, T] for all rows; undefined: 0, 1, ... T - 1. The gradient turns back.
+// Of each head only the first `turned` elements may be turned (then D is that number above), and turned points may be
+// scaled by a magnitude. x [B, T, W] holds heads of D elements side by side, of which the first `heads` are turned and
+// the others copied: a fused projection of queries, keys and values goes through one op, in its own memory where
+// nothing else reads it. positions i32 [B, T], or [1, T] for all rows; undefined: 0, 1, ... T - 1. The gradient turns
+// back.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -15,15 +17,17 @@ namespace linnet {
 
 // Llama 3's way to a longer context than the one trained on: frequencies with fewer than `low_factor` turns in the
 // original context are divided by `factor`, those with more than `high_factor` stay, between them it is blended.
-// Linear: all are divided by `factor`.
+// Linear: all are divided by `factor`. Divided: each by a number of its own (longrope).
 struct RopeScaling {
-  enum class Kind { kNone, kLinear, kLlama3 };
+  enum class Kind { kNone, kLinear, kLlama3, kDivided };
   Kind kind = Kind::kNone;
   double factor = 1, low_factor = 1, high_factor = 4, original_length = 8192;
+  std::vector<float> divisors = {};  // of the frequencies, one a pair
+  double magnitude = 1;              // of the turned points
   bool operator==(const RopeScaling&) const = default;
   void fields(FieldVisitor& visit) {
     visit("kind", kind), visit("factor", factor), visit("low_factor", low_factor), visit("high_factor", high_factor);
-    visit("original_length", original_length);
+    visit("original_length", original_length), visit("divisors", divisors), visit("magnitude", magnitude);
   }
 };
 
@@ -31,13 +35,15 @@ std::span<const char* const> enum_names(RopeScaling::Kind);
 
 struct RopeAttrs {
   int64_t heads = 0, head_size = 0;
+  int64_t turned = 0;  // elements of each head; 0: all
   double theta = 10000;
   RopeScaling scaling = {};
   bool inverse = false, has_positions = false;
   void fields(FieldVisitor& visit) {
     visit("heads", heads), visit("head_size", head_size), visit("theta", theta), visit("scaling", scaling);
-    visit("inverse", inverse), visit("has_positions", has_positions);
+    visit("inverse", inverse), visit("has_positions", has_positions), visit("turned", turned);
   }
+  int64_t half() const { return (turned > 0 ? turned : head_size) / 2; }
 };
 
 extern const OpDef kRope;
@@ -47,7 +53,8 @@ KernelList rope_kernels();
 double rope_frequency(const RopeAttrs& attrs, int64_t i);
 
 struct RopeOptions {
-  int64_t heads, head_size;  // head_size is even
+  int64_t heads, head_size;
+  int64_t turned = 0;  // elements of each head, an even number; 0: all
   double theta = 10000;
   RopeScaling scaling = {};
   Tensor positions = {};

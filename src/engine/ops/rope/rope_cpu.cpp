@@ -11,7 +11,7 @@ namespace {
 void run_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
-  const int64_t length = in.shape()[1], width = in.shape()[2], half = attrs.head_size / 2;
+  const int64_t length = in.shape()[1], width = in.shape()[2], half = attrs.half();
   const int32_t* positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
   for_float(in.type.dtype, [&]<class T>() {
     for (int64_t row = 0; row < in.shape()[0] * length; ++row) {
@@ -21,13 +21,17 @@ void run_reference(const KernelArgs& args) {
       T* y = out.as<T>() + b * out.strides[0] + t * out.strides[1];
       for (int64_t i = 0; i < attrs.heads * half; ++i) {
         const double angle = position * rope_frequency(attrs, i % half);
-        const double c = std::cos(angle), s = attrs.inverse ? -std::sin(angle) : std::sin(angle);
+        const double c = std::cos(angle) * attrs.scaling.magnitude;
+        const double s = std::sin(angle) * (attrs.inverse ? -attrs.scaling.magnitude : attrs.scaling.magnitude);
         const int64_t at = i / half * attrs.head_size + i % half;
         const double first = x[at], second = x[at + half];
         y[at] = static_cast<T>(first * c - second * s);
         y[at + half] = static_cast<T>(second * c + first * s);
       }
-      if (x != y) std::copy(x + attrs.heads * attrs.head_size, x + width, y + attrs.heads * attrs.head_size);
+      if (x == y) continue;
+      for (int64_t head = 0; head < attrs.heads * attrs.head_size; head += attrs.head_size)
+        std::copy(x + head + 2 * half, x + head + attrs.head_size, y + head + 2 * half);
+      std::copy(x + attrs.heads * attrs.head_size, x + width, y + attrs.heads * attrs.head_size);
     }
   });
 }
@@ -38,17 +42,18 @@ bool supports(const KernelQuery& query) {
 }
 
 size_t workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.node.attrs.as<RopeAttrs>().head_size / 2) * sizeof(double);
+  return static_cast<size_t>(query.node.attrs.as<RopeAttrs>().half()) * sizeof(double);
 }
 
 void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
   auto* frequencies = reinterpret_cast<double*>(args.workspace);
-  for (int64_t i = 0; i < attrs.head_size / 2; ++i) frequencies[i] = rope_frequency(attrs, i);
+  for (int64_t i = 0; i < attrs.half(); ++i) frequencies[i] = rope_frequency(attrs, i);
   RopeArgs call;
   call.batch = in.shape()[0], call.length = in.shape()[1], call.width = in.shape()[2];
   call.heads = attrs.heads, call.head_size = attrs.head_size, call.inverse = attrs.inverse;
+  call.half = attrs.half(), call.magnitude = static_cast<float>(attrs.scaling.magnitude);
   call.positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
   call.position_stride = attrs.has_positions && args.in[1].shape()[0] > 1 ? call.length : 0;
   call.frequencies = frequencies;

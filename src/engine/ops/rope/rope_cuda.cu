@@ -20,7 +20,8 @@ struct RopeTurns {
 };
 
 struct RopeRows {
-  int64_t length, width, heads, half;
+  int64_t length, width, heads, head_size, half;
+  float magnitude;
   const int32_t* positions;                // null: the row within its sample
   int64_t position_rows;                   // rows after which positions repeat
   int64_t x_batch, x_row, y_batch, y_row;  // strides
@@ -40,14 +41,15 @@ __global__ void __launch_bounds__(kThreads)
     const float angle = static_cast<float>(static_cast<int32_t>(turn >> 32)) * 0x1p-31f;
     float s, c;
     sincospif(angle, &s, &c);
-    cosines[i] = c, sines[i] = inverse ? -s : s;
+    cosines[i] = c * rows.magnitude, sines[i] = (inverse ? -s : s) * rows.magnitude;
   }
   __syncthreads();
   x += b * rows.x_batch + t * rows.x_row, y += b * rows.y_batch + t * rows.y_row;
-  const int pairs = static_cast<int>(rows.heads) * half, turned = 2 * pairs;
+  const int head_size = static_cast<int>(rows.head_size), tail = head_size - 2 * half;
+  const int pairs = static_cast<int>(rows.heads) * half, heads_end = static_cast<int>(rows.heads) * head_size;
   if (aligned) {
     for (int i = static_cast<int>(threadIdx.x) * 4; i < pairs; i += kThreads * 4) {
-      const int in_head = i % half, at = i / half * 2 * half + in_head;
+      const int in_head = i % half, at = i / half * head_size + in_head;
       float first[4], second[4], low[4], high[4];
       load4(x + at, first);
       load4(x + at + half, second);
@@ -62,18 +64,22 @@ __global__ void __launch_bounds__(kThreads)
     }
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < pairs; i += kThreads) {
-      const int in_head = i % half, at = i / half * 2 * half + in_head;
+      const int in_head = i % half, at = i / half * head_size + in_head;
       const float c = cosines[in_head], s = sines[in_head];
       const float first = to_float(x[at]), second = to_float(x[at + half]);
       y[at] = from_float<T>(first * c - second * s);
       y[at + half] = from_float<T>(second * c + first * s);
     }
   }
-  if (x != y)
-    for (int64_t i = turned + threadIdx.x; i < rows.width; i += kThreads) y[i] = x[i];
+  if (x == y) return;
+  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(rows.heads) * tail; i += kThreads) {
+    const int at = i / tail * head_size + 2 * half + i % tail;
+    y[at] = x[at];
+  }
+  for (int64_t i = heads_end + threadIdx.x; i < rows.width; i += kThreads) y[i] = x[i];
 }
 
-bool supports(const KernelQuery& query) { return query.node.attrs.as<RopeAttrs>().head_size <= 2 * kMaxHalf; }
+bool supports(const KernelQuery& query) { return query.node.attrs.as<RopeAttrs>().half() <= kMaxHalf; }
 
 template <class T>
 bool is_aligned(const TensorView& view) {
@@ -85,14 +91,16 @@ void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
   RopeTurns turns{};
-  for (int64_t i = 0; i < attrs.head_size / 2; ++i) {
+  for (int64_t i = 0; i < attrs.half(); ++i) {
     const double per_position = rope_frequency(attrs, i) / (2 * std::numbers::pi);
     turns.at[i] = static_cast<uint64_t>(std::ldexp(per_position - std::floor(per_position), 64));
   }
   const RopeRows rows{.length = in.shape()[1],
                       .width = in.shape()[2],
                       .heads = attrs.heads,
-                      .half = attrs.head_size / 2,
+                      .head_size = attrs.head_size,
+                      .half = attrs.half(),
+                      .magnitude = static_cast<float>(attrs.scaling.magnitude),
                       .positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr,
                       .position_rows = attrs.has_positions ? args.in[1].elements() : 1,
                       .x_batch = in.strides[0],
@@ -100,7 +108,7 @@ void run(const KernelArgs& args) {
                       .y_batch = out.strides[0],
                       .y_row = out.strides[1]};
   for_storage(in.type.dtype, [&]<class T>() {
-    const bool aligned = rows.half % 4 == 0 && is_aligned<T>(in) && is_aligned<T>(out);
+    const bool aligned = rows.half % 4 == 0 && rows.head_size % 4 == 0 && is_aligned<T>(in) && is_aligned<T>(out);
     launch(args.device, rope_kernel<T>, static_cast<unsigned>(in.shape()[0] * rows.length), kThreads, 0, rows, turns,
            attrs.inverse, aligned, in.as<T>(), out.as<T>());
   });

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "op_harness.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {
@@ -22,6 +22,21 @@ TEST(Rope, ValuesAndGradientsWithAndWithoutPositions) {
                                return std::vector{rope(x[0], options)};
                              },
                          .bf16_tolerance = 1e-2});
+}
+
+// A part of each head turns, and is scaled; the rest is copied.
+TEST(Rope, OfAPartOfEachHead) {
+  for (const int64_t turned : {2, 6}) {
+    RopeScaling scaling{.kind = RopeScaling::Kind::kDivided, .magnitude = 1.25};
+    for (int64_t i = 0; i < turned / 2; ++i) scaling.divisors.push_back(1 + 0.5F * static_cast<float>(i));
+    testing::check_op({.inputs = {{{2, 5, 3 * 10}}},
+                       .build =
+                           [=](Graph&, const auto& x) {
+                             return std::vector{
+                                 rope(x[0], {.heads = 2, .head_size = 10, .turned = turned, .scaling = scaling})};
+                           },
+                       .bf16_tolerance = 1e-2});
+  }
 }
 
 // Angles stay exact far from the beginning.

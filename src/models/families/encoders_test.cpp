@@ -15,9 +15,17 @@ struct Inputs {
   Tensor tokens, lengths, types;
 };
 
-const auto kName = [](const auto& info) { return std::string(info.param); };
+// Those of all families with that head.
+std::vector<std::string> folders(const std::string& part) {
+  std::vector<std::string> names;
+  for (const char* family :
+       {"bert", "roberta", "xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "albert", "modernbert"})
+    names.push_back(std::string(family) + "_" + part);
+  if (part == "model") names.insert(names.end(), {"t5_encoder_model", "mt5_encoder_model"});
+  return names;
+}
 
-class MaskedEncoder : public testing::TestWithParam<const char*> {};
+class MaskedEncoder : public testing::TestWithParam<std::string> {};
 
 TEST_P(MaskedEncoder, AgreesWithTransformers) {
   PretrainedGolden golden(GetParam());
@@ -35,13 +43,23 @@ TEST_P(MaskedEncoder, AgreesWithTransformers) {
   golden.check_saving();
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, MaskedEncoder, testing::Values("bert_masked", "roberta_masked"), kName);
+INSTANTIATE_TEST_SUITE_P(Folders, MaskedEncoder, testing::ValuesIn(folders("masked")),
+                         [](const auto& info) { return info.param; });
 
 struct Head {
-  const char* folder;
+  std::string folder;
   TextLoss* loss;
   int outputs;
 };
+
+// The classifiers of all families, and BERT's other heads.
+std::vector<Head> heads() {
+  std::vector<Head> all{{"bert_tagger", token_classification_loss, 5},
+                        {"bert_numbers", regression_loss, 2},
+                        {"bert_several", several_labels_loss, 3}};
+  for (const std::string& folder : folders("classifier")) all.push_back({folder, classification_loss, 3});
+  return all;
+}
 
 class EncoderHead : public testing::TestWithParam<Head> {};
 
@@ -61,15 +79,10 @@ TEST_P(EncoderHead, AgreesWithTransformers) {
   EXPECT_EQ(labels[0], "LABEL_0");
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, EncoderHead,
-                         testing::Values(Head{"bert_classifier", classification_loss, 3},
-                                         Head{"roberta_classifier", classification_loss, 3},
-                                         Head{"bert_tagger", token_classification_loss, 5},
-                                         Head{"bert_numbers", regression_loss, 2},
-                                         Head{"bert_several", several_labels_loss, 3}),
-                         [](const auto& info) { return std::string(info.param.folder); });
+INSTANTIATE_TEST_SUITE_P(Folders, EncoderHead, testing::ValuesIn(heads()),
+                         [](const auto& info) { return info.param.folder; });
 
-class EncoderEmbedding : public testing::TestWithParam<const char*> {};
+class EncoderEmbedding : public testing::TestWithParam<std::string> {};
 
 TEST_P(EncoderEmbedding, AgreesWithTransformers) {
   PretrainedGolden golden(GetParam());
@@ -81,7 +94,8 @@ TEST_P(EncoderEmbedding, AgreesWithTransformers) {
   golden.check_saving();
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, EncoderEmbedding, testing::Values("bert_model", "roberta_model"), kName);
+INSTANTIATE_TEST_SUITE_P(Folders, EncoderEmbedding, testing::ValuesIn(folders("model")),
+                         [](const auto& info) { return info.param; });
 
 // LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
 TEST(BertOldNames, GiveTheSameModel) {

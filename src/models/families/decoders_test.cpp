@@ -1,0 +1,175 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "generation/causal_generator.h"
+#include "models/families/decoder_family.h"
+#include "models/families/golden_testing.h"
+
+namespace linnet {
+namespace {
+
+class LlamaFolder : public testing::TestWithParam<const char*> {
+ protected:
+  LlamaFolder() : golden(GetParam()), llama(golden.model.as<TextDecoder>()) {}
+  PretrainedGolden golden;
+  TextDecoder& llama;
+};
+
+TEST_P(LlamaFolder, HasTheLogitsOfTransformers) {
+  golden.check_output("logits", [&](Trace& trace) {
+    return llama.logits(llama.hidden({trace.input("tokens", {DType::kI32, golden.shape("tokens")})}));
+  });
+}
+
+TEST_P(LlamaFolder, HasItsLossAndGradients) {
+  const Shape& shape = golden.shape("tokens");
+  const LossFunction loss = [&](Trace& trace) { return causal_loss(llama, trace, shape[0], shape[1]); };
+  golden.check_loss_and_gradients(loss);
+  golden.check_training_in_fp16(loss);
+}
+
+TEST_P(LlamaFolder, IsSavedBitForBit) { golden.check_saving(); }
+
+INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
+                         testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "mistral", "qwen2",
+                                         "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+constexpr const char* kNewer[] = {"gemma", "gemma2",     "gemma3",    "phi3",     "phi3_long",
+                                  "olmo2", "smollm3",    "granite",   "gpt_neox", "gpt_neox_serial",
+                                  "opt",   "opt_narrow", "starcoder2"};
+INSTANTIATE_TEST_SUITE_P(NewerFolders, LlamaFolder, testing::ValuesIn(kNewer),
+                         [](const auto& info) { return std::string(info.param); });
+
+// On the key-value cache: the tokens that transformers finds likeliest.
+class GeneratedTokens : public testing::TestWithParam<const char*> {};
+
+TEST_P(GeneratedTokens, AreThoseOfTransformers) {
+  const PretrainedGolden golden(GetParam());
+  auto& model = golden.model.as<TextDecoder>();
+  Store store;
+  const size_t bytes = golden.parameters.size() * sizeof(float);
+  store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  CausalGenerator generator(model, golden.layout, store, shared, {.max_length = 25});
+  store.allocate();
+  std::ranges::copy(golden.parameters, store.as<float>("parameters"));
+  generator.bind();
+  ThreadPool pool(1);
+  GenerateSettings settings{.max_tokens = 20};
+  settings.sampling.temperature = 0;
+  std::vector<std::vector<int32_t>> prompts{golden.ids("tokens")};
+  prompts[0].resize(5);
+  EXPECT_EQ(generator.generate(prompts, settings, pool).at(0).tokens, golden.ids("generated"));
+}
+
+INSTANTIATE_TEST_SUITE_P(NewerFolders, GeneratedTokens, testing::ValuesIn(kNewer),
+                         [](const auto& info) { return std::string(info.param); });
+
+DecoderConfig small_config() {
+  return llama_kind({.vocab_size = 40, .max_seq_len = 12, .width = 8, .heads = 2, .layers = 3, .hidden = 20});
+}
+
+ConfigFile reread(const std::string& model_type, const ConfigFile& file) {
+  return decoder_config_file(model_type, decoder_config(ConfigFile::parse(file.dump(), "config.json")));
+}
+
+struct Published {
+  const char* config;
+  int64_t parameters;
+};
+
+// As the authors' folders have them, in the form of before version 5 of transformers.
+TEST(DecoderConfigs, OfPublishedModelsGiveTheirNumberOfParameters) {
+  const Published all[] = {
+      {R"({"model_type": "gemma2", "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+           "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8,
+           "num_hidden_layers": 26, "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "rope_theta": 10000.0,
+           "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 4096,
+           "vocab_size": 256000})",
+       2614341888},
+      {R"({"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 1152, "intermediate_size": 6912,
+           "max_position_embeddings": 32768, "num_attention_heads": 4, "num_hidden_layers": 26,
+           "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "rope_local_base_freq": 10000, "rope_scaling": null,
+           "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144})",
+       999885952},
+      {R"({"model_type": "opt", "do_layer_norm_before": false, "ffn_dim": 4096, "hidden_size": 1024,
+           "max_position_embeddings": 2048, "num_attention_heads": 16, "num_hidden_layers": 24, "vocab_size": 50272,
+           "word_embed_proj_dim": 512})",
+       331196416},
+      {R"({"model_type": "gpt_neox", "hidden_act": "gelu", "hidden_size": 512, "intermediate_size": 2048,
+           "max_position_embeddings": 2048, "num_attention_heads": 8, "num_hidden_layers": 6, "rotary_emb_base": 10000,
+           "rotary_pct": 0.25, "tie_word_embeddings": false, "vocab_size": 50304})",
+       70426624},
+      {R"({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11008, "max_position_embeddings": 65536,
+           "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 4, "rope_theta": 5000000.0,
+           "no_rope_layer_interval": 4, "vocab_size": 128256})",
+       3075098624},
+      {R"({"model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 4096,
+           "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "rms_norm_eps": 1e-06,
+           "rope_scaling": null, "rope_theta": 500000, "vocab_size": 100352})",
+       7298617344},
+      {R"({"model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288,
+           "max_position_embeddings": 16384, "num_attention_heads": 24, "num_hidden_layers": 30,
+           "num_key_value_heads": 2, "rope_theta": 999999.4420358813, "sliding_window": 4096, "use_bias": true,
+           "vocab_size": 49152})",
+       3030371328}};
+  for (const Published& published : all) {
+    const DecoderConfig config = decoder_config(ConfigFile::parse(published.config, "config.json"));
+    EXPECT_EQ(TextDecoder(config).parameter_count(), published.parameters) << published.config;
+    if (!config.layer_kinds.empty() && config.query_key_norms == QueryKeyNorms::kHeads) {  // Gemma 3
+      EXPECT_EQ(config.layer_kinds[4].window, 512);
+      EXPECT_EQ(config.layer_kinds[4].rotary->theta, 1e4);
+      EXPECT_EQ(config.layer_kinds[5].window, 0);
+      EXPECT_EQ(config.layer_kinds[5].rotary->theta, 1e6);
+    }
+  }
+}
+
+TEST(LlamaConfig, SurvivesTheFile) {
+  DecoderConfig config = small_config();
+  config.kv_heads = 1, config.head_size = 6, config.tied_head = true, config.activation = Activation::kGeluTanh;
+  config.rotary = {.theta = 5e5, .scaling = {.kind = RopeScaling::Kind::kLlama3, .factor = 8, .original_length = 4}};
+  config.biases = {.attention = true, .output = true, .feed_forward = false};
+  const ConfigFile file = decoder_config_file("llama", config);
+  EXPECT_EQ(reread("llama", file).dump(), file.dump());
+  EXPECT_EQ(file.flag("attention_bias", false), true);
+  EXPECT_EQ(file.object("rope_scaling").text("rope_type"), "llama3");
+}
+
+TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {
+  for (const char* type : {"llama", "mistral", "qwen2"}) {
+    const ConfigFile file = decoder_config_file(type, small_config());
+    EXPECT_EQ(file.text("model_type"), type);
+    EXPECT_EQ(reread(type, file).dump(), file.dump());
+    EXPECT_EQ(decoder_config(file).biases.attention, std::string(type) == "qwen2");
+  }
+}
+
+TEST(LlamaConfig, ReadsWindowsAsTheirMakersDo) {
+  const auto window = [](const char* type, void (*change)(ConfigFile&)) {
+    DecoderConfig config = small_config();
+    config.max_seq_len = 10000;
+    ConfigFile file = decoder_config_file("llama", config);
+    file.set("model_type", type);
+    change(file);
+    return decoder_config(file).window;
+  };
+  EXPECT_EQ(window("mistral", [](ConfigFile&) {}), 4096);  // as transformers reads it
+  EXPECT_EQ(window("mistral", [](ConfigFile& file) { file.set_null("sliding_window"); }), 0);
+  EXPECT_EQ(window("mistral", [](ConfigFile& file) { file.set("sliding_window", 7); }), 7);
+  EXPECT_EQ(window("mistral", [](ConfigFile& file) { file.set("sliding_window", 10000); }), 0);  // hides nothing
+  EXPECT_EQ(window("qwen2", [](ConfigFile& file) { file.set("sliding_window", 7); }), 0);
+  EXPECT_EQ(window("qwen2", [](ConfigFile& file) { file.set("use_sliding_window", true); }), 0);  // from layer 28 on
+  const auto some_layers = [](ConfigFile& file) {
+    file.set("use_sliding_window", true);
+    file.set("max_window_layers", 2);
+  };
+  EXPECT_THROW(window("qwen2", some_layers), Error);
+}
+
+}  // namespace
+}  // namespace linnet

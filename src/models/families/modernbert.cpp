@@ -1,0 +1,144 @@
+// ModernBERT (Warner et al. 2024): norms before the sub-layers, no biases, a gated feed-forward, rotary positions, and
+// a window in two of three layers.
+#include "models/families/encoder_family.h"
+
+namespace linnet {
+namespace {
+
+EncoderConfig modernbert_kind() {
+  EncoderConfig config;
+  config.token_types = 0, config.learned_positions = false;
+  config.norm_place = NormPlace::kInput, config.fused_gate = config.final_norm = true;
+  config.first_attention_norm = false, config.dropout = 0;
+  config.has_pooler = false, config.pooler_norm = true;
+  return config;
+}
+
+Field<EncoderConfig> norm_bias() {
+  return {
+      [](const ConfigFile& file, EncoderConfig& config) {
+        config.norms = file.flag("norm_bias", false) ? NormKind::kLayer : NormKind::kNoBias;
+      },
+      [](const EncoderConfig& config, ConfigFile& file) { file.set("norm_bias", config.norms == NormKind::kLayer); }};
+}
+
+Field<EncoderConfig> biases() {
+  return {[](const ConfigFile& file, EncoderConfig& config) {
+            config.biases.attention = config.biases.output = file.flag("attention_bias", false);
+            config.biases.feed_forward = file.flag("mlp_bias", false);
+          },
+          [](const EncoderConfig& config, ConfigFile& file) {
+            file.set("attention_bias", config.biases.attention);
+            file.set("mlp_bias", config.biases.feed_forward);
+          }};
+}
+
+// A layer sees all positions, or those at most half of "local_attention" away, and turns by a theta of its own.
+Field<EncoderConfig> layer_kinds() {
+  constexpr const char *kFull = "full_attention", *kNear = "sliding_attention", *kRope = "rope_parameters";
+  return {[=](const ConfigFile& file, EncoderConfig& config) {
+            const int64_t every = file.size("global_attn_every_n_layers", 3),
+                          window = file.size("local_attention", 128);
+            const std::vector<std::string> types = file.texts("layer_types");
+            if (!types.empty() && std::ssize(types) != config.layers)
+              file.fail("\"layer_types\" does not name each layer once");
+            const auto theta = [&](const char* type, const char* old_key, double standard) {
+              const ConfigFile rope = file.object(kRope).object(type);
+              rope.choice("rope_type", {"default"});
+              return positive_of(rope, "rope_theta", positive_of(file, old_key, standard));
+            };
+            const double of_all = theta(kFull, "global_rope_theta", 160000),
+                         of_near = theta(kNear, "local_rope_theta", 1e4);
+            config.layer_kinds.clear();
+            for (int64_t i = 0; i < config.layers; ++i) {
+              const bool near = types.empty() ? i % every != 0 : types[static_cast<size_t>(i)] == kNear;
+              config.layer_kinds.push_back({near ? window / 2 + 1 : 0, RotaryConfig{.theta = near ? of_near : of_all}});
+            }
+          },
+          [=](const EncoderConfig& config, ConfigFile& file) {
+            std::vector<std::string> types;
+            for (const LayerKind& kind : config.layer_kinds) {
+              types.emplace_back(kind.window > 0 ? kNear : kFull);
+              if (kind.window > 0) file.set("local_attention", 2 * (kind.window - 1));
+              file.set(kind.window > 0 ? "local_rope_theta" : "global_rope_theta", kind.rotary->theta);
+            }
+            file.set("layer_types", types);
+          }};
+}
+
+// "classifier_bias", "classifier_activation" and "classifier_pooling".
+Field<EncoderConfig> heads() {
+  return {[](const ConfigFile& file, EncoderConfig& config) {
+            config.head_biases = file.flag("classifier_bias", false);
+            config.head_activation = config.pooler_activation =
+                read_word(file, "classifier_activation", kActivations, Activation::kGelu);
+            config.mean_pooled = file.choice("classifier_pooling", {"cls", "mean"}) == "mean";
+          },
+          [](const EncoderConfig& config, ConfigFile& file) {
+            file.set("classifier_bias", config.head_biases);
+            file.set("classifier_pooling", config.mean_pooled ? "mean" : "cls");
+          }};
+}
+
+Fields<EncoderConfig> fields() {
+  using C = EncoderConfig;
+  return {field("vocab_size", &C::vocab_size, kSizes),
+          field("max_position_embeddings", &C::max_seq_len, kSizes, 8192),
+          field("hidden_size", &C::width, kWidths),
+          field("num_attention_heads", &C::heads, kSizes),
+          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
+          field("num_hidden_layers", &C::layers, kLayers),
+          field("intermediate_size", &C::hidden, kSizes),
+          field("hidden_activation", &C::activation, kActivations, Activation::kGelu),
+          probability("embedding_dropout", &C::dropout, 0),
+          probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
+          probability("mlp_dropout", &C::hidden_dropout, 0),
+          positive("norm_eps", &C::epsilon, 1e-5),
+          field("pad_token_id", &C::pad_token, kIds, 50283),
+          norm_bias(),
+          biases(),
+          layer_kinds(),
+          heads(),
+          fixed("decoder_bias", true)};
+}
+
+NameTable names(const EncoderConfig& config, ModelHead head) {
+  return encoder_names(config, head,
+                       {.prefix = "model.",
+                        .words = "embeddings.tok_embeddings",
+                        .embedding_norm = "embeddings.norm",
+                        .final_norm = "final_norm",
+                        .layers = "layers.",
+                        .queries_keys_values = {"attn.Wqkv"},
+                        .output = "attn.Wo",
+                        .norm1 = "attn_norm",
+                        .linear1 = "mlp.Wi",
+                        .linear2 = "mlp.Wo",
+                        .norm2 = "mlp_norm",
+                        .masked_dense = "head.dense",
+                        .masked_norm = "head.norm",
+                        .masked_bias = "decoder.bias",
+                        .masked_copies = {"decoder.weight"},
+                        .class_dense = "head.dense",
+                        .class_norm = "head.norm",
+                        .heads = {"head.*", "decoder.*", "classifier.*", "qa_outputs.*"}});
+}
+
+// Its heads for tokens and spans have a layer more than those of other families, and are not here.
+std::vector<Architecture> architectures() {
+  std::vector<Architecture> all = encoder_architectures("ModernBert");
+  std::erase_if(all, [](const Architecture& one) {
+    return one.head == ModelHead::kTokenClasses || one.head == ModelHead::kSpans;
+  });
+  return all;
+}
+
+}  // namespace
+
+FamilyList families_of_modernbert() {
+  static const EncoderFamily family("modernbert", FamilyKind::kEncoder, architectures(), modernbert_kind(), fields(),
+                                    make_encoder, names);
+  return {&family};
+}
+
+}  // namespace linnet

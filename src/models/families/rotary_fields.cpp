@@ -1,0 +1,104 @@
+// What config.json says of rotary positions.
+#include <array>
+#include <cmath>
+
+#include "models/families/decoder_family.h"
+
+namespace linnet {
+namespace {
+
+using Kind = RopeScaling::Kind;
+constexpr std::array<std::pair<const char*, Kind>, 4> kRopeTypes{
+    {{"default", Kind::kNone}, {"linear", Kind::kLinear}, {"llama3", Kind::kLlama3}, {"longrope", Kind::kDivided}}};
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+const Fields<RopeScaling>& llama3_fields() {
+  static const Fields<RopeScaling> fields{number("low_freq_factor", &RopeScaling::low_factor, 1),
+                                          number("high_freq_factor", &RopeScaling::high_factor, 4),
+                                          {[](const ConfigFile& file, RopeScaling& scaling) {
+                                             scaling.original_length = static_cast<double>(
+                                                 file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : 8192);
+                                             if (!(scaling.high_factor > scaling.low_factor))
+                                               file.fail("\"high_freq_factor\" is not larger than \"low_freq_factor\"");
+                                           },
+                                           [](const RopeScaling& scaling, ConfigFile& file) {
+                                             file.set(kOriginal, static_cast<int64_t>(scaling.original_length));
+                                           }}};
+  return fields;
+}
+
+// Longrope (Ding et al. 2024) has divisors for texts up to the original length and others for longer ones. A model here
+// has one set, so it takes texts up to that length.
+void read_longrope(const ConfigFile& rope, DecoderConfig& config, RopeScaling& scaling) {
+  const int64_t original = rope.has(kOriginal) ? integer_in(rope, kOriginal, kSizes) : config.max_seq_len;
+  for (const double divisor : rope.numbers("short_factor")) scaling.divisors.push_back(static_cast<float>(divisor));
+  const double longer = rope.number("factor", static_cast<double>(config.max_seq_len) / static_cast<double>(original));
+  scaling.magnitude = longer <= 1 ? 1 : std::sqrt(1 + std::log(longer) / std::log(static_cast<double>(original)));
+  scaling.magnitude = rope.number("attention_factor", scaling.magnitude);
+  scaling.original_length = static_cast<double>(original);
+  config.max_seq_len = std::min(config.max_seq_len, original);
+}
+
+void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFile& file) {
+  file.set(keys.theta, config.rotary->theta);
+  if (config.rotary->share != keys.standard_share) file.set(keys.share, config.rotary->share);
+  const RopeScaling& scaling = config.rotary->scaling;
+  if (scaling.kind == Kind::kNone) return;
+  ConfigFile rope;
+  rope.set("rope_type", kRopeTypes[index_of<Kind>(kRopeTypes, scaling.kind)].first);
+  rope.set("factor", scaling.factor);
+  if (scaling.kind == Kind::kLlama3) write_fields(llama3_fields(), scaling, rope);
+  if (scaling.kind == Kind::kDivided) {
+    const std::vector<double> divisors(scaling.divisors.begin(), scaling.divisors.end());
+    for (const char* key : {"short_factor", "long_factor"}) rope.set(key, divisors);
+    rope.set("attention_factor", scaling.magnitude);
+    rope.set(kOriginal, static_cast<int64_t>(scaling.original_length));
+  }
+  file.set("rope_scaling", rope);
+}
+
+}  // namespace
+
+RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const RotaryConfig& standard) {
+  RotaryConfig rotary = standard;
+  rotary.theta = positive_of(rope, "rope_theta", standard.theta);
+  rotary.share = positive_of(rope, "partial_rotary_factor", standard.share);
+  RopeScaling& scaling = rotary.scaling;
+  scaling.kind = read_word<Kind>(rope, rope.has("rope_type") ? "rope_type" : "type", kRopeTypes, Kind::kNone);
+  if (scaling.kind == Kind::kNone) return rotary;
+  if (scaling.kind == Kind::kDivided) {
+    read_longrope(rope, config, scaling);
+    return rotary;
+  }
+  scaling.factor = positive_of(rope, "factor", 1);
+  if (scaling.kind == Kind::kLlama3) read_fields(llama3_fields(), rope, scaling);
+  return rotary;
+}
+
+Field<DecoderConfig> rotary_field(const RotaryKeys& keys) {
+  return {[=](const ConfigFile& file, DecoderConfig& config) {
+            ConfigFile rope = file.object(file.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+            if (file.has(kOriginal) && !rope.has(kOriginal)) rope.set(kOriginal, integer_in(file, kOriginal, kSizes));
+            const RotaryConfig standard{.theta = positive_of(file, keys.theta, keys.standard_theta),
+                                        .share = positive_of(file, keys.share, keys.standard_share)};
+            config.rotary = read_rotary(rope, config, standard);
+          },
+          [=](const DecoderConfig& config, ConfigFile& file) { write_rotary(config, keys, file); }};
+}
+
+Field<DecoderConfig> whole_pairs_field() {
+  return {[](const ConfigFile& file, DecoderConfig& config) {
+    const auto size = static_cast<double>(config.head_size);
+    const auto turned = static_cast<int64_t>(size * config.rotary->share);
+    if (turned % 2 != 0 || turned < 2 || turned > config.head_size)
+      file.fail(turned == config.head_size
+                    ? "heads of " + std::to_string(turned) + " elements have no two halves to turn"
+                    : std::to_string(turned) + " elements of each head have no two halves to turn");
+    config.rotary->share = static_cast<double>(turned) / size;
+    const RopeScaling& scaling = config.rotary->scaling;
+    if (scaling.kind == RopeScaling::Kind::kDivided && 2 * std::ssize(scaling.divisors) != turned)
+      file.fail("\"short_factor\" needs " + std::to_string(turned / 2) + " numbers");
+  }};
+}
+
+}  // namespace linnet

@@ -1,0 +1,128 @@
+"""Tiny random checkpoints of decoders with float64 references: see pretrained_common.py.
+
+    python make_llama.py        needs torch, transformers, safetensors and numpy
+"""
+
+import math
+import os
+import shutil
+import sys
+
+import torch
+import transformers
+
+from exact_float64 import exact
+from pretrained_common import FOLDER, IGNORED, disturb, gradients, masked, prepare, ragged, write_reference
+
+SMALL = dict(vocab_size=97, hidden_size=16, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=32, rms_norm_eps=1e-5)
+OTHERS = dict(vocab_size=97, hidden_size=16, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+              max_position_embeddings=32)
+SCALING = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+               original_max_position_embeddings=16)
+CASES = {
+    "llama": dict(seed=1, config={}),  # grouped queries, a head of its own
+    "llama_tied": dict(seed=2, config=dict(tie_word_embeddings=True, num_key_value_heads=4, head_dim=6)),
+    "llama_scaled": dict(seed=3, config=dict(num_key_value_heads=1, num_hidden_layers=1, rope_parameters=SCALING)),
+    "llama_biases": dict(seed=4, config=dict(attention_bias=True, mlp_bias=True)),
+    "mistral": dict(seed=5, kind="Mistral", config=dict(sliding_window=5, head_dim=4)),
+    "qwen2": dict(seed=6, kind="Qwen2", config=dict(tie_word_embeddings=True)),
+    "gemma": dict(seed=8, kind="Gemma", config=dict(head_dim=6)),
+    "gemma2": dict(seed=9, kind="Gemma2", config=dict(head_dim=6, sliding_window=4, query_pre_attn_scalar=5,
+                                                      attn_logit_softcapping=0.5, final_logit_softcapping=2.0)),
+    "gemma3": dict(seed=10, kind="Gemma3", text="Text", config=dict(
+        head_dim=6, num_hidden_layers=3, sliding_window=4, query_pre_attn_scalar=5,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=100.0),
+                         "full_attention": dict(rope_type="linear", rope_theta=1000.0, factor=8.0)})),
+    "phi3": dict(seed=12, kind="Phi3", config=dict(pad_token_id=0, sliding_window=5)),
+    "phi3_long": dict(seed=13, kind="Phi3", config=dict(
+        head_dim=8, hidden_size=32, pad_token_id=0, original_max_position_embeddings=32, max_position_embeddings=128,
+        rope_parameters=dict(rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.75,
+                             short_factor=[1.0, 1.25, 1.5], long_factor=[2.0, 3.0, 4.0]))),
+    "olmo2": dict(seed=14, kind="Olmo2", config=dict()),
+    "smollm3": dict(seed=15, kind="SmolLM3", config=dict(num_hidden_layers=3, no_rope_layers=[1, 0, 1], pad_token_id=0)),
+    "granite": dict(seed=16, kind="Granite", config=dict(
+        tie_word_embeddings=True, embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.22,
+        logits_scaling=4.0, pad_token_id=0)),
+    "gpt_neox": dict(seed=17, kind="GPTNeoX", small=OTHERS, config=dict(hidden_size=32, intermediate_size=48)),
+    "gpt_neox_serial": dict(seed=18, kind="GPTNeoX", small=OTHERS, config=dict(
+        use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5))),
+    "opt": dict(seed=19, kind="OPT", small=OTHERS, config=dict(ffn_dim=40, dropout=0.0)),
+    "opt_narrow": dict(seed=20, kind="OPT", small=OTHERS, config=dict(
+        ffn_dim=40, dropout=0.0, word_embed_proj_dim=12, do_layer_norm_before=False)),
+    "starcoder2": dict(seed=21, kind="Starcoder2", small=OTHERS, config=dict(num_key_value_heads=2, sliding_window=5,
+                                                                            norm_epsilon=1e-5)),
+    "qwen3": dict(seed=7, kind="Qwen3", config=dict(head_dim=6, tie_word_embeddings=True)),
+}
+
+
+def frequencies(rope, size):
+    """In float64, by the formulas; transformers has them in float32."""
+    size = int(size * rope.get("partial_rotary_factor", 1))
+    plain = rope["rope_theta"] ** -(torch.arange(0, size, 2, dtype=torch.float64) / size)
+    if rope["rope_type"] == "default":
+        return plain
+    if rope["rope_type"] == "linear":
+        return plain / rope["factor"]
+    if rope["rope_type"] == "longrope":
+        return plain / torch.tensor(rope["short_factor"]).double()
+    turns = rope["original_max_position_embeddings"] * plain / (2 * math.pi)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    share = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - share) * plain / rope["factor"] + share * plain
+
+
+def make_exact(model, config):
+    """Buffers that transformers has rounded to float32."""
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    for module in model.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            if name == "embed_scale":
+                module.embed_scale = torch.tensor(config.hidden_size, dtype=torch.float64).sqrt()
+            if name.endswith("inv_freq"):
+                layers = name.removesuffix("inv_freq").removesuffix("original_").removesuffix("_")
+                rope = config.rope_parameters[layers] if layers else config.rope_parameters
+                torch.testing.assert_close(buffer.double(), frequencies(rope, size), rtol=1e-6, atol=0)
+                setattr(module, name, frequencies(rope, size))
+
+
+def make(name, case):
+    kind = case.get("kind", "Llama")
+    config = getattr(transformers, kind + case.get("text", "") + "Config")(**{**case.get("small", SMALL), **case["config"]}, attn_implementation="eager")
+    architecture = getattr(transformers, kind + "ForCausalLM")
+    model = architecture(config)
+    disturb(model, case["seed"])
+    folder = os.path.join(FOLDER, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+
+    model = architecture.from_pretrained(folder, attn_implementation="eager").double().eval()
+    make_exact(model, config)
+    generator = torch.Generator().manual_seed(100 + case["seed"])
+    lengths, columns = [11, 4, 7], 11
+    real = ragged(lengths, columns)
+    tokens = torch.randint(0, config.vocab_size, (len(lengths), columns), generator=generator)
+    if config.pad_token_id is not None:
+        tokens[1, 2] = config.pad_token_id  # whose embedding is not trained by lookups
+    targets = torch.full_like(tokens, IGNORED)
+    targets[:, :-1] = tokens[:, 1:].masked_fill(~real[:, 1:], IGNORED)
+    with exact():
+        logits = model(input_ids=tokens, attention_mask=real.long()).logits
+        theirs = model(input_ids=tokens, attention_mask=real.long(), labels=tokens.masked_fill(~real, IGNORED)).loss
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+    assert abs(theirs - loss) < 1e-5
+    loss.backward()
+    model.generation_config = transformers.GenerationConfig()  # no end
+    generated = model.generate(tokens[:1, :5], attention_mask=torch.ones(1, 5), max_new_tokens=20, do_sample=False, pad_token_id=0)
+    assert generated.shape[1] == 25
+    write_reference(name, {"generated": generated[:, 5:], "tokens": tokens, "targets": targets, "logits": masked(logits, real), "loss": loss,
+                           **gradients(model, name)})
+
+
+if __name__ == "__main__":
+    prepare()
+    for name, case in CASES.items():
+        if name in sys.argv[1:] or len(sys.argv) == 1:
+            make(name, case)
