@@ -29,13 +29,15 @@ struct AttentionMask {
 };
 
 // Scaled dot-product attention with many heads (Vaswani et al. 2017). The memory that it takes grows with the length of
-// the sequence, not with its square. Parameters are named as PyTorch's: in_proj.weight [width + 2 kv_heads * (width /
+// the sequence, not with its square. Parameters are named as PyTorch's: in_proj_weight [width + 2 kv_heads * (width /
 // heads), width] stacks queries, keys and values, out_proj.weight is [width, width].
 class MultiHeadAttention : public Module {
  public:
   // Throws Error(kUser) unless width is a multiple of heads and heads of kv_heads, and for a dropout out of range.
   MultiHeadAttention(Module* parent, std::string name, int64_t width, int64_t heads,
                      const MultiHeadAttentionOptions& options = {});
+  // Takes its parts.
+  MultiHeadAttention(MultiHeadAttention&& other) noexcept;
   // Frees it.
   ~MultiHeadAttention() override;
   // Of a sequence to itself: x [B, T, width] -> [B, T, width]. While a TextGenerator writes, causal attention keeps

@@ -65,8 +65,12 @@ Tensor mean(At x);
 Tensor mean(At x, int axis);
 // The largest element along one axis, which is left out of the result. Equal ones share the gradient.
 Tensor max(At x, int axis);
+// Not this way: the larger of two is maximum(), and a bound for each element clamp().
+Tensor max(At x, double bound) = delete;
 // The smallest element along one axis, which is left out of the result. Equal ones share the gradient.
 Tensor min(At x, int axis);
+// Not this way: minimum() and clamp().
+Tensor min(At x, double bound) = delete;
 
 // Rows of x [V, ...] by their numbers: ids i32 [...] in [0, V) -> [ids' axes, x's axes behind the first]. An id outside
 // is an Error(kUser) when the graph runs on the CPU, and gives NaN on a GPU.

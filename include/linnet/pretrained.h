@@ -19,6 +19,8 @@ class PretrainedBert : public Module {
   // Reads the configuration and the names of all weights, no data. Throws Error(kUser) naming the file and what is
   // missing, of another shape or not supported.
   PretrainedBert(Module* parent, std::string name, const std::string& folder);
+  // Takes its parts.
+  PretrainedBert(PretrainedBert&& other) noexcept;
   // Frees it.
   ~PretrainedBert() override;
 

@@ -32,11 +32,13 @@ MultiHeadAttention::MultiHeadAttention(Module* parent, std::string name, int64_t
               ", which is not in [0, 1)");
   AttentionConfig config{.width = width, .heads = heads, .dropout = options.dropout};
   config.kv_heads = options.kv_heads;
+  config.projection_name = "in_proj_";
   config.biases = config.output_bias = options.biases;
   if (options.rotary_theta > 0) config.rotary = RotaryConfig{.theta = options.rotary_theta};
   state_ = std::make_unique<State>(this, config);
 }
 
+MultiHeadAttention::MultiHeadAttention(MultiHeadAttention&& other) noexcept = default;
 MultiHeadAttention::~MultiHeadAttention() = default;
 
 Tensor MultiHeadAttention::operator()(Tensor x, const AttentionMask& mask) {

@@ -23,6 +23,7 @@ PretrainedBert::PretrainedBert(Module* parent, std::string name, const std::stri
   adopt(*state_->model.module, "");
 }
 
+PretrainedBert::PretrainedBert(PretrainedBert&& other) noexcept = default;
 PretrainedBert::~PretrainedBert() = default;
 
 Tensor PretrainedBert::operator()(Tensor tokens, Tensor lengths, Tensor types) {

@@ -28,6 +28,8 @@ struct AttentionConfig {
   int64_t window = 0;
   bool head_norms = false;  // each head of queries and keys has a root-mean-square norm, before it is turned
   double epsilon = 1e-6;    // of these norms
+  // Of the fused projection; "in_proj_" gives PyTorch's names, in_proj_weight and in_proj_bias.
+  const char* projection_name = "in_proj";
   std::optional<RotaryConfig> rotary = {};
 
   int64_t size() const { return head_size > 0 ? head_size : width / heads; }

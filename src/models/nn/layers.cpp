@@ -1,7 +1,5 @@
 #include "models/nn/layers.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/trace.h"
@@ -72,17 +70,10 @@ Tensor BatchNorm::operator()(At x) {
   return batch.y;
 }
 
-Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)
-    : Module(parent, std::move(name)),
-      weight{
-          this, "weight", {vocab_size, width}, normal_init(1 / std::sqrt(static_cast<double>(width))), /*table=*/true},
-      scale(std::sqrt(static_cast<double>(width))) {}
-
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
                      const Initializer& initializer)
     : Module(parent, std::move(name)),
-      weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true},
-      scale(1) {}
+      weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true} {}
 
 Tensor Embedding::operator()(At ids) {
   ModuleScope scope(*this);
@@ -91,7 +82,11 @@ Tensor Embedding::operator()(At ids) {
 }
 
 Dropout::Dropout(Module* parent, std::string name, float probability)
-    : Module(parent, std::move(name)), probability(probability) {}
+    : Module(parent, std::move(name)), probability(probability) {
+  if (!(probability >= 0 && probability < 1))
+    fail_user("dropout \"" + path() + "\" has the probability " + std::to_string(probability) +
+              ", which is not in [0, 1)");
+}
 
 Tensor Dropout::operator()(At x) {
   Trace& trace = Trace::current();
