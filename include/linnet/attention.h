@@ -5,6 +5,7 @@
 #include <string>
 
 #include "linnet/module.h"
+#include "linnet/tensor.h"
 
 namespace linnet {
 
@@ -27,6 +28,11 @@ struct AttentionMask {
   // Whether a position sees itself and those before it alone.
   bool causal = false;
 };
+
+// softmax(q k^T / sqrt(D)) v for each head, without projections: q [B, T, heads * D], k and v [B, S, kv_heads * D] ->
+// [B, T, heads * D], where heads is a multiple of kv_heads. mask.lengths are of k and v. A causal query i sees keys up
+// to i + S - T. The T x S matrix of weights is never whole in memory. Throws Error(kShape) when sizes do not fit.
+Tensor attention(At q, Tensor k, Tensor v, int64_t heads, const AttentionMask& mask = {});
 
 // Scaled dot-product attention with many heads (Vaswani et al. 2017). The memory that it takes grows with the length of
 // the sequence, not with its square. Parameters are named as PyTorch's: in_proj_weight [width + 2 kv_heads * (width /

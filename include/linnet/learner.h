@@ -245,8 +245,8 @@ class Learner {
   Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options);
   // The same with the default options; a template, so that {.accumulate = 2} and {} are options and no shapes.
   template <class Shapes = std::vector<InputTypes>>
-    requires std::same_as<Shapes, std::vector<InputTypes>>
-  Learner(const Module& model, TracedLoss loss, const Shapes& shapes)
+  requires std::same_as<Shapes, std::vector<InputTypes>> Learner(const Module& model, TracedLoss loss,
+                                                                 const Shapes& shapes)
       : Learner(model, std::move(loss), shapes, LearnerOptions{}) {}
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
@@ -302,8 +302,8 @@ class Learner {
   // have fewer rows than a shape (outputs are cut to them), and may leave out inputs that the wanted outputs do not
   // depend on, such as labels. Throws Error(kUser) when no shape fits.
   Arrays predict(const Arrays& batch);
-  // An f32 output of the last evaluate(), predict() or step(), where steps keep it (OutputOptions::training); valid until
-  // the next call. Throws Error(kUser) when there is none of that name.
+  // An f32 output of the last evaluate(), predict() or step(), where steps keep it (OutputOptions::training); valid
+  // until the next call. Throws Error(kUser) when there is none of that name.
   std::span<const float> output(const std::string& name) const;
 
   // A parameter's values by name, "hidden.weight". Valid as long as the learner. With a device, a copy of the host;
@@ -338,6 +338,7 @@ class Learner {
   std::vector<MemoryUse> memory() const;
 
  private:
+  friend struct LearnerAccess;
   friend MemoryPlan plan(const Module&, TracedLoss, const LearnerOptions&);
   friend MemoryPlan plan(const Module&, TracedLoss, const std::vector<InputTypes>&, const LearnerOptions&);
   struct State;

@@ -32,8 +32,8 @@ class Tracer {
   // An input with its type, for a learner that is constructed without batch shapes. Throws Error(kShape) for a size
   // below 1 and for another type than the first time.
   Tensor input(const std::string& name, const TensorType& type);
-  // f32 [rows]: 1 for each sample of the batch, 0 for rows behind Arrays::samples, which only pad it. Throws Error(kUser)
-  // before an input with rows was declared.
+  // f32 [rows]: 1 for each sample of the batch, 0 for rows behind Arrays::samples, which only pad it. Throws
+  // Error(kUser) before an input with rows was declared.
   Tensor row_mask();
   // How many samples the batch has, a scalar f32: the count of a loss of one number for each row.
   Tensor sample_count();
@@ -52,9 +52,9 @@ class Tracer {
   const InputTypes* types_;
 };
 
-// Records the loss of one batch shape. It is called several times while a learner is constructed, and not afterwards. It
-// records the same each time, but for what depends on Tracer::training(), and declares the same inputs; a difference is
-// an Error(kUser). It returns the sum of the losses of all samples or tokens, and how many those are, both scalars.
+// Records the loss of one batch shape. It is called several times while a learner is constructed, and not afterwards.
+// It records the same each time, but for what depends on Tracer::training(), and declares the same inputs; a difference
+// is an Error(kUser). It returns the sum of the losses of all samples or tokens, and how many those are, both scalars.
 using TracedLoss = std::function<Loss(Tracer&)>;
 
 }  // namespace linnet

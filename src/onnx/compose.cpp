@@ -59,9 +59,7 @@ Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {
   call.fail("operands of shapes " + text + " do not fit together");
 }
 
-Tensor expand(Tensor x, const Shape& shape) {
-  return broadcast_to(x, shape);
-}
+Tensor expand(Tensor x, const Shape& shape) { return broadcast_to(x, shape); }
 
 Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula) {
   std::vector<Shape> shapes;

@@ -794,12 +794,26 @@ const std::vector<Misuse>& misuses() {
          Module root;
          Dropout(&root, "dropout", std::nanf(""));
        }},
-      {"ArraysLargerThanMemory", [] { Arrays(InputTypes{{"x", {DType::kF32, {1 << 30, 1 << 30}}}}); }},
-      {"ArraysOverflow", [] { Arrays(InputTypes{{"x", {DType::kF32, {int64_t{1} << 62, 8}}}}); }},
+      {"ArraysLargerThanMemory",
+       [] {
+         Arrays(InputTypes{{"x", {DType::kF32, {1 << 30, 1 << 30}}}});
+       }},
+      {"ArraysOverflow",
+       [] {
+         Arrays(InputTypes{{"x", {DType::kF32, {int64_t{1} << 62, 8}}}});
+       }},
       {"InputLargerThanMemory",
-       [] { trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1 << 30, 1 << 30}}); }); }},
-      {"LengthsBeyond", [] { attend({1, 5}); }},
-      {"LengthsZero", [] { attend({0, 4}); }},
+       [] {
+         trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1 << 30, 1 << 30}}); });
+       }},
+      {"LengthsBeyond",
+       [] {
+         attend({1, 5});
+       }},
+      {"LengthsZero",
+       [] {
+         attend({0, 4});
+       }},
       {"DiagnoseBeforeStep", [] { (void)Ready().learner.diagnose(); }},
       {"StateOfOtherOptimizer",
        [] {
@@ -825,7 +839,10 @@ const std::vector<Misuse>& misuses() {
          struct Other : Module {
            Linear layer{this, "layer", 2, 1};
          } other;
-         Learner(other, [&](Tracer& t) -> Loss { return {sum(other.layer(t.input("x", kX))), t.number(1)}; },
+         Learner(other,
+                 [&](Tracer& t) -> Loss {
+                   return {sum(other.layer(t.input("x", kX))), t.number(1)};
+                 },
                  {.weights = &ready.learner});
        }},
       {"WeightsWithAverage",
@@ -833,7 +850,8 @@ const std::vector<Misuse>& misuses() {
          Ready ready({.average_decay = 0.9});
          Learner(ready.net, [&](Tracer& t) { return squares(ready.net, t); }, {.weights = &ready.learner});
        }},
-      {"PlanOfNoShapes", [] {
+      {"PlanOfNoShapes",
+       [] {
          Net net;
          (void)plan(net, [&](Tracer& t) { return squares(net, t); }, std::vector<InputTypes>{}, {});
        }},
@@ -923,7 +941,9 @@ static_assert(!std::is_copy_constructible_v<Net> && !std::is_copy_assignable_v<L
 static_assert(!std::is_copy_constructible_v<Learner> && !std::is_copy_constructible_v<Loader>);
 // A bound for each element is clamp() or maximum(), and arrays have four types of elements.
 template <class Bound>
-concept ReducesTo = requires(Tensor x, Bound bound) { max(x, bound); };
+concept ReducesTo = requires(Tensor x, Bound bound) {
+  max(x, bound);
+};
 static_assert(ReducesTo<int> && !ReducesTo<double>);
 static_assert(!std::is_constructible_v<bool, Tensor> && !std::is_convertible_v<Tensor, double>);
 

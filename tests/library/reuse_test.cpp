@@ -26,8 +26,9 @@ std::string file_of(const char* name, const std::vector<FileTensor>& tensors) {
   for (const FileTensor& tensor : tensors) {
     const size_t begin = data.size();
     data.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * sizeof(float));
-    header += (header.size() > 1 ? "," : "") + ("\"" + tensor.name) + "\":{\"dtype\":\"F32\",\"shape\":" + tensor.shape +
-              ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
+    header += (header.size() > 1 ? "," : "") + ("\"" + tensor.name) +
+              "\":{\"dtype\":\"F32\",\"shape\":" + tensor.shape + ",\"data_offsets\":[" + std::to_string(begin) + "," +
+              std::to_string(data.size()) + "]}";
   }
   header += "}";
   const uint64_t size = header.size();
@@ -95,12 +96,12 @@ TEST(Load, RulesRenameStackSplitAndTranspose) {
                                              {"both", "[2,2]", {7, 8, 9, 10}},
                                              {"head.0.offset", "[1]", {11}},
                                              {"head.1.offset", "[1]", {12}}});
-  const LoadReport report =
-      learner.load(path, {.rules = {{.parameter = "fused.weight", .tensors = {"q.w", "k.w"}},
-                                    {.parameter = "fused.bias", .tensors = {"q.b", "k.b"}},
-                                    {.parameter = "part.*.bias", .tensors = {"head.*.offset"}},
-                                    {.parameter = "part.0.weight", .tensors = {"both"}, .transpose = true, .first_row = 0},
-                                    {.parameter = "part.1.weight", .tensors = {"both"}, .transpose = true, .first_row = 1}}});
+  const LoadReport report = learner.load(
+      path, {.rules = {{.parameter = "fused.weight", .tensors = {"q.w", "k.w"}},
+                       {.parameter = "fused.bias", .tensors = {"q.b", "k.b"}},
+                       {.parameter = "part.*.bias", .tensors = {"head.*.offset"}},
+                       {.parameter = "part.0.weight", .tensors = {"both"}, .transpose = true, .first_row = 0},
+                       {.parameter = "part.1.weight", .tensors = {"both"}, .transpose = true, .first_row = 1}}});
   const auto values = [&](const char* name) {
     const auto span = learner.parameter(name);
     return std::vector<float>(span.begin(), span.end());
@@ -127,9 +128,15 @@ std::vector<float> copy_of(Learner& learner, const char* name) {
 TEST(SharedWeights, EachLearnerTrainsItsPartOfOneModule) {
   Pair pair;
   const auto answers = [&](Tracer& t) { return pair.critic(tanh(pair.maker(t.input("noise", kNoise)))); };
-  Learner critic(pair, [&](Tracer& t) -> Loss { return {sum(square(answers(t))), t.number(4)}; },
+  Learner critic(pair,
+                 [&](Tracer& t) -> Loss {
+                   return {sum(square(answers(t))), t.number(4)};
+                 },
                  {.optimizer = Sgd{}, .groups = {{.patterns = {"maker.*"}, .frozen = true}}});
-  Learner maker(pair, [&](Tracer& t) -> Loss { return {sum(square(answers(t) - 1.0)), t.number(4)}; },
+  Learner maker(pair,
+                [&](Tracer& t) -> Loss {
+                  return {sum(square(answers(t) - 1.0)), t.number(4)};
+                },
                 {.optimizer = Adam{}, .groups = {{.patterns = {"critic.*"}, .frozen = true}}, .weights = &critic});
   for (Learner* learner : {&critic, &maker}) learner->set<float>("noise", {1, 2, 3, 4, 5, 6, 7, 8});
   const auto made = copy_of(critic, "maker.weight"), judged = copy_of(critic, "critic.weight");
@@ -195,14 +202,16 @@ TEST(SharedWeights, ThreadsPredictOverOneCopy) {
   Learner learner(net, loss);
   learner.set<float>("x", std::vector<float>(128, 0.5f));
   std::vector<Learner> readers;
-  for (int i = 0; i < 4; ++i) readers.emplace_back(net, loss, LearnerOptions{.threads = 1, .training = false, .weights = &learner});
+  for (int i = 0; i < 4; ++i)
+    readers.emplace_back(net, loss, LearnerOptions{.threads = 1, .training = false, .weights = &learner});
   learner.step(0.1);
   Arrays request;
   request.set<float>("x", {2, 64}, counted(128));
   const Arrays wanted = learner.predict(request);
   std::vector<Arrays> answers(readers.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < readers.size(); ++i) threads.emplace_back([&, i] { answers[i] = readers[i].predict(request); });
+  for (size_t i = 0; i < readers.size(); ++i)
+    threads.emplace_back([&, i] { answers[i] = readers[i].predict(request); });
   for (std::thread& thread : threads) thread.join();
   for (const Arrays& answer : answers) EXPECT_TRUE(std::ranges::equal(answer.get<float>("y"), wanted.get<float>("y")));
 }
@@ -220,9 +229,12 @@ TEST(Plan, SaysWhatALearnerTakesWithoutTakingIt) {
   struct Huge : Module {
     Linear layer{this, "layer", 1 << 19, 1 << 19};
   } huge;
-  EXPECT_GT(plan(huge, [&](Tracer& t) -> Loss {
-              return {sum(huge.layer(t.input("x", {DType::kF32, {1, 1 << 19}}))), t.number(1)};
-            }).bytes, size_t{4} << 40);
+  EXPECT_GT(plan(huge,
+                 [&](Tracer& t) -> Loss {
+                   return {sum(huge.layer(t.input("x", {DType::kF32, {1, 1 << 19}}))), t.number(1)};
+                 })
+                .bytes,
+            size_t{4} << 40);
 
   const int64_t rows = largest_batch(pair, loss, shapes, size_t{1} << 24);
   const auto bytes_of = [&](int64_t count) { return plan(pair, loss, {{{"x", {DType::kF32, {count, 2}}}}}, {}).bytes; };
@@ -233,11 +245,16 @@ TEST(Plan, SaysWhatALearnerTakesWithoutTakingIt) {
 // Options in braces are options, whatever is in them.
 TEST(Learner, BracesAreOptions) {
   Pair pair;
-  const auto loss = [&](Tracer& t) -> Loss { return {sum(pair.critic(pair.maker(t.input("x", kNoise)))), t.number(1)}; };
+  const auto loss = [&](Tracer& t) -> Loss {
+    return {sum(pair.critic(pair.maker(t.input("x", kNoise)))), t.number(1)};
+  };
   Learner plain(pair, loss, {}), accumulating(pair, loss, {.accumulate = 2}), still(pair, loss, {.training = false});
   EXPECT_THROW(accumulating.set<float>("y", {1}), Error);
   EXPECT_THROW(still.step(0.1), Error);
-  Learner shaped(pair, [&](Tracer& t) -> Loss { return {sum(pair.critic(pair.maker(t.input("x")))), t.number(1)}; },
+  Learner shaped(pair,
+                 [&](Tracer& t) -> Loss {
+                   return {sum(pair.critic(pair.maker(t.input("x")))), t.number(1)};
+                 },
                  {{{"x", kNoise}}});
   EXPECT_EQ(shaped.steps(), 0);
 }
@@ -247,7 +264,10 @@ TEST(Learner, MayHaveALossOfParametersAlone) {
   struct Points : Module {
     Parameter at{this, "at", {3}, constant_init(2)};
   } points;
-  Learner learner(points, [&](Tracer& t) -> Loss { return {sum(square(points.at) + relu(points.at - 5.0)), t.number(1)}; },
+  Learner learner(points,
+                  [&](Tracer& t) -> Loss {
+                    return {sum(square(points.at) + relu(points.at - 5.0)), t.number(1)};
+                  },
                   {.optimizer = Sgd{}});
   EXPECT_EQ(learner.step(0.25).loss, 12);
   EXPECT_EQ(learner.parameter("at")[0], 1);
@@ -263,7 +283,9 @@ TEST(Learner, PartsMoveIntoVectors) {
   for (int i = 0; i < 5; ++i) nets.emplace_back();
   std::vector<Learner> learners;
   for (Small& net : nets)
-    learners.emplace_back(net, [&net](Tracer& t) -> Loss { return {sum(square(net.tail(net.layer(t.input("x", kNoise))))), t.number(4)}; });
+    learners.emplace_back(net, [&net](Tracer& t) -> Loss {
+      return {sum(square(net.tail(net.layer(t.input("x", kNoise))))), t.number(4)};
+    });
   nets.clear();  // the graphs are kept, not the modules
   for (Learner& learner : learners) {
     learner.set<float>("x", {1, 2, 3, 4, 5, 6, 7, 8});

@@ -61,9 +61,8 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
       event.rate = options.rate(event.step);
       event.result = step(micro, event.rate);
       if (!event.result.finite && !event.result.skipped)
-        throw Error(ErrorKind::kNumeric, "step " + std::to_string(event.step) +
-                                             ": loss or gradient is not finite; first in " +
-                                             diagnose());
+        throw Error(ErrorKind::kNumeric,
+                    "step " + std::to_string(event.step) + ": loss or gradient is not finite; first in " + diagnose());
       mean.add(event.result);
       event.mean_loss = mean.value();
       ++report.steps;

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "base/error.h"
 #include "api/cpp/busy.h"
 #include "api/cpp/learner_state.h"
+#include "base/error.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {
@@ -77,7 +77,7 @@ const Learner::State::BatchKind& Learner::State::kind_for(const Arrays& batch) c
   const BatchKind* best = nullptr;
   int64_t best_rows = 0;
   for (const auto& kind : kinds) {
-    bool any = false, fits = true;
+    bool any = kind->used.empty(), fits = true;
     int64_t rows = 0;
     for (const auto& [name, type] : kind->used) {
       if (!batch.has(name)) continue;
@@ -149,9 +149,10 @@ void Learner::State::fill_mask(const BatchKind& kind, int64_t samples) const {
 void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const {
   const int64_t rows = kind.rows();
   if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;
-  fail_user("a batch has " + std::to_string(batch.samples) + " samples in " + std::to_string(rows) +
-            " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set " +
-            "LoaderOptions::drop_last");
+  fail_user(
+      "a batch has " + std::to_string(batch.samples) + " samples in " + std::to_string(rows) +
+      " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set " +
+      "LoaderOptions::drop_last");
 }
 
 LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {

@@ -3,9 +3,9 @@
 #include <optional>
 #include <set>
 
+#include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "formats/safetensors.h"
-#include "api/cpp/learner_state.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {

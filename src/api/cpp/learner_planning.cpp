@@ -122,7 +122,9 @@ void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
   const auto [known, is_new] = traces.try_emplace({types, trace.options().training}, lines);
   if (is_new || known->second == lines) return;
   const auto [before, now] = std::ranges::mismatch(known->second, lines);
-  const auto text = [](const auto& at, const auto& all) { return at == all.end() ? "nothing more" : "\"" + *at + "\""; };
+  const auto text = [](const auto& at, const auto& all) {
+    return at == all.end() ? "nothing more" : "\"" + *at + "\"";
+  };
   fail_user("the loss does not record the same each time it is called: first " + text(before, known->second) +
             ", later " + text(now, lines) + "; it may depend on nothing that changes but Tracer::training()");
 }
@@ -263,7 +265,8 @@ std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) 
   for (InputTypes& types : shapes) {
     const int64_t most = most_rows(types);
     for (auto& [name, type] : types)
-      if (type.shape.rank() > 0 && type.shape[0] == most) type.shape.set(0, std::max<int64_t>(1, most * rows / largest));
+      if (type.shape.rank() > 0 && type.shape[0] == most)
+        type.shape.set(0, std::max<int64_t>(1, most * rows / largest));
   }
   return shapes;
 }

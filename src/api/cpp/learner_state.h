@@ -30,8 +30,8 @@ struct Learner::State {
   // One batch shape: what the batches have, and what of it the loss uses.
   struct BatchKind {
     InputTypes types, used;
-    std::vector<std::string> outputs;       // of evaluation
-    std::vector<std::string> step_outputs;  // of training
+    std::vector<std::string> outputs;        // of evaluation
+    std::vector<std::string> step_outputs;   // of training
     std::map<std::string, int64_t> lengths;  // inputs that are lengths of attention, and the most that each may be
     int64_t mask_rows = 0;                   // of the input kRowMask; 0: the loss does not use it
     int number = -1;                         // the trainer's
@@ -86,6 +86,11 @@ struct Learner::State {
   Arrays last_outputs;
   // What was recorded for each shape, in evaluation and in training: a line for each node.
   std::map<std::pair<const InputTypes*, bool>, std::vector<std::string>> traces;
+};
+
+// For what reads and writes the weights of a learner in other files.
+struct LearnerAccess {
+  static Learner::State& state(const Learner& learner) { return *learner.state_; }
 };
 
 }  // namespace linnet

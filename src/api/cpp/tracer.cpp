@@ -1,4 +1,3 @@
-#include "engine/plan/state_names.h"
 #include "linnet/tracer.h"
 
 #include <algorithm>
@@ -7,9 +6,10 @@
 #include "api/cpp/array_bytes.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
-#include "models/nn/trace.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/plan/state_names.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
@@ -22,9 +22,9 @@ void check_name(const std::string& what, const std::string& name) {
 }  // namespace
 
 bool is_reserved(const std::string& name) {
-  constexpr std::array kNames{state::kParameters, state::kConstants, "control",  "random",   state::kMoment1,
-                              state::kMoment2,    state::kAverage,       state::kGradient, "loss_sum", "token_count",
-                              "loss_scale", "quantized", kRowMask};
+  constexpr std::array kNames{state::kParameters, state::kConstants, "control",        "random",   state::kMoment1,
+                              state::kMoment2,    state::kAverage,   state::kGradient, "loss_sum", "token_count",
+                              "loss_scale",       "quantized",       kRowMask};
   for (const char* reserved : kNames)
     if (name == reserved || name.starts_with(std::string(reserved) + ".")) return true;
   return false;

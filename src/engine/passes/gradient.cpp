@@ -153,7 +153,7 @@ class Backward {
 
   Graph& graph_;
   std::vector<bool> depends_;
-  std::vector<int> splits_;                      // by value: nodes that cut it
+  std::vector<int> splits_;                       // by value: nodes that cut it
   std::map<ValueId, std::vector<Piece>> pieces_;  // of values whose readers are still visited
   std::vector<Tensor> gradient_;  // by value of the forward graph
 };

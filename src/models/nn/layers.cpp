@@ -1,13 +1,13 @@
 #include "models/nn/layers.h"
 
 #include "base/error.h"
-#include "models/nn/activation_observer.h"
-#include "models/nn/trace.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/activation_observer.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 
@@ -72,8 +72,7 @@ Tensor BatchNorm::operator()(At x) {
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
                      const Initializer& initializer)
-    : Module(parent, std::move(name)),
-      weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true} {}
+    : Module(parent, std::move(name)), weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true} {}
 
 Tensor Embedding::operator()(At ids) {
   ModuleScope scope(*this);

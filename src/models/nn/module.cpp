@@ -14,7 +14,8 @@ namespace {
 void check_name(const char* what, const std::string& name) {
   const auto is_odd = [](char c) { return c == '*' || static_cast<unsigned char>(c) < ' '; };
   std::string shown = name;
-  std::ranges::replace_if(shown, [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
+  std::ranges::replace_if(
+      shown, [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
   if (std::ranges::any_of(name, is_odd))
     fail_user(std::string(what) + " \"" + shown + "\": a name has no '*' and no control characters");
 }

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "models/nn/pipeline_parallel.h"
 #include "engine/passes/tensor_parallel.h"
+#include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
 
@@ -241,8 +241,9 @@ void ParameterLayout::add_runs(std::vector<ParameterSpec> specs, const Parameter
   std::ranges::sort(specs, {}, [&](const ParameterSpec& spec) { return owner_offsets_.at(spec.name); });
   std::vector<ParameterSpec> run;
   for (const ParameterSpec& spec : specs) {
-    const bool follows = !run.empty() && (run.back().weight_decay || !spec.weight_decay) &&
-                         owner_offsets_.at(run.back().name) + run.back().shape.elements() == owner_offsets_.at(spec.name);
+    const bool follows =
+        !run.empty() && (run.back().weight_decay || !spec.weight_decay) &&
+        owner_offsets_.at(run.back().name) + run.back().shape.elements() == owner_offsets_.at(spec.name);
     if (!follows) add_range(std::exchange(run, {}), group, false);
     run.push_back(spec);
   }
