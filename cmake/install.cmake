@@ -107,7 +107,8 @@ install(EXPORT linnet-targets NAMESPACE linnet:: DESTINATION ${config_folder})
 install(DIRECTORY include/linnet ${LINNET_PUBLIC_INCLUDE}/linnet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md"
+  PATTERN "add_a*.md" EXCLUDE PATTERN "architecture.md" EXCLUDE)  # of the sources, which are not installed
 install(DIRECTORY examples/library/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # A sanitized library would force its flags on the consumer.

@@ -17,7 +17,10 @@ using InputTypes = std::map<std::string, TensorType>;
 
 // The element type that a C++ type is; float, double, int32_t and uint8_t have one.
 template <class T>
-constexpr DType dtype_of();
+constexpr DType dtype_of() {
+  static_assert(sizeof(T) == 0, "arrays have elements of type float, double, int32_t or uint8_t");
+  return DType::kF32;
+}
 // Of float.
 template <>
 constexpr DType dtype_of<float>() {

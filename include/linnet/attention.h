@@ -5,6 +5,7 @@
 #include <string>
 
 #include "linnet/module.h"
+#include "linnet/tensor.h"
 
 namespace linnet {
 
@@ -28,14 +29,21 @@ struct AttentionMask {
   bool causal = false;
 };
 
+// softmax(q k^T / sqrt(D)) v for each head, without projections: q [B, T, heads * D], k and v [B, S, kv_heads * D] ->
+// [B, T, heads * D], where heads is a multiple of kv_heads. mask.lengths are of k and v. A causal query i sees keys up
+// to i + S - T. The T x S matrix of weights is never whole in memory. Throws Error(kShape) when sizes do not fit.
+Tensor attention(At q, Tensor k, Tensor v, int64_t heads, const AttentionMask& mask = {});
+
 // Scaled dot-product attention with many heads (Vaswani et al. 2017). The memory that it takes grows with the length of
-// the sequence, not with its square. Parameters are named as PyTorch's: in_proj.weight [width + 2 kv_heads * (width /
+// the sequence, not with its square. Parameters are named as PyTorch's: in_proj_weight [width + 2 kv_heads * (width /
 // heads), width] stacks queries, keys and values, out_proj.weight is [width, width].
 class MultiHeadAttention : public Module {
  public:
   // Throws Error(kUser) unless width is a multiple of heads and heads of kv_heads, and for a dropout out of range.
   MultiHeadAttention(Module* parent, std::string name, int64_t width, int64_t heads,
                      const MultiHeadAttentionOptions& options = {});
+  // Takes its parts.
+  MultiHeadAttention(MultiHeadAttention&& other) noexcept;
   // Frees it.
   ~MultiHeadAttention() override;
   // Of a sequence to itself: x [B, T, width] -> [B, T, width]. While a TextGenerator writes, causal attention keeps

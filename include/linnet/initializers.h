@@ -13,8 +13,6 @@ namespace linnet {
 Initializer values_init(std::vector<float> values);
 // N(0, deviation^2), of which values beyond two deviations are drawn again.
 Initializer truncated_normal_init(double deviation);
-// U(-a, a), a = sqrt(6 / (fan_in + fan_out)), for weights of any shape (Glorot & Bengio 2010).
-Initializer xavier_uniform();
 // N(0, 2 / (fan_in + fan_out)) (Glorot & Bengio 2010).
 Initializer xavier_normal();
 // U(-a, a), a = sqrt(6 / fan_in), for layers that ReLU follows (He et al. 2015).

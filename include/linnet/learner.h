@@ -8,6 +8,7 @@
 //   }, loader.shapes(), {.optimizer = AdamW{}, .device = "cpu"});
 //   learner.fit(loader, {.epochs = 3, .rate = 1e-3});
 #pragma once
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -27,6 +28,8 @@
 #include "linnet/tracer.h"
 
 namespace linnet {
+
+class Learner;
 
 // How a Learner trains. Throws Error(kUser) in the learner's constructor for numbers out of range.
 struct LearnerOptions {
@@ -58,6 +61,11 @@ struct LearnerOptions {
   bool training = true;
   // Batch shapes that are evaluated and not trained on, besides those trained on.
   std::vector<InputTypes> evaluation_shapes = {};
+  // The learner whose weights this one trains or runs, without any of its own: several losses over one module, each
+  // with an optimizer and frozen groups of its own, and predictions by several threads. Both have the same module and
+  // device, weights in fp32 and no moving average, and that learner outlives this one. Learners that share weights may
+  // run at once only where none of them trains.
+  const Learner* weights = nullptr;
 };
 
 // The learning rate of each step, from 1 on: a number, a Schedule or a function of the step.
@@ -118,8 +126,8 @@ struct FitEvent {
 
 // How fit() trains.
 struct FitOptions {
-  // How often all data are gone through, from where the loader is.
-  int64_t epochs = 1;
+  // How often all data are gone through, from where the loader is; 0: once, or as often as max_steps take.
+  int64_t epochs = 0;
   // Ends after so many steps of this call; 0: after the epochs.
   int64_t max_steps = 0;
   // The learning rate.
@@ -151,12 +159,36 @@ struct FitReport {
   std::string reason = {};
 };
 
+// Which of a file's tensors a parameter is read from, where names or layouts differ. The first rule whose pattern a
+// parameter matches counts; parameters without one are read from the tensor of their name.
+struct LoadRule {
+  // Of parameters; '*' stands for any characters.
+  std::string parameter;
+  // Of the file, '*' standing for the same characters as there. Several are stacked along the first axis.
+  std::vector<std::string> tensors;
+  // Whether matrices are [in, out] in the file.
+  bool transpose = false;
+  // The parameter is as many rows of the file's tensor as it has, from this one on. Empty: it is all of it.
+  std::optional<int64_t> first_row = {};
+};
+
+// How a file has the filters of convolutions.
+enum class FilterLayout {
+  automatic,       // as the file says or the shapes show; an Error(kUser) where both would fit
+  channels_last,   // [out, height, width, in], as Linnet has them
+  channels_first,  // [out, in, height, width], as PyTorch has them
+};
+
 // How load() compares a file with the model.
 struct LoadOptions {
   // An Error(kUser) unless the file has every parameter, in its shape, and nothing else. Else what fits is taken.
   bool strict = true;
   // Put before each name of the file, as where the file is a model that became a part: "encoder.".
   std::string prefix = {};
+  // Of parameters with four axes. Files that save() wrote say what they have.
+  FilterLayout filters = FilterLayout::automatic;
+  // Renames, stacks, splits and transposes; names of the file as they stand there, without the prefix.
+  std::vector<LoadRule> rules = {};
 };
 
 // What load() has done, as names of parameters or of the file's tensors.
@@ -169,6 +201,8 @@ struct LoadReport {
   std::vector<std::string> unused = {};
   // Parameters that keep their values since the file's are of another shape.
   std::vector<std::string> different = {};
+  // Parameters that were taken with their axes in another order: filters with channels first, transposed matrices.
+  std::vector<std::string> turned = {};
 };
 
 // What is planned of one kind of memory.
@@ -179,20 +213,48 @@ struct MemoryUse {
   size_t bytes;
 };
 
+// What a learner would take, and which part of it for what.
+struct MemoryPlan {
+  // Of everything, as Learner::memory_bytes().
+  size_t bytes = 0;
+  // By kind, as Learner::memory().
+  std::vector<MemoryUse> kinds = {};
+};
+
+// What a learner of a loss that declares its inputs would take, without taking it. Throws as the learner's constructor
+// does.
+MemoryPlan plan(const Module& model, TracedLoss loss, const LearnerOptions& options = {});
+// The same for several batch shapes.
+MemoryPlan plan(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
+                const LearnerOptions& options);
+// The most rows of a batch with which a learner takes no more than `bytes`, all shapes being made larger or smaller
+// alike: an input has as many rows where its first axis is the longest first axis of the shape. 0: not even one row.
+int64_t largest_batch(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, size_t bytes,
+                      const LearnerOptions& options = {});
+
 // A model with its optimizer and all of its memory. One thread uses a learner at a time; several learners may be used
 // by several threads.
 class Learner {
  public:
   // For a loss that declares its inputs with their types: one batch shape. Traces, plans, takes the memory and draws
-  // the initial parameters. The model and what the loss refers to outlive the learner. Throws Error(kShape) naming line
+  // the initial parameters; afterwards neither the model nor the loss is needed. Throws Error(kShape) naming line
   // and module when shapes do not fit, Error(kUser) for options, names and modules that make no sense, Error(kSystem)
   // when the memory or the device cannot be had.
   Learner(const Module& model, TracedLoss loss, const LearnerOptions& options = {});
   // For several batch shapes: `shapes` are those of Loader::shapes(), and the loss takes them by trace.input(name).
-  Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
-          const LearnerOptions& options = {});
+  Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options);
+  // The same with the default options; a template, so that {.accumulate = 2} and {} are options and no shapes.
+  template <class Shapes = std::vector<InputTypes>>
+  requires std::same_as<Shapes, std::vector<InputTypes>> Learner(const Module& model, TracedLoss loss,
+                                                                 const Shapes& shapes)
+      : Learner(model, std::move(loss), shapes, LearnerOptions{}) {}
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
+  // Takes everything; the other one can only be destroyed or assigned to. Not while another learner shares the weights
+  // of the one that is assigned to.
+  Learner(Learner&& other) noexcept;
+  // The same.
+  Learner& operator=(Learner&& other) noexcept;
   // Frees the memory.
   ~Learner();
 
@@ -200,13 +262,18 @@ class Learner {
   FitReport fit(Loader& loader, const FitOptions& options);
 
   // One step on a batch, whose types are one of the shapes. Throws Error(kUser) for another batch, for a rate that is
-  // not finite or negative, and when steps accumulate several micro-batches. A loss that is not finite leaves the
-  // parameters as they were; see StepResult::finite.
+  // not finite or negative, when steps accumulate several micro-batches, and for a count of the loss that is negative
+  // or no whole number. A loss that is not finite leaves the parameters as they were; see StepResult::finite and
+  // diagnose().
   StepResult step(const Arrays& batch, double rate);
   // One step of several micro-batches, LearnerOptions::accumulate of them, which may differ in shape.
   StepResult step(std::span<const Arrays> micro_batches, double rate);
-  // One step on the values given by set(); for a learner of one shape.
+  // One step on the values given by set(); for a learner of one shape. Throws Error(kUser) when an input was not set.
   StepResult step(double rate);
+  // Where the first NaN or infinity of the last step came up: "net.cpp:6: log (in head)"; empty when all numbers were
+  // finite. It runs the step again, node by node; call it before anything else runs. Throws Error(kUser) when no step
+  // was taken or evaluation followed.
+  std::string diagnose() const;
   // Fills an input that the loss declared. Throws Error(kUser) when there is none of that name, type and size.
   template <class T>
   void set(const std::string& input, std::span<const T> values) {
@@ -225,17 +292,18 @@ class Learner {
   // The same from bytes.
   void set_bytes(const std::string& input, DType dtype, std::span<const std::byte> bytes);
 
-  // The mean loss of the values given by set(), without dropout.
+  // The mean loss of the values given by set(), without dropout. Throws Error(kUser) when an input was not set.
   double evaluate();
   // Loss and metrics of all batches of one epoch, without dropout, on the weights that are saved. The loader begins the
-  // epoch anew and is left at its beginning. Throws Error(kUser) when a metric misses an output.
+  // epoch anew and is left at its beginning. Throws Error(kUser) when a metric misses an output, and when the loss
+  // counts rows that only pad the last batch; see Tracer::row_mask().
   Evaluation evaluate(Loader& loader, const std::vector<Metric>& metrics = {});
   // Runs the model without training: all outputs that the loss names, and "loss_sum" and "token_count". A batch may
   // have fewer rows than a shape (outputs are cut to them), and may leave out inputs that the wanted outputs do not
   // depend on, such as labels. Throws Error(kUser) when no shape fits.
   Arrays predict(const Arrays& batch);
-  // An f32 output of the last evaluate() or predict(); valid until the next call. Throws Error(kUser) when there is
-  // none of that name.
+  // An f32 output of the last evaluate(), predict() or step(), where steps keep it (OutputOptions::training); valid
+  // until the next call. Throws Error(kUser) when there is none of that name.
   std::span<const float> output(const std::string& name) const;
 
   // A parameter's values by name, "hidden.weight". Valid as long as the learner. With a device, a copy of the host;
@@ -258,7 +326,8 @@ class Learner {
   // Writes all that the next steps follow from: weights, moments, the number of steps, and where a loader is.
   void save_state(const std::string& path, const LoaderPosition& position = {}) const;
   // Reads it back into a learner that is constructed alike; the steps that follow have the bits that they would have
-  // had. Throws Error(kUser) for a state of another model, optimizer or seed.
+  // had. Throws Error(kUser) for a state of another model, optimizer, seed or other groups. Of a learner that shares
+  // weights, the state has none.
   LoaderPosition load_state(const std::string& path);
 
   // Steps so far.
@@ -269,6 +338,9 @@ class Learner {
   std::vector<MemoryUse> memory() const;
 
  private:
+  friend struct LearnerAccess;
+  friend MemoryPlan plan(const Module&, TracedLoss, const LearnerOptions&);
+  friend MemoryPlan plan(const Module&, TracedLoss, const std::vector<InputTypes>&, const LearnerOptions&);
   struct State;
   std::unique_ptr<State> state_;
 };

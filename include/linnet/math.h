@@ -28,6 +28,20 @@ Tensor minimum(At a, Tensor b);
 Tensor greater(At a, Tensor b);
 // 1 where a == b, else 0. No gradient flows through it.
 Tensor equal(At a, Tensor b);
+// 1 where a < b, else 0. No gradient flows through it; nor through those below.
+Tensor less(At a, Tensor b);
+// 1 where a >= b, else 0; 0 where either is NaN.
+Tensor greater_equal(At a, Tensor b);
+// 1 where a <= b, else 0; 0 where either is NaN.
+Tensor less_equal(At a, Tensor b);
+// 1 where a != b, else 0.
+Tensor not_equal(At a, Tensor b);
+// 1 where both are not 0, else 0.
+Tensor logical_and(At a, Tensor b);
+// 1 where one is not 0, else 0.
+Tensor logical_or(At a, Tensor b);
+// 1 where x is 0, else 0.
+Tensor logical_not(At x);
 // a where `condition` is not 0, else b, elementwise. The gradient goes to the one that was taken.
 Tensor where(At condition, Tensor a, Tensor b);
 
@@ -52,21 +66,69 @@ Tensor erf(At x);
 Tensor sigmoid(At x);
 // log(1 + e^x), computed as max(x, 0) + log(1 + e^-|x|).
 Tensor softplus(At x);
+// x where x > 0, else slope * x.
+Tensor leaky_relu(At x, double slope = 0.01);
+// x where x > 0, else alpha (e^x - 1) (Clevert, Unterthiner & Hochreiter 2016).
+Tensor elu(At x, double alpha = 1);
+// (a - b)^2 / 2 where |a - b| <= delta, else delta (|a - b| - delta / 2) (Huber 1964), elementwise.
+Tensor huber(At a, Tensor b, double delta = 1);
+// Softmax along an axis; softmax(x) is that of the last one.
+Tensor softmax(At x, int axis);
 // log(softmax(x)) over the last axis.
 Tensor log_softmax(At x);
+// log(softmax(x)) along an axis.
+Tensor log_softmax(At x, int axis);
+
+// The derivative of a scalar by x, an input, a parameter or anything that y was computed from: of x's shape, zeros
+// where y does not depend on it. It is a part of the graph and may be differentiated again, also by a learner whose
+// loss has it, where the ops between have second derivatives: all of one element, sums and products, but not norms,
+// softmax, convolutions and attention. Throws Error(kShape) when y is no scalar and naming the op that has no
+// derivative.
+Tensor gradient(At y, Tensor x);
+// The same by several tensors, in one pass.
+std::vector<Tensor> gradients(At y, const std::vector<Tensor>& x);
 
 // The sum of all elements, a scalar.
 Tensor sum(At x);
 // The sum along one axis, which is left out of the result: [..., n, ...] -> [..., ...].
 Tensor sum(At x, int axis);
+// The sum along several axes, which are left out of the result or, with `keep`, have the size 1.
+Tensor sum(At x, const std::vector<int>& axes, bool keep = false);
 // The mean of all elements, a scalar.
 Tensor mean(At x);
 // The mean along one axis, which is left out of the result.
 Tensor mean(At x, int axis);
+// The mean along several axes, which are left out of the result or, with `keep`, have the size 1.
+Tensor mean(At x, const std::vector<int>& axes, bool keep = false);
+// The mean of (x - mean)^2 along several axes, which are left out of the result or, with `keep`, have the size 1.
+Tensor variance(At x, const std::vector<int>& axes, bool keep = false);
 // The largest element along one axis, which is left out of the result. Equal ones share the gradient.
 Tensor max(At x, int axis);
+// Not this way: the larger of two is maximum(), and a bound for each element clamp().
+Tensor max(At x, double bound) = delete;
 // The smallest element along one axis, which is left out of the result. Equal ones share the gradient.
 Tensor min(At x, int axis);
+// Not this way: minimum() and clamp().
+Tensor min(At x, double bound) = delete;
+// The largest element along several axes, which are left out of the result or, with `keep`, have the size 1.
+Tensor max(At x, const std::vector<int>& axes, bool keep = false);
+// The smallest element along several axes, which are left out of the result or, with `keep`, have the size 1.
+Tensor min(At x, const std::vector<int>& axes, bool keep = false);
+// The index along an axis of the largest element, i32: the first of several; NaN counts as largest. No gradient.
+Tensor argmax(At x, int axis = -1);
+// log(sum(exp(x))) along an axis, which is left out of the result.
+Tensor log_sum_exp(At x, int axis = -1);
+
+// 0, 1, ..., count - 1 in the graph that is recorded, f32 or i32.
+Tensor arange(int64_t count, DType dtype = DType::kF32, SourceLine where = SourceLine::current());
+// x [..., rows, columns] with zeros above a diagonal: the main one, or `diagonal` columns to the right of it.
+Tensor tril(At x, int64_t diagonal = 0);
+// lengths i32 [...] -> f32 [..., size]: 1 at positions below the length, 0 behind.
+Tensor sequence_mask(At lengths, int64_t size);
+// x with `before` and `after` elements of `value` around it along an axis.
+Tensor pad(At x, int axis, int64_t before, int64_t after, double value = 0);
+// Images x [N, H, W, C] with each pixel repeated factor x factor times: [N, factor H, factor W, C].
+Tensor upsample(At x, int64_t factor = 2);
 
 // Rows of x [V, ...] by their numbers: ids i32 [...] in [0, V) -> [ids' axes, x's axes behind the first]. An id outside
 // is an Error(kUser) when the graph runs on the CPU, and gives NaN on a GPU.
@@ -86,6 +148,12 @@ Tensor global_avg_pool(At x);
 
 // The same as f32: the count of a loss.
 Tensor count_targets(At targets);
+// The cross-entropy of each row: logits [..., V], targets i32 [...] -> [...], 0 where the target is negative. With
+// label smoothing s the loss of a row is lse(x) - (1 - s) x[target] - s mean(x). cross_entropy_sum() is faster where
+// the sum is all that is wanted.
+Tensor cross_entropy(At logits, Tensor targets, double label_smoothing = 0);
+// The sum of the cross-entropies of rows, each times the weight of its target's class: class_weights [V].
+Tensor weighted_cross_entropy_sum(At logits, Tensor targets, Tensor class_weights);
 // The sum of binary cross-entropies of logits and targets in [0, 1] of the same shape: softplus(x) - x * target.
 Tensor binary_cross_entropy_sum(At logits, Tensor targets);
 

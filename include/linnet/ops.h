@@ -1,9 +1,9 @@
 // The operations on tensors: each records a node of the graph that is being traced and returns the handle of its
 // result. Types and shapes are checked at once; an Error(kShape) names the line, the op, what was given and the module.
 //
-// Tensors are f32 where nothing else is said. Operands of elementwise operations are broadcast when one's shape is a
-// scalar, the last axes (a suffix) or the first axes followed by ones (a prefix) of the other's. Axes are counted from
-// the end when negative.
+// Tensors are f32 where nothing else is said. Operands of elementwise operations are broadcast as NumPy does it: axes
+// are matched from the last one on, and where sizes differ, the one that is 1 is repeated; missing axes count as 1. A
+// tensor may also have the first axes of the other one, followed by ones. Axes are counted from the end when negative.
 #pragma once
 #include <optional>
 #include <span>
@@ -53,12 +53,8 @@ Tensor matmul(At a, Tensor b, bool trans_a = false, bool trans_b = false);
 // The sum to a smaller shape: a scalar ({}), the last axes of x's shape (leading axes are summed) or its first axes
 // followed by ones. x itself where the shape is the same.
 Tensor sum_to(At x, Shape shape);
-// [..., N] -> [..., 1]: the largest element, a constant to the gradient.
-Tensor max_last(At x);
-// [..., N] -> [..., 1]: log(sum(exp(x))).
-Tensor log_sum_exp_last(At x);
-// [..., N] -> i32 [...]: the index of the largest element, the first of several; NaN counts as largest. No gradient.
-Tensor argmax_last(At x);
+// Running sums along an axis: element i is the sum of elements 0 ... i, or with `reverse` of i ... n - 1.
+Tensor cumsum(At x, int axis, bool reverse = false);
 
 // The same elements, row-major, in another shape.
 Tensor reshape(At x, Shape shape);
@@ -74,7 +70,7 @@ Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
 // Axes in another order: axis i of the result is axis order[i] of x.
 Tensor permute(At x, std::vector<int> order);
-// x repeated to `shape`, of which its shape is a scalar, a suffix or a prefix.
+// x repeated to `shape`, as operands of elementwise operations are.
 Tensor broadcast_to(At x, Shape shape);
 // Elements as another type. From floats to integers they are cut towards zero. Between floats the gradient is cast
 // back.

@@ -14,7 +14,7 @@ namespace linnet {
 struct Sgd {
   // 0: none.
   double momentum = 0;
-  // Added to the gradient, times the weight; matrices only.
+  // Added to the gradient, times the weight; only of weights with two axes or more, not of biases and norms.
   double weight_decay = 0;
 };
 
@@ -26,7 +26,7 @@ struct Adam {
   double beta2 = 0.999;
   // Added to the root of the second moment.
   double epsilon = 1e-8;
-  // Added to the gradient, times the weight; matrices only.
+  // Added to the gradient, times the weight; only of weights with two axes or more, not of biases and norms.
   double weight_decay = 0;
 };
 
@@ -38,7 +38,7 @@ struct AdamW {
   double beta2 = 0.999;
   // Added to the root of the second moment.
   double epsilon = 1e-8;
-  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  // A weight with two axes or more shrinks by rate * weight_decay in each step; biases and norms do not.
   double weight_decay = 0.01;
 };
 
@@ -49,7 +49,7 @@ struct Lion {
   double beta1 = 0.9;
   // Decay of the average, in [0, 1).
   double beta2 = 0.99;
-  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  // A weight with two axes or more shrinks by rate * weight_decay in each step; biases and norms do not.
   double weight_decay = 0;
 };
 
@@ -61,7 +61,7 @@ struct AdamW8bit {
   double beta2 = 0.999;
   // Added to the root of the second moment.
   double epsilon = 1e-8;
-  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  // A weight with two axes or more shrinks by rate * weight_decay in each step; biases and norms do not.
   double weight_decay = 0.01;
 };
 
@@ -77,7 +77,7 @@ struct Muon {
   double beta2 = 0.999;
   // Of AdamW: added to the root of the second moment.
   double epsilon = 1e-8;
-  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  // A weight with two axes or more shrinks by rate * weight_decay in each step; biases and norms do not.
   double weight_decay = 0.01;
 };
 
@@ -86,7 +86,7 @@ struct Muon {
 struct Adafactor {
   // The second moment's decay in step t is 1 - t^-decay_power.
   double decay_power = 0.8;
-  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  // A weight with two axes or more shrinks by rate * weight_decay in each step; biases and norms do not.
   double weight_decay = 0;
 };
 

@@ -233,7 +233,7 @@ class Learner:
         self,
         data: typing.Any,
         *,
-        epochs: int = 1,
+        epochs: int | None = None,
         rate: Rate = 1e-3,
         batch: int = 32,
         shuffle: bool = True,
@@ -245,7 +245,8 @@ class Learner:
         on_epoch: typing.Callable[[FitEvent], object] | None = None,
     ) -> FitReport:
         """Trains on a Loader, a Dataset or a dict of arrays (in batches of `batch`). Callbacks hear every step,
-        on_epoch every epoch; False stops. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
+        on_epoch every epoch; False stops. Without epochs the data are gone through once, or as often as
+        max_steps take. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
         NumericError, naming the line, when a loss is not finite."""
 
         def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
@@ -259,7 +260,7 @@ class Learner:
             return hear
 
         options = dict(
-            epochs=epochs,
+            epochs=-1 if epochs == 0 else epochs or 0,
             max_steps=max_steps,
             patience=patience,
             rate=rate,
@@ -346,7 +347,7 @@ class Learner:
             return state
         filters = self._layouts()
         return {
-            _torch_name(name): numpy.ascontiguousarray(value.transpose(0, 3, 1, 2)) if name in filters else value.copy()
+            name: numpy.ascontiguousarray(value.transpose(0, 3, 1, 2)) if name in filters else value.copy()
             for name, value in state.items()
         }
 
@@ -357,7 +358,7 @@ class Learner:
         else. Raises UserError and ShapeError; then no parameter is changed."""
         shapes = {name: tuple(shape) for name, shape, _ in self._core.parameters()}
         filters = self._layouts() if layout == "torch" else {}
-        names = {_torch_name(name) if layout == "torch" else name: name for name in shapes}
+        names = {name: name for name in shapes}
         report = LoadReport([], [], [name for name in state if name not in names], [])
         values = {}
         for theirs, name in names.items():
@@ -445,14 +446,6 @@ class Memory(typing.Dict[str, int]):
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{kind}</td><td>{size / 1e6:.2f} MB</td></tr>" for kind, size in self.items())
         return f"<table>{rows}<tr><th>in all</th><th>{sum(self.values()) / 1e6:.2f} MB</th></tr></table>"
-
-
-def _torch_name(name: str) -> str:
-    """in_proj.weight is in_proj_weight in torch.nn.MultiheadAttention."""
-    for part in ("weight", "bias"):
-        if name == f"in_proj.{part}" or name.endswith(f".in_proj.{part}"):
-            return name[: -len(f"in_proj.{part}")] + f"in_proj_{part}"
-    return name
 
 
 def _without_sums(outputs: dict[str, typing.Any]) -> dict[str, typing.Any]:

@@ -156,7 +156,7 @@ class ConvReluPool(_Layer):
 
 
 class MultiHeadAttention(_Layer):
-    """Scaled dot-product attention with many heads. in_proj.weight [width + 2 kv_heads * (width / heads), width] stacks
+    """Scaled dot-product attention with many heads. in_proj_weight [width + 2 kv_heads * (width / heads), width] stacks
     queries, keys and values; out_proj.weight [width, width]."""
 
     def __init__(

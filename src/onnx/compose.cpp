@@ -14,13 +14,6 @@
 namespace linnet::compose {
 namespace {
 
-Shape aligned(const Shape& shape, int rank) {
-  Shape result;
-  for (int i = shape.rank(); i < rank; ++i) result.push_back(1);
-  for (const int64_t size : shape.sizes()) result.push_back(size);
-  return result;
-}
-
 // The node that made x, when it is a permutation.
 const std::vector<int>* order_of(Tensor x) {
   const NodeId producer = x.graph->value(x.id).producer;
@@ -29,22 +22,10 @@ const std::vector<int>* order_of(Tensor x) {
 }
 Tensor before_move(Tensor x) { return {x.graph, x.graph->node(x.graph->value(x.id).producer).in[0]}; }
 
-// n copies of an axis of size 1.
-Tensor expand_axis(Tensor x, int axis, int64_t n) {
-  const Shape shape = x.shape();
-  const int64_t outer = shape.elements(0, axis), inner = shape.elements(axis + 1, shape.rank());
-  Shape result = shape;
-  result.set(axis, n);
-  if (inner == 1) return reshape(broadcast_to(reshape(x, {outer, 1}), {outer, n}), result);
-  if (outer == 1) return reshape(broadcast_to(reshape(x, {inner}), {n, inner}), result);
-  const Tensor copies = broadcast_to(reshape(x, {outer, inner, 1}), {outer, inner, n});
-  return reshape(permute(copies, {0, 2, 1}), result);
-}
-
 // What a formula of moved tensors may have beside them: numbers, and one number for each index of the last axis before
 // the move (channels). Undefined: it does not fit.
 Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) {
-  const Shape shape = aligned(x.shape(), full.rank());
+  const Shape shape = with_rank(x.shape(), full.rank());
   if (x.shape().elements() == 1) return reshape(x, {});
   const int last = full.rank() - 1;
   const auto channels = static_cast<int>(std::ranges::find(order, last) - order.begin());
@@ -72,30 +53,13 @@ bool undo_moves(std::vector<Tensor>& x, const Shape& full, std::vector<int>& ord
 }  // namespace
 
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {
-  int rank = 0;
-  for (const Shape& shape : shapes) rank = std::max(rank, shape.rank());
-  Shape full = aligned({}, rank);
-  for (const Shape& shape : shapes) {
-    const Shape whole = aligned(shape, rank);
-    for (int axis = 0; axis < rank; ++axis) {
-      if (whole[axis] == 1) continue;
-      if (full[axis] != 1 && full[axis] != whole[axis])
-        call.fail("operands of shapes " + shapes[0].text() + " and " + shape.text() + " do not fit together");
-      full.set(axis, whole[axis]);
-    }
-  }
-  return full;
+  if (const auto full = linnet::broadcast_shape(shapes)) return *full;
+  std::string text;
+  for (const Shape& shape : shapes) text += (text.empty() ? "" : " and ") + shape.text();
+  call.fail("operands of shapes " + text + " do not fit together");
 }
 
-Tensor expand(Tensor x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  if (x.shape().rank() <= shape.rank() && find_broadcast(x.shape(), shape) && shape.elements() > 0)
-    return broadcast_to(x, shape);
-  x = reshape(x, aligned(x.shape(), shape.rank()));
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (x.dim(axis) == 1 && shape[axis] != 1) x = expand_axis(x, axis, shape[axis]);
-  return x;
-}
+Tensor expand(Tensor x, const Shape& shape) { return broadcast_to(x, shape); }
 
 Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula) {
   std::vector<Shape> shapes;
@@ -107,7 +71,7 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
     bool has_full = false;
     for (Tensor& tensor : x) {
       if (tensor.shape().rank() > 0 && tensor.shape().rank() < full.rank() && tensor.shape().elements() > 1)
-        tensor = reshape(tensor, aligned(tensor.shape(), full.rank()));
+        tensor = reshape(tensor, with_rank(tensor.shape(), full.rank()));
       if (!find_broadcast(tensor.shape(), full)) tensor = expand(tensor, full);
       has_full = has_full || tensor.shape() == full;
     }

@@ -60,7 +60,7 @@ foreach(compiler ${compilers})
     -DCMAKE_CXX_COMPILER=${compiler} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
     "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wconversion -Wshadow -Werror")
   run(${CMAKE_COMMAND} --build ${build})
-  foreach(example minimal residual multi_input decoder own_op)
+  foreach(example minimal residual multi_input decoder own_op gan forecast)
     run(${build}/${example})
     message("${name}: ${example}:\n${output}")
   endforeach()

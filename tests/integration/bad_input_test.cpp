@@ -47,7 +47,7 @@ class BadInput : public ::testing::Test {
 TEST_F(BadInput, Devices) {
   ::setenv("LINNET_CUDA_MODULE", (folder_ / "none.so").c_str(), 1);
   expect_refused(run({"train", "dates", "--device", "cuda", "--run", folder_ / "run"}),
-                 {"no CUDA module", folder_ / "none.so", "./dev gpu build"});
+                 {"no CUDA module", folder_ / "none.so", "builds for GPUs"});
   expect_refused(run({"bench", "cnn-128", "--device", "cuda:3"}), {"no CUDA module"});
   ::unsetenv("LINNET_CUDA_MODULE");
   expect_refused(run({"train", "dates", "--device", "gpu"}), {"device = \"gpu\"", "cuda:N"});

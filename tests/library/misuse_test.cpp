@@ -39,7 +39,10 @@ Loss squares(Net& net, Tracer& trace) {
 struct Ready {
   explicit Ready(const LearnerOptions& options = {})
       : learner(
-            net, [this](Tracer& trace) { return squares(net, trace); }, options) {}
+            net, [this](Tracer& trace) { return squares(net, trace); }, options) {
+    learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
+    learner.set<float>("y", {0, 1, 1, 0});
+  }
   Net net;
   Learner learner;
 };
@@ -52,6 +55,20 @@ void trace(const std::function<Tensor(Tracer&, Tensor x, Tensor y, Tensor ids)>&
     const Tensor result = ops(tracer, x, tracer.input("y", kY), tracer.input("ids", {DType::kI32, {4}}));
     return {.sum = sum(net(x)) + sum(result) * 0.0, .count = tracer.number(4)};
   });
+}
+
+// A step of attention to 4 positions of which `lengths` count.
+void attend(const std::vector<int32_t>& lengths) {
+  struct Attending : Module {
+    MultiHeadAttention attention{this, "attention", 4, 2};
+  } model;
+  Learner learner(model, [&](Tracer& t) -> Loss {
+    const Tensor x = t.input("x", {DType::kF32, {2, 4, 4}}), counted = t.input("lengths", {DType::kI32, {2}});
+    return {sum(model.attention(x, {.lengths = counted})), t.number(2)};
+  });
+  learner.set<float>("x", std::vector<float>(32, 1));
+  learner.set<int32_t>("lengths", lengths);
+  learner.step(0.1);
 }
 
 Dataset numbers(int64_t count) {
@@ -455,11 +472,6 @@ const std::vector<Misuse>& misuses() {
          Net net;
          Learner(net, [&](Tracer& t) -> Loss { return {net(t.input("x", kX)), t.number(1)}; });
        }},
-      {"LossWithoutInput",
-       [] {
-         Net net;
-         Learner(net, [&](Tracer& t) -> Loss { return {sum(net.hidden.weight.tensor()), t.number(1)}; });
-       }},
       {"LossOfOtherGraph",
        [] {
          Ready ready;
@@ -647,11 +659,11 @@ const std::vector<Misuse>& misuses() {
        [] {
          Arrays{}.set<float>("x", {3}, {1, 2});
        }},
-      {"FitWithoutEpochs",
+      {"FitOfNegativeEpochs",
        [] {
          Ready ready;
          Loader loader(numbers(4), {.batch = 2});
-         ready.learner.fit(loader, {.epochs = 0});
+         ready.learner.fit(loader, {.epochs = -1});
        }},
       {"PatienceWithoutValidation",
        [] {
@@ -670,6 +682,178 @@ const std::vector<Misuse>& misuses() {
              },
              loader.shapes());
          learner.evaluate(loader, {accuracy("logits")});
+       }},
+      {"InputNeverSet",
+       [] {
+         Net net;
+         Learner learner(net, [&](Tracer& t) { return squares(net, t); });
+         learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
+         learner.step(0.1);
+       }},
+      {"InputNeverSetInEvaluation",
+       [] {
+         Net net;
+         Learner learner(net, [&](Tracer& t) { return squares(net, t); });
+         learner.evaluate();
+       }},
+      {"InputsOfPredictionTrainedOn",
+       [] {
+         Ready ready;
+         Arrays request;
+         request.set<float>("x", {4, 2}, std::vector<float>(8));
+         (void)ready.learner.predict(request);
+         ready.learner.step(0.1);
+       }},
+      {"TracesDiffer",
+       [] {
+         Net net;
+         int calls = 0;
+         Learner(net, [&](Tracer& t) -> Loss {
+           const Tensor y = net(t.input("x", kX));
+           return {sum(++calls == 2 ? y : square(y)), t.number(4)};
+         });
+       }},
+      {"TrainingTraceDiffers",
+       [] {
+         Net net;
+         int trained = 0;
+         Learner(net, [&](Tracer& t) -> Loss {
+           const Tensor y = net(t.input("x", kX));
+           return {sum(t.training() && ++trained == 2 ? y : square(y)), t.number(4)};
+         });
+       }},
+      {"InputsDiffer",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss {
+           const Tensor y = net(t.input("x", kX));
+           return {sum(t.training() ? y * t.input("weights", kY) : y), t.number(4)};
+         });
+       }},
+      {"CountNegative",
+       [] {
+         Net net;
+         Learner learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x", kX))), t.number(-4)}; });
+         learner.set<float>("x", std::vector<float>(8));
+         learner.step(0.1);
+       }},
+      {"CountFractional",
+       [] {
+         Net net;
+         Learner learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x", kX))), t.number(0.5)}; });
+         learner.set<float>("x", std::vector<float>(8));
+         learner.evaluate();
+       }},
+      {"PaddedRowsCounted",
+       [] {
+         Net net;
+         Dataset data;
+         data.add("x", {2}, std::vector<float>(40)).add("y", {1}, std::vector<float>(20));
+         Loader loader(data, {.batch = 16});
+         Learner learner(
+             net,
+             [&](Tracer& t) -> Loss {
+               return {sum(square(net(t.input("x")) - t.input("y"))), t.number(16)};
+             },
+             loader.shapes());
+         learner.evaluate(loader);
+       }},
+      {"MaskBeforeInputs",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss {
+           const Tensor mask = t.row_mask();
+           return {sum(net(t.input("x", kX))), sum(mask)};
+         });
+       }},
+      {"ModuleNameWithStar",
+       [] {
+         Module root;
+         Linear(&root, "layer*", 2, 2);
+       }},
+      {"ParameterNameWithNewline",
+       [] {
+         Module root;
+         Parameter(&root, "a\nb", {2}, constant_init(0));
+       }},
+      {"InputNameWithNewline", [] { trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("a\n", kX); }); }},
+      {"OutputNameWithNewline",
+       [] {
+         trace([](Tracer& t, Tensor x, Tensor, Tensor) {
+           t.output("a\n", x);
+           return x;
+         });
+       }},
+      {"DropoutOfAll",
+       [] {
+         Module root;
+         Dropout(&root, "dropout", 1);
+       }},
+      {"DropoutNan",
+       [] {
+         Module root;
+         Dropout(&root, "dropout", std::nanf(""));
+       }},
+      {"ArraysLargerThanMemory",
+       [] {
+         Arrays(InputTypes{{"x", {DType::kF32, {1 << 30, 1 << 30}}}});
+       }},
+      {"ArraysOverflow",
+       [] {
+         Arrays(InputTypes{{"x", {DType::kF32, {int64_t{1} << 62, 8}}}});
+       }},
+      {"InputLargerThanMemory",
+       [] {
+         trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1 << 30, 1 << 30}}); });
+       }},
+      {"LengthsBeyond",
+       [] {
+         attend({1, 5});
+       }},
+      {"LengthsZero",
+       [] {
+         attend({0, 4});
+       }},
+      {"DiagnoseBeforeStep", [] { (void)Ready().learner.diagnose(); }},
+      {"StateOfOtherOptimizer",
+       [] {
+         const std::string path = file_of("");
+         Ready({.optimizer = Adam{}}).learner.save_state(path);
+         Ready({.optimizer = Lion{}}).learner.load_state(path);
+       }},
+      {"StateOfAdamIntoSgd",
+       [] {
+         const std::string path = file_of("");
+         Ready({.optimizer = Adam{}}).learner.save_state(path);
+         Ready({.optimizer = Sgd{}}).learner.load_state(path);
+       }},
+      {"StateOfOtherGroups",
+       [] {
+         const std::string path = file_of("");
+         Ready().learner.save_state(path);
+         Ready({.groups = {{.patterns = {"hidden.*"}, .rate_factor = 0.5}}}).learner.load_state(path);
+       }},
+      {"WeightsOfAnotherModel",
+       [] {
+         Ready ready;
+         struct Other : Module {
+           Linear layer{this, "layer", 2, 1};
+         } other;
+         Learner(other,
+                 [&](Tracer& t) -> Loss {
+                   return {sum(other.layer(t.input("x", kX))), t.number(1)};
+                 },
+                 {.weights = &ready.learner});
+       }},
+      {"WeightsWithAverage",
+       [] {
+         Ready ready({.average_decay = 0.9});
+         Learner(ready.net, [&](Tracer& t) { return squares(ready.net, t); }, {.weights = &ready.learner});
+       }},
+      {"PlanOfNoShapes",
+       [] {
+         Net net;
+         (void)plan(net, [&](Tracer& t) { return squares(net, t); }, std::vector<InputTypes>{}, {});
        }},
       {"TokenizerMissing", [] { (void)load_pretrained_tokenizer("/nonexistent"); }},
   };
@@ -692,8 +876,6 @@ int outcome(const Misuse& misuse) {
   }
   std::filesystem::remove(temporary());
   Ready ready;
-  ready.learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
-  ready.learner.set<float>("y", {0, 1, 1, 0});
   return ready.learner.step(0.1).finite ? result : kOther;
 }
 
@@ -730,6 +912,7 @@ TEST(Misuses, PartsMayBeDestroyedBeforeTheModel) {
   std::ranges::sort(names);
   EXPECT_EQ(names, (std::vector<std::string>{"first.bias", "first.weight", "third.bias", "third.weight"}));
   third.reset();
+  learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
   EXPECT_TRUE(learner.step(0.1).finite);
 }
 
@@ -756,6 +939,12 @@ TEST(Misuses, ThreadsShareNothingThatHurts) {
 // What does not compile: a tensor in a condition, and copies of modules, learners and loaders.
 static_assert(!std::is_copy_constructible_v<Net> && !std::is_copy_assignable_v<Linear>);
 static_assert(!std::is_copy_constructible_v<Learner> && !std::is_copy_constructible_v<Loader>);
+// A bound for each element is clamp() or maximum(), and arrays have four types of elements.
+template <class Bound>
+concept ReducesTo = requires(Tensor x, Bound bound) {
+  max(x, bound);
+};
+static_assert(ReducesTo<int> && !ReducesTo<double>);
 static_assert(!std::is_constructible_v<bool, Tensor> && !std::is_convertible_v<Tensor, double>);
 
 }  // namespace

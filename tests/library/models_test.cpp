@@ -118,7 +118,7 @@ TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
 // Attention by its definition, in double: queries of x [T, 4], keys and values of memory [S, 4], two heads of 2.
 std::vector<double> attend(const std::vector<float>& x, const std::vector<float>& memory, int64_t seen, bool causal,
                            Learner& learner) {
-  const auto in = learner.parameter("attention.in_proj.weight"), in_bias = learner.parameter("attention.in_proj.bias");
+  const auto in = learner.parameter("attention.in_proj_weight"), in_bias = learner.parameter("attention.in_proj_bias");
   const auto out = learner.parameter("attention.out_proj.weight"),
              out_bias = learner.parameter("attention.out_proj.bias");
   const auto line = [](std::span<const float> weight, std::span<const float> bias, size_t row, const auto* values) {
@@ -168,7 +168,7 @@ TEST(MultiHeadAttention, IsTheDefinitionOfAttention) {
   std::vector<float> x, memory;
   for (int i = 0; i < 20; ++i) x.push_back(static_cast<float>(i * 7 % 11) / 5 - 1);
   for (int i = 0; i < 12; ++i) memory.push_back(static_cast<float>(i * 5 % 7) / 3 - 1);
-  for (float& value : learner.parameter("attention.in_proj.bias")) value = 0.25f;
+  for (float& value : learner.parameter("attention.in_proj_bias")) value = 0.25f;
   learner.set("x", x);
   learner.set("memory", memory);
   learner.set<int32_t>("lengths", {2});

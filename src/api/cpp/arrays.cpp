@@ -3,11 +3,37 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <numeric>
 
+#include "api/cpp/array_bytes.h"
 #include "linnet/error.h"
 
 namespace linnet {
+
+size_t checked_bytes(const std::string& what, const TensorType& type) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  int64_t bytes = static_cast<int64_t>(dtype_size(type.dtype));
+  for (const int64_t size : type.shape.sizes()) {
+    if (size < 0) fail_user(what + " has the shape " + type.shape.text() + "; sizes are not negative");
+    if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMost)
+      fail_user(what + " of type " + type.text() + " is larger than any memory");
+  }
+  return static_cast<size_t>(bytes);
+}
+
+namespace {
+
+std::vector<std::byte> allocate(const std::string& name, const TensorType& type) {
+  const size_t bytes = checked_bytes("array \"" + name + "\"", type);
+  try {
+    return std::vector<std::byte>(bytes);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::kSystem, "there is no memory for array \"" + name + "\" of type " + type.text());
+  }
+}
+
+}  // namespace
 
 Arrays::Arrays() = default;
 Arrays::Arrays(const Arrays& other) = default;
@@ -17,16 +43,16 @@ Arrays& Arrays::operator=(Arrays&& other) noexcept = default;
 Arrays::~Arrays() = default;
 
 Arrays::Arrays(const InputTypes& types) {
-  for (const auto& [name, type] : types) entries_[name] = {type, std::vector<std::byte>(type.bytes())};
+  for (const auto& [name, type] : types) entries_[name] = {type, allocate(name, type)};
 }
 
 void Arrays::set_bytes(const std::string& name, const TensorType& type, std::span<const std::byte> bytes) {
-  for (const int64_t size : type.shape.sizes())
-    if (size < 0) fail_user("array \"" + name + "\" has the shape " + type.shape.text() + "; sizes are not negative");
-  if (bytes.size() != type.bytes())
+  if (bytes.size() != checked_bytes("array \"" + name + "\"", type))
     fail_user("array \"" + name + "\" is given " + std::to_string(bytes.size() / dtype_size(type.dtype)) +
               " values, and " + type.text() + " has " + std::to_string(type.shape.elements()));
-  entries_[name] = {type, {bytes.begin(), bytes.end()}};
+  std::vector<std::byte> copy = allocate(name, type);
+  std::ranges::copy(bytes, copy.begin());
+  entries_[name] = {type, std::move(copy)};
 }
 
 const Arrays::Entry& Arrays::find(const std::string& name) const {

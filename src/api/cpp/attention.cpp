@@ -1,7 +1,8 @@
 #include "linnet/attention.h"
 
-#include "base/error.h"
 #include "api/cpp/decoding_scope.h"
+#include "base/error.h"
+#include "engine/ops/attention/attention.h"
 #include "models/modules/attention_block.h"
 
 namespace linnet {
@@ -14,6 +15,17 @@ thread_local const AttentionContext* t_context = nullptr;
 const AttentionContext* DecodingScope::current() { return t_context; }
 DecodingScope::DecodingScope(const AttentionContext& context) : outer_(t_context) { t_context = &context; }
 DecodingScope::~DecodingScope() { t_context = outer_; }
+
+Tensor attention(At q, Tensor k, Tensor v, int64_t heads, const AttentionMask& mask) {
+  const int64_t width = q.value.dim(-1), size = heads > 0 ? width / heads : 0;
+  if (heads < 1 || size < 1 || width % heads != 0 || k.dim(-1) % size != 0)
+    throw Error(ErrorKind::kShape, q.where.text() + ": attention: queries " + q.value.shape().text() + " and keys " +
+                                       k.shape().text() + " do not have " + std::to_string(heads) +
+                                       " heads of one size");
+  AttentionOptions options{.heads = heads, .kv_heads = k.dim(-1) / size};
+  options.causal = mask.causal, options.lengths = mask.lengths;
+  return attention(q, k, v, options);
+}
 
 struct MultiHeadAttention::State {
   State(Module* parent, const AttentionConfig& config) : attention(parent, "", config) {}
@@ -32,11 +44,13 @@ MultiHeadAttention::MultiHeadAttention(Module* parent, std::string name, int64_t
               ", which is not in [0, 1)");
   AttentionConfig config{.width = width, .heads = heads, .dropout = options.dropout};
   config.kv_heads = options.kv_heads;
+  config.projection_name = "in_proj_";
   config.biases = config.output_bias = options.biases;
   if (options.rotary_theta > 0) config.rotary = RotaryConfig{.theta = options.rotary_theta};
   state_ = std::make_unique<State>(this, config);
 }
 
+MultiHeadAttention::MultiHeadAttention(MultiHeadAttention&& other) noexcept = default;
 MultiHeadAttention::~MultiHeadAttention() = default;
 
 Tensor MultiHeadAttention::operator()(Tensor x, const AttentionMask& mask) {

@@ -17,8 +17,8 @@ Rate::Rate(std::function<double(int64_t)> rate) : rate_(std::move(rate)) {
 namespace {
 
 void check(const FitOptions& options) {
-  if (options.epochs < 1 || options.max_steps < 0 || options.patience < 0)
-    fail_user("fit() needs epochs of at least 1, and max_steps and patience that are not negative");
+  if (options.epochs < 0 || options.max_steps < 0 || options.patience < 0)
+    fail_user("fit() needs epochs, max_steps and patience that are not negative");
   if (options.patience > 0 && !options.validation) fail_user("fit() with patience needs validation data");
 }
 
@@ -47,7 +47,8 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
     if (go_on) report.reason = reason;
     go_on = false;
   };
-  const int64_t last_epoch = loader.position().epoch + options.epochs;
+  const int64_t epochs = options.epochs > 0 ? options.epochs : options.max_steps > 0 ? options.max_steps : 1;
+  const int64_t last_epoch = loader.position().epoch + epochs;
   std::vector<Arrays> micro(accumulate);
   while (go_on && loader.position().epoch < last_epoch) {
     const int64_t epoch = loader.position().epoch;
@@ -60,9 +61,8 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
       event.rate = options.rate(event.step);
       event.result = step(micro, event.rate);
       if (!event.result.finite && !event.result.skipped)
-        throw Error(ErrorKind::kNumeric, "step " + std::to_string(event.step) +
-                                             ": loss or gradient is not finite; first in " +
-                                             s.trainer->find_non_finite(s.last_trained->number));
+        throw Error(ErrorKind::kNumeric,
+                    "step " + std::to_string(event.step) + ": loss or gradient is not finite; first in " + diagnose());
       mean.add(event.result);
       event.mean_loss = mean.value();
       ++report.steps;
@@ -80,12 +80,14 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
         report.best = event.evaluation;
         worse = 0;
         if (options.patience > 0) {
-          s.trainer->pull_states();
-          const float* weights = s.trainer->state(s.trainer->evaluated_state());
-          best_weights.assign(weights, weights + s.layout.trained_count());
-          const float* untrained = s.trainer->state(state::kParameters) + s.layout.trained_count();
+          const Trainer& holder = *s.weights().trainer;
+          const ParameterLayout& layout = s.weights().layout;
+          holder.pull_states();
+          const float* weights = holder.state(holder.evaluated_state());
+          best_weights.assign(weights, weights + layout.trained_count());
+          const float* untrained = holder.state(state::kParameters) + layout.trained_count();
           best_weights.insert(best_weights.end(), untrained,
-                              untrained + (s.layout.stored_count() - s.layout.trained_count()));
+                              untrained + (layout.stored_count() - layout.trained_count()));
         }
       } else if (options.patience > 0 && ++worse >= options.patience) {
         stop("patience");
@@ -95,7 +97,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   }
   stop("epochs");
   if (!best_weights.empty()) {
-    std::ranges::copy(best_weights, s.trainer->state(state::kParameters));
+    std::ranges::copy(best_weights, s.weights().trainer->state(state::kParameters));
     push();
   }
   return report;

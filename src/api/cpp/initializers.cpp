@@ -50,13 +50,6 @@ Initializer values_init(std::vector<float> given) {
   };
 }
 
-Initializer xavier_uniform() {
-  return [](std::span<float> values, const Shape& shape, const auto& uniform) {
-    const Fans fans = fans_of(shape);
-    fill_uniform(values, std::sqrt(6 / (fans.in + fans.out)), uniform);
-  };
-}
-
 Initializer xavier_normal() {
   return [](std::span<float> values, const Shape& shape, const auto& uniform) {
     const Fans fans = fans_of(shape);

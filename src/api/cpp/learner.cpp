@@ -1,4 +1,3 @@
-#include "engine/plan/state_names.h"
 #include "linnet/learner.h"
 
 #include <algorithm>
@@ -6,35 +5,13 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "base/error.h"
 #include "api/cpp/busy.h"
 #include "api/cpp/learner_state.h"
-#include "api/cpp/own_op_scope.h"
+#include "base/error.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
 namespace {
-
-std::string types_text(const InputTypes& types) {
-  std::string text;
-  for (const auto& [name, type] : types) text += (text.empty() ? "" : ", ") + name + " " + type.text();
-  return text.empty() ? "nothing" : text;
-}
-
-// The loss is two scalars of the graph that is traced.
-void check_loss(const Loss& loss, const Graph& graph) {
-  const auto check = [&](Tensor tensor, const char* name) {
-    if (!tensor.defined())
-      fail_user(std::string("the loss has no ") + name +
-                "; a loss is {.sum = ..., .count = ...}, the sum over samples and how many there are");
-    if (tensor.graph != &graph) fail_user(std::string("the ") + name + " of the loss is a tensor of another graph");
-    const TensorType type = tensor.type();
-    if (type.shape.rank() != 0 || !is_float(type.dtype))
-      throw Error(ErrorKind::kShape, std::string("the ") + name + " of the loss is " + type.text() +
-                                         ", expected a scalar f32[]; sum(x) makes one");
-  };
-  check(loss.sum, "sum");
-  check(loss.count, "count");
-}
 
 void check_rate(double rate) {
   if (!std::isfinite(rate) || rate < 0)
@@ -60,6 +37,16 @@ void copy_elements(const TensorView& view, std::byte* to) {
   }
 }
 
+// The first `rows` of an output.
+void take_output(const TensorView& view, const std::string& name, Arrays& outputs, int64_t rows) {
+  std::vector<std::byte> bytes(view.type.bytes());
+  copy_elements(view, bytes.data());
+  TensorType type = view.type;
+  if (type.shape.rank() > 0) type.shape.set(0, rows);
+  bytes.resize(type.bytes());
+  outputs.set_bytes(name, type, bytes);
+}
+
 int64_t first_axis(const TensorType& type) { return type.shape.rank() > 0 ? type.shape[0] : 0; }
 
 // The same but for the number of rows, which is at most that of `whole`.
@@ -71,78 +58,6 @@ bool is_part(const TensorType& part, const TensorType& whole) {
 }
 
 }  // namespace
-
-Learner::State::State(const Module& module, TracedLoss given, const std::vector<InputTypes>& shapes,
-                      const LearnerOptions& all)
-    : model(&module),
-      loss(std::move(given)),
-      options(all),
-      explicit_types(shapes.empty()),
-      trainer_options(linnet::trainer_options(all)),
-      layout(module, parameter_groups(all)),
-      store(*trainer_options.backend) {
-  if (!loss) fail_user("a learner needs a loss function");
-  if (layout.parameters().empty())
-    fail_user("the model has no parameters; they are members of modules: Linear, Parameter");
-  shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-            store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options);
-  if (explicit_types) add_kind(nullptr, options.training);
-  for (const InputTypes& types : shapes) add_kind(&types, options.training);
-  for (const InputTypes& types : options.evaluation_shapes) add_kind(&types, false);
-  for (const auto& [name, bytes] : capacities)
-    store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
-  plan();
-  store.allocate();
-  store.touch();
-  trainer->bind();
-  trainer->initialize();
-}
-
-LossFunction Learner::State::traced(const InputTypes* types) const {
-  return [this, types](Trace& trace) {
-    Tracer tracer(trace, types);
-    trace.set_model(model);
-    const OwnOpDecomposition own_ops(!trainer_options.backend->has_references);
-    const Loss traced = loss(tracer);
-    check_loss(traced, trace.graph());
-    return traced;
-  };
-}
-
-// Finds out what the loss uses of a batch shape.
-void Learner::State::add_kind(const InputTypes* types, bool trained) {
-  for (const auto& kind : kinds)
-    if (types && kind->types == *types) return;
-  BatchKind& kind = *kinds.emplace_back(std::make_unique<BatchKind>());
-  kind.trained = trained;
-  if (types) kind.types = *types;
-  const Graph graph = evaluate_graph(layout, traced(types ? &kind.types : nullptr), state::kParameters);
-  for (const GraphInput& input : graph.inputs()) {
-    if (store.has(input.name)) continue;  // a state of the trainer
-    const TensorType type = graph.value(input.value).type;
-    kind.used[input.name] = type;
-    capacities[input.name] = std::max(capacities[input.name], type.bytes());
-  }
-  if (kind.used.empty()) fail_user("the loss uses no input; it declares them by trace.input()");
-  for (const GraphOutput& output : graph.outputs()) kind.outputs.push_back(output.name);
-}
-
-void Learner::State::plan() {
-  const auto add = [&](BatchKind& kind, bool trained) {
-    const LossFunction traced_loss = traced(explicit_types ? nullptr : &kind.types);
-    kind.number = trained ? trainer->add_shape(traced_loss) : trainer->add_evaluation_shape(traced_loss);
-  };
-  const bool limited = options.memory > 0;
-  for (const auto& kind : kinds)
-    if (kind->trained) add(*kind, !limited);
-  if (limited && options.training) trainer->plan_training_within_memory(0);
-  for (const auto& kind : kinds)
-    if (!kind->trained) add(*kind, false);
-  if (limited && store.total_bytes() > options.memory)
-    fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
-              std::to_string(store.total_bytes()));
-}
 
 const Learner::State::BatchKind& Learner::State::kind_of(const Arrays& batch, bool trained) const {
   const auto fits = [&](const BatchKind& kind) {
@@ -162,7 +77,7 @@ const Learner::State::BatchKind& Learner::State::kind_for(const Arrays& batch) c
   const BatchKind* best = nullptr;
   int64_t best_rows = 0;
   for (const auto& kind : kinds) {
-    bool any = false, fits = true;
+    bool any = kind->used.empty(), fits = true;
     int64_t rows = 0;
     for (const auto& [name, type] : kind->used) {
       if (!batch.has(name)) continue;
@@ -178,15 +93,72 @@ const Learner::State::BatchKind& Learner::State::kind_for(const Arrays& batch) c
   return *best;
 }
 
-// Inputs that the batch lacks, and rows behind its own, are zeros; labels are -1, which losses leave out.
-void Learner::State::load(const Arrays& batch, const BatchKind& kind) const {
+const Learner::State::BatchKind& Learner::State::given_kind(const char* function) {
+  if (kinds.size() != 1)
+    fail_user(std::string("the learner has several batch shapes; give ") + function + "() a batch or a loader");
+  const BatchKind& kind = *kinds[0];
+  for (const auto& [name, type] : kind.used)
+    if (!given.contains(name))
+      fail_user("input \"" + name + "\" was not set: learner.set<...>(\"" + name + "\", values) of " + type.text());
+  fill_mask(kind, kind.mask_rows);
+  return kind;
+}
+
+namespace {
+
+void check_lengths(const std::string& name, int64_t most, std::span<const int32_t> lengths) {
+  for (size_t row = 0; row < lengths.size(); ++row)
+    if (lengths[row] < 1 || lengths[row] > most)
+      fail_user("input \"" + name + "\" has the length " + std::to_string(lengths[row]) + " in row " +
+                std::to_string(row) + "; it is at least 1 and at most " + std::to_string(most));
+}
+
+std::span<const int32_t> ids_of(std::span<const std::byte> bytes, int64_t most) {
+  return {reinterpret_cast<const int32_t*>(bytes.data()),
+          std::min(bytes.size() / sizeof(int32_t), static_cast<size_t>(most))};
+}
+
+}  // namespace
+
+// Inputs that the batch lacks, and rows behind its own, are zeros; labels are -1, which losses leave out. `samples` of
+// the rows count.
+void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t samples) {
+  for (const auto& [name, most] : kind.lengths)
+    if (batch.has(name)) check_lengths(name, most, ids_of(batch.bytes(name), samples));
   for (const auto& [name, type] : kind.used) {
     std::byte* to = store.data(name);
     const std::span<const std::byte> bytes = batch.has(name) ? batch.bytes(name) : std::span<const std::byte>{};
     std::copy(bytes.begin(), bytes.end(), to);
     const bool is_label = type.dtype == DType::kI32 && (name == "labels" || name == "targets");
     std::memset(to + bytes.size(), is_label ? 0xff : 0, type.bytes() - bytes.size());
+    if (batch.has(name))
+      given.insert(name);
+    else
+      given.erase(name);
   }
+  fill_mask(kind, samples);
+}
+
+void Learner::State::fill_mask(const BatchKind& kind, int64_t samples) const {
+  if (kind.mask_rows == 0) return;
+  float* mask = store.as<float>(kRowMask);
+  for (int64_t row = 0; row < kind.mask_rows; ++row) mask[row] = row < samples ? 1.0F : 0.0F;
+}
+
+// A loss that counts all rows of a batch counts those that pad it.
+void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const {
+  const int64_t rows = kind.rows();
+  if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;
+  fail_user(
+      "a batch has " + std::to_string(batch.samples) + " samples in " + std::to_string(rows) +
+      " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set " +
+      "LoaderOptions::drop_last");
+}
+
+LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
+  write_random(store.as<int32_t>("random"), options.seed, steps, batch);
+  last_trained = nullptr;
+  return trainer->evaluate(kind.number);
 }
 
 void Learner::State::check_step(double rate, size_t micro_batches) const {
@@ -200,23 +172,17 @@ void Learner::State::check_step(double rate, size_t micro_batches) const {
 StepResult Learner::State::finish_step(const StepReport& report, const BatchKind& kind) {
   last_trained = &kind;
   last_count = report.tokens;
+  last_outputs = Arrays();
   return {report.loss, report.grad_norm, report.tokens, report.finite, report.skipped};
 }
 
 Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
-  int64_t whole = 0;
-  for (const auto& [name, type] : kind.used) whole = std::max(whole, first_axis(type));
+  const int64_t whole = kind.rows();
   Arrays outputs;
   for (const std::string& name : kind.outputs) {
     const TensorView& view = trainer->evaluation_output(kind.number, name);
-    std::vector<std::byte> bytes(view.type.bytes());
-    copy_elements(view, bytes.data());
-    TensorType type = view.type;
-    if (rows > 0 && rows < whole && first_axis(type) == whole) {
-      bytes.resize(bytes.size() / static_cast<size_t>(whole) * static_cast<size_t>(rows));
-      type.shape.set(0, rows);
-    }
-    outputs.set_bytes(name, type, bytes);
+    const bool is_cut = rows > 0 && rows < whole && first_axis(view.type) == whole;
+    take_output(view, name, outputs, is_cut ? rows : first_axis(view.type));
   }
   return outputs;
 }
@@ -228,15 +194,26 @@ const ParameterSlot& Learner::State::slot_of(const std::string& name) const {
 }
 
 Learner::Learner(const Module& model, TracedLoss loss, const LearnerOptions& options)
-    : state_(std::make_unique<State>(model, std::move(loss), std::vector<InputTypes>{}, options)) {}
+    : state_(std::make_unique<State>(model, std::move(loss), std::vector<InputTypes>{}, options)) {
+  state_->allocate();
+}
 
 Learner::Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
                  const LearnerOptions& options) {
   if (shapes.empty()) fail_user("a learner needs at least one batch shape; Loader::shapes() gives them");
   state_ = std::make_unique<State>(model, std::move(loss), shapes, options);
+  state_->allocate();
 }
 
+Learner::Learner(Learner&&) noexcept = default;
+Learner& Learner::operator=(Learner&&) noexcept = default;
 Learner::~Learner() = default;
+
+namespace {
+
+int64_t samples_of(const Arrays& batch, const auto& kind) { return batch.samples > 0 ? batch.samples : kind.rows(); }
+
+}  // namespace
 
 StepResult Learner::step(const Arrays& batch, double rate) { return step(std::span(&batch, 1), rate); }
 
@@ -249,31 +226,38 @@ StepResult Learner::step(std::span<const Arrays> batches, double rate) {
   const int64_t step = s.steps + 1;
   StepReport report{};
   if (s.options.accumulate == 1) {
-    s.load(batches[0], *kinds[0]);
+    s.load(batches[0], *kinds[0], samples_of(batches[0], *kinds[0]));
     report = s.trainer->step(kinds[0]->number, rate, step);
   } else {
     for (size_t i = 0; i < batches.size(); ++i) {
-      s.load(batches[i], *kinds[i]);
+      s.load(batches[i], *kinds[i], samples_of(batches[i], *kinds[i]));
       s.trainer->accumulate(kinds[i]->number, step, static_cast<int64_t>(i));
     }
     report = s.trainer->apply(rate, step);
   }
   s.steps = step;
+  if (batches.size() == 1) s.check_padding(*kinds[0], batches[0], report.tokens);
   return s.finish_step(report, *kinds.back());
 }
 
 StepResult Learner::step(double rate) {
   State& s = *state_;
   const Busy busy(s.busy, "a learner");
-  if (s.kinds.size() != 1) fail_user("the learner has several batch shapes; give step() a batch");
   s.check_step(rate, 1);
-  const StepReport report = s.trainer->step(s.kinds[0]->number, rate, s.steps + 1);
+  const State::BatchKind& kind = s.given_kind("step");
+  const StepReport report = s.trainer->step(kind.number, rate, s.steps + 1);
   ++s.steps;
-  return s.finish_step(report, *s.kinds[0]);
+  return s.finish_step(report, kind);
+}
+
+std::string Learner::diagnose() const {
+  const State& s = *state_;
+  if (!s.last_trained) fail_user("there is no step to look at: none was taken, or evaluation followed");
+  return s.trainer->find_non_finite(s.last_trained->number);
 }
 
 void Learner::set_bytes(const std::string& input, DType dtype, std::span<const std::byte> bytes) {
-  const State& s = *state_;
+  State& s = *state_;
   if (s.kinds.size() != 1) fail_user("the learner has several batch shapes; give step() a batch");
   const InputTypes& used = s.kinds[0]->used;
   const auto found = used.find(input);
@@ -282,15 +266,17 @@ void Learner::set_bytes(const std::string& input, DType dtype, std::span<const s
   if (type.dtype != dtype || type.bytes() != bytes.size())
     fail_user("input \"" + input + "\" is " + type.text() + ", and was given " +
               std::to_string(bytes.size() / dtype_size(dtype)) + " values of type " + dtype_name(dtype));
+  const auto lengths = s.kinds[0]->lengths.find(input);
+  if (lengths != s.kinds[0]->lengths.end()) check_lengths(input, lengths->second, ids_of(bytes, type.shape[0]));
   std::memcpy(s.store.data(input), bytes.data(), bytes.size());
+  s.given.insert(input);
 }
 
 double Learner::evaluate() {
   State& s = *state_;
-  if (s.kinds.size() != 1) fail_user("the learner has several batch shapes; give evaluate() a loader");
-  const LossTotal total = s.trainer->evaluate(s.kinds[0]->number);
-  s.last_trained = nullptr;
-  s.last_outputs = s.outputs_of(*s.kinds[0], 0);
+  const State::BatchKind& kind = s.given_kind("evaluate");
+  const LossTotal total = s.evaluate(kind, 0);
+  s.last_outputs = s.outputs_of(kind, 0);
   return total.sum / static_cast<double>(total.tokens);
 }
 
@@ -303,8 +289,9 @@ Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics)
   for (int64_t i = 0; i < loader.batches(); ++i) {
     const Arrays& batch = loader.next();
     const State::BatchKind& kind = s.kind_of(batch, false);
-    s.load(batch, kind);
-    const LossTotal total = s.trainer->evaluate(kind.number);
+    s.load(batch, kind, samples_of(batch, kind));
+    const LossTotal total = s.evaluate(kind, i);
+    s.check_padding(kind, batch, total.tokens);
     sum += total.sum;
     evaluation.count += total.tokens;
     s.last_outputs = s.outputs_of(kind, 0);
@@ -314,7 +301,6 @@ Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics)
       parts[m].sum += part.sum, parts[m].count += part.count;
     }
   }
-  s.last_trained = nullptr;
   loader.seek({loader.position().epoch - 1, 0});
   evaluation.loss = sum / static_cast<double>(evaluation.count);
   for (size_t m = 0; m < metrics.size(); ++m)
@@ -337,19 +323,25 @@ Arrays Learner::predict(const Arrays& batch) {
                 std::to_string(fewer));
     fewer = given;
   }
-  s.load(batch, kind);
-  s.trainer->evaluate(kind.number);
-  s.last_trained = nullptr;
+  s.load(batch, kind, batch.samples > 0 ? batch.samples : rows);
+  s.evaluate(kind, 0);
   s.last_outputs = s.outputs_of(kind, rows);
   return s.last_outputs;
 }
 
 std::span<const float> Learner::output(const std::string& name) const {
-  return static_cast<const Arrays&>(state_->last_outputs).get<float>(name);
+  State& s = *state_;
+  if (s.last_trained && !s.last_outputs.has(name)) {
+    if (!std::ranges::count(s.last_trained->step_outputs, name))
+      fail_user("steps keep no output \"" + name + "\": trace.output(name, value, {.training = true}) keeps it");
+    const TensorView& view = s.trainer->step_output(s.last_trained->number, name);
+    take_output(view, name, s.last_outputs, first_axis(view.type));
+  }
+  return static_cast<const Arrays&>(s.last_outputs).get<float>(name);
 }
 
 std::span<float> Learner::parameter(const std::string& name) {
-  State& s = *state_;
+  State& s = state_->weights();
   const ParameterSlot& slot = s.slot_of(name);
   if (s.layout.is_quantized(slot))
     fail_user("parameter \"" + name + "\" is not stored in fp32: save() writes its values, load() reads them");
@@ -357,7 +349,7 @@ std::span<float> Learner::parameter(const std::string& name) {
   return {s.trainer->state(state::kParameters) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }
 
-void Learner::push() { state_->trainer->reset_ema(); }
+void Learner::push() { state_->weights().trainer->reset_ema(); }
 
 std::vector<float> Learner::gradient(const std::string& name) {
   State& s = *state_;
@@ -387,19 +379,6 @@ std::vector<ParameterSpec> Learner::parameters() const {
 int64_t Learner::steps() const { return state_->steps; }
 size_t Learner::memory_bytes() const { return state_->store.total_bytes(); }
 
-std::vector<MemoryUse> Learner::memory() const {
-  std::vector<MemoryUse> uses;
-  const Store& store = state_->store;
-  for (const Store::Region& region : store.regions()) {
-    const std::string kind = memory_kind_name(region.kind);
-    const size_t bytes = store.device().footprint(region.bytes);
-    const auto found = std::ranges::find(uses, kind, &MemoryUse::kind);
-    if (found == uses.end())
-      uses.push_back({kind, bytes});
-    else
-      found->bytes += bytes;
-  }
-  return uses;
-}
+std::vector<MemoryUse> Learner::memory() const { return state_->memory().kinds; }
 
 }  // namespace linnet

@@ -1,10 +1,11 @@
 // Files of a Learner: weights by name, and all that the next steps follow from.
 #include <algorithm>
+#include <optional>
 #include <set>
 
+#include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "formats/safetensors.h"
-#include "api/cpp/learner_state.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
@@ -12,6 +13,18 @@ namespace {
 
 constexpr const char* kSeed = "learner.seed";
 constexpr const char* kAccumulate = "learner.accumulate";
+constexpr const char* kOptimizer = "learner.optimizer";
+constexpr const char* kGroups = "learner.groups";
+// How a file has the filters of convolutions.
+constexpr const char *kFilters = "filters", *kChannelsLast = "channels_last";
+
+// What the steps that follow depend on beside weights and moments.
+Metadata facts_of(const LearnerOptions& options) {
+  return {{kSeed, std::to_string(options.seed)},
+          {kAccumulate, std::to_string(options.accumulate)},
+          {kOptimizer, optimizer_text(options)},
+          {kGroups, groups_text(options)}};
+}
 
 std::string join(const std::vector<std::string>& names) {
   constexpr size_t kMost = 5;
@@ -37,40 +50,147 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
 }  // namespace
 
 void Learner::save(const std::string& path) const {
-  const Trainer& trainer = *state_->trainer;
+  const Trainer& trainer = *state_->weights().trainer;
   trainer.pull_states();
-  save_model(path, trainer.layout(), trainer.evaluated_values(), {{"format", "pt"}});
+  save_model(path, trainer.layout(), trainer.evaluated_values(), {{"format", "pt"}, {kFilters, kChannelsLast}});
 }
 
+namespace {
+
+// Which axes of the file's tensors become those of the parameter.
+enum class Turn { kNone, kMatrix, kFilters };
+
+Shape turned(const Shape& shape, Turn turn) {
+  if (turn == Turn::kMatrix && shape.rank() == 2) return {shape[1], shape[0]};
+  if (turn == Turn::kFilters && shape.rank() == 4) return {shape[0], shape[2], shape[3], shape[1]};
+  return shape;
+}
+
+// Where a parameter's values come from.
+struct Source {
+  const ParameterSlot* slot;
+  std::vector<const SafetensorsEntry*> entries;
+  Turn turn = Turn::kNone;
+  std::optional<int64_t> first_row = {};
+
+  // Whether the entries, turned, are what the parameter is.
+  bool fits(Turn by) const {
+    const Shape& wanted = slot->spec.shape;
+    int64_t rows = 0;
+    for (const SafetensorsEntry* entry : entries) {
+      Shape shape = turned(entry->type.shape, by);
+      if (!is_float(entry->dtype) || shape.rank() != wanted.rank()) return false;
+      if (shape.rank() == 0) return entries.size() == 1;
+      rows += shape[0];
+      shape.set(0, wanted[0]);
+      if (shape != wanted) return false;
+    }
+    return first_row ? *first_row >= 0 && *first_row + wanted[0] <= rows : rows == wanted[0];
+  }
+
+  void read(std::span<float> values) const {
+    std::vector<float> rows, all;
+    for (const SafetensorsEntry* entry : entries) {
+      rows.resize(static_cast<size_t>(entry->type.shape.elements()));
+      read_floats(entry->dtype, entry->data, static_cast<int64_t>(rows.size()), rows.data());
+      const size_t before = all.size();
+      all.resize(before + rows.size());
+      turn_elements(entry->type.shape, rows.data(), all.data() + before);
+    }
+    const size_t row = values.size() / static_cast<size_t>(std::max<int64_t>(1, slot->spec.shape.elements(0, 1)));
+    std::copy_n(all.begin() + static_cast<ptrdiff_t>(row) * first_row.value_or(0), values.size(), values.begin());
+  }
+
+ private:
+  void turn_elements(const Shape& shape, const float* from, float* to) const {
+    const int64_t outer = turn == Turn::kFilters ? shape[0] : 1, inner = turn == Turn::kNone ? 1 : shape[-1];
+    const int64_t count = shape.elements();
+    if (turn == Turn::kNone) return void(std::copy_n(from, count, to));
+    // Matrices [in, out], and filters [in, height * width] of each output: both are transposed.
+    const int64_t rows = turn == Turn::kFilters ? shape[1] : shape[0],
+                  columns = turn == Turn::kFilters ? shape[2] * shape[3] : inner;
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < columns; ++c)
+          to[o * rows * columns + c * rows + r] = from[o * rows * columns + r * columns + c];
+  }
+};
+
+// What '*' of the pattern stands for in a name that it matches, put for '*' of `text`.
+std::string substituted(const std::string& name, const std::string& pattern, const std::string& text) {
+  const size_t star = pattern.find('*'), to = text.find('*');
+  if (star == pattern.npos || to == text.npos) return text;
+  if (pattern.find('*', star + 1) != pattern.npos || text.find('*', to + 1) != text.npos)
+    fail_user("the rule \"" + pattern + "\" has more than one '*', or its tensor \"" + text + "\" has");
+  const size_t rest = pattern.size() - star - 1;
+  return text.substr(0, to) + name.substr(star, name.size() - star - rest) + text.substr(to + 1);
+}
+
+Source source_of(const SafetensorsFile& file, const ParameterSlot& slot, const LoadOptions& options) {
+  const std::string& name = slot.spec.name;
+  Source source{&slot, {}};
+  const auto take = [&](const std::string& tensor) {
+    if (const SafetensorsEntry* entry = file.find(tensor)) source.entries.push_back(entry);
+  };
+  for (const LoadRule& rule : options.rules) {
+    if (!matches(name, rule.parameter)) continue;
+    for (const std::string& tensor : rule.tensors) take(substituted(name, rule.parameter, tensor));
+    if (source.entries.size() != rule.tensors.size()) source.entries.clear();
+    source.turn = rule.transpose ? Turn::kMatrix : Turn::kNone;
+    source.first_row = rule.first_row;
+    return source;
+  }
+  if (name.starts_with(options.prefix)) take(name.substr(options.prefix.size()));
+  return source;
+}
+
+// Filters whose size and channels are equal have the same shape in both orders.
+void choose_filters(Source& source, const SafetensorsFile& file, FilterLayout layout) {
+  if (source.slot->spec.shape.rank() != 4) return;
+  const auto said = file.metadata().find(kFilters);
+  if (layout == FilterLayout::automatic && said != file.metadata().end())
+    layout = said->second == kChannelsLast ? FilterLayout::channels_last : FilterLayout::channels_first;
+  const bool last = source.fits(Turn::kNone), first = source.fits(Turn::kFilters);
+  const Shape& shape = source.slot->spec.shape;
+  const bool is_same = shape[1] * shape[2] * shape[3] == std::max({shape[1], shape[2], shape[3]});
+  if (layout == FilterLayout::automatic && last && first && !is_same)
+    fail_user(file.path() + ": \"" + source.slot->spec.name + "\" of " + shape.text() +
+              " may have its channels first or last: set LoadOptions::filters");
+  if (layout == FilterLayout::channels_first || (layout == FilterLayout::automatic && first && !last))
+    source.turn = Turn::kFilters;
+}
+
+}  // namespace
+
 LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
-  State& s = *state_;
+  State& s = state_->weights();
   const SafetensorsFile file(path, SafetensorsTypes::kAll);
   file.check_data();
   LoadReport report;
-  std::set<std::string> names;
-  std::vector<std::pair<const ParameterSlot*, const SafetensorsEntry*>> taken;
+  std::set<std::string> used;
+  std::vector<Source> taken;
   for (const ParameterSlot& slot : s.layout.parameters()) {
-    const std::string& name = slot.spec.name;
-    names.insert(name);
-    const bool in_file = name.starts_with(options.prefix);
-    const SafetensorsEntry* entry = in_file ? file.find(name.substr(options.prefix.size())) : nullptr;
-    if (!entry) {
-      report.fresh.push_back(name);
-    } else if (entry->type.shape != slot.spec.shape || !is_float(entry->dtype)) {
-      report.different.push_back(name);
-    } else {
-      report.taken.push_back(name);
-      taken.emplace_back(&slot, entry);
+    Source source = source_of(file, slot, options);
+    for (const SafetensorsEntry* entry : source.entries) used.insert(entry->name);
+    if (source.entries.empty()) {
+      report.fresh.push_back(slot.spec.name);
+      continue;
     }
+    if (source.turn == Turn::kNone) choose_filters(source, file, options.filters);
+    if (!source.fits(source.turn)) {
+      report.different.push_back(slot.spec.name);
+      continue;
+    }
+    report.taken.push_back(slot.spec.name);
+    if (source.turn != Turn::kNone) report.turned.push_back(slot.spec.name);
+    taken.push_back(std::move(source));
   }
   for (const SafetensorsEntry& entry : file.entries())
-    if (!names.contains(options.prefix + entry.name)) report.unused.push_back(entry.name);
+    if (!used.contains(entry.name)) report.unused.push_back(entry.name);
   if (options.strict) check_strict(path, report);
   s.trainer->pull_states();
-  for (const auto& [slot, entry] : taken)
-    s.trainer->set_parameter(*slot, [&, entry = entry](std::span<float> values) {
-      read_floats(entry->dtype, entry->data, static_cast<int64_t>(values.size()), values.data());
-    });
+  for (const Source& source : taken)
+    s.trainer->set_parameter(*source.slot, [&](std::span<float> values) { source.read(values); });
   s.trainer->reset_ema();
   return report;
 }
@@ -78,15 +198,14 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
 void Learner::save_state(const std::string& path, const LoaderPosition& position) const {
   const State& s = *state_;
   save_training_state(path, *s.trainer, {.step = s.steps, .epoch = position.epoch, .batch = position.batch},
-                      {{kSeed, std::to_string(s.options.seed)}, {kAccumulate, std::to_string(s.options.accumulate)}});
+                      facts_of(s.options));
 }
 
 LoaderPosition Learner::load_state(const std::string& path) {
   State& s = *state_;
   {
     const SafetensorsFile file(path);
-    check_key(path, file.metadata(), kSeed, std::to_string(s.options.seed));
-    check_key(path, file.metadata(), kAccumulate, std::to_string(s.options.accumulate));
+    for (const auto& [key, expected] : facts_of(s.options)) check_key(path, file.metadata(), key, expected);
   }
   const Progress progress = load_training_state(path, *s.trainer);
   s.steps = progress.step;

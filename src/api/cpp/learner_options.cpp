@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/digits.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
@@ -77,7 +78,7 @@ Precision precision_of(const std::string& name) {
 
 }  // namespace
 
-TrainerOptions trainer_options(const LearnerOptions& options) {
+TrainerOptions trainer_options(const LearnerOptions& options, const Store* weights) {
   if (options.accumulate < 1)
     fail_user("the option accumulate is " + std::to_string(options.accumulate) + "; it must be at least 1");
   if (options.threads < 0 || options.threads > kMostThreads)
@@ -91,6 +92,8 @@ TrainerOptions trainer_options(const LearnerOptions& options) {
                          .seed = options.seed,
                          .memory = options.memory,
                          .training = options.training,
+                         .keep_graphs = true,
+                         .owner = weights,
                          .backend = &open_backend(options.device)};
   trainer.optimizer.clip_norm = options.clip_norm;
   trainer.optimizer.ema_decay = options.average_decay;
@@ -118,6 +121,21 @@ std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options) {
     if (group.storage == FrozenStorage::int8) made.storage = WeightFormat::kInt8Blocks;
   }
   return groups;
+}
+
+std::string optimizer_text(const LearnerOptions& options) { return Attrs(attrs_of(options.optimizer)).text(); }
+
+std::string groups_text(const LearnerOptions& options) {
+  std::string text;
+  for (const TrainingGroup& group : options.groups) {
+    text += text.empty() ? "" : "; ";
+    for (const std::string& pattern : group.patterns) text += pattern + " ";
+    if (group.frozen) text += "frozen ";
+    text += "storage " + std::to_string(static_cast<int>(group.storage)) + " rate " + shortest(group.rate_factor);
+    if (group.weight_decay) text += " decay " + shortest(*group.weight_decay);
+    if (group.optimizer) text += " " + Attrs(attrs_of(*group.optimizer)).text();
+  }
+  return text.empty() ? "none" : text;
 }
 
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,37 +13,64 @@
 
 namespace linnet {
 
+// The graph input that says which rows of a batch are samples.
+constexpr const char* kRowMask = "row_mask";
+
+// Names of graph inputs that the learner or the trainer fills.
+bool is_reserved(const std::string& name);
+// "x f32[4, 2], y f32[4, 1]".
+std::string types_text(const InputTypes& types);
+
 struct Learner::State {
+  // Plans; no memory is taken yet.
   State(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options);
+  // Takes the memory.
+  void allocate();
 
   // One batch shape: what the batches have, and what of it the loss uses.
   struct BatchKind {
     InputTypes types, used;
-    std::vector<std::string> outputs;  // of evaluation
-    int number = -1;                   // the trainer's
+    std::vector<std::string> outputs;        // of evaluation
+    std::vector<std::string> step_outputs;   // of training
+    std::map<std::string, int64_t> lengths;  // inputs that are lengths of attention, and the most that each may be
+    int64_t mask_rows = 0;                   // of the input kRowMask; 0: the loss does not use it
+    int number = -1;                         // the trainer's
     bool trained = false;
+    // Rows that pad a batch do not count: by the mask, or by their labels.
+    bool knows_padding() const { return mask_rows > 0 || used.contains("labels") || used.contains("targets"); }
+    int64_t rows() const;
   };
 
-  std::atomic<bool> busy = false;  // a step or a prediction runs
-
-  LossFunction traced(const InputTypes* types) const;
+  LossFunction traced(const InputTypes* types);
+  void check_same_trace(const InputTypes* types, Trace& trace);
   void add_kind(const InputTypes* types, bool trained);
   void plan();
+  MemoryPlan memory() const;
 
   // The shape that a batch has; Error(kUser) when there is none. `trained`: of those that are trained on.
   const BatchKind& kind_of(const Arrays& batch, bool trained) const;
   // The smallest shape that a batch fits into, which may lack inputs and rows.
   const BatchKind& kind_for(const Arrays& batch) const;
-  void load(const Arrays& batch, const BatchKind& kind) const;
+  // The shape of a learner that has one, whose inputs set() has filled.
+  const BatchKind& given_kind(const char* function);
+  void load(const Arrays& batch, const BatchKind& kind, int64_t samples);
+  void fill_mask(const BatchKind& kind, int64_t samples) const;
   // Checks what a step is given.
   void check_step(double rate, size_t micro_batches) const;
+  void check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const;
   StepResult finish_step(const StepReport& report, const BatchKind& kind);
+  LossTotal evaluate(const BatchKind& kind, int64_t batch);
   Arrays outputs_of(const BatchKind& kind, int64_t rows) const;
   const ParameterSlot& slot_of(const std::string& name) const;
+  // Whose weights these are: this learner or the one that it shares them with.
+  State& weights() { return owner ? *owner : *this; }
+  const State& weights() const { return owner ? *owner : *this; }
 
+  std::atomic<bool> busy = false;  // a step or a prediction runs
   const Module* model;
-  TracedLoss loss;
+  TracedLoss loss;  // empty after the constructor
   const LearnerOptions options;
+  State* const owner;         // null: the weights are its own
   const bool explicit_types;  // the loss declares its inputs itself
   const TrainerOptions trainer_options;
   ParameterLayout layout;
@@ -54,7 +82,15 @@ struct Learner::State {
   int64_t steps = 0;
   const BatchKind* last_trained = nullptr;  // what the gradient of the last step belongs to
   int64_t last_count = 0;
+  std::set<std::string> given;  // inputs that set() or a batch has filled
   Arrays last_outputs;
+  // What was recorded for each shape, in evaluation and in training: a line for each node.
+  std::map<std::pair<const InputTypes*, bool>, std::vector<std::string>> traces;
+};
+
+// For what reads and writes the weights of a learner in other files.
+struct LearnerAccess {
+  static Learner::State& state(const Learner& learner) { return *learner.state_; }
 };
 
 }  // namespace linnet

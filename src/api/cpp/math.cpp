@@ -1,41 +1,32 @@
 // Operations made of others, and those of one element that model code of the library does not use.
 #include "linnet/math.h"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "api/cpp/axes.h"
 #include "api/cpp/zeros.h"
+#include "base/error.h"
+#include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/cumsum/cumsum.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/graph_of.h"
+#include "engine/ops/literal/literal.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pixels/pixels.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/pointwise/scalar_functions.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/ops/softmax/softmax.h"
+#include "engine/passes/gradient.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
-namespace {
-
-Shape last_to_one(const Tensor& x) {
-  Shape shape = x.shape();
-  shape.set(-1, 1);
-  return shape;
-}
-
-int64_t checked_size(const At& x, int axis, const char* op) {
-  const Shape shape = x.value.shape();
-  if (axis < -shape.rank() || axis >= shape.rank())
-    throw Error(ErrorKind::kShape,
-                x.where.text() + ": " + op + ": there is no axis " + std::to_string(axis) + " in " + shape.text());
-  return shape[axis];
-}
-
-}  // namespace
-
 Tensor zeros(Tensor like, const Shape& shape) { return fill(*graph_of(At(like)), {like.type().dtype, shape}, 0); }
 
 Tensor operator-(At a, double b) { return apply_scalar(Scalar::kSub, a, b); }
@@ -70,57 +61,58 @@ Tensor clamp(At x, double low, double high) {
   return pointwise(e.finish(e.apply(Scalar::kMin, bounded, e.constant(high))), std::array{x.value}, x.where);
 }
 
-namespace {
-
-// x as [outer, inner, n], where n is the size of the axis.
-struct AxisLast {
-  Tensor x;
-  Shape without;  // the shape of x without the axis
-};
-
-AxisLast axis_last(At x, int axis) {
-  const Shape shape = x.value.shape();
-  const int64_t size = checked_size(x, axis, "reduce");
-  if (axis < 0) axis += shape.rank();
-  Shape without;
-  for (int i = 0; i < shape.rank(); ++i)
-    if (i != axis) without.push_back(shape[i]);
-  const int64_t outer = shape.elements(0, axis), inner = shape.elements(axis + 1, shape.rank());
-  const Tensor groups = reshape(x, {outer, size, inner});
-  const Tensor last = inner == 1 ? groups : permute(At(groups, x.where), {0, 2, 1});
-  return {reshape(At(last, x.where), {outer, inner, size}), without};
+Tensor leaky_relu(At x, double slope) {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  const auto below = e.apply(Scalar::kMul, v, e.constant(slope));
+  const auto is_above = e.apply(Scalar::kGreater, v, e.constant(0));
+  return pointwise(e.finish(e.apply(Scalar::kSelect, is_above, v, below)), std::array{x.value}, x.where);
 }
 
-Tensor sum_last(At x) { return sum_to(x, last_to_one(x.value)); }
-
-}  // namespace
-
-Tensor sum(At x) { return sum_to(x, {}); }
-
-Tensor sum(At x, int axis) {
-  const AxisLast moved = axis_last(x, axis);
-  return reshape(At(sum_last(At(moved.x, x.where)), x.where), moved.without);
+// exp of what is above 0 is not taken: it may be infinite, and its gradient would be NaN.
+Tensor elu(At x, double alpha) {
+  ExpressionBuilder e;
+  const auto v = e.input(0), zero = e.constant(0);
+  const auto grown = e.apply(Scalar::kSub, e.apply(Scalar::kExp, e.apply(Scalar::kMin, v, zero)), e.constant(1));
+  const auto below = e.apply(Scalar::kMul, grown, e.constant(alpha));
+  return pointwise(e.finish(e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, v, zero), v, below)),
+                   std::array{x.value}, x.where);
 }
 
-Tensor mean(At x) { return At(sum(x), x.where) * (1 / static_cast<double>(x.value.shape().elements())); }
-
-Tensor mean(At x, int axis) {
-  return At(sum(x, axis), x.where) * (1 / static_cast<double>(checked_size(x, axis, "mean")));
+// With c = min(|d|, delta): c (|d| - c / 2).
+Tensor huber(At a, Tensor b, double delta) {
+  const At size(abs(At(a - b, a.where)), a.where);
+  ExpressionBuilder e;
+  const auto d = e.input(0), c = e.apply(Scalar::kMin, d, e.constant(delta));
+  const auto rest = e.apply(Scalar::kSub, d, e.apply(Scalar::kMul, c, e.constant(0.5)));
+  return pointwise(e.finish(e.apply(Scalar::kMul, c, rest)), std::array{size.value}, a.where);
 }
 
-// max_last() is a constant to the gradient; the mean of the elements that are equal to it has the same value.
-Tensor max(At x, int axis) {
-  const auto at = [&](Tensor value) { return At(value, x.where); };
-  const AxisLast moved = axis_last(x, axis);
-  const Tensor largest = equal(at(moved.x), max_last(at(moved.x)));
-  const Tensor zeros = at(largest) * 0.0;
-  const Tensor chosen = where(at(largest), moved.x, zeros);
-  return reshape(at(at(sum_last(at(chosen))) / sum_last(at(largest))), moved.without);
+Tensor less(At a, Tensor b) { return greater(At(b, a.where), a.value); }
+Tensor greater_equal(At a, Tensor b) { return maximum(At(greater(a, b), a.where), equal(a, b)); }
+Tensor less_equal(At a, Tensor b) { return greater_equal(At(b, a.where), a.value); }
+Tensor not_equal(At a, Tensor b) { return 1.0 - At(equal(a, b), a.where); }
+Tensor logical_not(At x) { return apply_scalar(Scalar::kEqual, x, 0.0); }
+Tensor logical_and(At a, Tensor b) {
+  return logical_not(At(maximum(At(logical_not(a), a.where), logical_not(At(b, a.where))), a.where));
 }
+Tensor logical_or(At a, Tensor b) { return logical_not(At(logical_not(a) * logical_not(At(b, a.where)), a.where)); }
 
-Tensor min(At x, int axis) { return -At(max(At(-x, x.where), axis), x.where); }
+Tensor gradient(At y, Tensor x) { return gradients(y, std::vector{x})[0]; }
 
-Tensor log_softmax(At x) { return x - log_sum_exp_last(x); }
+std::vector<Tensor> gradients(At y, const std::vector<Tensor>& x) {
+  Graph* graph = graph_of(y);
+  for (const Tensor& each : x) {
+    graph_of(At(each, y.where));
+    if (each.graph != graph || !is_float(each.type().dtype))
+      throw Error(ErrorKind::kShape, y.where.text() + ": gradient: by " + each.type().text() +
+                                         ", expected a tensor of floats of the same recording");
+  }
+  if (y.value.shape().elements() != 1 || !is_float(y.value.type().dtype))
+    throw Error(ErrorKind::kShape,
+                y.where.text() + ": gradient: of " + y.value.type().text() + ", expected a scalar; sum(y) makes one");
+  return gradients(y.value, std::span(x));
+}
 
 Tensor avg_pool(At x, int64_t size) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
@@ -142,10 +134,6 @@ Tensor global_avg_pool(At x) {
     throw Error(ErrorKind::kShape, x.where.text() + ": global_avg_pool: got a tensor of shape " + shape.text() +
                                        ", expected [N, H, W, C]");
   return mean(At(reshape(x, {shape[0], shape[1] * shape[2], shape[3]}), x.where), 1);
-}
-
-Tensor binary_cross_entropy_sum(At logits, Tensor targets) {
-  return sum(At(At(softplus(logits), logits.where) - logits * targets, logits.where));
 }
 
 Tensor gather(At x, Tensor ids) {

@@ -6,6 +6,8 @@
 #include <linnet/modules.h>
 #include <linnet/pretrained.h>
 
+#include <cmath>
+
 #include "api/python/python.h"
 #include "api/python/tree.h"
 #include "engine/ops/literal/literal.h"
@@ -45,7 +47,7 @@ void add_initializers(nb::module_& module) {
   const struct {
     const char* name;
     Rule rule;
-  } rules[] = {{"init_xavier_uniform", xavier_uniform},
+  } rules[] = {{"init_xavier_uniform", [] { return xavier_uniform(); }},
                {"init_xavier_normal", xavier_normal},
                {"init_he_uniform", he_uniform},
                {"init_he_normal", he_normal},
@@ -69,14 +71,21 @@ void add_specs(nb::module_& module) {
   module.def(
       "linear",
       [](int64_t in, int64_t out, bool bias, const Init* init) {
-        return spec_of<Linear>(in, out, or_default(init, glorot_uniform()), bias);
+        return spec_of<Linear>(in, out, or_default(init, xavier_uniform()), bias);
       },
       nb::arg("inputs"), nb::arg("outputs"), nb::arg("bias"), nb::arg("init").none());
   module.def(
       "embedding_layer",
       [](int64_t rows, int64_t width, const Init* init, bool scaled) {
-        return scaled ? spec_of<Embedding>(rows, width)
-                      : spec_of<Embedding>(rows, width, or_default(init, normal_init(1)));
+        const double root = std::sqrt(static_cast<double>(width));
+        LayerSpec spec = spec_of<Embedding>(rows, width, or_default(init, normal_init(scaled ? 1 / root : 1)));
+        if (!scaled) return spec;
+        spec.make = [make = spec.make, root](Module* parent, const std::string& name) {
+          std::unique_ptr<Module> table = make(parent, name);
+          static_cast<Embedding&>(*table).scale = root;
+          return table;
+        };
+        return spec;
       },
       nb::arg("rows"), nb::arg("width"), nb::arg("init").none(), nb::arg("scaled"));
   module.def(

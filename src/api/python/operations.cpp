@@ -35,14 +35,9 @@ void add_unary(nb::module_& module) {
       {"softplus", softplus, "log(1 + e^x)"},
       {"softmax", softmax, "Softmax over the last axis."},
       {"log_softmax", log_softmax, "log(softmax(x)) over the last axis."},
-      {"logsumexp",
-       [](At x) {
-         return reshape(
-             log_sum_exp_last(x),
-             Shape(x.value.shape().sizes().first(static_cast<size_t>(std::max(x.value.shape().rank() - 1, 0)))));
-       },
-       "log(sum(exp(x))) over the last axis: [..., N] -> [...]."},
-      {"argmax", argmax_last, "The index of the largest element along the last axis: [..., N] -> int32 [...]."},
+      {"logsumexp", [](At x) { return log_sum_exp(x); }, "log(sum(exp(x))) over the last axis: [..., N] -> [...]."},
+      {"argmax", [](At x) { return argmax(x); },
+       "The index of the largest element along the last axis: [..., N] -> int32 [...]."},
       {"stop_gradient", stop_gradient, "x, through which no gradient flows back (torch's detach)."},
       {"global_avg_pool", global_avg_pool, "The mean of all positions: [N, H, W, C] -> [N, C]."},
   };

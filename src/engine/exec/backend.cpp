@@ -49,7 +49,8 @@ void* load_module() {
     if (!dlsym(module, "linnet_cuda_open")) fail_user(location.string() + " is not Linnet's CUDA module");
     return module;
   }
-  fail_user("this program has no CUDA module; build it with `./dev gpu build` (looked for " + looked + ")");
+  throw Error(ErrorKind::kSystem,
+              "this program has no CUDA module, a part of builds for GPUs (looked for " + looked + ")");
 }
 
 // What the module exports as `linnet_cuda_count`: the number of GPUs.

@@ -1,6 +1,7 @@
 // The handle of a value in a graph that is being recorded. It has a type and no numbers: numbers exist when the graph
 // runs.
 #pragma once
+#include <concepts>
 #include <cstdint>
 
 #include "engine/ir/source_line.h"
@@ -45,6 +46,10 @@ struct Tensor {
 struct At {
   // `w` is the caller's line.
   At(Tensor v, SourceLine w = SourceLine::current()) : value(v), where(w) {}  // NOLINT
+  // What stands for a tensor, as a Parameter does.
+  template <class T>
+    requires std::convertible_to<const T&, Tensor>
+  At(const T& v, SourceLine w = SourceLine::current()) : value(v), where(w) {}  // NOLINT
   // The tensor.
   Tensor value;
   // The line that used it.

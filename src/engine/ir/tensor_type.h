@@ -15,7 +15,7 @@ enum class DType : uint8_t {
   kF64,   // 64-bit floating point: the type in which the interpreter computes references
   kI32,   // 32-bit integers: token ids, labels, lengths
   kU8,    // bytes: images
-  kBF16,  // stored activations (engine/passes/storage_type.cpp); model code never sees it
+  kBF16,  // stored activations alone; model code never sees it
 };
 
 // The name of an element type: "f32", "f64", "i32", "u8", "bf16".

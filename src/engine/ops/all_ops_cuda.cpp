@@ -20,6 +20,8 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"cast", cast_cuda_kernels()},
       BackendOp{"reduce", reduce_cuda_kernels()},
       BackendOp{"dropout", dropout_cuda_kernels()},
+      BackendOp{"random_uniform", random_uniform_cuda_kernels()},
+      BackendOp{"cumsum", cumsum_cuda_kernels()},
       BackendOp{"rope", rope_cuda_kernels()},
       BackendOp{"distance_buckets", distance_buckets_cuda_kernels()},
       BackendOp{"mask_scores", mask_scores_cuda_kernels()},

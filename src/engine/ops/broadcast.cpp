@@ -1,5 +1,7 @@
 #include "engine/ops/broadcast.h"
 
+#include <algorithm>
+
 namespace linnet {
 namespace {
 
@@ -23,6 +25,28 @@ bool is_prefix(const Shape& small, const Shape& full) {
 }
 
 }  // namespace
+
+Shape with_rank(const Shape& shape, int rank) {
+  Shape result;
+  for (int i = shape.rank(); i < rank; ++i) result.push_back(1);
+  for (const int64_t size : shape.sizes()) result.push_back(size);
+  return result;
+}
+
+std::optional<Shape> broadcast_shape(std::span<const Shape> shapes) {
+  int rank = 0;
+  for (const Shape& shape : shapes) rank = std::max(rank, shape.rank());
+  Shape full = with_rank({}, rank);
+  for (const Shape& shape : shapes) {
+    const Shape whole = with_rank(shape, rank);
+    for (int axis = 0; axis < rank; ++axis) {
+      if (whole[axis] == 1) continue;
+      if (full[axis] != 1 && full[axis] != whole[axis]) return std::nullopt;
+      full.set(axis, whole[axis]);
+    }
+  }
+  return full;
+}
 
 std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full) {
   if (small == full) return Broadcast::kFull;

@@ -1,6 +1,8 @@
-// The four ways a smaller operand meets a larger one: nothing is implicit beyond them. (The enum is the kernels'.)
+// The four ways in which kernels repeat a smaller operand to fill a larger one (the enum is theirs), and the shape that
+// operands of any shapes have together, as NumPy broadcasts them. What kernels do not repeat, broadcast_to() does.
 #pragma once
 #include <optional>
+#include <span>
 
 #include "engine/ir/tensor_type.h"
 #include "engine/kernels/pointwise/expression.h"
@@ -14,5 +16,11 @@ namespace linnet {
 //   kPrefix  the leading axes of full, then ones, e.g. [B, T, 1] within [B, T, D]
 // nullopt when it is none of these.
 std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full);
+
+// With axes of size 1 in front, so that it has this rank.
+Shape with_rank(const Shape& shape, int rank);
+
+// Axes are matched from the last one on; where sizes differ, one of them is 1. nullopt when the shapes do not fit.
+std::optional<Shape> broadcast_shape(std::span<const Shape> shapes);
 
 }  // namespace linnet

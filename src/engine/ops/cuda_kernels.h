@@ -19,6 +19,8 @@ KernelList literal_cuda_kernels();
 KernelList cast_cuda_kernels();
 KernelList reduce_cuda_kernels();
 KernelList dropout_cuda_kernels();
+KernelList random_uniform_cuda_kernels();
+KernelList cumsum_cuda_kernels();
 KernelList rope_cuda_kernels();
 KernelList distance_buckets_cuda_kernels();
 KernelList mask_scores_cuda_kernels();

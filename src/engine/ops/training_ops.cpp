@@ -7,6 +7,7 @@
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/cumsum/cumsum.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
@@ -16,6 +17,7 @@
 #include "engine/ops/op_lists.h"
 #include "engine/ops/optimizer/adam_8bit.h"
 #include "engine/ops/optimizer/optimizer.h"
+#include "engine/ops/random_uniform/random_uniform.h"
 #include "engine/ops/resident/resident.h"
 #include "engine/ops/residual_norm/residual_norm.h"
 #include "engine/ops/round_half/round_half.h"
@@ -32,6 +34,8 @@ std::span<const OpEntry> training_ops() {
       OpEntry{&kHold, hold_kernels()},
       OpEntry{&kStageOutput, stage_output_kernels()},
       OpEntry{&kDropout, dropout_kernels()},
+      OpEntry{&kRandomUniform, random_uniform_kernels()},
+      OpEntry{&kCumsum, cumsum_kernels()},
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},
       OpEntry{&kFakeQuantizeGrad, fake_quantize_grad_kernels()},
       OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},

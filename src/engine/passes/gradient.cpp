@@ -1,6 +1,8 @@
 #include "engine/passes/gradient.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/ir/op.h"
@@ -26,10 +28,45 @@ std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
   return depends;
 }
 
+// How many nodes cut each value into parts.
+std::vector<int> count_splits(const Graph& graph) {
+  std::vector<int> counts(static_cast<size_t>(graph.value_count()));
+  for (const Node& node : graph.nodes())
+    if (is(node, kSplit)) ++counts[static_cast<size_t>(node.in[0])];
+  return counts;
+}
+
+// The gradient of a part of a value.
+struct Piece {
+  int axis;
+  int64_t start, size;
+  Tensor gradient;
+};
+
+// Pieces that do not overlap, one behind another along their axis with zeros between them.
+Tensor join_pieces(Graph& graph, const std::vector<Piece>& pieces, const TensorType& whole) {
+  const int axis = pieces.front().axis;
+  std::vector<Tensor> parts;
+  int64_t end = 0;
+  const auto fill_to = [&](int64_t start) {
+    if (start == end) return;
+    TensorType gap = whole;
+    gap.shape.set(axis, start - end);
+    parts.push_back(fill(graph, gap, 0));
+  };
+  for (const Piece& piece : pieces) {
+    fill_to(piece.start);
+    parts.push_back(piece.gradient);
+    end = piece.start + piece.size;
+  }
+  fill_to(whole.shape[axis]);
+  return concat(parts[0], std::span(parts).subspan(1), axis);
+}
+
 class Backward {
  public:
   Backward(Graph& graph, std::span<const Tensor> wrt)
-      : graph_(graph), depends_(depends_on(graph, wrt)), gradient_(depends_.size()) {}
+      : graph_(graph), depends_(depends_on(graph, wrt)), splits_(count_splits(graph)), gradient_(depends_.size()) {}
 
   void run(Tensor loss) {
     const NodeId last = graph_.value(loss.id).producer;
@@ -37,6 +74,7 @@ class Backward {
     if (last != kNone) graph_.set_origin(graph_.node(last).where);
     gradient_[static_cast<size_t>(loss.id)] = fill(graph_, loss.type(), 1);
     for (NodeId id = last; id >= 0; --id) differentiate(id);
+    while (!pieces_.empty()) finish_pieces(pieces_.begin()->first);
     graph_.set_scope(scope);
     graph_.set_origin(std::nullopt);
   }
@@ -50,6 +88,7 @@ class Backward {
     std::vector<uint8_t> wanted;
     bool flows = false;
     for (ValueId v : node.out) {
+      finish_pieces(v);
       out.push_back({&graph_, v});
       out_grad.push_back(gradient_[static_cast<size_t>(v)]);
       flows = flows || out_grad.back().defined();
@@ -59,12 +98,49 @@ class Backward {
       wanted.push_back(depends_[static_cast<size_t>(v)]);
     }
     if (!flows || std::ranges::find(wanted, 1) == wanted.end()) return;
+    if (is(node, kSplit) && splits_[static_cast<size_t>(node.in[0])] > 1) return keep_pieces(node, out, out_grad);
     if (!node.op->gradient) throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
     graph_.set_scope(node.scope);
     graph_.set_origin(node.where);
     const std::vector<Tensor> gradients = node.op->gradient({graph_, node, in, out, out_grad, wanted});
     for (size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].defined() && depends_[static_cast<size_t>(node.in[i])]) add(node, node.in[i], gradients[i]);
+  }
+
+  // Of a value that several nodes cut, as slices of one tensor are: each alone would give a gradient of the whole.
+  void keep_pieces(const Node& node, std::span<const Tensor> out, std::span<const Tensor> out_grad) {
+    const int axis = node.attrs.as<SplitAttrs>().axis;
+    std::vector<Piece>& pieces = pieces_[node.in[0]];
+    int64_t start = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int64_t size = out[i].dim(axis);
+      if (out_grad[i].defined()) pieces.push_back({axis, start, size, out_grad[i]});
+      start += size;
+    }
+  }
+
+  // All readers of the value have been visited. Pieces that overlap go into several sums.
+  void finish_pieces(ValueId value) {
+    const auto found = pieces_.find(value);
+    if (found == pieces_.end()) return;
+    std::vector<Piece> pieces = std::move(found->second);
+    pieces_.erase(found);
+    std::ranges::stable_sort(pieces, {}, [](const Piece& piece) { return std::pair(piece.axis, piece.start); });
+    std::vector<std::vector<Piece>> layers;
+    for (Piece& piece : pieces) {
+      const auto fits = [&](const std::vector<Piece>& layer) {
+        const Piece& last = layer.back();
+        return last.axis == piece.axis && last.start + last.size <= piece.start;
+      };
+      const auto layer = std::ranges::find_if(layers, fits);
+      (layer == layers.end() ? layers.emplace_back() : *layer).push_back(std::move(piece));
+    }
+    const TensorType type = graph_.value(value).type;
+    Tensor& sum = gradient_[static_cast<size_t>(value)];
+    for (const std::vector<Piece>& layer : layers) {
+      const Tensor joined = join_pieces(graph_, layer, type);
+      sum = sum.defined() ? sum + joined : joined;
+    }
   }
 
   void add(const Node& node, ValueId value, Tensor part) {
@@ -77,6 +153,8 @@ class Backward {
 
   Graph& graph_;
   std::vector<bool> depends_;
+  std::vector<int> splits_;                       // by value: nodes that cut it
+  std::map<ValueId, std::vector<Piece>> pieces_;  // of values whose readers are still visited
   std::vector<Tensor> gradient_;  // by value of the forward graph
 };
 

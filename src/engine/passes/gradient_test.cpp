@@ -38,6 +38,24 @@ TEST(Gradient, OnlyTheUsedPartOfASplitFlows) {
             (std::vector<double>{0, 2, 2}));
 }
 
+// Each slice alone would add a gradient of the whole tensor: time and memory in the square of their number.
+TEST(Gradient, SlicesOfOneTensorAreJoinedOnce) {
+  constexpr int kSlices = 64;
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF64, {kSlices}});
+  Tensor sum = slice(x, 0, 0, 1) * 0.0;
+  for (int i = 0; i < kSlices; ++i) sum = sum + slice(x, 0, i, 1) * static_cast<double>(i);
+  sum = sum + sum_to(slice(x, 0, 1, 3), {1});  // overlaps the others
+  const NodeId before = graph.node_count();
+  graph.output("dx", gradients(sum_to(sum, {}), std::array{x})[0]);
+  int joins = 0;
+  for (NodeId id = before; id < graph.node_count(); ++id) joins += graph.node(id).op == &kConcat;
+  EXPECT_LE(joins, 3);
+  std::vector<double> at(kSlices, 1), wanted(kSlices);
+  for (int i = 0; i < kSlices; ++i) wanted[static_cast<size_t>(i)] = i + (i >= 1 && i <= 3);
+  EXPECT_EQ(interpret(graph, one_input(at)).outputs.at("dx").values(), wanted);
+}
+
 TEST(Gradient, WhatTheLossDoesNotDependOnHasZeros) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF64, {2}}), y = graph.input("y", {DType::kF64, {3}});

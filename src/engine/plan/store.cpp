@@ -35,6 +35,13 @@ RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
   return static_cast<RegionId>(regions_.size()) - 1;
 }
 
+RegionId Store::share_region(const Store& owner, RegionId region) {
+  const Region& from = owner.regions_[static_cast<size_t>(region)];
+  Region& made = regions_.emplace_back(Region{from.name, from.kind, from.bytes});
+  made.owner = &owner, made.owned_as = region;
+  return static_cast<RegionId>(regions_.size()) - 1;
+}
+
 void Store::grow_region(RegionId region, size_t bytes) {
   size_t& size = regions_[static_cast<size_t>(region)].bytes;
   if (bytes <= size) return;
@@ -64,6 +71,10 @@ bool Store::is_on_host(const Region& region) const {
 
 void Store::allocate() {
   for (Region& region : regions_) {
+    if (region.owner) {
+      region.memory = region.owner->location(region.owned_as);
+      continue;
+    }
     if (region.bytes > 0) region.memory = device().allocate(region.bytes, region.name);
     if (!is_on_host(region) || device().is_host()) continue;
     region.host_copy = Buffer(region.bytes);
@@ -76,12 +87,13 @@ void Store::allocate() {
 
 Store::~Store() {
   for (const Region& region : regions_)
-    if (region.memory) device().release(region.memory);
+    if (region.memory && !region.owner) device().release(region.memory);
 }
 
 // The host's copies are taken as they are used.
 void Store::touch() const {
-  for (const Region& region : regions_) device().touch(region.memory);
+  for (const Region& region : regions_)
+    if (!region.owner) device().touch(region.memory);
 }
 
 std::byte* Store::location(RegionId region) const { return regions_[static_cast<size_t>(region)].memory; }
@@ -95,6 +107,7 @@ void Store::fill(const std::string& name, const void* from, size_t bytes) const 
 std::byte* Store::data(RegionId id) const {
   const Region& region = regions_[static_cast<size_t>(id)];
   if (!is_on_host(region)) fail_internal("region " + region.name + " has no copy on the host");
+  if (region.owner) return region.owner->data(region.owned_as);
   return device().is_host() ? region.memory : region.host_copy.data();
 }
 
@@ -119,7 +132,8 @@ std::byte* Store::data(const std::string& name) const {
 
 size_t Store::total_bytes() const {
   size_t total = 0;
-  for (const Region& region : regions_) total += device().footprint(region.bytes);
+  for (const Region& region : regions_)
+    if (!region.owner) total += device().footprint(region.bytes);
   return total;
 }
 

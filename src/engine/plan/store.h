@@ -46,6 +46,8 @@ class Store {
 
   RegionId add_region(std::string name, MemoryKind kind, size_t bytes);
   void grow_region(RegionId region, size_t bytes);  // to at least this size
+  // A region of another store, which has its memory already and outlives this one.
+  RegionId share_region(const Store& owner, RegionId region);
   // `name` is at `location` and may take up to `capacity` bytes: a batch input has another shape in each bucket.
   void bind(const std::string& name, Location location, size_t capacity);
 
@@ -73,11 +75,13 @@ class Store {
     size_t bytes;
     std::byte* memory = nullptr;  // on the device
     Buffer host_copy;             // where the device has memory of its own
+    const Store* owner = nullptr;  // of a shared region: who has the memory, as which of its regions
+    RegionId owned_as = -1;
   };
   // Has data(): see above.
   bool is_on_host(const Region& region) const;
   const std::vector<Region>& regions() const { return regions_; }
-  size_t total_bytes() const;  // of the device's memory, as Device::footprint() counts
+  size_t total_bytes() const;  // of the device's memory, as Device::footprint() counts; without shared regions
 
   struct Binding {
     Location location;

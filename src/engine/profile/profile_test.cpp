@@ -158,7 +158,7 @@ TEST(Profile, TheTraceIsWhatViewersRead) {
 struct Ends : Module {
   static constexpr int64_t kWords = 500, kWidth = 16, kTokens = 24;
   Embedding words{this, "words", kWords, kWidth};
-  Linear head{this, "head", kWidth, kWords, glorot_uniform(), false};
+  Linear head{this, "head", kWidth, kWords, xavier_uniform(), false};
 };
 
 TEST(Profile, ALossWithItsGradientIsBothAndATableCountsTheRowsThatAreRead) {

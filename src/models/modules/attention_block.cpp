@@ -25,7 +25,7 @@ AttentionOptions options_for(const AttentionConfig& config, const Module& module
 }
 
 Initializer or_glorot(const Initializer& initializer, int64_t parts) {
-  return initializer ? initializer : glorot_uniform(parts);
+  return initializer ? initializer : xavier_uniform(parts);
 }
 
 // The first `rows` of a weight are scaled.
@@ -49,7 +49,7 @@ SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionCo
     : Module(parent, std::move(name)),
       config(config),
       in_proj{this,
-              "in_proj",
+              config.projection_name,
               config.width,
               config.query_width() + 2 * config.key_width(),
               scale_rows(or_glorot(config.projection, 3), config.query_width(), config.query_scale),

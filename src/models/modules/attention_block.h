@@ -38,6 +38,8 @@ struct AttentionConfig {
   NormKind norms = NormKind::kRms;  // of these
   double epsilon = 1e-6;            // of these norms
   double soft_cap = 0;              // of scores (ops/attention); 0: none
+  // Of the fused projection; "in_proj_" gives PyTorch's names, in_proj_weight and in_proj_bias.
+  const char* projection_name = "in_proj";
   std::optional<RotaryConfig> rotary = {};
 
   int64_t size() const { return head_size > 0 ? head_size : width / heads; }

@@ -26,7 +26,7 @@ AttentionConfig attention_config(const LayerConfig& config) {
           .rotary = config.rotary};
 }
 
-Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : glorot_uniform(); }
+Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : xavier_uniform(); }
 
 // One residual sub-layer:  pre-LN  x + dropout(f(norm(x)))    post-LN  norm(x + dropout(f(x)))
 template <class SubLayer>

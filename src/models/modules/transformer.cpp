@@ -54,7 +54,7 @@ Tensor TransformerDecoder::operator()(Tensor x, const AttentionContext& context,
 
 Head::Head(Module* parent, std::string name, const TransformerConfig& config)
     : Module(parent, std::move(name)), bias{this, "bias", {config.target_vocab}, constant_init(0)} {
-  if (!config.tie_head) weight.emplace(this, "weight", Shape{config.target_vocab, config.d_model}, glorot_uniform());
+  if (!config.tie_head) weight.emplace(this, "weight", Shape{config.target_vocab, config.d_model}, xavier_uniform());
 }
 
 Tensor Head::operator()(Tensor x, const Embedding& target_embedding) {
@@ -79,15 +79,17 @@ Transformer::Transformer(const TransformerConfig& config)
               std::to_string(config.target_vocab));
   if (config.zero_start)
     after_start.emplace(this, "after_start", Shape{config.max_seq_len, config.d_model}, zeros_then_ones());
+  const double root = std::sqrt(static_cast<double>(config.d_model));
+  const Initializer small = normal_init(1 / root);
   if (config.share_embeddings) {
-    shared_embedding.emplace(this, "shared_embedding", config.source_vocab, config.d_model);
+    shared_embedding.emplace(this, "shared_embedding", config.source_vocab, config.d_model, small);
   } else {
-    source_embedding.emplace(this, "source_embedding", config.source_vocab, config.d_model);
-    target_embedding.emplace(this, "target_embedding", config.target_vocab, config.d_model);
+    source_embedding.emplace(this, "source_embedding", config.source_vocab, config.d_model, small);
+    target_embedding.emplace(this, "target_embedding", config.target_vocab, config.d_model, small);
   }
   for (Embedding* table : {&source_table(), &target_table()}) {
     table->padding = config.pad_token;
-    if (!config.scale_embedding) table->scale = 1;
+    if (config.scale_embedding) table->scale = root;
   }
 }
 

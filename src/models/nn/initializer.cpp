@@ -16,7 +16,7 @@ Initializer constant_init(double value) {
   };
 }
 
-Initializer glorot_uniform(int64_t parts) {
+Initializer xavier_uniform(int64_t parts) {
   return [parts](std::span<float> values, const Shape& shape, const auto& uniform) {
     const auto elements = static_cast<double>(shape.elements());
     const bool is_vector = shape.rank() < 2;  // whose fans are its size

@@ -17,7 +17,7 @@ using Initializer =
 Initializer constant_init(double value);
 // U(-a, a), a = sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010). A weight that stacks `parts` matrices (a fused
 // query, key and value projection) is initialized as those, each by its own fan.
-Initializer glorot_uniform(int64_t parts = 1);
+Initializer xavier_uniform(int64_t parts = 1);
 // U(-bound, bound)
 Initializer uniform_init(double bound);
 // N(0, deviation^2)

@@ -1,7 +1,5 @@
 #include "models/nn/layers.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/dropout/dropout.h"
@@ -75,17 +73,9 @@ Tensor BatchNorm::operator()(At x) {
   return batch.y;
 }
 
-Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)
-    : Module(parent, std::move(name)),
-      weight{
-          this, "weight", {vocab_size, width}, normal_init(1 / std::sqrt(static_cast<double>(width))), /*table=*/true},
-      scale(std::sqrt(static_cast<double>(width))) {}
-
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
                      const Initializer& initializer)
-    : Module(parent, std::move(name)),
-      weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true},
-      scale(1) {}
+    : Module(parent, std::move(name)), weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true} {}
 
 Tensor Embedding::operator()(At ids) {
   ModuleScope scope(*this);
@@ -94,7 +84,11 @@ Tensor Embedding::operator()(At ids) {
 }
 
 Dropout::Dropout(Module* parent, std::string name, float probability)
-    : Module(parent, std::move(name)), probability(probability) {}
+    : Module(parent, std::move(name)), probability(probability) {
+  if (!(probability >= 0 && probability < 1))
+    fail_user("dropout \"" + path() + "\" has the probability " + std::to_string(probability) +
+              ", which is not in [0, 1)");
+}
 
 Tensor Dropout::operator()(At x) {
   Trace& trace = Trace::current();

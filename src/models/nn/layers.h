@@ -10,15 +10,15 @@
 
 namespace linnet {
 
-// y = x weight^T + bias; x [..., in] -> [..., out]. With adapters (models/nn/low_rank.h), their products are added.
+// y = x weight^T + bias; x [..., in] -> [..., out]. With adapters (see LowRank), their products are added.
 struct Linear : Module {
   // From `in` to `out` features. Throws Error(kUser) for sizes below 1.
-  Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = glorot_uniform(),
+  Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = xavier_uniform(),
          bool has_bias = true);
   // Applies it: [..., in] -> [..., out].
   Tensor operator()(At x);
-  // From now on it computes as static int8 will (models/nn/quantized_training.h): x and the weight are rounded to 8
-  // bits, x by a step that is trained and begins as `step`.
+  // From now on it computes as static int8 will: x and the weight are rounded to 8 bits, x
+  // by a step that is trained and begins as `step`.
   void train_quantized(float step);
 
   // [out, in]
@@ -82,20 +82,18 @@ struct BatchNorm : Module {
   double momentum;
 };
 
-// ids i32 [...] -> [..., width]. By default as in the Transformer of 2017: scaled by sqrt(width), with an initial
-// deviation of 1 / sqrt(width).
+// ids i32 [...] -> [..., width]: rows of a table.
 struct Embedding : Module {
-  // A table of vocab_size rows, scaled as said above.
-  Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width);
-  // A table that is not scaled.
-  Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width, const Initializer& initializer);
+  // A table of vocab_size rows, by default drawn from N(0, 1).
+  Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
+            const Initializer& initializer = normal_init(1));
   // Looks ids up: [...] -> [..., width]. An id out of [0, vocab_size) is an Error(kUser) when the graph runs.
   Tensor operator()(At ids);
 
   // [vocab_size, width]
   Parameter weight;
-  // What rows are multiplied by.
-  double scale;
+  // What rows are multiplied by: sqrt(width) in the Transformer of 2017.
+  double scale = 1;
   // An id whose lookups do not train the table; -1: none.
   int64_t padding = -1;
 };
@@ -103,7 +101,7 @@ struct Embedding : Module {
 // Zeroes elements with the given probability while training, and scales the others up. The mask depends on the module's
 // path, never on the order of tracing.
 struct Dropout : Module {
-  // `probability` is in [0, 1).
+  // `probability` is in [0, 1); Error(kUser) otherwise.
   Dropout(Module* parent, std::string name, float probability);
   // Applies it; x itself when the graph does not train.
   Tensor operator()(At x);

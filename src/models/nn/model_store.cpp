@@ -24,6 +24,22 @@ void declare_flat(Store& store, const ParameterLayout& layout, const std::string
   if (!layout.buffers().empty()) store.bind(kBufferInput, {region, buffers}, all - buffers);
 }
 
+void declare_shared(Store& store, const ParameterLayout& layout, const Store& owner) {
+  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
+  const RegionId region = store.share_region(owner, owner.find(state::kParameters, 0).region);
+  std::span<const ParameterSlot> trained = layout.trained();
+  for (const TrainedRange& range : layout.ranges()) {
+    store.bind(state::kParameters + range.suffix, {region, bytes(layout.offset_at_owner(trained.front()))},
+               bytes(range.count));
+    trained = trained.subspan(layout.slots_in(range));
+  }
+  for (const ParameterSlot& slot : layout.frozen())
+    store.bind(shared_input(slot), {region, bytes(layout.offset_at_owner(slot))}, bytes(slot.spec.shape.elements()));
+  if (!layout.buffers().empty())
+    store.bind(kBufferInput, {region, bytes(layout.owner()->buffer_offset())},
+               bytes(layout.stored_count() - layout.buffer_offset()));
+}
+
 void declare_quantized(Store& store, const ParameterLayout& layout) {
   if (layout.quantized().empty()) return;
   if (!store.device().is_host())

@@ -18,6 +18,9 @@ SharedRegions declare_model(Store& store, const ParameterLayout& layout);
 void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
                   bool with_untrained);
 
+// Binds the parameters and buffers of a layout with an owner to the owner's memory, which is there already.
+void declare_shared(Store& store, const ParameterLayout& layout, const Store& owner);
+
 // A region for the packed weights, each bound by its input's name; none when there are no quantized parameters.
 void declare_quantized(Store& store, const ParameterLayout& layout);
 

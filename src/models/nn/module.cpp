@@ -1,16 +1,52 @@
 #include "models/nn/module.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "models/nn/trace.h"
 
 namespace linnet {
 
+namespace {
+
+// '*' stands for any characters in patterns of names, and messages are of one line.
+void check_name(const char* what, const std::string& name) {
+  const auto is_odd = [](char c) { return c == '*' || static_cast<unsigned char>(c) < ' '; };
+  std::string shown = name;
+  std::ranges::replace_if(
+      shown, [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
+  if (std::ranges::any_of(name, is_odd))
+    fail_user(std::string(what) + " \"" + shown + "\": a name has no '*' and no control characters");
+}
+
+// Of a part, below a path.
+std::string join_names(const std::string& above, const std::string& name) {
+  if (above.empty() || name.empty()) return above + name;
+  return above.back() == '_' ? above + name : above + "." + name;
+}
+
+}  // namespace
+
 Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
+  check_name("module", name_);
   if (!parent) fail_user("module \"" + name_ + "\" has no parent: pass `this` of the module that it is a part of");
   parent->members_.push_back({this, nullptr});
 }
+
+Module::Module(Module&& other) noexcept
+    : parent_(std::exchange(other.parent_, nullptr)),
+      name_(std::move(other.name_)),
+      members_(std::exchange(other.members_, {})) {
+  if (parent_) parent_->replace({&other, nullptr}, {this, nullptr});
+  for (const Member& member : members_)
+    if (member.module)
+      member.module->parent_ = this;
+    else
+      member.parameter->module_ = this;
+}
+
+void Module::replace(const Member& member, const Member& with) { std::ranges::replace(members_, member, with); }
 
 Module::~Module() {
   for (const Member& member : members_)
@@ -35,9 +71,7 @@ bool Module::is_within(const Module& root) const {
 
 std::string Module::path() const {
   if (!parent_) return name_;
-  const std::string above = parent_->path();
-  if (above.empty() || name_.empty()) return above + name_;
-  return above + "." + name_;
+  return join_names(parent_->path(), name_);
 }
 
 std::vector<ParameterSpec> Module::parameters() const {
@@ -91,7 +125,8 @@ namespace {
 std::string full_name(const Module* module, const std::string& name, const Shape& shape,
                       const Initializer& initializer) {
   if (!module) fail_user("parameter \"" + name + "\" has no module: pass `this` of the module that it is a part of");
-  const std::string path = module->path(), full = path.empty() ? name : path + "." + name;
+  check_name("parameter", name);
+  const std::string full = join_names(module->path(), name);
   if (!initializer) fail_user("parameter \"" + full + "\" has no initializer");
   for (const int64_t size : shape.sizes())
     if (size < 1) fail_user("parameter \"" + full + "\" has the shape " + shape.text() + "; sizes are at least 1");
@@ -105,6 +140,11 @@ Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initi
       module_(module) {
   spec_.table = table;
   module->members_.push_back({nullptr, this});
+}
+
+Parameter::Parameter(Parameter&& other) noexcept
+    : spec_(std::move(other.spec_)), module_(std::exchange(other.module_, nullptr)) {
+  if (module_) module_->replace({nullptr, &other}, {nullptr, this});
 }
 
 Parameter::~Parameter() {

@@ -38,17 +38,21 @@ struct ParameterSpec {
 
 class Parameter;
 
-// A part of a model, or a whole one. A module is neither copied nor moved, as its parts refer to it. Parts and parent
-// may be destroyed in any order; a destroyed part is no longer in its parent.
+// A part of a model, or a whole one. It is not copied. A module that is moved, as in a vector that grows, takes its parts
+// and its place in its parent along; what refers to it by address, such as the function of a loss, does not follow.
+// Parts and parent may be destroyed in any order; a destroyed part is no longer in its parent.
 class Module {
  public:
   // A root: a model.
   Module() = default;
-  // A part of `parent`, usually `this` of the struct whose member it is. An empty name adds nothing to the path. Throws
-  // Error(kUser) when parent is null.
+  // A part of `parent`, usually `this` of the struct whose member it is. An empty name adds nothing to the path, and one
+  // that ends in '_' is joined to the names below it without a dot ("in_proj_weight"). Throws Error(kUser) when parent
+  // is null and for a name with '*' or a control character.
   Module(Module* parent, std::string name);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
+  // Takes the parts and the place in the parent.
+  Module(Module&& other) noexcept;
   // Leaves the parent.
   virtual ~Module();
 
@@ -79,6 +83,7 @@ class Module {
     bool operator==(const Member&) const = default;
   };
   void remove(const Member& member);
+  void replace(const Member& member, const Member& with);
 
   Module* parent_ = nullptr;
   std::string name_;
@@ -89,11 +94,13 @@ class Module {
 // traced.
 class Parameter {
  public:
-  // A part of `module`. `table`: see ParameterSpec. Throws Error(kUser) when module is null, for a size below 1 and for
-  // an empty initializer.
+  // A part of `module`. `table`: see ParameterSpec. Throws Error(kUser) when module is null, for a size below 1, for an
+  // empty initializer and for a name as Module() does.
   Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer, bool table = false);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
+  // Takes the place in the module.
+  Parameter(Parameter&& other) noexcept;
   // Leaves the module.
   ~Parameter();
 

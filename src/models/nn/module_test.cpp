@@ -64,7 +64,7 @@ TEST(Module, AShapeErrorNamesTheModule) {
 
 TEST(Module, GlorotKeepsItsBoundAndVariance) {
   std::vector<float> values(300 * 100);
-  initialize(glorot_uniform(3), "w", 1, {300, 100}, values);
+  initialize(xavier_uniform(3), "w", 1, {300, 100}, values);
   const double bound = std::sqrt(6.0 / 200);
   double squares = 0;
   for (float v : values) {

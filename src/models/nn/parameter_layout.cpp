@@ -5,11 +5,12 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "models/nn/pipeline_parallel.h"
 #include "engine/passes/tensor_parallel.h"
+#include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
 
@@ -88,10 +89,12 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
 }  // namespace
 
 ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
-                                 const WeightQuantization& quantization, std::shared_ptr<const ModelDivision> division)
-    : observer_(quantization.observer), division_(std::move(division)) {
+                                 const WeightQuantization& quantization, std::shared_ptr<const ModelDivision> division,
+                                 const ParameterLayout* owner)
+    : observer_(quantization.observer), division_(std::move(division)), owner_(owner) {
   std::vector<ParameterSpec> specs = model.parameters();
   check_specs(specs);
+  if (owner_) take_offsets(specs);
   if (division_) take_parts(specs);
   check_groups(groups);
   for (const ParameterGroup& group : groups) check_patterns(specs, group.patterns);
@@ -123,13 +126,16 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   };
   for (size_t i = 0; i < groups.size(); ++i)
     if (groups[i].frozen)
-      for (const ParameterSpec& spec : members[i + 1]) slot(parameters_, parameter_count_, spec);
+      for (const bool decay : {true, false})  // as trained ones, so that a learner that shares them has long runs
+        for (const ParameterSpec& spec : members[i + 1])
+          if (spec.weight_decay == decay) slot(parameters_, parameter_count_, spec);
   const bool trains_quantized = std::ranges::any_of(quantized, [](const auto& each) { return each.trained; });
   if (trained_slots_ == 0 && trains_quantized)
     fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
   if (stages && trained_slots_ == 0)
     fail_user("rank " + std::to_string(stages->rank.rank) + " of " + std::to_string(stages->rank.ranks) +
               " of the pipeline has nothing to train, as all its parameters are frozen: use fewer stages");
+  if (owner_ && !quantized.empty()) fail_user("shared weights are stored in fp32: leave the storage of groups out");
   if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
     fail_user("all parameters are frozen: nothing is left to train");
   buffer_slots_ = parameters_.size();
@@ -205,6 +211,7 @@ int64_t ParameterLayout::whole_parameter_count() const {
 // Of a rank of a pipeline, what it has alone and what earlier ranks have too are ranges of their own, and what each of
 // its stages has.
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
+  if (owner_) return add_runs(specs, group);
   if (!division_) return add_range(specs, group, false);
   const ModelStages* stages = stages_of(*this);
   std::map<std::tuple<bool, bool, std::vector<int>>, std::vector<ParameterSpec>> parts;
@@ -213,6 +220,34 @@ void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const P
            stages ? stages->chunks_with(spec.name) : std::vector<int>{}}]
         .push_back(spec);
   for (const auto& [kind, some] : parts) add_range(some, group, !std::get<0>(kind));
+}
+
+void ParameterLayout::take_offsets(const std::vector<ParameterSpec>& specs) {
+  if (!owner_->quantized().empty()) fail_user("weights that are not stored in fp32 cannot be shared");
+  std::map<std::string, Shape> wanted;
+  for (const ParameterSpec& spec : specs)
+    if (spec.trainable || spec.buffer) wanted[spec.name] = spec.shape;
+  for (const ParameterSlot& slot : owner_->parameters()) {
+    const auto found = wanted.find(slot.spec.name);
+    if (found == wanted.end() || found->second != slot.spec.shape) break;
+    owner_offsets_[slot.spec.name] = slot.offset;
+  }
+  if (owner_offsets_.size() != wanted.size() || wanted.size() != owner_->parameters().size())
+    fail_user("weights are shared by learners of one module, and these have different parameters");
+}
+
+// Each range is contiguous in the owner's buffer, parameters with weight decay first.
+void ParameterLayout::add_runs(std::vector<ParameterSpec> specs, const ParameterGroup& group) {
+  std::ranges::sort(specs, {}, [&](const ParameterSpec& spec) { return owner_offsets_.at(spec.name); });
+  std::vector<ParameterSpec> run;
+  for (const ParameterSpec& spec : specs) {
+    const bool follows =
+        !run.empty() && (run.back().weight_decay || !spec.weight_decay) &&
+        owner_offsets_.at(run.back().name) + run.back().shape.elements() == owner_offsets_.at(spec.name);
+    if (!follows) add_range(std::exchange(run, {}), group, false);
+    run.push_back(spec);
+  }
+  add_range(run, group, false);
 }
 
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group, bool is_divided) {

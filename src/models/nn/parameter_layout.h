@@ -8,6 +8,10 @@
 // With tensor parallel the layout is that of a rank: slots have the shapes of its parts, and parameters that are
 // divided make ranges of their own before those that every rank has.
 //
+// A layout may be one of weights that another one has laid out (`owner`): moments and gradients then lie as above, and
+// each range is a run of parameters that follow each other in the owner's flat buffer, where it is bound
+// (declare_shared() in models/nn/model_store.h). Frozen parameters are inputs of graphs one by one.
+//
 // Weights may be quantized: for inference (WeightQuantization), and in groups with a storage of their own. They come
 // last in the order, and only in the buffers that weights are loaded through: the flat buffer of graphs ends
 // before them, and each lies packed in a region of its own (declare_quantized() in models/nn/model_store.h).
@@ -67,7 +71,8 @@ class ParameterLayout {
   // `quantization` is for inference: user error when one of its patterns has no parameter.
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
                            const WeightQuantization& quantization = {},
-                           std::shared_ptr<const ModelDivision> division = nullptr);
+                           std::shared_ptr<const ModelDivision> division = nullptr,
+                           const ParameterLayout* owner = nullptr);
 
   const std::vector<ParameterSlot>& parameters() const { return parameters_; }  // all that is saved, in order
   std::span<const ParameterSlot> trained() const { return {parameters_.data(), trained_slots_}; }
@@ -95,6 +100,9 @@ class ParameterLayout {
   int64_t buffer_offset() const { return buffer_offset_; }
   int64_t stored_count() const { return stored_count_; }
   int64_t constant_count() const { return constant_count_; }
+  // Whose weights these are, by a layout of the same model; null: they are its own.
+  const ParameterLayout* owner() const { return owner_; }
+  int64_t offset_at_owner(const ParameterSlot& slot) const { return owner_offsets_.at(slot.spec.name); }
   // Of tensor parallel; null: every parameter is whole.
   const ModelDivision* division() const { return division_.get(); }
   const std::shared_ptr<const ModelDivision>& shared_division() const { return division_; }
@@ -115,6 +123,8 @@ class ParameterLayout {
   };
   void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group);
   void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group, bool is_divided);
+  void add_runs(std::vector<ParameterSpec> specs, const ParameterGroup& group);
+  void take_offsets(const std::vector<ParameterSpec>& specs);
   void take_parts(std::vector<ParameterSpec>& specs) const;
   void add_quantized(const QuantizedSpec& quantized);
 
@@ -124,6 +134,8 @@ class ParameterLayout {
   std::vector<PackedRange> packed_ranges_;
   std::shared_ptr<ActivationObserver> observer_;
   std::shared_ptr<const ModelDivision> division_;
+  const ParameterLayout* owner_ = nullptr;
+  std::map<std::string, int64_t> owner_offsets_;
   size_t trained_slots_ = 0, buffer_slots_ = 0, stored_slots_ = 0, quantized_bytes_ = 0;
   int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, stored_count_ = 0, constant_count_ = 0;
 };
@@ -131,6 +143,8 @@ class ParameterLayout {
 // The graph inputs that hold the frozen parameters, and the buffers.
 inline constexpr const char* kFrozenInput = "parameters.frozen";
 inline constexpr const char* kBufferInput = "parameters.buffers";
+// Of a frozen parameter that lies in the owner's buffer.
+inline std::string shared_input(const ParameterSlot& slot) { return kFrozenInput + ("." + slot.spec.name); }
 
 // Where parameters are read to: a flat buffer of layout.parameter_count() floats.
 struct ParameterTarget {

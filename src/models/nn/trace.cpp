@@ -34,7 +34,11 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
     cut(graph_, options.dtype, options.flat_name + range.suffix, slots.first(count), parts_);
     slots = slots.subspan(count);
   }
-  cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
+  if (layout.owner())
+    for (const ParameterSlot& slot : layout.frozen())
+      parts_[slot.spec.name] = graph_.input(shared_input(slot), {options.dtype, slot.spec.shape});
+  else
+    cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
   cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
   cut(graph_, options.dtype, state::kConstants, layout.constants(), parts_);
   for (const QuantizedSlot& slot : layout.quantized()) {

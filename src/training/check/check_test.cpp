@@ -43,7 +43,7 @@ struct Layer : Module {
         hidden(this, "hidden", kWidth, 2 * kWidth, weights(spoiled)),
         shrink(this, "shrink", 2 * kWidth, kWidth, weights(spoiled)) {}
   static Initializer weights(const Spoiled& spoiled) {
-    return spoiled.deviation > 0 ? normal_init(spoiled.deviation) : glorot_uniform();
+    return spoiled.deviation > 0 ? normal_init(spoiled.deviation) : xavier_uniform();
   }
 
   Tensor operator()(Tensor x, Tensor lengths) {

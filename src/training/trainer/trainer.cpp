@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/digits.h"
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/timeline.h"
@@ -13,9 +14,9 @@
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"
+#include "engine/passes/tensor_parallel.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"
-#include "engine/passes/tensor_parallel.h"
 #include "training/trainer/divided_states.h"
 #include "training/trainer/pipeline_stage.h"
 #include "training/trainer/sharded_step.h"
@@ -50,9 +51,22 @@ Precision Trainer::precision() const {
   return store_.device().is_host() ? cpu_precision(options_.passes.precision) : options_.passes.precision;
 }
 
+namespace {
+
+// A count of samples or tokens. One that is not finite makes the loss not finite.
+int64_t whole_count(double count) {
+  if (!std::isfinite(count)) return 0;
+  if (count < 0 || count != std::floor(count))
+    fail_user("the count of the loss is " + shortest(count) +
+              "; it is the number of samples or tokens, whole and not negative");
+  return static_cast<int64_t>(count);
+}
+
+}  // namespace
+
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares) {
   const double loss = loss_sum / token_count, norm = std::sqrt(sum_of_squares) / token_count;
-  return {loss, norm, static_cast<int64_t>(token_count), std::isfinite(loss) && std::isfinite(norm)};
+  return {loss, norm, whole_count(token_count), std::isfinite(loss) && std::isfinite(norm)};
 }
 
 void write_control(float* control, double learning_rate, int64_t step) {
@@ -159,17 +173,22 @@ void Trainer::check_division() const {
 }
 
 void Trainer::declare_states() {
-  states_ = {state::kParameters};
-  declare_flat(store_, layout_, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
-  declare_quantized(store_, layout_);
+  if (options_.owner) {
+    if (options_.optimizer.ema_decay > 0) fail_user("shared weights have no moving average of this learner's own");
+    declare_shared(store_, layout_, *options_.owner);
+  } else {
+    states_ = {state::kParameters};
+    declare_flat(store_, layout_, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
+    declare_quantized(store_, layout_);
+  }
   if (options_.training) {
     if (any_moment(1)) states_.emplace_back(state::kMoment1);
     if (any_moment(2)) states_.emplace_back(state::kMoment2);
     if (options_.optimizer.ema_decay > 0) states_.emplace_back(state::kAverage);
     if (divides_moments_) declare_own_states();
-    for (size_t i = 1; i < states_.size(); ++i)
-      if (!is_divided(states_[i]))
-        declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
+    for (const std::string& name : states_)
+      if (name != state::kParameters && !is_divided(name))
+        declare_flat(store_, layout_, name, MemoryKind::kOptimizer, /*with_untrained=*/false);
     if (divides_moments_) {
       divided_packed_ = ownership_.packed_states(layout_, options_.optimizer);
       packed_states_ = own_packed_states();
@@ -182,7 +201,7 @@ void Trainer::declare_states() {
     if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards, divides_gradients() ? &ownership_ : nullptr);
   }
   if (options_.training && has_given_norm()) bind_own_slices(store_, layout_, own_slices(), states_);
-  evaluated_ = states_.back() == state::kAverage ? state::kAverage : state::kParameters;
+  evaluated_ = !states_.empty() && states_.back() == state::kAverage ? state::kAverage : state::kParameters;
   const size_t constants = float_bytes(layout_.constant_count());
   store_.bind(state::kConstants, {store_.add_region(state::kConstants, MemoryKind::kConstants, constants), 0}, constants);
   const auto small = [&](const char* region, MemoryKind kind, std::initializer_list<const char*> names) {
@@ -258,8 +277,10 @@ void Trainer::bind() {
 }
 
 void Trainer::initialize() {
-  layout_.initialize_parameters(options_.seed, state(state::kParameters), pool_);
-  initialize_quantized(store_, layout_, options_.seed, pool_);
+  if (!options_.owner) {
+    layout_.initialize_parameters(options_.seed, state(state::kParameters), pool_);
+    initialize_quantized(store_, layout_, options_.seed, pool_);
+  }
   layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
   store_.push(state::kConstants);
   reset_ema();
@@ -400,7 +421,7 @@ LossTotal Trainer::evaluate(int shape) {
   executor.run(pool_);
   if (ActivationObserver* observer = layout_.observer()) observer->collect(executor, store_);
   return {executor.output("loss_sum").as<float>()[0],
-          static_cast<int64_t>(executor.output("token_count").as<float>()[0])};
+          whole_count(static_cast<double>(executor.output("token_count").as<float>()[0]))};
 }
 
 std::span<float> Trainer::scratch(int64_t count) {
@@ -414,7 +435,8 @@ std::span<float> Trainer::scratch(int64_t count) {
 // Where ranks share the layers nothing is looked for: they would leave the exchanges at different nodes.
 std::string Trainer::find_non_finite(int shape) const {
   if (layout_.division()) return {};
-  Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
+  const ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
+  Graph graph = plans.kept ? plans.kept->clone() : single_graph(layout_, plans.loss, step_options_);
   if (const Precision precision = options_.passes.precision; precision == Precision::kF16)
     graph = lower_precision(graph, precision, options_.passes.attention_precision.value_or(precision));
   NamedTensors inputs;

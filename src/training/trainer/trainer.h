@@ -7,6 +7,7 @@
 //   StepReport report = trainer.step(batch, learning_rate, step);
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -60,6 +61,10 @@ struct TrainerOptions {
   uint64_t memory_beside = 0;  // SingleShapeLearner: bytes of `memory` that something else takes
   bool training = true;        // false: only evaluation; no gradients and no moments
   bool verify_plans = true;    // see PlanOptions
+  // find_non_finite() reads the graphs that were planned: losses are not traced again after bind().
+  bool keep_graphs = false;
+  // Of a layout with an owner: the store that has the weights. There is no state "parameters" then.
+  const Store* owner = nullptr;
   // For a SingleShapeLearner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store
   // says.
   const Backend* backend = &cpu_backend();
@@ -168,6 +173,11 @@ class Trainer {
     return shapes_[static_cast<size_t>(shape)]->run_evaluate->output(name);
   }
 
+  // The same of a training step; of several micro-batches, of the last one.
+  const TensorView& step_output(int shape, const std::string& name) const {
+    return shapes_[static_cast<size_t>(shape)]->run_train->output(name);
+  }
+
   // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first
   // that produced a NaN or an infinity; empty when none did.
   std::string find_non_finite(int shape) const;
@@ -256,6 +266,7 @@ class Trainer {
   struct ShapePlans {
     LossFunction loss;
     Plan train, evaluate;
+    std::optional<Graph> kept;  // what `train` was made of, with TrainerOptions::keep_graphs
     Fit fit;
     std::unique_ptr<Executor> run_train, run_evaluate;
   };

@@ -60,6 +60,7 @@ const Fit& Trainer::plan_training(int shape, std::optional<size_t> limit) {
 void Trainer::plan_training_of(int chunk, int shape, std::optional<size_t> limit) {
   ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
   Graph graph = training_graph(plans.loss, chunk);
+  if (options_.keep_graphs) plans.kept = graph.clone();
   PassOptions training = training_passes();
   const auto region = [&](RegionId id) { return store_.regions()[static_cast<size_t>(id)].bytes; };
   const auto fits = [&](const PlanSize& size) {

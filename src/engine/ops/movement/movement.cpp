@@ -1,5 +1,6 @@
 #include "engine/ops/movement/movement.h"
 
+#include <array>
 #include <numeric>
 
 #include "engine/ops/broadcast.h"
@@ -224,8 +225,32 @@ Tensor permute(At x, std::vector<int> order) {
   return graph_of(x)->add_one(kPermute, std::array{x.value}, PermuteAttrs{std::move(order)}, x.where);
 }
 
+namespace {
+
+// n copies of an axis of size 1.
+Tensor repeat_axis(At x, int axis, int64_t n) {
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  Shape result = x.value.shape();
+  const int64_t outer = result.elements(0, axis), inner = result.elements(axis + 1, result.rank());
+  result.set(axis, n);
+  if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
+  if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
+  const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
+  return reshape(at(permute(at(copies), {0, 2, 1})), result);
+}
+
+}  // namespace
+
 Tensor broadcast_to(At x, Shape shape) {
-  if (x.value.shape() == shape) return x.value;
+  const Shape small = x.value.shape();
+  if (small == shape) return x.value;
+  if (const auto full = broadcast_shape(std::array{small, shape});
+      full && *full == shape && !find_broadcast(small, shape)) {
+    At repeated(reshape(x, with_rank(small, shape.rank())), x.where);
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (repeated.value.dim(axis) != shape[axis]) repeated.value = repeat_axis(repeated, axis, shape[axis]);
+    return repeated.value;
+  }
   return graph_of(x)->add_one(kBroadcast, std::array{x.value}, BroadcastAttrs{shape}, x.where);
 }
 

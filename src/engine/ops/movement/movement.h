@@ -57,7 +57,7 @@ std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor permute(At x, std::vector<int> order);
-Tensor broadcast_to(At x, Shape shape);  // from a scalar, a suffix or a prefix of `shape` (engine/ops/broadcast.h)
+Tensor broadcast_to(At x, Shape shape);  // as NumPy does: axes are matched from the last one on, those of size 1 repeated
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
 // Between f32 and bf16, rounded to the nearest, ties to even. The gradient is cast back.
 // Between f32 and bf16, and between all other types. Floats become whole numbers towards zero, the nearest that fit.

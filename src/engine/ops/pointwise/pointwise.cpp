@@ -6,6 +6,7 @@
 #include "base/digits.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/gelu_expressions.h"
 #include "engine/ops/pointwise/scalar_functions.h"
@@ -133,7 +134,31 @@ std::string PointwiseAttrs::text() const {
   return text;
 }
 
-Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where) {
+namespace {
+
+// The operands, repeated to the shape that they have together where the kernels would not do that. Shapes that do not
+// fit are left to shape inference, which says so.
+std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
+  std::vector<Shape> shapes;
+  for (const Tensor& operand : operands) shapes.push_back((void(graph_of(At(operand, where))), operand.shape()));
+  std::vector<Tensor> fitting(operands.begin(), operands.end());
+  const auto full = broadcast_shape(shapes);
+  if (!full) return fitting;
+  size_t largest = 0;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    if (shapes[i].elements() > shapes[largest].elements()) largest = i;
+  const bool has_full = shapes[largest].elements() == full->elements();
+  const Shape& reached = has_full ? shapes[largest] : *full;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    if ((i == largest && !has_full) || !find_broadcast(shapes[i], reached))
+      fitting[i] = broadcast_to(At(operands[i], where), *full);
+  return fitting;
+}
+
+}  // namespace
+
+Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLine where) {
+  const std::vector<Tensor> operands = broadcast_operands(given, where);
   return graph_of(At(operands[0], where))->add_one(kPointwise, operands, PointwiseAttrs{std::move(expression)}, where);
 }
 

@@ -1,0 +1,290 @@
+// How a Learner is made: the loss is recorded for each batch shape, compared with its other recordings, and planned.
+#include <algorithm>
+#include <cmath>
+
+#include "api/cpp/learner_state.h"
+#include "api/cpp/own_op_scope.h"
+#include "base/error.h"
+#include "engine/ir/op.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/passes/matcher.h"
+#include "engine/plan/state_names.h"
+
+namespace linnet {
+namespace {
+
+// The loss is two scalars of the graph that is traced.
+void check_loss(const Loss& loss, const Graph& graph) {
+  const auto check = [&](Tensor tensor, const char* name) {
+    if (!tensor.defined())
+      fail_user(std::string("the loss has no ") + name +
+                "; a loss is {.sum = ..., .count = ...}, the sum over samples and how many there are");
+    if (tensor.graph != &graph) fail_user(std::string("the ") + name + " of the loss is a tensor of another graph");
+    const TensorType type = tensor.type();
+    if (type.shape.rank() != 0 || !is_float(type.dtype))
+      throw Error(ErrorKind::kShape, std::string("the ") + name + " of the loss is " + type.text() +
+                                         ", expected a scalar f32[]; sum(x) makes one");
+  };
+  check(loss.sum, "sum");
+  check(loss.count, "count");
+}
+
+// One line for each input that the loss declares and for each node. Values are named by what makes them, so that the
+// lines of equal recordings are equal.
+std::vector<std::string> lines_of(const Graph& graph) {
+  std::vector<std::string> names(static_cast<size_t>(graph.value_count())), lines;
+  for (const GraphInput& input : graph.inputs()) {
+    std::string& name = names[static_cast<size_t>(input.value)];
+    name = is_reserved(input.name) ? "state" : "input " + input.name;
+    if (!is_reserved(input.name)) lines.push_back(name + " " + graph.value(input.value).type.text());
+  }
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    std::string line = graph.where_text(id) + " of ";
+    for (size_t i = 0; i < node.in.size(); ++i) line += (i ? ", " : "") + names[static_cast<size_t>(node.in[i])];
+    line += " {" + node.attrs.text() + "}";
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      names[static_cast<size_t>(node.out[i])] = "node " + std::to_string(id) + "." + std::to_string(i);
+      line += " " + graph.value(node.out[i]).type.text();
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+const LearnerOptions& checked(const LearnerOptions& options, const Learner* owner_learner) {
+  if (owner_learner && options.average_decay > 0)
+    fail_user("a learner that shares weights has no moving average of its own: leave average_decay out");
+  return options;
+}
+
+}  // namespace
+
+std::string types_text(const InputTypes& types) {
+  std::string text;
+  for (const auto& [name, type] : types) text += (text.empty() ? "" : ", ") + name + " " + type.text();
+  return text.empty() ? "nothing" : text;
+}
+
+Learner::State::State(const Module& module, TracedLoss given_loss, const std::vector<InputTypes>& shapes,
+                      const LearnerOptions& all)
+    : model(&module),
+      loss(std::move(given_loss)),
+      options(checked(all, all.weights)),
+      owner(all.weights ? &all.weights->state_->weights() : nullptr),
+      explicit_types(shapes.empty()),
+      trainer_options(linnet::trainer_options(all, owner ? &owner->store : nullptr)),
+      layout(module, parameter_groups(all), {}, nullptr, owner ? &owner->layout : nullptr),
+      store(*trainer_options.backend) {
+  if (!loss) fail_user("a learner needs a loss function");
+  if (layout.parameters().empty())
+    fail_user("the model has no parameters; they are members of modules: Linear, Parameter");
+  if (owner && owner->options.device != options.device)
+    fail_user("learners that share weights are on one device, not on " + owner->options.device + " and " +
+              options.device);
+  if (owner && owner->trainer->has_average())
+    fail_user("weights with a moving average cannot be shared: leave average_decay out");
+  shared = {store.add_region("arena", MemoryKind::kActivations, 0),
+            store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options);
+  if (explicit_types) add_kind(nullptr, options.training);
+  for (const InputTypes& types : shapes) add_kind(&types, options.training);
+  for (const InputTypes& types : options.evaluation_shapes) add_kind(&types, false);
+  for (const auto& [name, bytes] : capacities)
+    store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
+  plan();
+  loss = nullptr;
+  traces.clear();
+}
+
+void Learner::State::allocate() {
+  store.allocate();
+  store.touch();
+  trainer->bind();
+  trainer->initialize();
+}
+
+LossFunction Learner::State::traced(const InputTypes* types) {
+  return [this, types](Trace& trace) {
+    Tracer tracer(trace, types);
+    trace.set_model(model);
+    const OwnOpDecomposition own_ops(!trainer_options.backend->has_references);
+    const Loss traced = loss(tracer);
+    check_loss(traced, trace.graph());
+    check_same_trace(types, trace);
+    return traced;
+  };
+}
+
+// A loss that depends on anything that changes, such as a counter, would train one model and evaluate another.
+void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
+  const std::vector<std::string> lines = lines_of(trace.graph());
+  const auto [known, is_new] = traces.try_emplace({types, trace.options().training}, lines);
+  if (is_new || known->second == lines) return;
+  const auto [before, now] = std::ranges::mismatch(known->second, lines);
+  const auto text = [](const auto& at, const auto& all) {
+    return at == all.end() ? "nothing more" : "\"" + *at + "\"";
+  };
+  fail_user("the loss does not record the same each time it is called: first " + text(before, known->second) +
+            ", later " + text(now, lines) + "; it may depend on nothing that changes but Tracer::training()");
+}
+
+int64_t Learner::State::BatchKind::rows() const {
+  int64_t most = mask_rows;
+  for (const auto& [name, type] : used)
+    if (type.shape.rank() > 0) most = std::max(most, type.shape[0]);
+  return most;
+}
+
+namespace {
+
+// Inputs that the loss has declared.
+InputTypes declared(const Graph& graph) {
+  InputTypes types;
+  for (const GraphInput& input : graph.inputs())
+    if (!is_reserved(input.name)) types[input.name] = graph.value(input.value).type;
+  return types;
+}
+
+// The inputs that a graph takes as lengths of attention.
+std::map<std::string, int64_t> attention_lengths(const Graph& graph) {
+  std::map<std::string, int64_t> lengths;
+  for (const Node& node : graph.nodes()) {
+    if (!is(node, kAttention) || !node.attrs.as<AttentionAttrs>().has_lengths) continue;
+    for (const GraphInput& input : graph.inputs()) {
+      if (input.value != node.in[kAttentionFixed] || is_reserved(input.name)) continue;
+      const int64_t keys = graph.value(node.in[1]).type.shape[1];
+      const auto [known, is_new] = lengths.try_emplace(input.name, keys);
+      known->second = std::min(known->second, keys);
+    }
+  }
+  return lengths;
+}
+
+void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
+  const auto compare = [](const InputTypes& one, const char* in, const InputTypes& other, const char* not_in) {
+    for (const auto& [name, type] : one) {
+      const auto found = other.find(name);
+      if (found == other.end())
+        fail_user("the loss declares input \"" + name + "\" in " + in + " and not in " + not_in +
+                  "; it declares the same inputs in both");
+      if (found->second != type)
+        fail_user("the loss declares input \"" + name + "\" as " + type.text() + " in " + in + " and as " +
+                  found->second.text() + " in " + not_in);
+    }
+  };
+  compare(trained, "training", evaluated, "evaluation");
+  compare(evaluated, "evaluation", trained, "training");
+}
+
+}  // namespace
+
+// Finds out what the loss uses of a batch shape.
+void Learner::State::add_kind(const InputTypes* types, bool trained) {
+  for (const auto& kind : kinds)
+    if (types && kind->types == *types) return;
+  BatchKind& kind = *kinds.emplace_back(std::make_unique<BatchKind>());
+  kind.trained = trained;
+  if (types) kind.types = *types;
+  const LossFunction recorded = traced(types ? &kind.types : nullptr);
+  const Graph graph = evaluate_graph(layout, recorded, state::kParameters);
+  kind.used = declared(graph);
+  kind.lengths = attention_lengths(graph);
+  for (const GraphInput& input : graph.inputs())
+    if (input.name == kRowMask) kind.mask_rows = graph.value(input.value).type.shape[0];
+  for (const GraphOutput& output : graph.outputs()) kind.outputs.push_back(output.name);
+  if (trained) {
+    Trace training({.training = true, .layout = &layout});
+    (void)recorded(training);
+    check_inputs(kind.used, declared(training.graph()));
+    for (const GraphInput& input : training.graph().inputs())
+      if (input.name == kRowMask) kind.mask_rows = training.graph().value(input.value).type.shape[0];
+    for (const GraphOutput& output : training.graph().outputs()) kind.step_outputs.push_back(output.name);
+  }
+  const auto reserve = [&](const std::string& name, size_t bytes) {
+    capacities[name] = std::max(capacities[name], bytes);
+  };
+  for (const auto& [name, type] : kind.used) reserve(name, type.bytes());
+  if (kind.mask_rows > 0) reserve(kRowMask, static_cast<size_t>(kind.mask_rows) * sizeof(float));
+}
+
+void Learner::State::plan() {
+  const auto add = [&](BatchKind& kind, bool trained) {
+    const LossFunction traced_loss = traced(explicit_types ? nullptr : &kind.types);
+    kind.number = trained ? trainer->add_shape(traced_loss) : trainer->add_evaluation_shape(traced_loss);
+  };
+  const bool limited = options.memory > 0;
+  for (const auto& kind : kinds)
+    if (kind->trained) add(*kind, !limited);
+  if (limited && options.training) trainer->plan_training_within_memory(0);
+  for (const auto& kind : kinds)
+    if (!kind->trained) add(*kind, false);
+  if (limited && store.total_bytes() > options.memory)
+    fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
+              std::to_string(store.total_bytes()));
+}
+
+MemoryPlan Learner::State::memory() const {
+  MemoryPlan all{.bytes = store.total_bytes()};
+  for (const Store::Region& region : store.regions()) {
+    if (region.owner) continue;
+    const std::string kind = memory_kind_name(region.kind);
+    const size_t bytes = store.device().footprint(region.bytes);
+    const auto found = std::ranges::find(all.kinds, kind, &MemoryUse::kind);
+    if (found == all.kinds.end())
+      all.kinds.push_back({kind, bytes});
+    else
+      found->bytes += bytes;
+  }
+  return all;
+}
+
+MemoryPlan plan(const Module& model, TracedLoss loss, const LearnerOptions& options) {
+  return Learner::State(model, std::move(loss), {}, options).memory();
+}
+
+MemoryPlan plan(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
+                const LearnerOptions& options) {
+  if (shapes.empty()) fail_user("a plan needs at least one batch shape; Loader::shapes() gives them");
+  return Learner::State(model, std::move(loss), shapes, options).memory();
+}
+
+namespace {
+
+int64_t most_rows(const InputTypes& types) {
+  int64_t most = 0;
+  for (const auto& [name, type] : types)
+    if (type.shape.rank() > 0) most = std::max(most, type.shape[0]);
+  return most;
+}
+
+// The shapes as they are where the largest has `rows` rows.
+std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) {
+  int64_t largest = 1;
+  for (const InputTypes& types : shapes) largest = std::max(largest, most_rows(types));
+  for (InputTypes& types : shapes) {
+    const int64_t most = most_rows(types);
+    for (auto& [name, type] : types)
+      if (type.shape.rank() > 0 && type.shape[0] == most)
+        type.shape.set(0, std::max<int64_t>(1, most * rows / largest));
+  }
+  return shapes;
+}
+
+}  // namespace
+
+int64_t largest_batch(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, size_t bytes,
+                      const LearnerOptions& options) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  const auto fits = [&](int64_t rows) { return plan(model, loss, with_rows(shapes, rows), options).bytes <= bytes; };
+  if (!fits(1)) return 0;
+  int64_t good = 1, bad = 2;
+  while (bad < kMost && fits(bad)) good = bad, bad *= 2;
+  while (bad - good > 1) {
+    const int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+}  // namespace linnet

@@ -1,0 +1,87 @@
+// Losses of rows and of batches.
+#include "linnet/losses.h"
+
+#include "base/error.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+
+Tensor binary_cross_entropy_sum(At logits, Tensor targets) {
+  return sum(At(At(softplus(logits), logits.where) - logits * targets, logits.where));
+}
+
+namespace {
+
+// 1 at each row's target.
+Tensor at_targets(At logits, Tensor targets, const char* op) {
+  const Shape shape = logits.value.shape();
+  Shape rows;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows.push_back(shape[axis]);
+  if (shape.rank() < 1 || targets.type() != TensorType{DType::kI32, rows})
+    throw Error(ErrorKind::kShape, logits.where.text() + ": " + op + ": logits " + shape.text() + " and targets " +
+                                       targets.type().text() + ", expected [..., V] and i32 [...]");
+  return one_hot(At(targets, logits.where), shape[-1], logits.value.type().dtype);
+}
+
+}  // namespace
+
+// A row's target is left out where its one-hot row is zero: all that the row has is multiplied by the row's sum.
+Tensor cross_entropy(At logits, Tensor targets, double label_smoothing) {
+  const auto at = [&](Tensor value) { return At(value, logits.where); };
+  const Tensor target = at_targets(logits, targets, "cross_entropy");
+  const Tensor counts = sum(at(target), -1), chosen = sum(at(logits * target), -1);
+  const Tensor loss = at(log_sum_exp(logits)) - at(chosen) * (1 - label_smoothing);
+  const Tensor smoothed = label_smoothing > 0 ? at(loss) - at(mean(logits, -1)) * label_smoothing : loss;
+  return at(smoothed) * counts;
+}
+
+Tensor weighted_cross_entropy_sum(At logits, Tensor targets, Tensor class_weights) {
+  const auto at = [&](Tensor value) { return At(value, logits.where); };
+  const Tensor weights = sum(at(at(at_targets(logits, targets, "cross_entropy")) * class_weights), -1);
+  return sum(at(at(cross_entropy(logits, targets)) * weights));
+}
+
+namespace {
+
+// A number for each element of the prediction: the mean over the elements of the rows that are samples.
+Loss mean_of_samples(Tracer& trace, At elements) {
+  const auto at = [&](Tensor value) { return At(value, elements.where); };
+  const Shape shape = elements.value.shape();
+  const Tensor mask = trace.row_mask();
+  if (shape.rank() < 1 || shape[0] != mask.dim(0))
+    throw Error(ErrorKind::kShape, elements.where.text() + ": a loss of elements " + shape.text() + ", expected " +
+                                       std::to_string(mask.dim(0)) + " rows, as the batch has");
+  Shape rows = shape;
+  for (int axis = 1; axis < shape.rank(); ++axis) rows.set(axis, 1);
+  const Tensor counted = elements * reshape(at(mask), rows);
+  return {.sum = sum(at(counted)),
+          .count = at(trace.sample_count()) * static_cast<double>(shape.elements(1, shape.rank()))};
+}
+
+}  // namespace
+
+Loss squared_error_loss(Tracer& trace, At prediction, Tensor target) {
+  return mean_of_samples(trace, At(square(At(prediction - target, prediction.where)), prediction.where));
+}
+
+Loss absolute_error_loss(Tracer& trace, At prediction, Tensor target) {
+  return mean_of_samples(trace, At(abs(At(prediction - target, prediction.where)), prediction.where));
+}
+
+Loss huber_loss(Tracer& trace, At prediction, Tensor target, double delta) {
+  return mean_of_samples(trace, At(huber(prediction, target, delta), prediction.where));
+}
+
+Loss binary_cross_entropy_loss(Tracer& trace, At logits, Tensor targets) {
+  return mean_of_samples(trace, At(At(softplus(logits), logits.where) - logits * targets, logits.where));
+}
+
+Loss cross_entropy_loss(At logits, Tensor targets, double label_smoothing) {
+  return {.sum = cross_entropy_sum(logits, targets, label_smoothing),
+          .count = count_targets(At(targets, logits.where))};
+}
+
+}  // namespace linnet

@@ -1,0 +1,132 @@
+#include "linnet/pretrained.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "formats/safetensors.h"
+#include "models/families/pretrained.h"
+#include "models/modules/causal_model.h"
+#include "models/modules/encoder_decoder.h"
+#include "models/modules/image_model.h"
+#include "models/modules/text_encoder.h"
+
+namespace linnet {
+
+struct PretrainedModule::State {
+  // Throws Error(kUser) unless the folder's model is a Kind.
+  template <class Kind>
+  static std::unique_ptr<State> open(const std::string& folder, const OpenOptions& options = {}) {
+    auto state = std::make_unique<State>(open_pretrained(folder, options));
+    (void)state->model.as<Kind>();
+    return state;
+  }
+  explicit State(PretrainedModel opened) : model(std::move(opened)), layout(*model.module) {}
+
+  PretrainedModel model;
+  ParameterLayout layout;  // with names as the folder's table has them, without the path of this module
+};
+
+PretrainedModule::PretrainedModule(Module* parent, std::string name, std::unique_ptr<State> state)
+    : Module(parent, std::move(name)), state_(std::move(state)) {
+  adopt(*state_->model.module, "");
+}
+
+PretrainedModule::PretrainedModule(PretrainedModule&& other) noexcept = default;
+PretrainedModule::~PretrainedModule() = default;
+
+LoadReport PretrainedModule::load(Learner& learner) {
+  std::vector<float> flat(static_cast<size_t>(state_->layout.parameter_count()));
+  load_parameters(state_->model, state_->layout, flat.data());
+  LoadReport report{.unused = state_->model.unused};
+  const std::string above = path().empty() ? "" : path() + ".";
+  for (const ParameterSlot& slot : state_->layout.parameters()) {
+    const std::string name = above + slot.spec.name;
+    const std::span<float> values = learner.parameter(name);
+    std::copy_n(flat.data() + slot.offset, values.size(), values.data());
+    report.taken.push_back(name);
+  }
+  const std::set<std::string> taken(report.taken.begin(), report.taken.end());
+  for (const ParameterSpec& spec : learner.parameters())
+    if (!taken.contains(spec.name)) report.fresh.push_back(spec.name);
+  learner.push();
+  return report;
+}
+
+void PretrainedModule::save(Learner& learner, const std::string& folder) const {
+  std::vector<float> flat(static_cast<size_t>(state_->layout.parameter_count()));
+  std::set<std::string> own;
+  const std::string above = path().empty() ? "" : path() + ".";
+  for (const ParameterSlot& slot : state_->layout.parameters()) {
+    const std::string name = above + slot.spec.name;
+    const std::span<const float> values = learner.parameter(name);
+    std::ranges::copy(values, flat.data() + slot.offset);
+    own.insert(name);
+  }
+  save_pretrained(state_->model, state_->layout, flat.data(), folder);
+  std::vector<SafetensorsTensor> head;
+  for (const ParameterSpec& spec : learner.parameters())
+    if (!own.contains(spec.name))
+      head.push_back({spec.name, {DType::kF32, spec.shape}, learner.parameter(spec.name).data()});
+  if (!head.empty()) save_safetensors(folder + "/head.safetensors", head, {{"format", "pt"}});
+}
+
+PretrainedEncoder::PretrainedEncoder(Module* parent, std::string name, const std::string& folder)
+    : PretrainedModule(parent, std::move(name), State::open<SentenceEncoder>(folder, {.head = ModelHead::kNone})) {}
+
+Tensor PretrainedEncoder::operator()(Tensor tokens, Tensor lengths, Tensor types) {
+  return state_->model.as<SentenceEncoder>().encoder(tokens, lengths, types);
+}
+Tensor PretrainedEncoder::pooled(Tensor states) {
+  auto& encoder = state_->model.as<SentenceEncoder>();
+  if (!encoder.pooler)
+    fail_user("a model of type \"" + std::string(state_->model.family->model_type) + "\" has no pooler");
+  return (*encoder.pooler)(states);
+}
+int64_t PretrainedEncoder::width() const { return state_->model.as<SentenceEncoder>().encoder.config.width; }
+int64_t PretrainedEncoder::max_length() const { return state_->model.as<SentenceEncoder>().encoder.config.max_seq_len; }
+
+PretrainedDecoder::PretrainedDecoder(Module* parent, std::string name, const std::string& folder)
+    : PretrainedModule(parent, std::move(name), State::open<CausalModel>(folder)) {}
+
+Tensor PretrainedDecoder::operator()(Tensor tokens, Tensor lengths) {
+  return state_->model.as<CausalModel>().hidden({.tokens = tokens, .lengths = lengths});
+}
+Tensor PretrainedDecoder::logits(Tensor states) { return state_->model.as<CausalModel>().logits(states); }
+Tensor PretrainedDecoder::head_weight() { return state_->model.as<CausalModel>().head_weight(); }
+int64_t PretrainedDecoder::width() const {
+  for (const ParameterSlot& slot : state_->layout.parameters())
+    if (slot.spec.table && slot.spec.shape[0] >= vocab_size()) return slot.spec.shape[1];
+  fail_internal("a decoder without a table of tokens");
+}
+int64_t PretrainedDecoder::vocab_size() const { return state_->model.as<CausalModel>().vocab_size(); }
+int64_t PretrainedDecoder::max_length() const { return state_->model.as<CausalModel>().max_length(); }
+
+PretrainedEncoderDecoder::PretrainedEncoderDecoder(Module* parent, std::string name, const std::string& folder)
+    : PretrainedModule(parent, std::move(name), State::open<EncoderDecoder>(folder)) {}
+
+Tensor PretrainedEncoderDecoder::encode(Tensor source, Tensor source_lengths) {
+  return state_->model.as<EncoderDecoder>().encode(source, source_lengths);
+}
+Tensor PretrainedEncoderDecoder::logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
+  return state_->model.as<EncoderDecoder>().target_logits(source, source_lengths, target_in, target_lengths);
+}
+Tensor PretrainedEncoderDecoder::loss_sum(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths,
+                                          Tensor targets, double label_smoothing) {
+  return state_->model.as<EncoderDecoder>().loss(source, source_lengths, target_in, target_lengths, targets,
+                                                 label_smoothing);
+}
+int64_t PretrainedEncoderDecoder::width() const { return state_->model.as<EncoderDecoder>().width(); }
+int64_t PretrainedEncoderDecoder::vocab_size() const { return state_->model.as<EncoderDecoder>().output_vocab_size(); }
+
+PretrainedImageModel::PretrainedImageModel(Module* parent, std::string name, const std::string& folder)
+    : PretrainedModule(parent, std::move(name), State::open<ImageModel>(folder)) {}
+
+Tensor PretrainedImageModel::operator()(Tensor images) { return state_->model.as<ImageModel>()(images); }
+Shape PretrainedImageModel::image_shape() const {
+  const ImageShape& images = state_->model.as<ImageModel>().images;
+  return {images.height, images.width, images.channels};
+}
+int64_t PretrainedImageModel::classes() const { return state_->model.as<ImageModel>().images.classes; }
+
+}  // namespace linnet

@@ -1,0 +1,88 @@
+// Ranges, masks, and tensors with more around them.
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "api/cpp/axes.h"
+#include "api/cpp/zeros.h"
+#include "base/error.h"
+#include "engine/ops/graph_of.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
+#include "linnet/math.h"
+#include "models/nn/trace.h"
+
+namespace linnet {
+
+Tensor arange(int64_t count, DType dtype, SourceLine where) {
+  if (count < 1 || count > INT32_MAX || (dtype != DType::kF32 && dtype != DType::kI32))
+    throw Error(ErrorKind::kUser, where.text() + ": arange: " + std::to_string(count) + " numbers of type " +
+                                      dtype_name(dtype) + "; there are at least one, f32 or i32");
+  Trace& trace = Trace::current();
+  const auto numbers = [&]<class T>(DType type) {
+    std::vector<T> values(static_cast<size_t>(count));
+    std::iota(values.begin(), values.end(), T{0});
+    return literal(trace.graph(), {type, {count}}, values.data(), where);
+  };
+  if (dtype == DType::kI32) return numbers.template operator()<int32_t>(DType::kI32);
+  return cast(At(numbers.template operator()<float>(DType::kF32), where), trace.options().dtype);
+}
+
+namespace {
+
+// Of x's graph and element type, so that it can be used in tests of ops too.
+Tensor positions(At x, int64_t count, double first) {
+  std::vector<float> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), static_cast<float>(first));
+  const DType dtype = is_float(x.value.type().dtype) ? x.value.type().dtype : DType::kF32;
+  return cast(At(literal(*graph_of(x), {DType::kF32, {count}}, values.data(), x.where), x.where), dtype);
+}
+
+}  // namespace
+
+Tensor tril(At x, int64_t diagonal) {
+  const int64_t rows = checked_size(x, -2, "tril"), columns = checked_size(x, -1, "tril");
+  const At row(reshape(At(positions(x, rows, static_cast<double>(diagonal)), x.where), {rows, 1}), x.where);
+  const Tensor seen = greater_equal(row, positions(x, columns, 0));
+  return where(At(seen, x.where), x.value, zeros(x.value, {}));
+}
+
+Tensor sequence_mask(At lengths, int64_t size) {
+  Shape shape = lengths.value.shape();
+  if (size < 1 || lengths.value.type().dtype != DType::kI32)
+    throw Error(ErrorKind::kShape, lengths.where.text() + ": sequence_mask: lengths " + lengths.value.type().text() +
+                                       " and size " + std::to_string(size) + ", expected i32 and at least 1");
+  shape.push_back(1);
+  const Tensor counts = reshape(At(cast(lengths, DType::kF32), lengths.where), shape);
+  return greater(At(counts, lengths.where), positions(lengths, size, 0));
+}
+
+Tensor pad(At x, int axis, int64_t before, int64_t after, double value) {
+  checked_size(x, axis, "pad");
+  if (before < 0 || after < 0)
+    throw Error(ErrorKind::kShape, x.where.text() + ": pad: by " + std::to_string(before) + " and " +
+                                       std::to_string(after) + " elements, which must not be negative");
+  std::vector<Tensor> parts;
+  const auto fill_with = [&](int64_t count) {
+    TensorType type = x.value.type();
+    type.shape.set(axis, count);
+    if (count > 0) parts.push_back(fill(*graph_of(x), type, value, x.where));
+  };
+  fill_with(before);
+  parts.push_back(x.value);
+  fill_with(after);
+  return parts.size() == 1 ? x.value : concat(parts, axis, x.where);
+}
+
+Tensor upsample(At x, int64_t factor) {
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  const Shape s = x.value.shape();
+  if (s.rank() != 4 || factor < 1)
+    throw Error(ErrorKind::kShape, x.where.text() + ": upsample: " + s.text() + " by " + std::to_string(factor) +
+                                       ", expected [N, H, W, C] and at least 1");
+  const Tensor apart = reshape(x, {s[0], s[1], 1, s[2], 1, s[3]});
+  const Tensor repeated = broadcast_to(at(apart), {s[0], s[1], factor, s[2], factor, s[3]});
+  return reshape(at(repeated), {s[0], s[1] * factor, s[2] * factor, s[3]});
+}
+
+}  // namespace linnet

@@ -1,0 +1,42 @@
+#include "linnet/weights.h"
+
+#include "base/error.h"
+#include "formats/safetensors.h"
+
+namespace linnet {
+
+struct WeightFile::State {
+  explicit State(const std::string& path) : file(path, SafetensorsTypes::kAll) {}
+  SafetensorsFile file;
+};
+
+WeightFile::WeightFile(const std::string& path) : state_(std::make_shared<const State>(path)) {}
+
+std::vector<WeightInfo> WeightFile::tensors() const {
+  std::vector<WeightInfo> tensors;
+  for (const SafetensorsEntry& entry : state_->file.entries())
+    tensors.push_back({entry.name, entry.type.shape, file_dtype_name(entry.dtype)});
+  return tensors;
+}
+
+bool WeightFile::has(const std::string& name) const { return state_->file.find(name) != nullptr; }
+
+std::vector<float> WeightFile::floats(const std::string& name) const {
+  const SafetensorsEntry& entry = state_->file.at(name);
+  if (!is_float(entry.dtype))
+    fail_user(state_->file.path() + ": tensor \"" + name + "\" is " + entry.text() + ", which are no floats");
+  std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+  read_floats(entry.dtype, entry.data, static_cast<int64_t>(values.size()), values.data());
+  return values;
+}
+
+std::vector<int64_t> WeightFile::integers(const std::string& name) const {
+  const SafetensorsEntry& entry = state_->file.at(name);
+  if (is_float(entry.dtype))
+    fail_user(state_->file.path() + ": tensor \"" + name + "\" is " + entry.text() + ", which are no whole numbers");
+  std::vector<int64_t> values(static_cast<size_t>(entry.type.shape.elements()));
+  read_integers(entry.dtype, entry.data, static_cast<int64_t>(values.size()), values.data());
+  return values;
+}
+
+}  // namespace linnet

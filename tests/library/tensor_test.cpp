@@ -1,0 +1,344 @@
+// Functions on tensors: values and gradients of each, broadcasting, random numbers, derivatives in the graph, values of
+// a step.
+#include <gtest/gtest.h>
+#include <linnet/linnet.h>
+#include <linnet/testing.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace {
+
+using namespace linnet;
+namespace testing = linnet::testing;
+using Tensors = std::vector<Tensor>;
+
+// Gradients, plans and threads of a function of tensors.
+void check(const std::vector<testing::OpInput>& inputs, const std::function<Tensor(const Tensors&)>& function) {
+  const auto problems =
+      testing::check_op({.inputs = inputs, .build = [&](const Tensors& in) -> Tensors { return {function(in)}; }});
+  EXPECT_EQ(problems, std::vector<std::string>{});
+}
+
+// The values of a tensor in an evaluation graph.
+Arrays values_of(const std::function<Tensor(Tracer&)>& function) {
+  struct Nothing : Module {
+    Parameter scale{this, "scale", {1}, constant_init(1)};
+  } nothing;
+  Learner learner(nothing,
+                  [&](Tracer& t) -> Loss {
+                    t.output("value", function(t));
+                    return {.sum = sum(nothing.scale), .count = t.number(1)};
+                  },
+                  {.training = false});
+  return learner.predict(Arrays{});
+}
+std::vector<float> floats_of(const std::function<Tensor(Tracer&)>& function) {
+  const Arrays values = values_of(function);
+  const auto floats = values.get<float>("value");
+  return {floats.begin(), floats.end()};
+}
+
+TEST(Tensors, BroadcastAsNumPy) {
+  const std::vector<std::pair<Shape, Shape>> shapes{{{4, 1}, {1, 3}},          {{2, 1, 3}, {5, 1}}, {{2, 3, 4}, {3, 1}},
+                                                    {{2, 1, 3, 1}, {4, 3, 5}}, {{1, 3}, {2, 1, 1}}, {{3}, {4, 1, 3}}};
+  for (const auto& [a, b] : shapes) {
+    check({{.shape = a}, {.shape = b}}, [](const Tensors& in) { return in[0] * in[1] + in[1]; });
+    check({{.shape = a}, {.shape = b}}, [](const Tensors& in) { return where(greater(in[0], in[1]), in[0], in[1]); });
+  }
+  check({{.shape = {2, 1, 3, 1}}}, [](const Tensors& in) { return broadcast_to(in[0], {2, 4, 3, 5}); });
+  check({{.shape = {3, 1}}}, [](const Tensors& in) { return broadcast_to(in[0], {2, 3, 4}); });
+  EXPECT_EQ(floats_of([](Tracer&) {
+              return reshape(arange(2), {2, 1}) * 10.0 + arange(3);
+            }),
+            (std::vector<float>{0, 1, 2, 10, 11, 12}));
+}
+
+TEST(Tensors, FunctionsOfElementsHaveTheirGradients) {
+  const testing::OpInput x{.shape = {3, 7}, .spread = 3}, y{.shape = {3, 7}, .spread = 3};
+  check({x}, [](const Tensors& in) { return leaky_relu(in[0], 0.2); });
+  check({x}, [](const Tensors& in) { return elu(in[0], 1.5); });
+  check({x, y}, [](const Tensors& in) { return huber(in[0], in[1], 0.7); });
+  check({x, y}, [](const Tensors& in) { return less(in[0], in[1]) * in[0] + greater_equal(in[0], in[1]) * in[1]; });
+  EXPECT_EQ(floats_of([](Tracer&) { return elu(arange(2) * 200.0 - 100.0); }), (std::vector<float>{-1, 100}));
+  EXPECT_EQ(floats_of([](Tracer&) { return huber(arange(4), arange(4) * 0.0, 1); }),
+            (std::vector<float>{0, 0.5, 1.5, 2.5}));
+  const auto compared = [](Tensor (*function)(At, Tensor)) {
+    return floats_of([=](Tracer& t) { return function(arange(3), t.full({DType::kF32, {3}}, 1)); });
+  };
+  EXPECT_EQ(compared(less), (std::vector<float>{1, 0, 0}));
+  EXPECT_EQ(compared(less_equal), (std::vector<float>{1, 1, 0}));
+  EXPECT_EQ(compared(greater_equal), (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(compared(not_equal), (std::vector<float>{1, 0, 1}));
+  EXPECT_EQ(compared(logical_and), (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(floats_of([](Tracer&) { return logical_or(arange(3) - 1.0, arange(3) * 0.0); }),
+            (std::vector<float>{1, 0, 1}));
+}
+
+TEST(Tensors, ReduceOverAnyAxes) {
+  const std::vector<testing::OpInput> x{{.shape = {3, 4, 5}}};
+  for (const std::vector<int>& axes : {std::vector<int>{0, 2}, {1}, {-1, 0}, {0, 1}, {1, 2}, {0, 1, 2}, {}})
+    for (const bool keep : {false, true}) {
+      check(x, [&](const Tensors& in) { return sum(in[0], axes, keep); });
+      check(x, [&](const Tensors& in) { return mean(in[0], axes, keep); });
+      check(x, [&](const Tensors& in) { return variance(in[0], axes, keep); });
+      check(x, [&](const Tensors& in) { return max(in[0], axes, keep) + min(in[0], axes, keep); });
+    }
+  for (const int axis : {0, 1, 2, -3}) {
+    check(x, [&](const Tensors& in) { return softmax(in[0], axis); });
+    check(x, [&](const Tensors& in) { return log_softmax(in[0], axis) * in[0]; });
+    check(x, [&](const Tensors& in) { return log_sum_exp(in[0], axis); });
+    check(x, [&](const Tensors& in) { return cumsum(in[0], axis); });
+  }
+  EXPECT_EQ(floats_of([](Tracer&) {
+              return sum(reshape(arange(12), {2, 3, 2}), {0, 2});
+            }),
+            (std::vector<float>{14, 22, 30}));
+  const Arrays places = values_of([](Tracer&) { return argmax(cos(reshape(arange(6), {3, 2})), 0); });
+  EXPECT_TRUE(std::ranges::equal(places.get<int32_t>("value"), std::vector<int32_t>{0, 0}));
+}
+
+TEST(Tensors, MasksPadsAndRanges) {
+  check({{.shape = {2, 4, 5}}}, [](const Tensors& in) { return tril(in[0], -1); });
+  check({{.shape = {2, 3}}}, [](const Tensors& in) { return pad(in[0], 1, 2, 1, 0.5); });
+  check({{.shape = {2, 3, 2, 3}}}, [](const Tensors& in) { return upsample(in[0], 3); });
+  EXPECT_EQ(floats_of([](Tracer& t) {
+              return tril(t.full({DType::kF32, {3, 3}}, 1));
+            }),
+            (std::vector<float>{1, 0, 0, 1, 1, 0, 1, 1, 1}));
+  EXPECT_EQ(floats_of([](Tracer&) { return sequence_mask(arange(3, DType::kI32), 2); }),
+            (std::vector<float>{0, 0, 1, 0, 1, 1}));
+  EXPECT_EQ(floats_of([](Tracer&) { return pad(arange(2), 0, 1, 2, 7); }), (std::vector<float>{7, 0, 1, 7, 7}));
+  EXPECT_EQ(floats_of([](Tracer&) {
+              return upsample(reshape(arange(2), {1, 1, 2, 1}));
+            }),
+            (std::vector<float>{0, 0, 1, 1, 0, 0, 1, 1}));
+}
+
+TEST(Tensors, CrossEntropyByRowAndByClass) {
+  const testing::OpInput logits{.shape = {6, 5}, .spread = 2}, ids{.shape = {6}, .integer = true, .low = -1, .high = 5};
+  for (const double smoothing : {0.0, 0.1}) {
+    check({logits, ids}, [&](const Tensors& in) { return cross_entropy(in[0], in[1], smoothing); });
+    check({logits, ids}, [&](const Tensors& in) {
+      return sum(cross_entropy(in[0], in[1], smoothing)) - cross_entropy_sum(in[0], in[1], smoothing) + in[0];
+    });
+  }
+  check({logits, ids, {.shape = {5}}},
+        [](const Tensors& in) { return weighted_cross_entropy_sum(in[0], in[1], in[2]); });
+  const auto rows = floats_of([](Tracer&) {
+    return cross_entropy(reshape(arange(4), {2, 2}), arange(2, DType::kI32));
+  });
+  EXPECT_NEAR(rows[0], std::log(1 + std::exp(1)), 1e-6);
+  EXPECT_NEAR(rows[1], std::log(1 + std::exp(-1)), 1e-6);
+}
+
+// softmax(q k^T / sqrt(D)) v, head by head.
+TEST(Tensors, AttentionIsAFunction) {
+  const testing::OpInput q{.shape = {2, 3, 8}}, k{.shape = {2, 3, 4}}, v{.shape = {2, 3, 4}};
+  check({q, k, v}, [](const Tensors& in) { return attention(in[0], in[1], in[2], 2, {.causal = true}); });
+  const auto difference = floats_of([](Tracer&) {
+    const Tensor keys = reshape(cos(arange(24)), {2, 3, 4}), queries = reshape(sin(arange(48)), {2, 3, 8});
+    Tensors heads;
+    for (const Tensor& head : split_evenly(queries, 2, 2))
+      heads.push_back(matmul(softmax(matmul(head, keys, false, true) * 0.5), keys));
+    return attention(queries, keys, keys, 2) - concat(heads, 2);
+  });
+  for (const float value : difference) EXPECT_NEAR(value, 0, 1e-6);
+}
+
+TEST(Tensors, RandomNumbersFollowFromSeedAndStep) {
+  struct Net : Module {
+    Linear layer{this, "layer", 1, 1};
+  };
+  const auto drawn = [](uint64_t seed, int steps) {
+    Net net;
+    Learner learner(net,
+                    [&](Tracer& t) -> Loss {
+                      const Tensor uniform = random_uniform({1000}, -1, 3), normal = random_normal({4000});
+                      t.output("uniform", uniform, {.training = true}), t.output("normal", normal, {.training = true});
+                      return {.sum = sum(net.layer(t.input("x", {DType::kF32, {1, 1}}))) + sum(uniform) + sum(normal),
+                              .count = t.number(1)};
+                    },
+                    {.seed = seed});
+    learner.set<float>("x", {1});
+    for (int i = 0; i < steps; ++i) learner.step(0);
+    const auto uniform = learner.output("uniform"), normal = learner.output("normal");
+    std::vector<float> all(uniform.begin(), uniform.end());
+    all.insert(all.end(), normal.begin(), normal.end());
+    return all;
+  };
+  const std::vector<float> first = drawn(1, 1);
+  EXPECT_EQ(first, drawn(1, 1));
+  EXPECT_NE(first, drawn(1, 2));
+  EXPECT_NE(first, drawn(2, 1));
+  double sum = 0, squares = 0;
+  for (size_t i = 1000; i < first.size(); ++i) sum += first[i], squares += first[i] * first[i];
+  EXPECT_NEAR(sum / 4000, 0, 0.08);  // five standard deviations
+  EXPECT_NEAR(squares / 4000, 1, 0.12);
+  const auto [low, high] = std::minmax_element(first.begin(), first.begin() + 1000);
+  EXPECT_TRUE(*low >= -1 && *low < -0.9 && *high < 3 && *high > 2.9);
+}
+
+TEST(Step, LeavesTheValuesThatTheLossNames) {
+  struct Net : Module {
+    Linear layer{this, "layer", 2, 1};
+  } net;
+  Learner learner(net,
+                  [&](Tracer& t) -> Loss {
+                    const Tensor y = net.layer(t.input("x", {DType::kF32, {3, 2}}));
+                    t.output("y", y, {.training = true}), t.output("evaluated", y);
+                    return {.sum = sum(square(y)), .count = t.sample_count()};
+                  },
+                  {.optimizer = Sgd{}});
+  learner.set<float>("x", {1, 2, 3, 4, 5, 6});
+  const double loss = learner.step(0.01).loss;
+  double squares = 0;
+  for (const float y : learner.output("y")) squares += y * y;
+  EXPECT_NEAR(squares / 3, loss, 1e-6 * loss);
+  EXPECT_THROW((void)learner.output("evaluated"), Error);
+  learner.evaluate();
+  EXPECT_EQ(learner.output("evaluated").size(), 3u);
+}
+
+// u'' = -u with u(0) = 0, u'(0) = 1 is the sine: trained on the equation alone, through second derivatives.
+TEST(Gradient, APinnLearnsAnEquation) {
+  struct Net : Module {
+    Linear a{this, "a", 1, 16}, b{this, "b", 16, 16}, c{this, "c", 16, 1};
+    Tensor operator()(Tensor x) { return c(tanh(b(tanh(a(x))))); }
+  } net;
+  Learner learner(net, [&](Tracer& t) -> Loss {
+    const Tensor x = t.input("x", {DType::kF32, {32, 1}});
+    const Tensor u = x + x * x * net(x);  // fits the beginning
+    const Tensor du = gradient(sum(u), x), ddu = gradient(sum(du), x);
+    t.output("u", u), t.output("du", du);
+    return squared_error_loss(t, ddu, -u);
+  });
+  std::vector<float> x(32);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 16;
+  learner.set("x", x);
+  for (int step = 0; step < 600; ++step) learner.step(0.01);
+  learner.evaluate();
+  const auto u = learner.output("u"), du = learner.output("du");
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(u[i], std::sin(x[i]), 0.01) << x[i];
+    EXPECT_NEAR(du[i], std::cos(x[i]), 0.02) << x[i];
+  }
+}
+
+TEST(Gradient, OfParametersAndItsOwnGradient) {
+  check({{.shape = {3, 4}}, {.shape = {4, 2}}}, [](const Tensors& in) {
+    const Tensor y = sum(exp(tanh(matmul(in[0], in[1])) * 0.5));
+    return square(gradient(y, in[0])) + 0.0 * in[0];
+  });
+  struct Net : Module {
+    Parameter w{this, "w", {3}, values_init({1, 2, 3})};
+  } net;
+  Learner learner(net,
+                  [&](Tracer& t) -> Loss {
+                    const Tensor cubes = sum(net.w * square(net.w));
+                    const Tensors slopes = gradients(cubes, {net.w, t.input("unused", {DType::kF32, {2}})});
+                    t.output("slope", slopes[0]), t.output("nothing", slopes[1]);
+                    return {.sum = sum(slopes[0]), .count = t.number(1)};  // 3 w^2, of which the gradient is 6 w
+                  },
+                  {.optimizer = Sgd{}});
+  learner.set<float>("unused", {1, 2});
+  learner.step(0);
+  EXPECT_EQ(learner.gradient("w"), (std::vector<float>{6, 12, 18}));
+  learner.evaluate();
+  EXPECT_TRUE(std::ranges::equal(learner.output("slope"), std::vector<float>{3, 12, 27}));
+  EXPECT_TRUE(std::ranges::equal(learner.output("nothing"), std::vector<float>{0, 0}));
+}
+
+TEST(Gradient, OfAnOpWithoutSecondDerivativesNamesIt) {
+  struct Net : Module {
+    LayerNorm norm{this, "norm", 4};
+  } net;
+  try {
+    Learner(net, [&](Tracer& t) -> Loss {
+      const Tensor x = t.input("x", {DType::kF32, {2, 4}});
+      return {.sum = sum(square(gradient(sum(square(net.norm(x))), x))), .count = t.number(1)};
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("layer_norm_grad"), std::string::npos) << error.what();
+  }
+}
+
+// Rows that only pad the last batch count in no loss and no metric.
+TEST(Padding, CountsInNoLoss) {
+  struct Net : Module {
+    Parameter shift{this, "shift", {1}, constant_init(1)};
+  } net;
+  Dataset data;
+  std::vector<float> x(20);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  data.add("x", {1}, x);
+  Loader loader(data, {.batch = 16});
+  using Made = std::function<Loss(Tracer&, Tensor, Tensor)>;
+  const double logistic = [&] {
+    double all = 0;
+    for (const float value : x) all += std::log1p(std::exp(-static_cast<double>(value) - 1)) + value + 1;
+    return all / 20;
+  }();
+  const std::vector<std::pair<Made, double>> losses{
+      {[](Tracer& t, Tensor a, Tensor b) { return squared_error_loss(t, a, b); }, 1},
+      {[](Tracer& t, Tensor a, Tensor b) { return absolute_error_loss(t, a, b); }, 1},
+      {[](Tracer& t, Tensor a, Tensor b) { return huber_loss(t, a, b, 0.5); }, 0.375},
+      {[](Tracer& t, Tensor a, Tensor b) { return binary_cross_entropy_loss(t, a, b * 0.0); }, logistic}};
+  for (const auto& [made, wanted] : losses) {
+    Learner learner(net, [&](Tracer& t) { return made(t, t.input("x") + net.shift, t.input("x")); }, loader.shapes(),
+                    {});
+    const Evaluation evaluation = learner.evaluate(loader);
+    EXPECT_EQ(evaluation.count, 20);
+    EXPECT_NEAR(evaluation.loss, wanted, 1e-6 * wanted);
+    loader.seek({0, 1});
+    EXPECT_EQ(learner.step(loader.next(), 0).count, 4);
+  }
+}
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+// One row through one unit, position by position.
+TEST(Recurrent, LayersComputeWhatPyTorchDoes) {
+  const std::vector<float> x{0.5, -1, 2}, ih{0.3f, -0.2f, 0.7f, 0.4f}, hh{0.1f, 0.6f, -0.5f, 0.2f},
+      b1{0.1f, 0.2f, 0.3f, 0.4f}, b2{-0.1f, 0.3f, 0.05f, 0.2f};
+  const auto run = [&]<class Layer>(std::type_identity<Layer>, size_t gates) {
+    struct Net : Module {
+      Layer layer{this, "layer", 1, 1};
+    } net;
+    Learner learner(net, [&](Tracer& t) -> Loss {
+      RecurrentState state;
+      const Tensor y = net.layer(t.input("x", {DType::kF32, {1, 3, 1}}), &state);
+      t.output("y", y), t.output("last", state.hidden);
+      return {.sum = sum(square(y)), .count = t.number(1)};
+    });
+    const auto fill = [&](const char* name, const std::vector<float>& values) {
+      std::copy_n(values.begin(), gates, learner.parameter(std::string("layer.") + name).begin());
+    };
+    fill("weight_ih_l0", ih), fill("weight_hh_l0", hh), fill("bias_ih_l0", b1), fill("bias_hh_l0", b2);
+    learner.push();
+    learner.set("x", x);
+    learner.evaluate();
+    const auto y = learner.output("y");
+    EXPECT_EQ(learner.output("last")[0], y[2]);
+    std::vector<float> all(y.begin(), y.end());
+    EXPECT_TRUE(learner.step(0.1).finite);
+    return all;
+  };
+  const auto gate = [&](size_t i, double input, double h) { return ih[i] * input + b1[i] + hh[i] * h + b2[i]; };
+  const std::vector<float> lstm = run(std::type_identity<Lstm>{}, 4), gru = run(std::type_identity<Gru>{}, 3);
+  double h = 0, c = 0, g = 0;
+  for (size_t t = 0; t < 3; ++t) {
+    const double input = x[t];
+    c = logistic(gate(1, input, h)) * c + logistic(gate(0, input, h)) * std::tanh(gate(2, input, h));
+    h = logistic(gate(3, input, h)) * std::tanh(c);
+    EXPECT_NEAR(lstm[t], h, 1e-6);
+    const double r = logistic(gate(0, input, g)), z = logistic(gate(1, input, g));
+    const double n = std::tanh(ih[2] * input + b1[2] + r * (hh[2] * g + b2[2]));
+    g = (1 - z) * n + z * g;
+    EXPECT_NEAR(gru[t], g, 1e-6);
+  }
+}
+
+}  // namespace
