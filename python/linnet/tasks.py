@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -14,7 +15,11 @@ from .errors import UserError
 TASKS = {
     "translate": "translate",
     "language": "text",
+    "chat": "chat",
     "classify": "classify",
+    "label": "label",
+    "regress": "regress",
+    "tag": "tag",
     "images": "images",
     "masked": "bert-base",
 }
@@ -124,14 +129,33 @@ def _rows(data: typing.Any) -> list[list[str]] | None:
     return rows
 
 
+def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
+    """The records of a list (or a datasets.Dataset) whose values are no plain texts and numbers: conversations, lists of
+    labels, tagged words. None for anything else."""
+    if isinstance(data, (str, os.PathLike, dict)) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        return None
+    if len(data) == 0 or hasattr(data, "columns") or not isinstance(data[0], dict):
+        return None
+    nested = any(isinstance(value, (dict, list, tuple)) for value in data[0].values())
+    return [data[i] for i in range(len(data))] if nested else None
+
+
 def _data_file(data: typing.Any, name: str, run: str | None) -> str:
-    """A path as it is; else a file of the data: one column is a text, more are separated by tabs."""
+    """A path as it is; else a file of the data: records with nested values as JSON lines; one column as a text, more
+    separated by tabs."""
+    folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
+    records = _records(data)
+    if records is not None:
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, name + ".jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        return path
     rows = _rows(data)
     if rows is None:
         return str(os.fspath(data))
     if not rows or len({len(row) for row in rows}) != 1:
         raise UserError("the data has no rows, or rows of different lengths")
-    folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name + (".txt" if len(rows[0]) == 1 else ".tsv"))
     with open(path, "w", encoding="utf-8") as file:
@@ -161,7 +185,8 @@ def _choice(
     for split, value in (("valid", valid), ("test", test)):
         if value is not None:
             path = _data_file(value, split, run)
-            choice["settings"].append(f"{split}_{'tsv' if path.endswith('.tsv') else 'text'}={path}")
+            is_text = name in ("language", "chat", "masked") or path.endswith(".txt")
+            choice["settings"].append(f"{split}_{'text' if is_text else 'tsv'}={path}")
     for key, value in settings.items():
         key = {"model_from": "model.from"}.get(key, key)
         if isinstance(value, os.PathLike):

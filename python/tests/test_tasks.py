@@ -105,3 +105,19 @@ def test_data_from_pandas_and_columns() -> None:
 
 def test_presets() -> None:
     assert "translate" in ln.presets()
+
+
+def test_chats_and_labels_from_records(chatter: str, bert: str) -> None:
+    small: dict[str, typing.Any] = dict(eval_every=4, save_every=4, batch_size=4, steps=4, context=20)
+    chats = [{"messages": [{"role": "user", "content": f"hi {c}"}, {"role": "assistant", "content": "yes"}]} for c in
+             "abcdefghijkl"]  # fmt: skip
+    lora = {"lora.rank": 4}
+    report = ln.train("chat", chats, "chat", model_from=chatter, **lora, **small)
+    assert report.steps == 4
+    labels = [{"text": f"the {animal} {c}", "labels": [animal, "x"]} for c in "abcdef" for animal in ("dog", "cat")]
+    assert ln.train("label", labels, "label", model_from=bert, **small).steps == 4
+    words = [{"tokens": ["the", animal], "tags": ["O", "B-ANIMAL"]} for animal in ("dog", "cat") for _ in range(6)]
+    assert ln.train("tag", words, "tag", model_from=bert, **small).steps == 4
+    numbers = [(f"the {animal}", number) for animal, number in (("dog", 1.5), ("cat", 0.25)) for _ in range(6)]
+    report = ln.train("regress", numbers, "regress", model_from=bert, **small)
+    assert "pearson" in ln.evaluate(report.run, split="valid").metrics

@@ -1,9 +1,12 @@
 // The operations on tensors as functions of the module.
 #include <linnet/error.h>
 #include <linnet/loss.h>
+#include <linnet/losses.h>
 #include <linnet/math.h>
 #include <linnet/ops.h>
 #include <nanobind/stl/pair.h>
+
+#include <array>
 
 #include "api/python/python.h"
 #include "api/python/tree.h"
@@ -170,6 +173,21 @@ void add_norms(nb::module_& module) {
       "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.");
 }
 
+// The mean over all elements; over those of samples where the first axis is the batch's, so that padded rows do not
+// count. `of_samples`: linnet/losses.h; `whole`: the sum over all elements.
+void add_mean_loss(nb::module_& module, const char* name, std::array<const char*, 2> arguments,
+                   Loss (*of_samples)(Tracer&, At, Tensor), Tensor (*whole)(At, Tensor), const char* doc) {
+  module.def(
+      name,
+      [of_samples, whole](Operand x, Operand y) {
+        Tracer& tracer = Recording::tracer("a loss");
+        const Shape& shape = x.tensor().shape();
+        if (shape.rank() > 0 && shape[0] == tracer.row_mask().dim(0)) return of_samples(tracer, x.at(), y.tensor());
+        return Loss{whole(x.at(), y.tensor()), tracer.number(static_cast<double>(shape.elements()), python_line())};
+      },
+      nb::arg(arguments[0]), nb::arg(arguments[1]), doc);
+}
+
 void add_losses(nb::module_& module) {
   nb::class_<Loss>(module, "Loss",
                    "The sum of the losses of all samples or tokens of a batch, and how many those are; training "
@@ -205,27 +223,16 @@ void add_losses(nb::module_& module) {
       nb::arg("label_smoothing") = 0.0,
       "The same of logits = hidden weight^T + bias, which are never whole in memory: hidden [..., D], weight "
       "[V, D].");
-  const auto mean_loss = [](Tensor sum, int64_t count) {
-    return Loss{sum, Recording::tracer("a loss").number(static_cast<double>(count), python_line())};
-  };
-  module.def(
-      "binary_cross_entropy",
-      [mean_loss](Operand logits, Operand targets) {
-        return mean_loss(binary_cross_entropy_sum(logits.at(), targets.tensor()), logits.tensor().shape().elements());
-      },
-      nb::arg("logits"), nb::arg("targets"), "The binary cross-entropy of logits and targets in [0, 1] of one shape.");
-  module.def(
-      "mse_loss",
-      [mean_loss](Operand x, Operand y) {
-        return mean_loss(sum(square(At(x.at() - y.tensor(), python_line()))), x.tensor().shape().elements());
-      },
-      nb::arg("x"), nb::arg("y"), "The mean of (x - y)^2 over all elements.");
-  module.def(
-      "l1_loss",
-      [mean_loss](Operand x, Operand y) {
-        return mean_loss(sum(linnet::abs(At(x.at() - y.tensor(), python_line()))), x.tensor().shape().elements());
-      },
-      nb::arg("x"), nb::arg("y"), "The mean of |x - y| over all elements.");
+  add_mean_loss(module, "binary_cross_entropy", {"logits", "targets"}, binary_cross_entropy_loss,
+                binary_cross_entropy_sum, "The binary cross-entropy of logits and targets in [0, 1] of one shape.");
+  add_mean_loss(
+      module, "mse_loss", {"x", "y"}, squared_error_loss,
+      [](At x, Tensor y) { return sum(At(square(At(x - y, x.where)), x.where)); },
+      "The mean of (x - y)^2 over all elements.");
+  add_mean_loss(
+      module, "l1_loss", {"x", "y"}, absolute_error_loss,
+      [](At x, Tensor y) { return sum(At(linnet::abs(At(x - y, x.where)), x.where)); },
+      "The mean of |x - y| over all elements.");
 }
 
 }  // namespace
