@@ -39,7 +39,7 @@ class PretrainedModule : public Module {
   struct State;
   // Reads the configuration and the names of all weights, no data.
   PretrainedModule(Module* parent, std::string name, std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  std::unique_ptr<State> state_;  // the folder and its model
 };
 
 // An encoder of texts: BERT (Devlin et al. 2019) and its kind.

@@ -130,8 +130,8 @@ def _rows(data: typing.Any) -> list[list[str]] | None:
 
 
 def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
-    """The records of a list (or a datasets.Dataset) whose values are no plain texts and numbers: conversations, lists of
-    labels, tagged words. None for anything else."""
+    """The records of a list (or a datasets.Dataset) whose values are no plain texts and numbers: conversations, lists
+    of labels, tagged words. None for anything else."""
     if isinstance(data, (str, os.PathLike, dict)) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         return None
     if len(data) == 0 or hasattr(data, "columns") or not isinstance(data[0], dict):

@@ -28,12 +28,6 @@ int64_t axis_of(const Tensor& x, int64_t axis) {
   return axis < 0 ? axis + rank : axis;
 }
 
-Tensor without_axis(const Tensor& x, int axis) {
-  std::vector<int64_t> sizes(x.shape().sizes().begin(), x.shape().sizes().end());
-  sizes.erase(sizes.begin() + axis);
-  return reshape(At(x, python_line()), to_shape(sizes));
-}
-
 // One entry of an index, which takes an axis or adds one: x[2], x[1:5], x[None].
 struct Cut {
   int64_t start = 0, size = 0;
