@@ -1,7 +1,9 @@
 // Every key of a configuration: what it means, its choices or range, and whom it concerns.
+#include <algorithm>
 #include <utility>
 
 #include "config/config_keys.h"
+#include "config/task_rows.h"
 
 namespace linnet {
 namespace {
@@ -66,6 +68,21 @@ constexpr double kMaxCount = 1e15;               // of steps, samples: exact in 
 constexpr double kMaxSeed = 9007199254740992.0;  // 2^53
 constexpr double kMaxReal = 1e30;                // far from overflow in float
 
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const TaskRow& task : task_rows()) names.emplace_back(task.name);
+  return names;
+}
+
+// Of all tasks, each once.
+std::vector<std::string> metric_names() {
+  std::vector<std::string> names{"loss"};
+  for (const TaskRow& task : task_rows())
+    for (const std::string_view metric : task.metrics)
+      if (std::ranges::count(names, metric) == 0) names.emplace_back(metric);
+  return names;
+}
+
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
@@ -128,8 +145,7 @@ std::span<const ConfigKey> config_keys() {
           "\"classification\", \"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any "
           "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words; \"dates\" "
           "generates dates to translate, \"random\" noise to measure with.",
-          {"text", "images", "language", "chat", "masked_language", "classification", "several_labels", "regression",
-           "token_classification", "dates", "random"}),
+          task_names()),
       of({"text", "images", "language", "masked_language", "texts"},
          any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images.")),
       of({"text"}, any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ...")),
@@ -310,8 +326,7 @@ std::span<const ConfigKey> config_keys() {
          between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6)),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
       one_of(TRAIN(metric), "What makes a checkpoint the best.",
-             {"bleu", "chrf", "exact_match", "accuracy", "f1", "f1_macro", "precision", "recall", "pearson", "spearman",
-              "masked_accuracy", "loss"}),
+             metric_names()),
       of(kPairs, resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024))),
       of(kPairs, resumable(between(TRAIN(length_penalty),
                                    "Beam search ranks by log probability / length ^ length_penalty.", 0, 10))),

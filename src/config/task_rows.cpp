@@ -30,11 +30,23 @@ constexpr TaskRow pairs(std::string_view name, ExampleOrigin origin) {
           kPairModels,   kPairMetrics};
 }
 
+constexpr std::array kTextHeads{Names("classifier.*"), Names("pooler.*")};
+constexpr std::array kTokenHeads{Names("classifier.*")};
+
 // What an encoder of texts with a head learns (tasks/texts/text_task.h).
-constexpr TaskRow texts(std::string_view name, const char* description, std::span<const Names> metrics) {
-  return {name,      TaskKind::kTexts, ExampleOrigin::kFiles, &DataConfig::train_tsv,
-          name,      "texts",          description,           "texts",
-          kEncoders, metrics};
+constexpr TaskRow texts(std::string_view name, const char* description, std::span<const Names> metrics,
+                        std::span<const Names> heads = kTextHeads) {
+  return {name,
+          TaskKind::kTexts,
+          ExampleOrigin::kFiles,
+          &DataConfig::train_tsv,
+          name,
+          "texts",
+          description,
+          "texts",
+          kEncoders,
+          metrics,
+          heads};
 }
 
 constexpr std::array kRows{
@@ -66,7 +78,7 @@ constexpr std::array kRows{
     texts("classification", "classification of texts", kTextClassMetrics),
     texts("several_labels", "several labels for each text", kSeveralMetrics),
     texts("regression", "numbers for each text", kNumberMetrics),
-    texts("token_classification", "classification of words", kEntityMetrics),
+    texts("token_classification", "classification of words", kEntityMetrics, kTokenHeads),
     TaskRow{"images", TaskKind::kImages, ExampleOrigin::kFiles, &DataConfig::data_dir, "images", "images",
             "classification of images", "images", kImageModels, kImageClassMetrics},
 };

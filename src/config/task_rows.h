@@ -25,6 +25,7 @@ struct TaskRow {
   const char* items;                                // what a speed counts: "tokens"
   std::span<const std::string_view> architectures;  // that go with it; the first is what a message suggests
   std::span<const std::string_view> metrics;        // beside "loss", which every task has
+  std::span<const std::string_view> heads = {};     // parameters that are trained beside adapters
 };
 
 std::span<const TaskRow> task_rows();

@@ -48,6 +48,8 @@ std::vector<OnnxFile> encoder_file(const PretrainedModel& model) {
   };
   if (model.head == ModelHead::kClasses) return of_logits(model.as<SequenceClassifier>());
   if (model.head == ModelHead::kTokens) return of_logits(model.as<MaskedLanguageModel>());
+  if (model.head == ModelHead::kTokenClasses) return of_logits(model.as<TokenClassifier>());
+  if (model.head == ModelHead::kSpans) fail_user("a head that finds answers in a text has no ONNX form here");
   SentenceEncoder& bare = model.as<SentenceEncoder>();
   return encoder_file(bare.encoder.config, [&bare](Graph& graph, const EncoderTensors& in) {
     graph.output("last_hidden_state", bare.encoder(in.tokens, in.lengths, in.types));

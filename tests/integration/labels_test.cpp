@@ -130,6 +130,30 @@ TEST_F(Labels, WordsAreTagged) {
   EXPECT_EQ(config["id2label"]["0"], "O");
 }
 
+// Adapters say what their head is for: beside the base they predict as the run does.
+TEST_F(Labels, AdaptersOfAnyTaskPredictBesideTheBase) {
+  std::string words, labels;
+  for (int i = 0; i < 60; ++i) {
+    words += std::string(kFillers[i % 3]) + " O\n" + kAnimals[i % 2] + " B-ANIMAL\n\n";
+    labels += nlohmann::json{{"text", kAnimals[i % 2]}, {"text2", kStates[i % 2]}, {"labels", {"x", i % 2 ? "y" : "z"}}}
+                  .dump() +
+              "\n";
+  }
+  folder_.write("words.conll", words);
+  folder_.write("labels.jsonl", labels);
+  for (const auto& [preset, data, text] :
+       {std::tuple{"tag", "words.conll", "the dog"}, {"label", "labels.jsonl", "dog\ttax"}}) {
+    const Outcome trained = train(preset, data, {"lora.rank=4", "max_steps=80"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.error;
+    const std::string adapter = folder_ / (std::string(preset) + "-adapter");
+    ASSERT_EQ(run({"export", folder_ / preset, "--adapter", adapter}).exit_code, 0);
+    const Outcome beside = run({"predict", kModel, "--adapter", adapter}, {.input = std::string(text) + "\n"});
+    ASSERT_EQ(beside.exit_code, 0) << beside.error;
+    EXPECT_EQ(beside.out, run({"predict", folder_ / preset}, {.input = std::string(text) + "\n"}).out) << preset;
+  }
+  EXPECT_EQ(run({"export", folder_ / "tag", "--onnx", folder_ / "onnx"}).exit_code, 0);
+}
+
 TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
   folder_.write("fraction.tsv", "a\t0.5\nb\t1.25\nthe\t2\n");
   folder_.write("several.tsv", "a\tjoy\nb\tfear\nthe\tjoy, fear\n");

@@ -1,6 +1,11 @@
 #include "models/families/labels.h"
 
 namespace linnet {
+namespace {
+
+constexpr const char *kProblemKey = "problem_type", *kPairsKey = "linnet_text_pairs";
+
+}  // namespace
 
 int64_t label_count(const ConfigFile& config) {
   if (config.has("num_labels")) return config.size("num_labels");
@@ -26,6 +31,13 @@ void name_labels(ConfigFile& config, const std::vector<std::string>& classes) {
   }
   config.set("id2label", names);
   config.set("label2id", numbers);
+}
+
+std::string problem_type(const ConfigFile& config) { return config.text(kProblemKey, ""); }
+void set_problem_type(ConfigFile& config, const std::string& type) { config.set(kProblemKey, type); }
+bool has_pairs(const ConfigFile& config) { return config.flag(kPairsKey, false); }
+void set_pairs(ConfigFile& config, bool pairs) {
+  if (pairs) config.set(kPairsKey, true);
 }
 
 }  // namespace linnet

@@ -18,10 +18,21 @@ namespace {
 
 constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model.model.";
-constexpr const char* kClassesKey = "linnet.classes";  // in the metadata of the weights: a JSON list of names
+// In the metadata of the weights, of a classifier: a JSON list of names; what models/families/labels.h says besides.
+constexpr const char *kClassesKey = "linnet.classes", *kProblemKey = "linnet.problem_type",
+                     *kPairsKey = "linnet.text_pairs";
+constexpr const char *kClassifier = "SEQ_CLS", *kTokenClassifier = "TOKEN_CLS";  // "task_type", in PEFT's words
 
 std::string path_in(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
+}
+
+// The head that adapters bring with them; empty: none.
+std::optional<ModelHead> head_of_adapters(const ConfigFile& config) {
+  const std::string task = config.text("task_type", "");
+  if (task == kClassifier) return ModelHead::kClasses;
+  if (task == kTokenClassifier) return ModelHead::kTokenClasses;
+  return std::nullopt;
 }
 
 // These architectures' modules have no name in front, though the family's tables do.
@@ -34,7 +45,8 @@ std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
 }
 
 bool classifies_texts(const PretrainedModel& model) {
-  return model.family->kind == FamilyKind::kEncoder && model.head == ModelHead::kClasses;
+  return model.family->kind == FamilyKind::kEncoder &&
+         (model.head == ModelHead::kClasses || model.head == ModelHead::kTokenClasses);
 }
 
 // The adapters, and heads that are trained beside them: those of a classifier, which begin with what was drawn.
@@ -44,7 +56,7 @@ bool is_in_file(const PretrainedModel& model, const NameRow& row) {
 }
 
 const char* task_type(const PretrainedModel& model) {
-  if (classifies_texts(model)) return "SEQ_CLS";
+  if (classifies_texts(model)) return model.head == ModelHead::kTokenClasses ? kTokenClassifier : kClassifier;
   if (model.head != ModelHead::kTokens) return nullptr;
   if (model.family->kind == FamilyKind::kEncoderDecoder) return "SEQ_2_SEQ_LM";
   return model.family->kind == FamilyKind::kDecoder ? "CAUSAL_LM" : nullptr;
@@ -138,8 +150,7 @@ bool are_chosen(const std::vector<AdapterFolder>& adapters) {
 }
 
 bool are_classifiers(const std::vector<AdapterFolder>& adapters) {
-  return adapters.size() == 1 &&
-         ConfigFile(path_in(adapters[0].folder, kConfigName)).text("task_type", "") == "SEQ_CLS";
+  return adapters.size() == 1 && head_of_adapters(ConfigFile(path_in(adapters[0].folder, kConfigName))).has_value();
 }
 
 void refuse_names(const std::vector<AdapterFolder>& adapters) {
@@ -186,14 +197,18 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
     fail_user("'" + file.path() + "': its \"" + kClassesKey + "\" is not a list of " +
               std::to_string(label_count(model.config)) + " names");
   name_labels(model.config, names.get<std::vector<std::string>>());
+  if (const auto type = file.metadata().find(kProblemKey); type != file.metadata().end())
+    set_problem_type(model.config, type->second);
+  set_pairs(model.config, file.metadata().contains(kPairsKey));
 }
 
 // A classifier that was trained with the adapters, and of how many classes.
 OpenOptions options_for(const std::string& folder, const std::string& adapters, OpenOptions options) {
   options.lora = read_adapter_options(adapters);
   const ConfigFile config(path_in(adapters, kConfigName));
-  if (options.head || !options.architecture.empty() || config.text("task_type", "") != "SEQ_CLS") return options;
-  options.head = ModelHead::kClasses;
+  if (options.head || !options.architecture.empty()) return options;
+  options.head = head_of_adapters(config);
+  if (!options.head) return options;
   const SafetensorsFile file(path_in(adapters, kWeightsName), SafetensorsTypes::kAll);
   for (const char* name : {"classifier.weight", "classifier.out_proj.weight"})
     if (const SafetensorsEntry* head = file.find(std::string(kBase) + name))
@@ -278,7 +293,11 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, 
   make_directories(folder);
   adapter_config(model, base).save(path_in(folder, kConfigName));
   SafetensorsMetadata metadata{{"format", "pt"}};
-  if (classifies_texts(model)) metadata[kClassesKey] = Json(label_names(model.config)).dump();
+  if (classifies_texts(model)) {
+    metadata[kClassesKey] = Json(label_names(model.config)).dump();
+    if (const std::string type = problem_type(model.config); !type.empty()) metadata[kProblemKey] = type;
+    if (has_pairs(model.config)) metadata[kPairsKey] = "true";
+  }
   save_safetensors(path_in(folder, kWeightsName), tensors, metadata);
 }
 

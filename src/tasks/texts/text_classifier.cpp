@@ -11,13 +11,12 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kLengthStep = 16;
-constexpr const char *kProblemKey = "problem_type", *kPairsKey = "linnet_text_pairs";
 
 }  // namespace
 
 TextProblem problem_of(const PretrainedModel& model) {
   if (model.head == ModelHead::kTokenClasses) return TextProblem::kTokenClasses;
-  const std::string type = model.config.text(kProblemKey, "");
+  const std::string type = problem_type(model.config);
   if (type == problem_type_of(TextProblem::kSeveralClasses)) return TextProblem::kSeveralClasses;
   const bool number = type.empty() && model.family && label_count(model.config) == 1;
   return number || type == problem_type_of(TextProblem::kNumbers) ? TextProblem::kNumbers : TextProblem::kOneClass;
@@ -39,12 +38,6 @@ std::string problem_type_of(TextProblem problem) {
       break;
   }
   return "";
-}
-
-bool has_pairs(const ConfigFile& config) { return config.flag(kPairsKey, false); }
-
-void set_pairs(ConfigFile& config, bool pairs) {
-  if (pairs) config.set(kPairsKey, true);
 }
 
 int64_t longest_text(const Config& config, const TextClassifier& model) {

@@ -56,8 +56,4 @@ PretrainedModel open_classification_run(const std::string& folder);
 // Whether the folder is a model folder with such a head.
 bool is_text_classifier_folder(const std::string& folder);
 
-// Whether the model of a run learned of pairs of texts, which its config.json keeps.
-bool has_pairs(const ConfigFile& config);
-void set_pairs(ConfigFile& config, bool pairs);
-
 }  // namespace linnet

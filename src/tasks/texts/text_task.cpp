@@ -6,15 +6,20 @@
 
 namespace linnet {
 
-const TextTask& classification_task();
-const TextTask& several_labels_task();
-const TextTask& regression_task();
-const TextTask& token_classification_task();
+// Every task on texts; its file defines NAME_task().
+#define LINNET_TEXT_TASKS(TASK) \
+  TASK(classification)          \
+  TASK(several_labels)          \
+  TASK(regression)              \
+  TASK(token_classification)
+
+#define LINNET_DECLARE(name) const TextTask& name##_task();
+LINNET_TEXT_TASKS(LINNET_DECLARE)
 
 namespace {
 
-// Every task on texts.
-constexpr std::array kTasks{classification_task, several_labels_task, regression_task, token_classification_task};
+#define LINNET_LIST(name) name##_task,
+constexpr std::array kTasks{LINNET_TEXT_TASKS(LINNET_LIST)};
 
 }  // namespace
 

@@ -98,7 +98,7 @@ void TextTraining::open_model(const std::string& from) {
       {.head = head_of(task_.problem), .labels = static_cast<int64_t>(outputs_.size()), .lora = lora_options(config_)});
   name_labels(model_.config, outputs_);
   if (task_.problem != TextProblem::kOneClass && head_of(task_.problem) == ModelHead::kClasses)
-    model_.config.set("problem_type", problem_type_of(task_.problem));
+    set_problem_type(model_.config, problem_type_of(task_.problem));
 }
 
 std::string TextTraining::assume(const DataAtHand& data) {

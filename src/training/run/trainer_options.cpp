@@ -58,7 +58,8 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
   }
   if (config.lora.rank > 0) {
     groups.push_back({.patterns = {"*.lora_A.*", "*.lora_B.*"}});
-    if (task_kind(config) == TaskKind::kTexts) groups.push_back({.patterns = {"classifier.*", "pooler.*"}});
+    const std::span<const std::string_view> heads = task_row(config).heads;
+    if (!heads.empty()) groups.push_back({.patterns = {heads.begin(), heads.end()}});
     groups.push_back({.patterns = {"*"}, .frozen = true, .storage = storage_of(config.lora.base_storage)});
   }
   return groups;
