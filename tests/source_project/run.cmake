@@ -2,15 +2,6 @@
 #
 #   cmake -D SOURCE=REPOSITORY -D BUILD=FOLDER -D COMPILER=g++ -D FETCH=ON|OFF -D SHARED=ON|OFF -P run.cmake
 #
-# The objects come from the compiler cache, which has those of this build: without it, it would take as long again. The
-# cache knows them by paths relative to the build folder, so BUILD is two folders below the repository, as build/release
-# is.
-find_program(CCACHE ccache)
-if(NOT CCACHE)
-  message("skipped: ccache is not installed")
-  return()
-endif()
-
 function(run)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
   if(result)
