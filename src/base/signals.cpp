@@ -17,19 +17,14 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>
 
 thread_local bool may_stop = false;
 
-void end_by(int signal) {
-  ::signal(signal, SIG_DFL);
-  ::raise(signal);  // delivered when the handler returns, so that the parent sees which signal it was
-}
-
 void request(int signal) {
-  if (requested.exchange(true)) end_by(signal);
+  if (requested.exchange(true)) end_by_signal(signal);
 }
 
 void announce(int signal) {
   const char* text = announcement.load();
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
-  end_by(signal);
+  end_by_signal(signal);
 }
 
 void install(void (*handler)(int)) {
@@ -45,6 +40,15 @@ void install(void (*handler)(int)) {
 }
 
 }  // namespace
+
+void end_by_signal(int signal) {
+  ::signal(signal, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set), sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);  // a handler runs with its signal blocked
+  ::raise(signal);                                // so that the parent sees which signal it was
+  ::_exit(128 + signal);                          // the first process of a container outlives a signal's default action
+}
 
 void keep_signal_handlers() { keeps_handlers = true; }
 

@@ -13,6 +13,8 @@ namespace linnet {
 void announce_stop(const char* text);  // a whole line; must outlive the process
 void catch_stop_signals();
 void default_stop_signals();
+// Ends the process at once. For signal handlers.
+[[noreturn]] void end_by_signal(int signal);
 // For a library in a process whose signals are its own (Python's): from now on the functions above change no handler.
 void keep_signal_handlers();
 // True once such a signal was caught. Long loops look at it, save and return.

@@ -1,5 +1,6 @@
 // The command line: parses arguments, runs one command, and turns an error into one line and an exit code.
 #include <malloc.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -8,10 +9,11 @@
 #include <new>
 #include <system_error>
 
+#include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/lost_pages.h"
 #include "base/process_memory.h"
-#include "app/cli/commands.h"
+#include "base/signals.h"
 #include "formats/packed_model.h"
 
 namespace {
@@ -42,6 +44,8 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   linnet::catch_lost_pages();
   linnet::use_packed_models();
+  if (::getpid() == 1)  // of a container: signals that nobody handles would do nothing
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, linnet::end_by_signal);
   try {
     return run(argc, argv);
   } catch (const linnet::Error& error) {

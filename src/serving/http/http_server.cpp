@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "serving/http/http_session.h"
 
 namespace linnet {
@@ -22,11 +23,7 @@ std::atomic<int> stop_pipe{-1};  // where the first signal tells the server's th
 std::atomic<bool> stop_requested_once{false};
 
 void request_stop(int signal) {
-  if (stop_requested_once.exchange(true)) {
-    ::signal(signal, SIG_DFL);
-    ::raise(signal);  // delivered when the handler returns
-    return;
-  }
+  if (stop_requested_once.exchange(true)) end_by_signal(signal);
   const int kept = errno;
   [[maybe_unused]] const ssize_t ignored = ::write(stop_pipe, "", 1);
   errno = kept;
