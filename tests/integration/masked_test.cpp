@@ -71,6 +71,11 @@ TEST_F(Masked, LearnsFromTextAndGoesOnFromItsModelFolder) {
   ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "model"}).exit_code, 0);
   const auto same = evaluate({folder_ / "model", "--data", folder_.write("valid.jsonl", some_documents(50))});
   EXPECT_LT(same["loss"], 0.5);
+  const Surroundings sentences{.input = "the cat sat\na mat\n"};
+  const Outcome of_run = run({"embed", folder_ / "a"}, sentences);
+  EXPECT_EQ(of_run.exit_code, 0) << of_run.error;
+  EXPECT_EQ(lines(of_run.out).size(), 2u);
+  EXPECT_EQ(of_run.out, run({"embed", folder_ / "model"}, sentences).out);
   const Outcome more = train_masked("b", {"model.from=" + (folder_ / "model"), "max_steps=1", "learning_rate=1e-6"});
   ASSERT_EQ(more.exit_code, 0) << more.error;
   EXPECT_NEAR(evaluate({folder_ / "b"})["loss"], json["loss"].get<double>(), 0.02);

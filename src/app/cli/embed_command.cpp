@@ -3,27 +3,21 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/digits.h"
-#include "base/missing_model.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "base/digits.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "data/text/pretrained_tokenizer.h"
-#include "models/families/sentence_embedder.h"
-#include "models/families/static_scales.h"
-#include "training/run/run_folder.h"
+#include "base/missing_model.h"
+#include "serving/loaded/row_worker.h"
 
 namespace linnet {
 namespace {
 
-struct Arguments {
+struct Arguments : RowOptions {
   std::string folder;
   bool json = false;
-  int threads = 0;
-  std::string quantize = {};
-  std::vector<std::string> keep = {}, adapters = {};
 };
 
 // Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
@@ -45,27 +39,20 @@ void print(const Arguments& arguments, const std::vector<std::string>& lines, st
 }
 
 int embed_input(const Arguments& arguments) {
-  if (RunFolder(arguments.folder).has_config())
-    fail_user("'" + arguments.folder + "' is a run folder; `linnet export " + arguments.folder +
-              " --out FOLDER` makes a model folder of it");
   if (!file_exists(arguments.folder))
     fail_user("there is no folder '" + arguments.folder + "'" + missing_model_hint(arguments.folder));
-  const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
-  SentenceEmbedder embedder(arguments.folder, 16, arguments.threads,
-                            folder_quantization(arguments.folder, arguments.quantize, arguments.keep),
-                            parse_adapters(arguments.adapters));
-  const EncodeOptions options{.max_length = embedder.max_tokens(), .offsets = false};
+  const std::unique_ptr<RowModel> embedder = open_embedder(arguments.folder, arguments);
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
   std::vector<std::vector<int32_t>> sentences;
   const auto answer = [&] {
-    print(arguments, lines, embedder.embed(sentences), static_cast<size_t>(embedder.width()));
+    print(arguments, lines, embedder->compute(sentences), embedder->width());
     lines.clear();
     sentences.clear();
   };
   InputLines input;
   for (std::string line; input.next_text(line);) {
-    sentences.push_back(tokenizer->encode(line, options).ids);
+    sentences.push_back(embedder->encode(line));
     lines.push_back(std::move(line));
     if (lines.size() == ahead) answer();
   }
@@ -78,7 +65,9 @@ int embed_input(const Arguments& arguments) {
 void add_embed_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   linnet.subcommand("embed", "a line of numbers for each line of standard input")
-      .take("MODEL", arguments->folder, "a BERT folder, as sentence-transformers writes them", {.required = true})
+      .take("MODEL", arguments->folder,
+            "a BERT folder, as sentence-transformers writes them, or a run of a masked language model",
+            {.required = true})
       .flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}")
       .take_threads(arguments->threads)
       .take_quantize(arguments->quantize, arguments->keep)

@@ -76,27 +76,35 @@ PretrainedModel open_encoder(const std::string& folder, const std::vector<Adapte
   return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
 }
 
+TextEncoder& encoder_of(PretrainedModel& model) {
+  if (auto* masked = dynamic_cast<MaskedLanguageModel*>(model.module.get())) return masked->encoder;
+  return model.as<SentenceEncoder>().encoder;
+}
+
 }  // namespace
 
 struct SentenceEmbedder::State {
   PretrainedModel model;
-  SentenceEncoder& encoder;
+  TextEncoder& encoder;
   int64_t width, max_tokens;
   // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
   std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
   std::unique_ptr<const ParameterFile> packed;  // whose pages may be the parameters
 
-  State(const std::string& folder, const std::vector<AdapterFolder>& adapters)
-      : model(open_encoder(folder, adapters)), encoder(model.as<SentenceEncoder>()) {}
+  explicit State(PretrainedModel opened) : model(std::move(opened)), encoder(encoder_of(model)) {}
 };
 
 SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads,
                                    const WeightQuantization& quantization, const std::vector<AdapterFolder>& adapters)
-    : state_(std::make_unique<State>(folder, adapters)) {
+    : SentenceEmbedder(open_encoder(folder, adapters), read_sentence_pooling(folder), rows, threads, quantization) {}
+
+SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, int threads,
+                                   const WeightQuantization& quantization, const LoadWeights& load)
+    : state_(std::make_unique<State>(std::move(model))) {
   State& state = *state_;
-  const SentencePooling pooling = read_sentence_pooling(folder);
-  const EncoderConfig& config = state.encoder.encoder.config;
+  const std::string& folder = state.model.folder;
+  const EncoderConfig& config = state.encoder.config;
   // A few sentences by themselves need not wait for a whole batch to be computed.
   for (const int64_t few : {1, 4})
     if (few < rows) state.rows.push_back(few);
@@ -111,7 +119,7 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
       functions.emplace_back([&state, planned, length, pooling](Trace& trace) {
         const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
-        trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
+        trace.graph().output("embeddings", sentence_embeddings(state.encoder, tokens, lengths, pooling.normalized));
       });
   state.forward = std::make_unique<Forward>(
       *state.model.module, functions,
@@ -121,12 +129,15 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
                      .pack_weights = !is_packed(folder)});
   state.packed = ParameterFile::open(folder);
   if (state.packed && state.forward->load(*state.packed)) return;
-  state.forward->load(
-      [&](const ParameterTarget& parameters) { load_parameters(state.model, state.forward->layout(), parameters); });
+  state.forward->load([&](const ParameterTarget& parameters) {
+    const ParameterLayout& layout = state.forward->layout();
+    load ? load(layout, parameters) : load_parameters(state.model, layout, parameters);
+  });
 }
 
 SentenceEmbedder::~SentenceEmbedder() = default;
 int64_t SentenceEmbedder::width() const { return state_->width; }
+int64_t SentenceEmbedder::vocab_size() const { return state_->encoder.config.vocab_size; }
 int64_t SentenceEmbedder::max_tokens() const { return state_->max_tokens; }
 
 int64_t SentenceEmbedder::padded_length(int64_t tokens) const {

@@ -1,13 +1,15 @@
 // Sentences to vectors with a BERT encoder, as sentence-transformers does: mean of the tokens' states, of length 1.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "models/nn/weight_quantization.h"
 #include "models/families/lora.h"
+#include "models/families/pretrained.h"
+#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 
@@ -27,9 +29,14 @@ class SentenceEmbedder {
   explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0,
                             const WeightQuantization& quantization = {},
                             const std::vector<AdapterFolder>& adapters = {});
+  // A model that is open already; `load` reads its weights, if its folder does not have them.
+  using LoadWeights = std::function<void(const ParameterLayout&, const ParameterTarget&)>;
+  SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, int threads,
+                   const WeightQuantization& quantization, const LoadWeights& load = {});
   ~SentenceEmbedder();
 
-  int64_t width() const;       // numbers of an embedding
+  int64_t width() const;  // numbers of an embedding
+  int64_t vocab_size() const;
   int64_t max_tokens() const;  // of a sentence, with [CLS] and [SEP]
   // What a sentence of so many tokens is padded to where no longer one is beside it.
   int64_t padded_length(int64_t tokens) const;

@@ -285,7 +285,7 @@ Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t
   return weighted_loss(trace, square(logits - trace.input("labels", logits.type())));
 }
 
-Tensor SentenceEncoder::operator()(Tensor tokens, Tensor lengths, bool normalized) {
+Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized) {
   constexpr double kTiny = 1e-24;  // of the squared length: a zero vector stays one
   const Tensor states = encoder(tokens, lengths), mean = mean_state(states, lengths, encoder.config.heads);
   const int64_t batch = states.dim(0);

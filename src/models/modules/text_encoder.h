@@ -140,12 +140,16 @@ struct TokenClassifier : TextClassifier {
 };
 
 // The encoder without a task. The pooler is part of the files and not used here.
+// The mean state of each sentence's tokens, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
+Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true);
+
 struct SentenceEncoder : Module {
   explicit SentenceEncoder(const EncoderConfig& config) : encoder{this, "bert", config} {
     if (config.has_pooler) pooler.emplace(this, "pooler", config);
   }
-  // The mean state of each sentence's tokens, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
-  Tensor operator()(Tensor tokens, Tensor lengths, bool normalized = true);
+  Tensor operator()(Tensor tokens, Tensor lengths, bool normalized = true) {
+    return sentence_embeddings(encoder, tokens, lengths, normalized);
+  }
 
   TextEncoder encoder;
   std::optional<Pooler> pooler;

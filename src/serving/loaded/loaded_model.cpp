@@ -1,13 +1,13 @@
 #include "serving/loaded/loaded_model.h"
 
 #include "base/error.h"
-#include "base/missing_model.h"
 #include "base/files.h"
 #include "base/lost_pages.h"
+#include "base/missing_model.h"
 #include "config/task_rows.h"
-#include "training/run/run_folder.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_model.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -21,8 +21,7 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
     case TaskKind::kTexts:
       return ModelKind::kClassifier;
     case TaskKind::kMaskedLanguage:
-      fail_user("run '" + folder + "' is a masked language model; `linnet export " + folder +
-                " --out FOLDER` makes a folder of it that embeds sentences");
+      return ModelKind::kEmbedder;
     case TaskKind::kImages:
       break;
   }

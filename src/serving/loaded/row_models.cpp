@@ -3,31 +3,61 @@
 
 #include "base/error.h"
 #include "base/packed_files.h"
+#include "config/task_rows.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "engine/kernels/isa.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/forward.h"
+#include "models/nn/model_file.h"
 #include "models/nn/parameter_file.h"
 #include "serving/loaded/row_worker.h"
 #include "tasks/class_scores.h"
 #include "tasks/texts/text_classifier.h"
+#include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
 
 constexpr int64_t kRows = 16;  // texts that are computed at once
 
+void check_tokens(const std::vector<int32_t>& tokens, int64_t vocab_size, int64_t most) {
+  for (const int32_t token : tokens)
+    if (token >= vocab_size)
+      fail_user("there is no token " + std::to_string(token) + "; the model has " + std::to_string(vocab_size));
+  if (std::ssize(tokens) > most)
+    fail_user("a text has " + std::to_string(tokens.size()) + " tokens, and the model takes " + std::to_string(most));
+}
+
+// Of a model folder, or of a run of a masked language model.
+SentenceEmbedder open_sentences(const std::string& folder, const RowOptions& options) {
+  const WeightQuantization quantization = folder_quantization(folder, options.quantize, options.keep);
+  const std::vector<AdapterFolder> adapters = parse_adapters(options.adapters);
+  const RunFolder run(folder);
+  if (!run.has_config()) return SentenceEmbedder(folder, kRows, options.threads, quantization, adapters);
+  const Config config = run.load_config();
+  if (task_kind(config) != TaskKind::kMaskedLanguage)
+    fail_user("run '" + folder + "' is no masked language model, whose encoder embeds sentences");
+  refuse_adapters(folder, adapters);
+  return SentenceEmbedder(open_run_model(folder), {}, kRows, options.threads, quantization,
+                          [path = run.best_weights()](const ParameterLayout& layout, const ParameterTarget& target) {
+                            load_model(path, layout, target);
+                          });
+}
+
 class Embedder : public RowModel {
  public:
   Embedder(const std::string& folder, const RowOptions& options)
-      : tokenizer_(load_pretrained_tokenizer(folder)),
-        embedder_(folder, kRows, options.threads, folder_quantization(folder, options.quantize, options.keep),
-                  parse_adapters(options.adapters)) {}
+      : tokenizer_(RunFolder(folder).has_config() ? open_run_tokenizer(folder) : load_pretrained_tokenizer(folder)),
+        embedder_(open_sentences(folder, options)) {}
   const std::vector<std::string>& classes() const override { return classes_; }
   size_t width() const override { return static_cast<size_t>(embedder_.width()); }
   std::vector<int32_t> encode(const std::string& text) const override {
     return tokenizer_->encode(text, {.max_length = embedder_.max_tokens(), .offsets = false}).ids;
+  }
+  void check(const std::vector<int32_t>& tokens) const override {
+    check_tokens(tokens, embedder_.vocab_size(), embedder_.max_tokens());
   }
   int64_t padded_length(int64_t tokens) const override { return embedder_.padded_length(tokens); }
   std::vector<float> compute(const std::vector<std::vector<int32_t>>& texts) override { return embedder_.embed(texts); }
@@ -72,6 +102,9 @@ class RowClassifier : public RowModel {
   size_t width() const override { return opened_.outputs.size(); }
   std::vector<int32_t> encode(const std::string& text) const override {
     return opened_.tokenizer->encode(text, {.max_length = lengths_.back(), .offsets = false}).ids;
+  }
+  void check(const std::vector<int32_t>& tokens) const override {
+    check_tokens(tokens, opened_.tokenizer->vocab_size(), lengths_.back());
   }
   int64_t padded_length(int64_t tokens) const override {
     return *std::ranges::lower_bound(lengths_, std::min(tokens, lengths_.back()));

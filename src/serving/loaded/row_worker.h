@@ -24,6 +24,8 @@ class RowModel {
   virtual size_t width() const = 0;                             // numbers of a row
   // The tokens of a text, as many as the model takes; safe from several threads.
   virtual std::vector<int32_t> encode(const std::string& text) const = 0;
+  // User error unless compute() takes these tokens of a caller, as they are.
+  virtual void check(const std::vector<int32_t>& tokens) const = 0;
   // What a text of so many tokens is padded to.
   virtual int64_t padded_length(int64_t tokens) const = 0;
   // The row of one text after another, texts that are padded to the same length.
@@ -38,7 +40,8 @@ struct RowOptions {
   std::vector<std::string> adapters = {};  // parse_adapters()
 };
 
-// `folder`: a BERT folder as sentence-transformers writes them, or a classifier of texts.
+// `folder`: a BERT folder as sentence-transformers writes them, a run of a masked language model, or a classifier of
+// texts.
 std::unique_ptr<RowModel> open_embedder(const std::string& folder, const RowOptions& options);
 std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const RowOptions& options);
 
