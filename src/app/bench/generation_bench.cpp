@@ -1,8 +1,10 @@
 #include "app/bench/generation_bench.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/kernels/bandwidth.h"
 #include "generation/causal_generator.h"
 #include "models/modules/text_decoder.h"
@@ -43,6 +45,12 @@ struct Writer {
   std::unique_ptr<CausalGenerator> generator;
 };
 
+void tell(int64_t tokens, const char* how, double seconds) {
+  char text[100];
+  std::snprintf(text, sizeof text, "%lld tokens %s: %.1f s", static_cast<long long>(tokens), how, seconds);
+  log_info(text);
+}
+
 void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
   const CausalOptions options{
       .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
@@ -63,7 +71,10 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const W
     bound += (m.weight_bytes + cache_entry * static_cast<double>(kGenerationPrompt + written)) / m.bandwidth;
     ++written;
     for (GenerationRow& row : m.rows)
-      if (row.tokens == written) row.cached_seconds = now() - began, row.bound_seconds = bound;
+      if (row.tokens == written) {
+        row.cached_seconds = now() - began, row.bound_seconds = bound;
+        tell(written, "with the cache", row.cached_seconds);
+      }
     return true;
   });
 }
@@ -84,6 +95,7 @@ void measure_uncached(GenerationMeasurement& m, int threads, int64_t most, const
       best = std::min(best, now() - began);
     }
     seconds.push_back(best);
+    tell(length, "computed again for a token without it", best);
   }
   for (GenerationRow& row : m.rows)
     for (int64_t token = 0; token < row.tokens; ++token)

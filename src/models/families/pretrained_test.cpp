@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -95,6 +96,17 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
   with("\"n_head\": 2", "\"n_head\": 3", "\"n_embd\" 16 is not a multiple of \"n_head\" 3");
   with("\"resid_pdrop\": 0.0", "\"resid_pdrop\": 1.5", "\"resid_pdrop\" is not a probability");
   with("\"vocab_size\"", "\"vocab_sise\"", "has no \"vocab_size\"");
+  for (const auto& [from, to, part] :
+       {std::array{"\"hidden_size\": 16", "\"hidden_size\": 1000000", "\"hidden_size\" is 1000000"},
+        {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000000", "\"num_hidden_layers\" is 1000000"},
+        {"\"image_size\": 12", "\"image_size\": 1000000", "\"image_size\" is 1000000"},
+        {"\"image_size\": 12", "\"image_size\": 65536", "expected the shape"},
+        {"\"patch_size\": 4", "\"patch_size\": 1000000", "\"patch_size\" is 1000000"},
+        {"\"intermediate_size\": 40", "\"intermediate_size\": 1073741824", "expected the shape"}}) {
+    take("vit");
+    replace("config.json", from, to);
+    expect_problem(part);
+  }
   take("marian");
   replace("config.json", "\"vocab_size\": 61", "\"vocab_size\": 22");
   expect_problem("config.json': \"vocab_size\" is 22 and \"decoder_vocab_size\" is 61");
