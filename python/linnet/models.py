@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import typing
 
@@ -81,9 +82,14 @@ class Model:
             temperature=None,
             top_p=None,
             top_k=None,
+            min_p=None,
             repetition_penalty=None,
+            frequency_penalty=None,
+            presence_penalty=None,
+            logit_bias=None,
+            response_format=None,
             beams=None,
-            stop=(),
+            stop=None,
             seed=1,
         )
         unknown = [name for name in options if name not in known]
@@ -92,13 +98,13 @@ class Model:
         if not isinstance(prompt, str):
             raise TypeError(f"a text is wanted, and a {type(prompt).__name__} was given")
         known.update(options)
-        stop = known["stop"]
-        known["stop"] = [stop] if isinstance(stop, str) else list(stop)
-        return self._core.stream(prompt, {**known, "chat": chat}, translates)
+        known["beam"] = known.pop("beams")
+        return self._core.stream(prompt, json.dumps(known, default=lambda value: value.item()), chat, translates)
 
     def generate(self, prompt: str, **options: typing.Any) -> str:
         """The text that follows a prompt, or answers it, without the prompt. Options: max_tokens, temperature, top_p,
-        top_k, repetition_penalty, beams, stop, seed; what is not given is as the model's author says."""
+        top_k, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias (of tokens by id), beams, stop,
+        seed, and response_format, as OpenAI has it; what is not given is as the model's author says."""
         return typing.cast(str, self._stream(prompt, options).finish())
 
     def stream(self, prompt: str, **options: typing.Any) -> Stream:

@@ -33,6 +33,9 @@ def test_generate_and_stream(llama: str) -> None:
     pieces = list(model.stream("5 6 7", **options))
     assert "".join(pieces) == text and len(pieces) > 1
     assert model.generate("5 6 7", max_tokens=8, stop=text.split()[3]) != text
+    assert model.generate("5 6 7", logit_bias={9: 100}, **options).split() == ["9"] * 8
+    with pytest.raises(ln.UserError, match="response_format"):
+        model.generate("5", response_format={"type": "xml"})
 
     async def listen() -> str:
         return "".join([piece async for piece in model.stream("5 6 7", **options)])

@@ -23,9 +23,10 @@ struct Engine::Job {
 
   // Of a sampled request.
   std::optional<Sampler> sampler = {};
-  std::vector<int32_t> window = {};  // the end of `sequence` that the model looks at
-  bool window_changed = false;       // the cache does not hold the window
-  int32_t picked = 0;
+  std::optional<TokenFilter> filter = {};
+  std::vector<int32_t> window = {};   // the end of `sequence` that the model looks at
+  bool window_changed = false;        // the cache does not hold the window
+  int32_t picked = 0;                 // -1: the grammar goes on with no token
   double picked_log_probability = 0;  // with settings.log_probabilities
   std::vector<int32_t> guesses = {};  // of the draft model, for the tokens after the window
   int64_t draft_length = 0;           // tokens of the window that the draft's cache holds; 0: it has not begun
@@ -115,6 +116,7 @@ RequestId Engine::submit(GenerateRequest request) {
     job->values.resize(static_cast<size_t>(count)), job->ids.resize(static_cast<size_t>(count));
   } else {
     job->sampler.emplace(settings.sampling, model_->vocab_size(), settings.never);
+    if (settings.grammar) job->filter.emplace(settings.grammar, settings.texts, settings.ends);
     job->window = job->sequence;
   }
   waiting_.push_back(std::move(job));
@@ -323,7 +325,12 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
     return job.search->advance(count, job.ids.data(), job.values.data(), output.log_sum_exp.data());
   }
   const GenerateSettings& settings = job.request.settings;
-  job.picked = job.sampler->pick(output.logits, job.sequence, settings.first_sample, job.result.tokens.size());
+  const TokenMask* allowed = job.filter ? job.filter->allowed() : nullptr;
+  if (job.filter && !allowed) {
+    job.picked = -1;
+    return;
+  }
+  job.picked = job.sampler->pick(output.logits, job.sequence, settings.first_sample, job.result.tokens.size(), allowed);
   if (settings.log_probabilities) job.picked_log_probability = log_probability_of(output.logits, job.picked);
 }
 
@@ -335,6 +342,7 @@ void Engine::accept_next(Job& job, const SlotModel::Output& output) {
 void Engine::accept_token(Job& job, std::span<const float> logits) {
   const GenerateSettings& settings = job.request.settings;
   const int32_t token = job.picked;
+  if (token < 0) return finish(job, EndReason::kCacheFull);
   if (settings.log_probabilities) job.result.add(job.picked_log_probability);
   if (std::ranges::find(settings.ends, token) != settings.ends.end()) {
     job.result.ended = true, job.result.end_token = token;
@@ -344,6 +352,11 @@ void Engine::accept_token(Job& job, std::span<const float> logits) {
   const bool goes_on = !job.request.listener || job.request.listener({token, logits});
   if (job.over) return;  // the listener cancelled it
   if (!goes_on) return finish(job, EndReason::kListener);
+  if (job.filter) job.filter->accept(token);
+  if (job.filter && job.filter->finished()) {
+    job.result.ended = true;
+    return finish(job, EndReason::kEndToken);
+  }
   if (static_cast<int64_t>(job.result.tokens.size()) == settings.max_tokens) return finish(job, EndReason::kMaxTokens);
   const int64_t room = model_->room();
   if (static_cast<int64_t>(job.window.size()) < room) return;

@@ -5,6 +5,7 @@
 
 #include "generation/beam_search.h"
 #include "generation/sampling.h"
+#include "generation/token_filter.h"
 
 namespace linnet {
 
@@ -22,6 +23,9 @@ struct GenerateSettings {
   // Asked after each token of a row: true ends that row there. Not with beams. An engine's request has a listener
   // instead.
   std::function<bool(int64_t row, int32_t token)> ends_row = {};
+  // If set, a sampled text is one of the grammar, and ends where it is whole; `texts` are those of the vocabulary.
+  std::shared_ptr<const TextGrammar> grammar = {};
+  std::shared_ptr<const TokenTexts> texts = {};
   bool log_probabilities = false;  // see Continuation; takes a pass over the vocabulary for each token
 };
 

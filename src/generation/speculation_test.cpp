@@ -5,8 +5,10 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "generation/causal_testing.h"
 #include "generation/engine_testing.h"
+#include "generation/json_grammar.h"
 #include "models/modules/text_decoder.h"
 
 namespace linnet {
@@ -107,8 +109,26 @@ INSTANTIATE_TEST_SUITE_P(Model, Speculation, testing::Bool(),
                          [](const auto& info) { return info.param ? "Llama" : "Gpt"; });
 
 TEST_P(Speculation, ADraftModelChangesNoTokenAndNoLogit) {
-  const std::vector<GenerateRequest> requests = random_requests(60);
+  std::vector<GenerateRequest> requests = random_requests(60);
+  // Some write a list of lists of numbers.
+  const auto grammar = std::make_shared<const TextGrammar>(json_schema_grammar(Json::parse(
+      R"({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}})", JsonLimits::request())));
+  const auto texts = std::make_shared<const TokenTexts>(std::vector<std::string>{
+      "[", "]", ",", "0", "1", "2", "-", "a", "[[", "]]", "], [", "12", "3", " ", "\n", "x", "4,", "[5", "6]", ""});
+  for (size_t i = 0; i < requests.size(); i += 3) {
+    requests[i].settings.grammar = grammar, requests[i].settings.texts = texts;
+    requests[i].settings.sampling.frequency_penalty = 0.5;
+  }
   const std::map<size_t, Written> want = Writer(GetParam(), {.rows = 1}).write(requests, 0);
+  int whole = 0;
+  for (size_t i = 0; i < requests.size(); i += 3) {
+    std::string text;
+    for (const int32_t token : want.at(i).finished.result.tokens) text += (*texts)[token];
+    EXPECT_TRUE(text.find_first_not_of(" \n") == text.npos || text[text.find_first_not_of(" \n")] == '[') << text;
+    EXPECT_EQ(text.find_first_of("ax"), text.npos) << text;
+    whole += Json::parse_or_null(text, JsonLimits::request()).is_array();
+  }
+  EXPECT_GT(whole, 0);
   struct Draft {
     Sizes sizes;
     int64_t tokens;

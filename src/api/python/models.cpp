@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "api/python/python.h"
+#include "base/json_reader.h"
 #include "config/task_rows.h"
 #include "models/families/pretrained.h"
 #include "serving/loaded/loaded_model.h"
@@ -202,30 +203,23 @@ nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, con
   return numpy_of(std::move(shared->outcome->rows), {static_cast<int64_t>(texts.size()), width});
 }
 
-// Options by the names of the command line; None: as the model's author says.
-TextRequest request_of(const std::string& prompt, const nb::dict& given) {
+// Options are JSON, as in a request to the server.
+TextRequest request_of(const std::string& prompt, bool chat, const std::string& given) {
   TextRequest request;
   request.where = "the prompt";
-  TextGenerationOptions& options = request.options;
-  if (nb::cast<bool>(given["chat"]))
-    request.messages = prompt;
-  else
-    request.prompt = prompt;
-  const auto get = [&](const char* name, auto& to) {
-    if (const nb::object value = given[name]; !value.is_none())
-      to = nb::cast<typename std::decay_t<decltype(to)>::value_type>(value);
-  };
-  get("max_tokens", options.max_tokens), get("beams", options.beams), get("temperature", options.temperature);
-  get("top_p", options.top_p), get("top_k", options.top_k), get("repetition_penalty", options.repetition_penalty);
-  options.stop = nb::cast<std::vector<std::string>>(given["stop"]);
-  options.seed = nb::cast<uint64_t>(given["seed"]);
+  (chat ? request.messages : request.prompt) = prompt;
+  const Json json = Json::parse(given, "the options:", JsonLimits::request());
+  const JsonObject options(json, "");
+  read_text_options(options, request.options);
+  request.options.seed = options.at("seed").get<uint64_t>();
   return request;
 }
 
-std::unique_ptr<PyStream> stream(PyModel& model, const std::string& prompt, const nb::dict& options, bool translates) {
+std::unique_ptr<PyStream> stream(PyModel& model, const std::string& prompt, const std::string& options, bool chat,
+                                 bool translates) {
   const std::shared_ptr<TextWorker> writer = model.writer();
   TextWorker& worker = *writer;
-  const TextRequest request = request_of(prompt, options);
+  const TextRequest request = request_of(prompt, chat, options);
   if (translates && !worker.model().answers())
     fail_user("'" + model.folder() + "' translates no texts; its kind is language");
   TextJob job = translates ? worker.model().prepare_translation(request) : worker.model().prepare(request);
@@ -323,7 +317,7 @@ void add_models(nb::module_& module) {
             new (self) PyModel(folder, chosen);
           },
           nb::arg("folder"), nb::arg("options"))
-      .def("stream", &stream, nb::arg("prompt"), nb::arg("options"), nb::arg("translates"))
+      .def("stream", &stream, nb::arg("prompt"), nb::arg("options"), nb::arg("chat"), nb::arg("translates"))
       .def(
           "embed",
           [](PyModel& self, const std::vector<std::string>& texts) {

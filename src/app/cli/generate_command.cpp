@@ -43,13 +43,14 @@ std::vector<TextRequest> read_requests(const Arguments& arguments) {
     requests = parse_text_requests(read_list(arguments.requests), arguments, name(arguments.requests));
   } else if (!arguments.prompts.empty()) {
     requests = split_prompts(read_list(arguments.prompts), arguments, name(arguments.prompts));
+  } else if (arguments.chat && !arguments.prompt) {
+    requests = split_prompts(read_prompt(), arguments, "standard input");
+    std::erase_if(requests, [](const TextRequest& request) { return request.prompt.empty(); });
+    if (requests.empty()) fail_user("standard input holds no question");
   } else {
     TextRequest request;
     request.prompt = arguments.prompt ? *arguments.prompt : read_prompt();
     request.options = arguments, request.where = "the prompt";
-    if (const auto line_ends = std::ranges::count(request.prompt, '\n'); arguments.chat && !arguments.prompt && line_ends)
-      log_info("the " + std::to_string(line_ends + 1) +
-               " lines of standard input are one question; `--prompts -` asks a question with each line");
     requests.push_back(std::move(request));
   }
   if (arguments.chat)
@@ -113,7 +114,8 @@ void add_generate_command(Command& linnet) {
             "a request in each line, as JSON: \"prompt\", \"messages\" or \"tokens\", and settings of its own; "
             "implies --json; -: standard input",
             {.type = "FILE"})
-      .flag("--chat", arguments->chat, "the prompt is a question, put by the folder's chat template")
+      .flag("--chat", arguments->chat,
+            "the prompt is a question, put by the folder's chat template; each line of standard input is one")
       .take("--system", arguments->system, "the system message before the question of --chat")
       .flag("--json", arguments->json, "a line of JSON for each text, with tokens, log probabilities and why it ended")
       .take("--max-tokens", arguments->max_tokens, "tokens to write at most (default 200)", {.least = 1, .most = 1e9})
@@ -122,7 +124,10 @@ void add_generate_command(Command& linnet) {
             "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
       .take("--top-k", arguments->top_k, "only among the K likeliest tokens; 0: all (default)")
       .take("--top-p", arguments->top_p, "only among the likeliest tokens whose probabilities reach P (default 1: all)")
+      .take("--min-p", arguments->min_p, "only tokens at least P times as likely as the likeliest (default 0: all)")
       .take("--repetition-penalty", arguments->repetition_penalty, "above 1: what was there already is less likely")
+      .take("--frequency-penalty", arguments->frequency_penalty, "above 0: less likely each time that it was written")
+      .take("--presence-penalty", arguments->presence_penalty, "above 0: less likely once it was written")
       .take("--beam", arguments->beams, "the likeliest text by a search of N beams, instead of sampling",
             {.least = 1, .most = 1024})
       .take("--length-penalty", arguments->length_penalty, "of the search (default 1)")

@@ -67,7 +67,6 @@ std::vector<std::string> unsupported_keys(const ConfigFile& file) {
                                                          {"diversity_penalty", 0},
                                                          {"penalty_alpha", 0},
                                                          {"typical_p", 1},
-                                                         {"min_p", 0},
                                                          {"top_h", 1},
                                                          {"epsilon_cutoff", 0},
                                                          {"eta_cutoff", 0},
@@ -102,6 +101,8 @@ GenerationConfig read_generation_config(const std::string& folder) {
   if (config.temperature.value_or(0) < 0) file.fail("\"temperature\" is negative");
   config.top_p = optional_positive(file, "top_p");
   if (config.top_p.value_or(1) > 1) file.fail("\"top_p\" is above 1");
+  config.min_p = optional_number(file, "min_p");
+  if (!(config.min_p.value_or(0) >= 0 && config.min_p.value_or(0) <= 1)) file.fail("\"min_p\" is not between 0 and 1");
   config.repetition_penalty = optional_positive(file, "repetition_penalty");
   config.length_penalty = optional_number(file, "length_penalty");
   config.top_k = optional_integer(file, "top_k", 0, INT32_MAX);

@@ -14,7 +14,7 @@ struct GenerationConfig {
   std::vector<std::vector<int64_t>> forbidden;  // bad_words_ids: sequences that must not be written
   std::optional<int64_t> max_length, max_new_tokens;
   std::optional<bool> sample;
-  std::optional<double> temperature, top_p, repetition_penalty, length_penalty;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty, length_penalty;
   std::optional<int64_t> top_k, beams;
   std::string early_stopping = "false";  // "true", "never"
   std::vector<std::string> unsupported;  // keys that ask for something Linnet does not do

@@ -2,14 +2,30 @@
 
 #include <algorithm>
 #include <numeric>
-#include "base/json.h"
+
 #include "base/digits.h"
+#include "base/json.h"
 #include "data/text/base64.h"
 
 namespace linnet {
 namespace {
 
-const char* finish_reason(TextEnd end) { return end == TextEnd::kLength ? "length" : "stop"; }
+const char* finish_reason(const AnswerChoice& choice) {
+  if (!choice.calls.empty()) return "tool_calls";
+  return choice.end == TextEnd::kLength ? "length" : "stop";
+}
+
+Json calls_json(const AnswerHead& head, int64_t choice, const std::vector<ToolCall>& calls) {
+  Json json = Json::array();
+  for (const ToolCall& call : calls) {
+    const size_t i = json.size();
+    json.push_back({{"index", i},
+                    {"id", "call_" + head.id + "_" + std::to_string(choice) + "_" + std::to_string(i)},
+                    {"type", "function"},
+                    {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  }
+  return json;
+}
 
 Json head_json(const AnswerHead& head, const char* chat_object, const char* text_object) {
   return {{"id", head.id},
@@ -78,8 +94,13 @@ Json choice_json(const AnswerHead& head, int64_t index, const AnswerChoice& choi
     json["message"] = {{"role", "assistant"}, {"content", choice.text}};
   else
     json["text"] = choice.text;
+  if (!choice.calls.empty()) {
+    if (choice.text.empty()) json["message"]["content"] = nullptr;
+    json["message"]["tool_calls"] = calls_json(head, index, choice.calls);
+    for (Json& call : json["message"]["tool_calls"]) call.erase("index");
+  }
   json["logprobs"] = choice.has_tokens ? chances_json(head, choice.tokens) : Json(nullptr);
-  json["finish_reason"] = finish_reason(choice.end);
+  json["finish_reason"] = finish_reason(choice);
   return json;
 }
 
@@ -125,8 +146,12 @@ std::string format_piece_event(const AnswerHead& head, int64_t choice, const std
   return choice_event(head, choice, delta, token ? chances_json(head, std::span(token, 1)) : Json(nullptr), nullptr);
 }
 
-std::string format_end_event(const AnswerHead& head, int64_t choice, TextEnd end) {
-  return choice_event(head, choice, head.is_chat ? Json::object() : Json(""), nullptr, finish_reason(end));
+std::string format_calls_event(const AnswerHead& head, int64_t choice, const std::vector<ToolCall>& calls) {
+  return choice_event(head, choice, {{"tool_calls", calls_json(head, choice, calls)}}, nullptr, nullptr);
+}
+
+std::string format_end_event(const AnswerHead& head, int64_t choice, const AnswerChoice& ended) {
+  return choice_event(head, choice, head.is_chat ? Json::object() : Json(""), nullptr, finish_reason(ended));
 }
 
 std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage) {

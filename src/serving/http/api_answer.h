@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "serving/http/tool_calls.h"
 #include "serving/loaded/text_worker.h"
 
 namespace linnet {
@@ -25,6 +26,7 @@ struct AnswerChoice {
   TextEnd end = TextEnd::kLength;
   std::vector<WrittenToken> tokens;
   bool has_tokens = false;  // probabilities were asked for
+  std::vector<ToolCall> calls = {};
 };
 
 std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice>& choices, const TokenUsage& usage);
@@ -33,7 +35,8 @@ std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice
 std::string format_role_event(const AnswerHead& head, int64_t choice);
 std::string format_piece_event(const AnswerHead& head, int64_t choice, const std::string& piece,
                                const WrittenToken* token);
-std::string format_end_event(const AnswerHead& head, int64_t choice, TextEnd end);
+std::string format_calls_event(const AnswerHead& head, int64_t choice, const std::vector<ToolCall>& calls);
+std::string format_end_event(const AnswerHead& head, int64_t choice, const AnswerChoice& ended);
 std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage);
 std::string format_event(const std::string& json);  // of any JSON
 inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";

@@ -29,14 +29,6 @@ auto read_body(std::string_view body, const Read& read) {
   }
 }
 
-// Settings that other servers have and that change the answer: only their neutral value is taken.
-void refuse_number(const JsonObject& body, const char* key) {
-  if (body.has(key) && body.at(key) != 0) body.fail(key, "is not supported");
-}
-void refuse_list(const JsonObject& body, const char* key) {
-  if (body.has(key) && !body.at(key).empty()) body.fail(key, "is not supported");
-}
-
 // What completions and conversations share.
 void read_settings(const JsonObject& body, TextCall& call, TextGenerationOptions& options) {
   call.model = body.text("model", "");
@@ -55,8 +47,6 @@ void read_settings(const JsonObject& body, TextCall& call, TextGenerationOptions
   }
   if (options.stop.size() > kMostStops) body.fail("stop", "has more than " + std::to_string(kMostStops) + " texts");
   options.adapter = body.text("adapter", "");
-  for (const char* key : {"presence_penalty", "frequency_penalty"}) refuse_number(body, key);
-  refuse_list(body, "logit_bias");
   body.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
   if (options.beams.value_or(1) > 1 && call.samples > 1)
     body.fail("n", "is for sampling; a search of \"beam\" finds one text");
@@ -110,6 +100,17 @@ std::string content_text(const JsonObject& body, const Json* content) {
   return text;
 }
 
+// Arguments of an earlier answer's calls come as a text of JSON, and templates write them as JSON.
+void read_calls(Json& message) {
+  Json* calls = message.find("tool_calls");
+  if (!calls || !calls->is_array()) return;
+  for (Json& call : *calls)
+    if (Json* function = call.find("function"))
+      if (Json* arguments = function->find("arguments"); arguments && arguments->is_string())
+        if (Json read = Json::parse_or_null(arguments->text(), JsonLimits::request()); read.is_object())
+          *arguments = std::move(read);
+}
+
 std::string read_messages(const JsonObject& body) {
   const Json* messages = body.find("messages");
   if (!messages || !messages->is_array() || messages->empty()) body.fail("messages", "is not a list of messages");
@@ -118,14 +119,26 @@ std::string read_messages(const JsonObject& body) {
     if (const Json* role = message.find("role"); !role || !role->is_string())
       body.fail("messages", "has a message that is not an object with a \"role\" and a \"content\"");
     message["content"] = content_text(body, message.find("content"));
+    read_calls(message);
   }
   return read.dump();
 }
 
-// "text" is all that is written.
-void check_response_format(const JsonObject& body) {
-  if (body.has("response_format") && !has_type_text(body.at("response_format")))
-    body.fail("response_format", "is not supported, other than {\"type\": \"text\"}");
+// "auto" and "none" are all there is.
+void read_tool_choice(const JsonObject& body, TextCall& call) {
+  TextRequest& request = call.requests[0];
+  read_tools(body, request);
+  const Json* choice = body.find("tool_choice");
+  const bool none = choice && *choice == "none";
+  if (choice && !choice->is_null() && !none && *choice != "auto")
+    body.fail("tool_choice", "is supported as \"auto\" and \"none\"");
+  if (none) request.tools.clear();
+  if (!request.tools.empty())
+    for (const Json& tool : body.at("tools")) call.functions.push_back(tool["function"]["name"].text());
+  if (!call.functions.empty() && request.options.grammar)
+    body.fail("response_format", "is for answers without \"tools\"");
+  if (body.has("functions") && !body.at("functions").empty()) body.fail("functions", "is not supported; \"tools\" is");
+  body.ignore({"parallel_tool_calls", "function_call"});
 }
 
 TextCall read_completion_call(const JsonObject& body) {
@@ -163,11 +176,9 @@ TextCall read_chat_call(const JsonObject& body) {
   const auto alternatives = body.integer("top_logprobs", 0, kMostAlternatives);
   if (alternatives && !log_probabilities) body.fail("top_logprobs", "needs \"logprobs\": true");
   if (log_probabilities) call.alternatives = alternatives.value_or(0);
-  check_response_format(body);
-  for (const char* key : {"tools", "functions"}) refuse_list(body, key);
-  body.ignore({"tool_choice", "parallel_tool_calls", "function_call"});
   call.requests.push_back(request_of(options, "the conversation"));
   call.requests[0].messages = read_messages(body);
+  read_tool_choice(body, call);
   body.check_names(nearest);
   return call;
 }

@@ -17,7 +17,8 @@ struct TextCall {
   int64_t samples = 1;                // of each prompt
   bool stream = false, include_usage = false, echo = false;
   bool seed_given = false;
-  int64_t alternatives = -1;  // likeliest tokens told with each token; -1: no probabilities
+  std::vector<std::string> functions;  // that the answer may call; empty: none
+  int64_t alternatives = -1;           // likeliest tokens told with each token; -1: no probabilities
 };
 TextCall parse_completion_call(std::string_view body);
 TextCall parse_chat_call(std::string_view body);

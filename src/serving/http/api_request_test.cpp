@@ -25,7 +25,7 @@ TEST(CompletionCall, ReadsSettingsAndPrompts) {
   const TextCall call = parse_completion_call(
       R"({"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "top_k": 3,
           "n": 2, "stop": "x", "seed": -1, "logprobs": 4, "stream": true, "stream_options": {"include_usage": true},
-          "user": "u", "presence_penalty": 0, "logit_bias": {}, "suffix": null})");
+          "user": "u", "presence_penalty": -1.5, "frequency_penalty": 2, "min_p": 0.1, "logit_bias": {"7": -100}, "suffix": null})");
   EXPECT_EQ(call.model, "m");
   ASSERT_EQ(call.requests.size(), 2u);
   EXPECT_EQ(call.requests[0].prompt, "a");
@@ -34,6 +34,10 @@ TEST(CompletionCall, ReadsSettingsAndPrompts) {
   EXPECT_EQ(options.max_tokens, 5);
   EXPECT_EQ(options.temperature, 0.5);
   EXPECT_EQ(options.top_k, 3);
+  EXPECT_EQ(options.presence_penalty, -1.5);
+  EXPECT_EQ(options.frequency_penalty, 2);
+  EXPECT_EQ(options.min_p, 0.1);
+  EXPECT_EQ(options.logit_bias, (std::vector<std::pair<int32_t, double>>{{7, -100}}));
   EXPECT_EQ(options.stop, std::vector<std::string>{"x"});
   EXPECT_EQ(options.seed, UINT64_MAX);
   EXPECT_EQ(call.samples, 2);
@@ -68,7 +72,11 @@ TEST(CompletionCall, ARefusalNamesTheKey) {
   EXPECT_EQ(key(R"("temperature": 1e999)"), "");  // no JSON
   EXPECT_EQ(key(R"("top_p": 0)"), "top_p");
   EXPECT_EQ(key(R"("stop": ["a", 1])"), "stop");
-  EXPECT_EQ(key(R"("frequency_penalty": 0.1)"), "frequency_penalty");
+  EXPECT_EQ(key(R"("frequency_penalty": 2.1)"), "frequency_penalty");
+  EXPECT_EQ(key(R"("min_p": -0.1)"), "min_p");
+  for (const char* bias : {"[1]", R"({"a": 1})", R"({"1": 101})", R"({"1 ": 1})", R"({"-1": 1})",
+                           R"({"99999999999": 1})", R"({"1": "2"})"})
+    EXPECT_EQ(key(R"("logit_bias": )" + std::string(bias)), "logit_bias") << bias;
   EXPECT_EQ(key(R"("best_of": 3)"), "best_of");
   EXPECT_EQ(key(R"("suffix": "x")"), "suffix");
   EXPECT_EQ(key(R"("beam": 2, "n": 2)"), "n");
@@ -93,8 +101,50 @@ TEST(ChatCall, JoinsThePartsOfAMessage) {
   EXPECT_EQ(key(R"([{"role": "user", "content": [{"type": "image_url"}]}])"), "messages");
   EXPECT_EQ(key(R"([{"content": "a"}])"), "messages");
   EXPECT_EQ(key(R"([{"role": "user", "content": "a"}])", R"(, "top_logprobs": 2)"), "top_logprobs");
-  EXPECT_EQ(key(R"([{"role": "user", "content": "a"}])", R"(, "response_format": {"type": "json_object"})"),
-            "response_format");
+}
+
+TEST(ChatCall, FormatsAndTools) {
+  const auto parse = [](const std::string& more) {
+    return parse_chat_call(R"({"messages": [{"role": "user", "content": "a"}], )" + more + "}");
+  };
+  const auto key = [&](const std::string& more) { return refused_key(parse, more); };
+  EXPECT_TRUE(parse(R"("response_format": {"type": "json_object"})").requests[0].options.grammar);
+  EXPECT_FALSE(parse(R"("response_format": {"type": "text"})").requests[0].options.grammar);
+  const auto schema = [](const std::string& of) {
+    return R"("response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": )" +
+           of + "}}";
+  };
+  EXPECT_TRUE(parse(schema(R"({"type": "object"})")).requests[0].options.grammar);
+  try {
+    parse(schema(R"({"properties": {"a": {"multipleOf": 2}}})"));
+    FAIL();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.param, "response_format");
+    EXPECT_NE(std::string(error.what()).find("\"multipleOf\" is not supported"), std::string::npos);
+  }
+  for (const char* format :
+       {R"({"type": "xml"})", "{}", "1", R"({"type": "json_schema"})", R"({"type": "json_object", "x": 1})"})
+    EXPECT_EQ(key(R"("response_format": )" + std::string(format)), "response_format") << format;
+
+  const std::string tools =
+      R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])";
+  const TextCall call = parse(tools);
+  EXPECT_EQ(call.functions, std::vector<std::string>{"f"});
+  EXPECT_TRUE(call.requests[0].tools.starts_with(R"([{"type":"function")"));
+  const TextCall none = parse(tools + R"(, "tool_choice": "none")");
+  EXPECT_TRUE(none.functions.empty() && none.requests[0].tools.empty());
+  EXPECT_EQ(key(tools + R"(, "tool_choice": "required")"), "tool_choice");
+  EXPECT_EQ(key(tools + R"(, "response_format": {"type": "json_object"})"), "response_format");
+  for (const char* wrong :
+       {"[{}]", "[1]", "1", R"([{"type": "retrieval", "function": {"name": "f"}}])", R"([{"function": {"name": 1}}])"})
+    EXPECT_NE(key(R"("tools": )" + std::string(wrong)), "accepted") << wrong;
+  EXPECT_EQ(
+      parse_chat_call(
+          R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": 1}"}}]},
+                                             {"role": "tool", "content": "2"}]})")
+          .requests[0]
+          .messages,
+      R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},{"role":"tool","content":"2"}])");
 }
 
 TEST(InputsCall, SettingsMayStandInParameters) {

@@ -4,12 +4,14 @@ print, limits and errors, clients that are slow, wrong or gone, and signals unde
 
 Only Python's standard library is needed. --golden is the folder tests/golden/pretrained.
 """
-import argparse, base64, contextlib, http.client, json, os, random, re, shutil, signal, socket, struct, subprocess
-import sys, threading, time
+import argparse, base64, contextlib, fcntl, http.client, json, os, random, re, shutil, signal, socket, struct, subprocess
+import sys, termios, threading, time
 from pathlib import Path
 
 options = None
 QUESTION = [{"role": "user", "content": "w5 w6"}]
+BYTE_TEMPLATE = ("{% for tool in tools or [] %}{{ tool.function.name }};{% endfor %}{% for m in messages %}"
+                 "{% for call in m.tool_calls or [] %}{{ call.function.arguments.n }}{% endfor %}{{ m.content }}{% endfor %}")
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}w9"
 
 
@@ -46,9 +48,9 @@ def bert_model(name):
     return str(folder)
 
 
-def long_model(name, seed):
+def long_model(name, seed, vocab=64):
     """A GPT-2 of random weights that writes thousands of tokens."""
-    folder, width, layers, positions, vocab = options.folder / name, 32, 2, 4096, 64
+    folder, width, layers, positions = options.folder / name, 32, 2, 4096
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": width, "n_layer": layers, "n_head": 2,
@@ -75,6 +77,28 @@ def long_model(name, seed):
     return str(folder)
 
 
+def byte_model(name):
+    """The same with a token for each byte, as GPT-2 spells it, and a chat template that tells of tools."""
+    folder = Path(long_model(name, 3, 257))
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in visible]
+    spelled = {byte: chr(byte) for byte in visible} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    (folder / "vocab.txt").unlink()
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
+        "added_tokens": [{"id": 256, "content": "<|end|>", "single_word": False, "lstrip": False, "rstrip": False,
+                          "normalized": False, "special": True}],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "fuse_unk": False,
+                  "end_of_word_suffix": None, "byte_fallback": False, "merges": [],
+                  "vocab": {spelled[byte]: byte for byte in range(256)} | {"<|end|>": 256}}}))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "bos_token_id": 256, "eos_token_id": 256}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": BYTE_TEMPLATE, "eos_token": "<|end|>"}))
+    return str(folder)
+
+
 # --- the server and its clients ---
 
 def linnet(*arguments, text=None):
@@ -85,10 +109,10 @@ def linnet(*arguments, text=None):
 
 
 class Server:
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, before=()):
         self.log_path = options.folder / f"log{random.random()}"
         self.log_file = open(self.log_path, "w")
-        self.process = subprocess.Popen([options.linnet, "serve", *arguments, "--port", "0"], stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*before, options.linnet, "serve", *arguments, "--port", "0"], stdout=subprocess.PIPE,
                                         stderr=self.log_file, text=True, env={**os.environ, "LINNET_LOG": "info"})
         for line in self.process.stdout:
             if found := re.match(r"http://127\.0\.0\.1:(\d+)", line):
@@ -259,6 +283,11 @@ def rows_are_those_of_commands(server, models):
         equal(list(struct.unpack(f"<{len(row)}f", base64.b64decode(one["embedding"]))),
               list(struct.unpack(f"<{len(row)}f", struct.pack(f"<{len(row)}f", *row))))
     equal(server.post("/v1/embeddings", {"model": "bert_model", "input": texts[0]})["data"][0]["embedding"], wanted[0])
+    found = server.post("/v1/embeddings", {"model": "bert_model", "input": [[2, 7, 8, 9, 3], [2, 10, 3]]})
+    equal([one["embedding"] for one in found["data"]], wanted[:2], "token ids as they are")
+    equal(found["usage"]["prompt_tokens"], 8)
+    for tokens in ([99999], [7] * 5000):
+        server.refused(422, "/v1/embeddings", {"model": "bert_model", "input": tokens})
     predicted = [json.loads(line) for line in
                  linnet("predict", models["bert_classifier"], "--json", text="\n".join(texts) + "\n").splitlines()]
     classes = server.post("/classify", {"inputs": texts})
@@ -276,6 +305,107 @@ def rows_are_those_of_commands(server, models):
     equal([one["translation_text"] for one in found], wanted, "translations of a run")
 
 
+def formats(models):
+    """Texts that are JSON, of a model that writes at random; biases, penalties, tools."""
+    schema = {"type": "object", "additionalProperties": False, "required": ["kind", "count", "ready"], "properties": {
+        "kind": {"enum": ["bird", "b\u00eate"]}, "count": {"type": "integer"}, "ready": {"type": ["boolean", "null"]},
+        "name": {"type": "string"}, "more": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"const": [1, {}]}]}}}}
+    form = {"type": "json_schema", "json_schema": {"name": "bird", "schema": schema}}
+    close = {str(ord(c)): 8 for c in '"]}'}  # so that strings and lists end
+    with Server(models["bytes"], "--context", "512", "--slots", "4") as server:
+        body = {"messages": [{"role": "user", "content": "a bird, please"}], "temperature": 1.5, "max_tokens": 400,
+                "logit_bias": close}
+        names = set()
+        for seed in range(6):
+            answer = server.post("/v1/chat/completions", {**body, "seed": seed, "response_format": form})["choices"][0]
+            equal(answer["finish_reason"], "stop", answer)
+            found = json.loads(answer["message"]["content"])
+            names.update(found)
+            check(found["kind"] in ("bird", "b\u00eate") and isinstance(found["count"], int), found)
+            check(found["ready"] in (True, False, None), found)
+            check(all(one == [1, {}] or isinstance(one, (int, float)) for one in found.get("more", [])), found)
+        check({"kind", "count", "ready"} <= names <= set(schema["properties"]), names)
+        events = server.stream("/v1/chat/completions", {**body, "seed": 1, "n": 3, "response_format": {"type": "json_object"}})
+        texts = ["", "", ""]
+        for event in events:
+            texts[event["choices"][0]["index"]] += event["choices"][0]["delta"].get("content", "")
+        check(all(isinstance(json.loads(text), dict) for text in texts), texts)
+        line = json.dumps({"messages": body["messages"], "seed": 2, "temperature": 1.5, "max_tokens": 400, "logit_bias": close,
+                           "response_format": form})
+        same = server.post("/v1/chat/completions", {**body, "seed": 2, "response_format": form})["choices"][0]
+        written = json.loads(linnet("generate", models["bytes"], "--jsonl", "-", text=line))
+        equal(written["text"], same["message"]["content"], "by the command")
+        wrong = {**form, "json_schema": {"name": "x", "schema": {"properties": {"a": {"pattern": "b"}}}}}
+        error = server.refused(400, "/v1/chat/completions", {**body, "response_format": wrong})
+        check(error["param"] == "response_format" and '"pattern"' in error["message"], error)
+
+        only = {**body, "logit_bias": {"65": 100, "66": 99.5}, "temperature": 0, "max_tokens": 8}
+        equal(server.post("/v1/chat/completions", only)["choices"][0]["message"]["content"], "A" * 8)
+        turns = server.post("/v1/chat/completions", {**only, "frequency_penalty": 2})["choices"][0]["message"]["content"]
+        check(set(turns) == {"A", "B"} and turns != "A" * 8, turns)
+
+        tool = {"type": "function", "function": {"name": "forecast", "parameters": {"type": "object"}}}
+        plain = server.post("/v1/chat/completions", only)["usage"]["prompt_tokens"]
+        told = server.post("/v1/chat/completions", {**only, "tools": [tool]})
+        equal(told["usage"]["prompt_tokens"], plain + len("forecast;"))
+        equal(told["choices"][0]["finish_reason"], "length")
+        call = {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "forecast", "arguments": '{"n": 12345}'}}]}
+        again = {**only, "messages": body["messages"] + [call, {"role": "tool", "tool_call_id": "1", "content": "sun"}]}
+        equal(server.post("/v1/chat/completions", again)["usage"]["prompt_tokens"], plain + len("12345sun"))
+        server.stop()
+
+
+def chat_in_a_terminal(models):
+    """Ctrl-C stops an answer and not the program; another line of the conversation follows."""
+    controller, terminal = os.openpty()
+    process = subprocess.Popen([options.linnet, "chat", models["bytes"], "--context", "4096", "--temperature", "0"],
+                               stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "LINNET_LOG": "off"},
+                               preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
+    os.close(terminal)
+
+    def read_until(what, more=b""):
+        seen = more
+        while what not in seen:
+            seen += os.read(controller, 65536)
+        return seen
+
+    try:
+        for _ in range(2):
+            read_until(b"> ")
+            os.write(controller, b"ab\n")
+            read_until(b"ab\r\n")
+            os.read(controller, 64)  # the answer has begun
+            os.write(controller, b"\x03")
+        read_until(b"> ")
+        os.write(controller, b"/what\n")
+        check(b"/reset" in read_until(b"Ctrl-C"))
+        os.write(controller, b"/quit\n")
+        equal(process.wait(60), 0)
+    finally:
+        process.kill()
+        os.close(controller)
+
+
+def second_signal_in_a_container(models):
+    """The first process of a container outlives the default action of signals."""
+    enter = ["unshare", "--pid", "--fork", "--kill-child"]
+    if not shutil.which("unshare") or subprocess.run([*enter, "true"], capture_output=True).returncode != 0:
+        return
+    with Server(models["long"], "--context", "4096", before=enter) as server:
+        child = int(Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text())
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "w5", "n": 60, "max_tokens": 4000, "ignore_end": True}))
+        server.wait_for("linnet_running", 8)
+        os.kill(child, signal.SIGTERM)
+        while "stopping" not in server.log():
+            time.sleep(0.02)
+        os.kill(child, signal.SIGTERM)
+        equal(server.process.wait(60), 128 + signal.SIGTERM)
+        check("all requests are answered" not in server.log())
+        connection.close()
+
+
 def wrong_requests(server):
     good = {"model": "gpt2", "prompt": "w5"}
     server.refused(400, "/v1/completions", "{")
@@ -284,7 +414,7 @@ def wrong_requests(server):
     server.refused(400, "/v1/completions", "[" * 100000)
     equal(server.refused(400, "/v1/completions", {**good, "temperatur": 1})["param"], "temperatur")
     for key, value in {"temperature": -1, "top_p": 2, "n": 0, "stop": [""], "prompt": {}, "max_tokens": "many",
-                       "presence_penalty": 1, "logprobs": 99, "stream": 1, "seed": 0.5, "prompt ": 1}.items():
+                       "presence_penalty": 3, "logit_bias": {"x": 1}, "logprobs": 99, "stream": 1, "seed": 0.5, "prompt ": 1}.items():
         equal(server.refused(400, "/v1/completions", {**good, key: value})["param"], key)
     server.refused(400, "/v1/chat/completions", {"model": "llama", "messages": []})
     server.refused(400, "/v1/chat/completions", {"model": "llama", "messages": QUESTION, "tools": [{}]})
@@ -298,6 +428,8 @@ def wrong_requests(server):
     server.refused(422, "/v1/completions", {**good, "max_tokens": 100000})
     server.refused(422, "/v1/completions", {**good, "prompt": [999999]})
     server.refused(422, "/v1/completions", {**good, "beam": 64})
+    server.refused(422, "/v1/completions", {**good, "logit_bias": {"99999": 1}})
+    server.refused(422, "/v1/completions", {**good, "response_format": {"type": "json_object"}})  # words w0, w1, ...
     server.refused(413, "/v1/completions", {**good, "prompt": "w" * (2 << 20)})
     chunked = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"80000\r\n" + b" " * 0x80000 + b"\r\n"
     check(" 413 " in server.raw(chunked + chunked[-0x80000 - 9:] * 3).splitlines()[0])
@@ -533,7 +665,7 @@ def main():
     options.folder.mkdir(parents=True)
     models = {name: word_model(name) for name in ("gpt2", "llama", "marian")}
     models.update({name: bert_model(name) for name in ("bert_model", "bert_classifier")})
-    models.update(long=long_model("long", 1), other=long_model("other", 2))
+    models.update(long=long_model("long", 1), other=long_model("other", 2), bytes=byte_model("bytes"))
     models["run"] = str(options.folder / "run")
     settings = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_layers": 1, "batch_size": 16, "num_buckets": 2,
                 "train_samples": 200, "valid_samples": 8, "test_samples": 24, "max_steps": 30, "eval_every": 30}
@@ -554,12 +686,15 @@ def main():
         run("wrong requests", lambda: wrong_requests(server))
         run("connections", lambda: connections(server))
         server.stop()
+    run("formats", lambda: formats(models))
+    run("chat", lambda: chat_in_a_terminal(models))
     run("keys", lambda: keys(models))
     run("clients that go", lambda: clients_that_go(models))
     run("hosts", lambda: hosts(models))
     run("turns", lambda: turns(models))
     run("generate that loads", lambda: generate_ends_while_it_loads(models))
     run("SIGTERM", lambda: stop_under_load(models))
+    run("two signals", lambda: second_signal_in_a_container(models))
     run("SIGHUP", lambda: reload_under_load(models))
     shutil.rmtree(options.folder)
 

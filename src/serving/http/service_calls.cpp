@@ -83,7 +83,7 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
   if (call.is_chat && !model->resident->text->model().has_chat_template())
     throw ApiError(400, "the model \"" + model->name + "\" has no chat template; /v1/completions takes a prompt",
                    "messages");
-  TextAnswer::Form form{.stream = call.stream, .include_usage = call.include_usage};
+  TextAnswer::Form form{.stream = call.stream, .include_usage = call.include_usage, .functions = call.functions};
   form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + exchange->id(),
                .model = model->name,
                .created = std::time(nullptr),
@@ -135,13 +135,15 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
 void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
                            const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
   RowWorker& worker = *model->resident->rows;
-  if (!call.tokens.empty()) throw ApiError(400, "\"input\" must be texts here, not token ids", "input");
-  std::vector<std::vector<int32_t>> texts;
+  std::vector<std::vector<int32_t>> texts = std::move(call.tokens);
+  for (const std::vector<int32_t>& text : texts) try {
+      worker.model().check(text);
+    } catch (const Error& error) {
+      throw ApiError(422, error.what(), "input");
+    }
+  for (const std::string& text : call.texts) texts.push_back(worker.model().encode(text));
   int64_t tokens = 0;
-  for (const std::string& text : call.texts) {
-    texts.push_back(worker.model().encode(text));
-    tokens += std::ssize(texts.back());
-  }
+  for (const std::vector<int32_t>& text : texts) tokens += std::ssize(text);
   metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
   const auto finished = [exchange, format, tokens](RowOutcome&& outcome) {
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));

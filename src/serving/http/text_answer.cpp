@@ -6,7 +6,7 @@ namespace linnet {
 
 void TextAnswer::make_room(int64_t choice) {
   const auto size = static_cast<size_t>(choice + 1);
-  if (choices_.size() < size) choices_.resize(size), echoes_.resize(size), begun_.resize(size);
+  if (choices_.size() < size) choices_.resize(size), echoes_.resize(size), pending_.resize(size), begun_.resize(size);
 }
 
 TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo) {
@@ -71,6 +71,15 @@ void TextAnswer::hear(int64_t choice, const std::string& piece, const WrittenTok
     sink_.first_token(std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count());
   heard_ = true;
   if (!form_.stream) return;
+  if (form_.functions.empty()) return write_piece(choice, piece, token);
+  std::string& pending = pending_[static_cast<size_t>(choice)];
+  pending += piece;
+  const size_t certain = certain_content(pending);
+  write_piece(choice, pending.substr(0, certain), token);
+  pending.erase(0, certain);
+}
+
+void TextAnswer::write_piece(int64_t choice, const std::string& piece, const WrittenToken* token) {
   begin_stream();
   const auto i = static_cast<size_t>(choice);
   std::string events;
@@ -91,9 +100,17 @@ void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
   done.has_tokens = !outcome.tokens.empty();
   done.tokens = std::move(outcome.tokens);
   usage_.written += std::ssize(outcome.text.tokens) + (outcome.text.end_token >= 0 ? 1 : 0);
+  std::string& pending = pending_[static_cast<size_t>(choice)];
+  if (!form_.functions.empty()) {
+    TextWithCalls found = find_tool_calls(done.text, form_.functions);
+    // Of a stream: what was held back, without the calls.
+    pending.resize(pending.size() - std::min(pending.size(), done.text.size() - found.content.size()));
+    done.text = std::move(found.content), done.calls = std::move(found.calls);
+  }
   if (form_.stream && error_.empty() && !timed_out_) {
-    if (!begun_[static_cast<size_t>(choice)]) hear(choice, "", nullptr);  // an empty text
-    exchange_->write(format_end_event(form_.head, choice, done.end));
+    if (!begun_[static_cast<size_t>(choice)] || !pending.empty()) write_piece(choice, pending, nullptr);
+    if (!done.calls.empty()) exchange_->write(format_calls_event(form_.head, choice, done.calls));
+    exchange_->write(format_end_event(form_.head, choice, done));
   }
   if (--left_ == 0) finish_all();
 }

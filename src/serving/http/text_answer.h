@@ -18,6 +18,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   struct Form {
     AnswerHead head = {};
     bool stream = false, include_usage = false;
+    std::vector<std::string> functions = {};  // that a text may call
     // The body of a whole answer; empty: OpenAI's.
     std::function<std::string(const std::vector<AnswerChoice>&, const TokenUsage&)> whole = {};
   };
@@ -46,6 +47,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
  private:
   void make_room(int64_t choice);
   void begin_stream();
+  void write_piece(int64_t choice, const std::string& piece, const WrittenToken* token);
   void hear(int64_t choice, const std::string& piece, const WrittenToken* token);
   void finish(int64_t choice, TextOutcome&& outcome);
   void finish_all();
@@ -58,7 +60,8 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   mutable std::mutex mutex_;
   std::vector<AnswerChoice> choices_;
   std::vector<std::string> echoes_;
-  std::vector<bool> begun_;  // choices whose first event was written
+  std::vector<std::string> pending_;  // of a stream with functions: what may become a call
+  std::vector<bool> begun_;           // choices whose first event was written
   std::vector<int64_t> orders_;
   TokenUsage usage_;
   int64_t left_ = 0;

@@ -16,14 +16,18 @@ T first_of(const std::optional<T>& asked, const std::optional<T>& made, T standa
 }
 
 bool samples(const TextGenerationOptions& options) {
-  return options.temperature || options.top_k || options.top_p || options.samples > 1;
+  return options.temperature || options.top_k || options.top_p || options.min_p || options.samples > 1;
+}
+
+bool changes_logits(const TextGenerationOptions& options) {
+  return options.repetition_penalty || options.frequency_penalty || options.presence_penalty ||
+         !options.logit_bias.empty() || options.grammar;
 }
 
 // Beams of the makers count where the user neither samples nor compares.
 int64_t choose_beams(const TextGenerationOptions& options, const GenerationConfig& makers) {
   if (options.beams) return *options.beams;
-  const bool own_way =
-      samples(options) || options.repetition_penalty || options.no_cache || makers.sample.value_or(false);
+  const bool own_way = samples(options) || changes_logits(options) || options.no_cache || makers.sample.value_or(false);
   return own_way ? 1 : makers.beams.value_or(1);
 }
 
@@ -35,6 +39,10 @@ SamplingOptions choose_sampling(const TextGenerationOptions& options, const Gene
   sampling.temperature = greedy ? 0 : first_of(options.temperature, makers.temperature, 1.0);
   sampling.top_k = first_of(options.top_k, makers.top_k, top_k);
   sampling.top_p = first_of(options.top_p, makers.top_p, 1.0);
+  sampling.min_p = first_of(options.min_p, makers.min_p, 0.0);
+  sampling.frequency_penalty = options.frequency_penalty.value_or(0);
+  sampling.presence_penalty = options.presence_penalty.value_or(0);
+  sampling.bias = options.logit_bias;
   sampling.seed = options.seed;
   return sampling;
 }
@@ -48,10 +56,10 @@ int64_t choose_length(const TextGenerationOptions& options, const GenerationConf
 void check_search(const TextGenerationOptions& options) {
   if (options.samples > 1) fail_user("a search finds one text: give either --beam or --samples");
   if (options.no_cache) fail_user("a search needs the cache: give either --beam or --no-cache");
-  if (samples(options) || options.repetition_penalty)
+  if (samples(options) || changes_logits(options))
     fail_user(
-        "a search takes the likeliest text as it is: give either --beam or --temperature, --top-k, --top-p and "
-        "--repetition-penalty");
+        "a search takes the likeliest text as it is: give either --beam or --temperature, --top-k, --top-p, --min-p, "
+        "penalties, biases and formats");
 }
 
 EarlyStopping early_stopping(const std::string& name) {

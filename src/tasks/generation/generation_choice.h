@@ -1,12 +1,14 @@
 // How a text is written: as the user says, else as the model's makers do (generation_config.json), else in a standard
 // way.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "generation/beam_search.h"
 #include "generation/sampling.h"
+#include "generation/text_grammar.h"
 #include "models/families/generation_config.h"
 #include "tasks/language/language_model.h"
 
@@ -14,12 +16,15 @@ namespace linnet {
 
 struct TextGenerationOptions {
   // Empty: by the model's makers, or as the comment says.
-  std::optional<int64_t> max_tokens;         // 200
-  std::optional<int64_t> beams;              // 1: sampling
-  std::optional<double> temperature, top_p;  // 1
-  std::optional<int64_t> top_k;              // 0: all
-  std::optional<double> repetition_penalty;  // 1
-  std::optional<double> length_penalty;      // 1
+  std::optional<int64_t> max_tokens;                                 // 200
+  std::optional<int64_t> beams;                                      // 1: sampling
+  std::optional<double> temperature, top_p;                          // 1
+  std::optional<int64_t> top_k;                                      // 0: all
+  std::optional<double> repetition_penalty;                          // 1
+  std::optional<double> frequency_penalty, presence_penalty, min_p;  // 0
+  std::vector<std::pair<int32_t, double>> logit_bias;                // (token, what is added to its logit)
+  std::shared_ptr<const TextGrammar> grammar;                        // of the text; null: any text
+  std::optional<double> length_penalty;                              // 1
   uint64_t seed = 1;
   std::vector<std::string> stop;   // texts before which a text ends
   bool log_probabilities = false;  // of the tokens that are written

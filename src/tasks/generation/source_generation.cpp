@@ -45,6 +45,7 @@ std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const T
 GenerationChoice choose(const TextGenerationOptions& options, const OpenedTranslationModel& opened,
                         GenerationConfig makers, bool warn) {
   if (options.no_cache) fail_user("--no-cache is for models that go on from their prompt");
+  if (options.grammar) fail_user("\"response_format\" is for models that go on from their prompt");
   const SpecialTokens& special = opened.tokenizers.special;
   makers.sample = makers.sample.value_or(false);
   // Padding is never written, which is all that Marian's folders forbid.

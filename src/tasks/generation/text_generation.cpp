@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "data/text/pipeline/decoders.h"
 #include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
@@ -74,16 +75,16 @@ std::string TextGeneration::piece_of(int32_t token) const {
   return tokenizer ? tokenizer->decode(std::span(&token, 1), false) : opened_.coder->decode({token});
 }
 
-void TextGeneration::encode_chat(const std::string& messages, std::vector<int32_t>& ids) const {
+void TextGeneration::encode_chat(const TextRequest& request, std::vector<int32_t>& ids) const {
   if (!template_) fail_user(template_error_);
-  opened_.coder->pretrained()->encode_with_special(template_->render(messages), ids);
+  opened_.coder->pretrained()->encode_with_special(template_->render(request.messages, true, request.tools), ids);
 }
 
 std::vector<int32_t> TextGeneration::encode_prompt(const TextRequest& request) const {
   const TextCoder& coder = *opened_.coder;
   std::vector<int32_t> ids = request.tokens;
   if (!request.messages.empty()) {
-    encode_chat(request.messages, ids);
+    encode_chat(request, ids);
   } else if (!request.has_tokens) {
     if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
       fail_user(request.where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
@@ -101,6 +102,28 @@ std::vector<int32_t> TextGeneration::encode_prompt(const TextRequest& request) c
   return {coder.start()};
 }
 
+// What each token adds within a text; of special tokens nothing.
+std::shared_ptr<const TokenTexts> TextGeneration::token_texts() const {
+  std::call_once(texts_made_, [this] {
+    const TextCoder& coder = *opened_.coder;
+    std::vector<int32_t> ids;
+    coder.encode("a", ids);
+    const size_t before = coder.decode(ids).size();
+    std::vector<std::string> texts(static_cast<size_t>(opened_.model->vocab_size()));
+    for (int32_t token = 0; token < std::min(coder.vocab_size(), opened_.model->vocab_size()); ++token) {
+      ids.push_back(token);
+      std::string& text = texts[static_cast<size_t>(token)] = coder.decode(ids);
+      text.erase(0, std::min(text.size(), before));
+      // SentencePiece's "<0xE2>", a part of a character
+      if (text == "\xEF\xBF\xBD" && coder.pretrained())
+        if (const int byte = fallback_byte(coder.pretrained()->piece(token)); byte >= 0) text = static_cast<char>(byte);
+      ids.pop_back();
+    }
+    texts_ = std::make_shared<const TokenTexts>(std::move(texts));
+  });
+  return texts_;
+}
+
 TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const {
   TextJob job{.prompt = encode_prompt(request)};
   job.choice = choose_generation(
@@ -110,6 +133,10 @@ TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const
   job.flow = [this, context] { return opened_.coder->flow(context); };
   job.choice.default_temperature = job.choice.beams == 1 && job.choice.sampling.temperature != 0 &&
                                    !request.options.temperature && !makers_.temperature;
+  if (!request.options.grammar) return job;
+  job.grammar = request.options.grammar, job.texts = token_texts();
+  if (!TokenFilter(job.grammar, job.texts, {}).allowed())
+    fail_user(request.where + ": the model's tokens cannot spell JSON");
   return job;
 }
 

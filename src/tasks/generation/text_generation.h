@@ -1,6 +1,7 @@
 // A decoder-only model that goes on from prompts.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ class TextGeneration : public TextModel {
   void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override;
   void plan_any(const TextRoom& options) override;
   std::vector<int32_t> encode_prompt(const TextRequest& request) const;
-  void encode_chat(const std::string& messages, std::vector<int32_t>& ids) const;
+  std::shared_ptr<const TokenTexts> token_texts() const;
+  void encode_chat(const TextRequest& request, std::vector<int32_t>& ids) const;
   void load_model(CausalOptions plan, bool many);
   void allocate_draft() override;
 
@@ -36,6 +38,8 @@ class TextGeneration : public TextModel {
   std::optional<ChatTemplate> template_;
   std::string template_error_;  // why there is none
   std::unique_ptr<Draft> draft_;
+  mutable std::once_flag texts_made_;
+  mutable std::shared_ptr<const TokenTexts> texts_;  // made for the first request that has a grammar
 };
 
 }  // namespace linnet

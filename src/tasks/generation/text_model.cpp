@@ -82,7 +82,9 @@ GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) c
                             .ends = job.choice.ends,
                             .never = never_,
                             .slide = slides_ && job.choice.beams == 1,
-                            .first_sample = sample};
+                            .first_sample = sample,
+                            .grammar = job.grammar,
+                            .texts = job.texts};
   settings.log_probabilities = job.log_probabilities;
   return {.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams, .adapter = job.adapter};
 }

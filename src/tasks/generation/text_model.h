@@ -31,6 +31,8 @@ struct TextJob {
   GenerationChoice choice;
   std::vector<std::string> stops;
   bool log_probabilities = false;
+  std::shared_ptr<const TextGrammar> grammar = {};  // see GenerateSettings
+  std::shared_ptr<const TokenTexts> texts = {};
   int64_t adapter = -1;                                  // see GenerateRequest
   std::function<std::unique_ptr<TextFlow>()> flow = {};  // decodes a text as it comes
 };

@@ -1,11 +1,14 @@
 #include "tasks/generation/text_request.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
+#include "generation/json_grammar.h"
 
 namespace linnet {
 namespace {
@@ -17,6 +20,48 @@ void read_messages(const JsonObject& json, TextRequest& request) {
     if (const Json* role = message.find("role"); !role || !role->is_string())
       json.fail("a message is an object with a \"role\" and a \"content\"");
   request.messages = messages.dump();
+}
+
+// {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema": ...}}, as OpenAI has
+// it.
+void read_format(const JsonObject& json, TextGenerationOptions& options) {
+  constexpr const char* kKey = "response_format";
+  if (!json.has(kKey)) return;
+  try {
+    const JsonObject format = json.object(kKey);
+    const std::string type = format.text("type");
+    if (type == "json_object") {
+      options.grammar = std::make_shared<const TextGrammar>(json_object_grammar());
+    } else if (type == "json_schema") {
+      const JsonObject inner = format.object("json_schema");
+      options.grammar = std::make_shared<const TextGrammar>(json_schema_grammar(inner.at("schema")));
+      inner.ignore({"name", "description", "strict"});
+      inner.check_names(nearest);
+    } else if (type != "text") {
+      fail_user("there is \"text\", \"json_object\" and \"json_schema\", and no type \"" + type + "\"");
+    }
+    format.check_names(nearest);
+  } catch (const Error& error) {
+    json.fail(kKey, std::string("is wrong: ") + error.what());
+  }
+}
+
+// {"TOKEN": what is added to its logit}
+void read_biases(const JsonObject& json, TextGenerationOptions& options) {
+  constexpr const char* kKey = "logit_bias";
+  if (!json.has(kKey)) return;
+  const Json& biases = json.at(kKey);
+  if (!biases.is_object()) json.fail(kKey, "is not an object");
+  options.logit_bias.clear();
+  for (const auto& [name, bias] : biases.items()) {
+    int32_t token = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
+    if (error != std::errc() || end != name.data() + name.size() || token < 0)
+      json.fail(kKey, "names tokens by their ids, and \"" + name + "\" is none");
+    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100))
+      json.fail(kKey, "has a number that is not from -100 to 100");
+    options.logit_bias.emplace_back(token, bias.get<double>());
+  }
 }
 
 void read_tokens(const JsonObject& json, TextRequest& request) {
@@ -31,6 +76,7 @@ void read_request(const JsonObject& json, TextRequest& request) {
     json.fail("needs one of \"prompt\", \"messages\" and \"tokens\"");
   request.prompt = json.text("prompt", "");
   if (json.has("messages")) read_messages(json, request);
+  read_tools(json, request);
   if (json.has("tokens")) read_tokens(json, request);
   if (const Json* id = json.find("id")) request.id = id->dump();
   read_text_options(json, request.options);
@@ -92,13 +138,28 @@ void read_text_options(const JsonObject& json, TextGenerationOptions& options) {
       "temperature", [](double x) { return x >= 0; }, "0 or more", options.temperature);
   number(
       "top_p", [](double x) { return x > 0 && x <= 1; }, "above 0 and at most 1", options.top_p);
+  number(
+      "min_p", [](double x) { return x >= 0 && x <= 1; }, "0 or more and at most 1", options.min_p);
   number("repetition_penalty", above_zero, "above 0", options.repetition_penalty);
+  constexpr auto within_two = [](double x) { return x >= -2 && x <= 2; };
+  number("frequency_penalty", within_two, "from -2 to 2", options.frequency_penalty);
+  number("presence_penalty", within_two, "from -2 to 2", options.presence_penalty);
+  read_biases(json, options);
+  read_format(json, options);
   number(
       "length_penalty", [](double) { return true; }, "a number", options.length_penalty);
   options.ignore_end = json.flag("ignore_end", options.ignore_end);
   if (!json.has("stop")) return;
   options.stop = json.texts("stop");
   if (std::ranges::count(options.stop, "") > 0) json.fail("stop", "holds an empty text");
+}
+
+void read_tools(const JsonObject& json, TextRequest& request) {
+  if (!json.has("tools")) return;
+  for (const JsonObject& tool : json.objects("tools"))
+    if (tool.text("type", "function") != "function" || tool.object("function").text("name").empty())
+      json.fail("tools", "has one that is not {\"type\": \"function\", \"function\": {\"name\": ...}}");
+  if (!json.at("tools").empty()) request.tools = json.at("tools").dump();
 }
 
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where) {

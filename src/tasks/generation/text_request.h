@@ -14,6 +14,7 @@ class JsonObject;
 struct TextRequest {
   std::string prompt;
   std::string messages;         // in place of the prompt: a conversation as JSON, for the folder's chat template
+  std::string tools;            // of the conversation: functions as JSON, for the template; "" for none
   std::vector<int32_t> tokens;  // in place of the prompt: token ids as they are
   bool has_tokens = false;
   TextGenerationOptions options;
@@ -26,6 +27,8 @@ struct TextRequest {
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where);
 // The settings in it that a request of the command line and one to the server share. What is absent stays as it is.
 void read_text_options(const JsonObject& json, TextGenerationOptions& options);
+// The key "tools", as OpenAI has it.
+void read_tools(const JsonObject& json, TextRequest& request);
 bool is_token_list(const Json& value);  // ids, at least one
 // One request for each line that is not empty.
 std::vector<TextRequest> parse_text_requests(std::string_view lines, const TextGenerationOptions& defaults,

@@ -49,10 +49,10 @@ ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::stri
     : tokens_(special_tokens(tokenizer)),
       template_(template_of(tokenizer, folder), "the chat template of '" + folder + "'") {}
 
-std::string ChatTemplate::render(const std::string& messages, bool begin_answer) const {
+std::string ChatTemplate::render(const std::string& messages, bool begin_answer, const std::string& tools) const {
   jinja::Dict variables = tokens_;
   variables.set("messages", template_value(messages));
-  variables.set("tools", jinja::None{});
+  variables.set("tools", tools.empty() ? jinja::Value(jinja::None{}) : template_value(tools));
   variables.set("documents", jinja::None{});
   variables.set("add_generation_prompt", begin_answer);
   return template_.render(variables);

@@ -14,8 +14,8 @@ class ChatTemplate {
   ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder);
 
   // `messages`: JSON, a list of {"role": ..., "content": ...}. With `begin_answer` the text ends with what begins the
-  // assistant's answer.
-  std::string render(const std::string& messages, bool begin_answer = true) const;
+  // assistant's answer. `tools`: a list of functions, or "".
+  std::string render(const std::string& messages, bool begin_answer = true, const std::string& tools = "") const;
 
  private:
   jinja::Dict tokens_;  // bos_token and the like

@@ -25,14 +25,13 @@ int hex_digit(char c) {
   return -1;
 }
 
-// The byte that "<0xE2>" spells, or -1.
+}  // namespace
+
 int fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   const int high = hex_digit(token[3]), low = hex_digit(token[4]);
   return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
-
-}  // namespace
 
 void ByteLevelDecoder::apply(std::vector<std::string>& tokens) const {
   std::string text;

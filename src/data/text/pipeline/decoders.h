@@ -43,6 +43,8 @@ class ReplaceDecoder : public TokenDecoder {
   std::string from_, to_;
 };
 
+int fallback_byte(std::string_view token);  // the byte that "<0xE2>" spells, or -1
+
 // Runs of <0xE2> become the characters they spell, or U+FFFD for each byte where they spell none.
 class ByteFallbackDecoder : public TokenDecoder {
  public:

@@ -1,0 +1,152 @@
+// Which texts a schema's grammar has, which tokens it lets through, and what a stranger's schema may cost.
+#include "generation/json_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "generation/token_filter.h"
+
+namespace linnet {
+namespace {
+
+Json parse(const std::string& text) { return Json::parse(text, JsonLimits::request()); }
+
+std::shared_ptr<const TextGrammar> grammar_of(const std::string& schema) {
+  return std::make_shared<const TextGrammar>(json_schema_grammar(parse(schema)));
+}
+
+// A token for each byte, then these.
+std::shared_ptr<const TokenTexts> bytes_and(const std::vector<std::string>& more) {
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  texts.insert(texts.end(), more.begin(), more.end());
+  return std::make_shared<const TokenTexts>(std::move(texts));
+}
+
+constexpr int32_t kEnd = 256;
+
+// Whether the text, written byte by byte, is one of the grammar.
+bool has(const std::shared_ptr<const TextGrammar>& grammar, const std::string& text) {
+  TokenFilter filter(grammar, bytes_and({"", "{\"", "\": ", "}}", "tru", "[[", "1.5"}), {kEnd});
+  for (const char c : text) {
+    const TokenMask* allowed = filter.allowed();
+    if (!allowed || !(*allowed)[static_cast<unsigned char>(c)]) return false;
+    filter.accept(static_cast<unsigned char>(c));
+  }
+  return (*filter.allowed())[kEnd] || filter.finished();
+}
+
+std::string refusal(const std::string& schema) {
+  try {
+    grammar_of(schema);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(JsonGrammar, HasTheTextsOfASchema) {
+  const auto grammar = grammar_of(R"({"type": "object", "title": "t", "additionalProperties": false,
+      "required": ["name", "tags"], "properties": {
+        "name": {"type": "string"}, "age": {"type": ["integer", "null"]},
+        "tags": {"type": "array", "items": {"enum": ["a\"b", 1, true]}},
+        "more": {"anyOf": [{"type": "number"}, {"type": "object", "properties": {"x": {"const": "\u00e9"}}}]}}})");
+  for (const char* text :
+       {R"({"name": "", "tags": []})", R"({"name":"a\n\"\u00e9 ü😀","age":-12,"tags":["a\"b",1,true]})",
+        R"({"name": "x", "age": null, "tags": [1, 1], "more": -0.5e-3})",
+        "{\n  \"name\": \"x\",\n  \"tags\": [],\n  \"more\": {\"x\": \"é\"}\n}",
+        R"( {"name": "x", "tags": [], "more": {}})"})
+    EXPECT_TRUE(has(grammar, text)) << text;
+  for (const char* text :
+       {R"({"tags": []})", R"({"name": "", "tags": [2]})", R"({"name": 1, "tags": []})",
+        R"({"name": "", "age": 1.5, "tags": []})", R"({"name": "", "age": 01, "tags": []})",
+        R"({"name": "", "tags": [],})", R"({"name": "", "tags": [], "other": 1})", R"({"name": "", "tags": [1})",
+        "{\"name\": \"\n\", \"tags\": []}", "{\"name\": \"\xFF\", \"tags\": []}", R"({"name": "\ud800", "tags": []})",
+        "{\"name\": \"\xED\xA0\x80\", \"tags\": []}", R"({"name": "", "tags": []} )", "", "{", R"({"name": "x")"})
+    EXPECT_FALSE(has(grammar, text)) << text;
+  const auto any = std::make_shared<const TextGrammar>(json_object_grammar());
+  EXPECT_TRUE(has(any, R"({"a": [1, {"b": [null, false, [], {}]}], "c": "d"})"));
+  EXPECT_FALSE(has(any, "[]"));
+  EXPECT_TRUE(has(grammar_of("{}"), "12")) << "may go on, and may end";
+  EXPECT_TRUE(has(grammar_of(R"({"properties": {}, "additionalProperties": false})"), "{}"));
+  EXPECT_FALSE(has(grammar_of(R"({"type": "integer", "enum": [1, "a"]})"), "\"a\""));
+}
+
+TEST(JsonGrammar, ARefusalNamesTheKeywordAndWhereItStands) {
+  EXPECT_NE(refusal(R"({"properties": {"a": {"type": "string", "pattern": "x"}}})")
+                .find("at /properties/a: the keyword \"pattern\""),
+            std::string::npos);
+  for (const char* key : {"$ref", "oneOf", "allOf", "not", "minimum", "maxItems", "format", "minLength", "prefixItems"})
+    EXPECT_NE(refusal(std::string("{\"") + key + "\": []}").find(key), std::string::npos) << key;
+  EXPECT_NE(refusal(R"({"type": "object", "additionalProperties": {"type": "string"}})").find("additionalProperties"),
+            std::string::npos);
+  for (const char* schema :
+       {"false", "[]", R"({"type": "text"})", R"({"type": 1})", R"({"enum": []})", R"({"enum": 1})", R"({"anyOf": []})",
+        R"({"required": ["a"]})", R"({"properties": []})", R"({"anyOf": [{}], "properties": {}})"})
+    EXPECT_NE(refusal(schema), "") << schema;
+}
+
+// Every random walk over allowed tokens ends in JSON that reads back.
+TEST(TokenFilter, WhatItLetsThroughIsJson) {
+  const auto texts =
+      bytes_and({"", "{\"", "\": ", "}}", "\"}", "tru", "[[", "]", "1.5", "\", \"", "\xC3", "\n  ", "\\u"});
+  std::mt19937 random(1);
+  for (int round = 0; round < 40; ++round) {
+    TokenFilter filter(
+        round % 2 == 0
+            ? std::make_shared<const TextGrammar>(json_object_grammar())
+            : grammar_of(R"({"type": "array", "items": {"properties": {"k": {}, "l": {"type": "boolean"}}}})"),
+        texts, {kEnd});
+    std::string text;
+    for (int step = 0; step < 3000 && !filter.finished(); ++step) {
+      const TokenMask* allowed = filter.allowed();
+      ASSERT_TRUE(allowed) << text;
+      if ((*allowed)[kEnd]) break;
+      std::vector<int32_t> tokens;
+      for (size_t i = 0; i < allowed->size(); ++i)
+        if ((*allowed)[i]) tokens.push_back(static_cast<int32_t>(i));
+      // What closes is preferred, so that texts end.
+      int32_t token = tokens[random() % tokens.size()];
+      for (const char close : {'"', '}', ']'})
+        if (random() % 3 == 0 && (*allowed)[static_cast<size_t>(close)]) token = close;
+      text += (*texts)[token];
+      filter.accept(token);
+    }
+    EXPECT_FALSE(Json::parse_or_null(text, JsonLimits::request()).is_null()) << text;
+  }
+}
+
+TEST(TokenFilter, TokensThatSpellPartsAreJudgedWhole) {
+  const auto texts = bytes_and({"", "{\"a", "{\"b", "\":", "1}", "1,", "2"});
+  TokenFilter filter(grammar_of(R"({"properties": {"a": {"const": 1}}, "required": ["a"]})"), texts, {kEnd});
+  EXPECT_TRUE((*filter.allowed())[257]);
+  EXPECT_FALSE((*filter.allowed())[258]);
+  filter.accept(257), filter.accept(259);
+  EXPECT_TRUE((*filter.allowed())[260]);
+  EXPECT_FALSE((*filter.allowed())[261] || (*filter.allowed())[262] || (*filter.allowed())[kEnd]);
+  filter.accept(260);
+  EXPECT_TRUE(filter.finished());
+  TokenFilter without(grammar_of(R"({"const": 1})"),
+                      std::make_shared<const TokenTexts>(std::vector<std::string>{"a", "b"}), {});
+  EXPECT_EQ(without.allowed(), nullptr);
+}
+
+TEST(JsonGrammar, AStrangersSchemaIsBounded) {
+  // Nested objects whose properties are all optional, and alternatives that begin alike.
+  std::string nested = "{}";
+  for (int i = 0; i < 25; ++i) nested = R"({"properties": {"a": )" + nested + R"(, "b": {"type": "string"}}})";
+  EXPECT_TRUE(has(grammar_of(nested), R"({"a": {"a": {"b": "x"}}, "b": ""})"));
+  std::string alike, words;
+  for (int i = 0; i < 400; ++i) {
+    alike += (i > 0 ? "," : "") + std::string(R"({"properties": {"same": {"type": "string"}, "p)") + std::to_string(i) +
+             R"(": {}}})";
+    words += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\"";
+  }
+  EXPECT_TRUE(has(grammar_of("{\"anyOf\": [" + alike + "]}"), R"({"same": "abc", "p399": 1})"));
+  EXPECT_TRUE(has(grammar_of("{\"enum\": [" + words + "]}"), "\"399\""));
+  EXPECT_NE(refusal("{\"const\": \"" + std::string(70'000, 'x') + "\"}").find("too large"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace linnet
