@@ -74,6 +74,31 @@ TEST_F(Chat, TheAnswersAreLearnedAndWrittenAgain) {
     EXPECT_EQ(written.exit_code, 0) << written.error;
     EXPECT_EQ(written.out.substr(0, std::string(answer).size()), answer) << written.out;
   }
+  const auto asked = [&](Arguments arguments, const std::string& input) {
+    arguments.insert(arguments.end(), {"--temperature", "0", "--max-tokens", "3"});
+    return run(arguments, {.input = input});
+  };
+  // Each line of standard input is a question.
+  const std::string one = asked({"generate", folder_ / "out", "--chat"}, "w30\n").out,
+                    other = asked({"generate", folder_ / "out", "--chat"}, "w31").out;
+  EXPECT_EQ(asked({"generate", folder_ / "out", "--chat"}, "w30\n\nw31\n").out, one + "\n" + other);
+  // In a conversation the model sees the turns before.
+  const Arguments chat{"chat", folder_ / "out"};
+  EXPECT_EQ(asked(chat, "w30\n/reset\nw31\n/quit\nw30\n").out, one + other);
+  const std::string request = Json{
+      {"messages",
+       {message("user", "w30"), message("assistant", one.substr(0, one.size() - 1)),
+        message("user", "w33")}}}.dump();
+  const Outcome second = asked({"generate", folder_ / "out", "--jsonl", "-"}, request);
+  EXPECT_EQ(second.exit_code, 0) << second.error;
+  const Outcome conversation = asked(chat, "w30\nw33");
+  EXPECT_EQ(conversation.exit_code, 0) << conversation.error;
+  EXPECT_EQ(conversation.out, one + Json::parse(second.out)["text"].get<std::string>() + "\n");
+  const Outcome refused = asked(chat, "/system w41\nw30\n");  // the template has no such role
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.error.find("no such role: system; /reset begins a new conversation"), std::string::npos)
+      << refused.error;
+  EXPECT_NE(asked({"chat", folder_ / "llama/none"}, "").error.find("there is no"), std::string::npos);
 }
 
 // Each token of an answer is scored once, and sees its own conversation alone, however rows are packed.

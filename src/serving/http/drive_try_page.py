@@ -77,6 +77,15 @@ def main():
         browser.screenshot(options.folder / "light.png")
         choose(browser, "llama", "w5 w6")
         expect(browser.evaluate("document.getElementById('chat').checked") and run(browser), "a conversation")
+        first = answer(browser)
+        browser.evaluate("document.getElementById('text').value = 'w8'; document.getElementById('temperature').value = 0")
+        expect(run(browser), "its second question")
+        messages = [{"role": "user", "content": "w5 w6"}, {"role": "assistant", "content": first}, {"role": "user", "content": "w8"}]
+        wanted = server.post("/v1/chat/completions", {"model": "llama", "messages": messages, "max_tokens": 8, "temperature": 0})
+        expect(answer(browser) == wanted["choices"][0]["message"]["content"], "is asked with the turns before it")
+        expect(browser.evaluate("document.querySelectorAll('.turn').length") == 3, "which are shown")
+        browser.click("#anew")
+        expect(browser.evaluate("turns.length + document.querySelectorAll('.turn').length") == 0, "a new one")
         for model in ("marian", "bert_model", "bert_classifier"):
             choose(browser, model, "w7 w8")
             expect(run(browser) and not browser.evaluate("document.querySelector('#answer .error')"), model)
