@@ -1,10 +1,11 @@
 #include "data/text/bpe/bpe_trainer.h"
 
 #include <algorithm>
-#include <queue>
+#include <array>
 
 #include "base/error.h"
 #include "data/text/bpe/byte_alphabet.h"
+#include "data/text/bpe/merge_learner.h"
 #include "data/text/pipeline/pipeline_tokenizer.h"
 #include "data/text/pipeline/pre_tokenizers.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -12,23 +13,6 @@
 
 namespace linnet {
 namespace {
-
-uint64_t key_of(TokenId left, TokenId right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-}
-
-struct Candidate {
-  int64_t count;
-  uint64_t pair;
-  bool operator<(const Candidate& other) const {
-    return count != other.count ? count < other.count : pair > other.pair;
-  }
-};
-
-struct Word {
-  std::vector<TokenId> symbols;
-  int64_t count;
-};
 
 // The 256 bytes in the order of their spellings, which is the order of their ids.
 std::vector<unsigned char> bytes_by_spelling() {
@@ -44,109 +28,6 @@ std::vector<unsigned char> bytes_by_spelling() {
   for (const auto& entry : order) bytes.push_back(entry.second);
   return bytes;
 }
-
-class MergeLearner {
- public:
-  MergeLearner(const std::unordered_map<std::string, int64_t>& words, int64_t min_count) : min_count_(min_count) {
-    TokenId ids[256];
-    for (const unsigned char byte : bytes_by_spelling()) {
-      ids[byte] = static_cast<TokenId>(pieces_.size());
-      pieces_.push_back(std::string(1, static_cast<char>(byte)));
-    }
-    for (size_t id = 0; id < pieces_.size(); ++id) piece_ids_.emplace(pieces_[id], static_cast<TokenId>(id));
-    std::vector<const std::pair<const std::string, int64_t>*> order;
-    for (const auto& entry : words) order.push_back(&entry);
-    std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
-    for (const auto* entry : order) {
-      Word word{{}, entry->second};
-      for (const char c : entry->first) word.symbols.push_back(ids[static_cast<unsigned char>(c)]);
-      words_.push_back(std::move(word));
-    }
-    for (size_t w = 0; w < words_.size(); ++w)
-      for (size_t i = 0; i + 1 < words_[w].symbols.size(); ++i)
-        change(key_of(words_[w].symbols[i], words_[w].symbols[i + 1]), words_[w].count, w);
-    for (const auto& [pair, count] : counts_) queue_.push({count, pair});
-  }
-
-  // Merges until there are `most` pieces.
-  void run(int64_t most) {
-    while (static_cast<int64_t>(pieces_.size()) < most && !queue_.empty()) {
-      const Candidate top = queue_.top();
-      queue_.pop();
-      const int64_t count = counts_[top.pair];
-      if (count != top.count) {  // words have changed since
-        if (count > 0) queue_.push({count, top.pair});
-        continue;
-      }
-      if (count < std::max<int64_t>(min_count_, 1)) break;
-      merge(top.pair);
-    }
-  }
-  const std::vector<std::string>& pieces() const { return pieces_; }
-  const std::vector<std::pair<TokenId, TokenId>>& merges() const { return merges_; }
-
- private:
-  void change(uint64_t pair, int64_t by, size_t word) {
-    counts_[pair] += by;
-    if (by <= 0) return;
-    std::vector<uint32_t>& where = where_[pair];
-    if (where.empty() || where.back() != word) where.push_back(static_cast<uint32_t>(word));
-  }
-
-  void merge(uint64_t pair) {
-    const auto left = static_cast<TokenId>(pair >> 32), right = static_cast<TokenId>(pair & 0xFFFFFFFFu);
-    const std::string joined = pieces_[static_cast<size_t>(left)] + pieces_[static_cast<size_t>(right)];
-    const auto [found, fresh] = piece_ids_.emplace(joined, static_cast<TokenId>(pieces_.size()));
-    if (fresh) pieces_.push_back(joined);
-    merges_.emplace_back(left, right);
-    std::vector<uint32_t> where = std::move(where_[pair]);
-    where_.erase(pair);
-    std::sort(where.begin(), where.end());
-    where.erase(std::unique(where.begin(), where.end()), where.end());
-    touched_.clear();
-    for (const uint32_t w : where) merge_in(w, left, right, found->second);
-    counts_[pair] = 0;
-    std::sort(touched_.begin(), touched_.end());
-    touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-    for (const uint64_t other : touched_)
-      if (const int64_t count = counts_[other]; count > 0) queue_.push({count, other});
-  }
-
-  void merge_in(uint32_t w, TokenId left, TokenId right, TokenId merged) {
-    Word& word = words_[w];
-    std::vector<TokenId>& s = word.symbols;
-    size_t to = 0;
-    for (size_t from = 0; from < s.size(); ++from) {
-      if (from + 1 >= s.size() || s[from] != left || s[from + 1] != right) {
-        s[to++] = s[from];
-        continue;
-      }
-      if (to > 0) {
-        change(key_of(s[to - 1], left), -word.count, w);
-        change(key_of(s[to - 1], merged), word.count, w);
-        touched_.push_back(key_of(s[to - 1], merged));
-      }
-      if (from + 2 < s.size()) {
-        change(key_of(right, s[from + 2]), -word.count, w);
-        change(key_of(merged, s[from + 2]), word.count, w);
-        touched_.push_back(key_of(merged, s[from + 2]));
-      }
-      s[to++] = merged;
-      ++from;
-    }
-    s.resize(to);
-  }
-
-  int64_t min_count_;
-  std::vector<std::string> pieces_;
-  std::unordered_map<std::string, TokenId> piece_ids_;
-  std::vector<std::pair<TokenId, TokenId>> merges_;
-  std::vector<Word> words_;
-  std::unordered_map<uint64_t, int64_t> counts_;
-  std::unordered_map<uint64_t, std::vector<uint32_t>> where_;  // words that have, or had, the pair
-  std::priority_queue<Candidate> queue_;
-  std::vector<uint64_t> touched_;
-};
 
 }  // namespace
 
@@ -174,7 +55,18 @@ void BpeTrainer::add(std::string_view text) {
 
 std::unique_ptr<PretrainedTokenizer> BpeTrainer::train() const {
   if (words_.empty()) fail_user("the training text is empty");
-  MergeLearner learner(words_, options_.min_count);
+  std::vector<std::string> alphabet;
+  std::array<TokenId, 256> ids{};
+  for (const unsigned char byte : bytes_by_spelling()) {
+    ids[byte] = static_cast<TokenId>(alphabet.size());
+    alphabet.emplace_back(1, static_cast<char>(byte));
+  }
+  MergeLearner learner(std::move(alphabet), "", options_.min_count);
+  for (const auto& [word, count] : words_) {
+    std::vector<TokenId> symbols;
+    for (const char c : word) symbols.push_back(ids[static_cast<unsigned char>(c)]);
+    learner.add(std::move(symbols), count);
+  }
   learner.run(options_.vocab_size - static_cast<int64_t>(options_.special.size()));
   const auto spelt = [](const std::string& bytes) {
     std::string spelling;
