@@ -103,6 +103,7 @@ struct TrainConfig {
   double weight_decay = 0.0;
   double clip_norm = 1.0;
   double label_smoothing = 0.0;
+  std::string class_weights;
   double ema_decay = 0.0;
   int64_t accumulate_steps = 1;
   int64_t micro_batches = 0;
@@ -174,6 +175,9 @@ void validate(const Config& config);
 void check_keys_belong(const Config& config);
 // The same for one --set, whatever its value.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
+
+// learning_rate, or what its 0 stands for.
+double peak_learning_rate(const Config& config);
 
 // The configuration of one data shard: a step's batch is cut into train.data_shards parts, and each of them into
 // train.micro_batches, whose gradients are accumulated. batch_size and batch_tokens are those of one part, and

@@ -98,7 +98,9 @@ std::span<const ConfigKey> config_keys() {
              "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the "
              "keys "
              "below, its tokenizer that of the tokenizer keys. For task = \"images\" an ONNX file or the folder of an "
-             "imported one, in place of the architecture, or the model folder of a vit; for task = \"classification\" "
+             "imported one or the .safetensors of a residual network (torchvision's, timm's, an export), in place of "
+             "the "
+             "architecture, or the model folder of a vit; for task = \"classification\" "
              "also an ONNX file with a "
              "tokenizer beside it.")),
       of(kLayers,
@@ -106,9 +108,12 @@ std::span<const ConfigKey> config_keys() {
                  kMaxSize)),
       of(kLayers, between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize)),
       of({"transformer", "t5", "marian", "bert", "vit"},
-         between(MODEL(num_encoder_layers), "Encoder layers. The key num_layers sets both stacks.", 1, kMaxLayers)),
+         between(MODEL(num_encoder_layers),
+                 "Encoder layers. The key num_layers sets both stacks. 0, of a bert: its embeddings alone, of which a "
+                 "classifier of texts takes the mean.",
+                 0, kMaxLayers)),
       of({"transformer", "t5", "marian", "gpt", "llama"},
-         between(MODEL(num_decoder_layers), "Decoder layers.", 1, kMaxLayers)),
+         between(MODEL(num_decoder_layers), "Decoder layers.", 0, kMaxLayers)),
       of(kLayers, between(MODEL(d_ff), "Width of the feed-forward layers.", 1, kMaxSize)),
       of(kTokens,
          between(MODEL(max_seq_len),
@@ -129,7 +134,7 @@ std::span<const ConfigKey> config_keys() {
       of({"cnn"}, between(MODEL(filters), "Of the convolutional network: channels of its convolution.", 1, kMaxSize)),
       of({"resnet"},
          between(MODEL(depth),
-                 "Of the residual network: 18, 34 or 50 as for large images; 20, 32, 44, 56 (6 n + 2) as for "
+                 "Of the residual network: 18, 34, 50, 101 or 152 as for large images; 20, 32, 44, 56 (6 n + 2) as for "
                  "small ones.",
                  8, 1202)),
       of({"vit"}, between(MODEL(patch_size),
@@ -224,10 +229,12 @@ std::span<const ConfigKey> config_keys() {
                 "joined "
                 "to pieces as GPT-2 does, or char.",
                 {"sentencepiece", "char", "word", "byte_bpe"})),
-      of(kTexts, any(DATA(tokenizer_dir),
-                     "Of a language model: a tokenizer that is there already: tokenizer.json, vocab.txt or the folder "
-                     "that holds "
-                     "it.")),
+      of({"language", "masked_language", "texts"},
+         any(DATA(tokenizer_dir),
+             "Instead of one that is learned of the training texts: a tokenizer that is there already: tokenizer.json, "
+             "vocab.txt or the folder "
+             "that holds "
+             "it.")),
       of(kPairs, one_of(DATA(tokenizer_model), "How SentencePiece finds its pieces.", {"bpe", "unigram"})),
       of(kPairs, between(DATA(character_coverage),
                          "Share of characters SentencePiece keeps; 0.9995 for Chinese or Japanese.", 0.9, 1)),
@@ -266,7 +273,10 @@ std::span<const ConfigKey> config_keys() {
           "column of numbers for each matrix; lion keeps one moment "
           "where Adam keeps two, and wants about a third of its learning rate.",
           optimizer_names()),
-      between(TRAIN(learning_rate), "The highest, reached at the end of the warmup.", 0, kMaxReal),
+      between(TRAIN(learning_rate),
+              "The highest, reached at the end of the warmup. 0, of tasks on texts with labels: 5e-5 from model.from, "
+              "1e-3 from nothing.",
+              0, kMaxReal),
       one_of(TRAIN(schedule), "How the learning rate falls after the warmup; linear and cosine end with the training.",
              {"constant", "linear", "cosine", "inverse_sqrt"}),
       between(TRAIN(warmup_steps), "Steps in which the learning rate rises from 0; at most a quarter of all.", 0,
@@ -291,6 +301,13 @@ std::span<const ConfigKey> config_keys() {
       of({"transformer", "t5", "marian", "language", "masked_language", "images"},
          below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary or the classes.", 0,
                1)),
+      of({"classification", "several_labels", "token_classification", "images"},
+         any(TRAIN(class_weights),
+             "How much the training examples of a class count: \"balanced\", so that all classes count alike, however "
+             "rare "
+             "they are, or \"spam=5,ham=1\", where classes that are not named have 1. Of several labels: how much a "
+             "label "
+             "counts where it is there. Evaluations count all examples alike.")),
       below(TRAIN(ema_decay),
             "Of a moving average of the weights; less in the first steps: (1 + step) / (10 + step). 0: none. Each "
             "evaluation "
@@ -325,8 +342,7 @@ std::span<const ConfigKey> config_keys() {
       of({"language"},
          between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6)),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
-      one_of(TRAIN(metric), "What makes a checkpoint the best.",
-             metric_names()),
+      one_of(TRAIN(metric), "What makes a checkpoint the best.", metric_names()),
       of(kPairs, resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024))),
       of(kPairs, resumable(between(TRAIN(length_penalty),
                                    "Beam search ranks by log probability / length ^ length_penalty.", 0, 10))),

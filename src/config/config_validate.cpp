@@ -67,10 +67,18 @@ void check_device(const TrainConfig& train) {
   require(cuda || train.precision != "tf32", "precision = \"tf32\" is a GPU's: it needs device = \"cuda\"");
 }
 
-void check_model(const Config& config) {
-  const ModelConfig& model = config.model;
+// Of a model that is made of the configuration's sizes.
+void check_layers(const ModelConfig& model) {
   require(model.d_model % model.num_heads == 0,
           named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
+  require(model.architecture == "bert" || (model.num_encoder_layers > 0 && model.num_decoder_layers > 0),
+          "num_layers = 0 leaves the embeddings alone, of which a \"bert\" alone learns; it is \"" +
+              model.architecture + "\"");
+}
+
+void check_model(const Config& config) {
+  const ModelConfig& model = config.model;
+  check_layers(model);
   require(model.d_model % 2 == 0,
           named("d_model", model.d_model) + " is odd, but positions take pairs of a sine and a cosine");
   require(model.architecture != "t5" || config.data.joint_vocab,
@@ -142,14 +150,15 @@ void check_language(const Config& config) {
   if (!model.from.empty()) return;  // its configuration replaces the keys of the model
   require(data.context <= model.max_seq_len,
           named("context", data.context) + " is above " + named("max_seq_len", model.max_seq_len));
-  require(model.d_model % model.num_heads == 0,
-          named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
+  check_layers(model);
 }
 
 void check_texts(const Config& config) {
-  require(!config.model.from.empty(),
-          "task = \"" + config.data.task +
-              "\" starts from a BERT folder or an ONNX file, which is not given (--set model.from=FOLDER)");
+  if (config.model.from.empty()) {
+    check_layers(config.model);
+    require(config.data.context <= config.model.max_seq_len,
+            named("context", config.data.context) + " is above " + named("max_seq_len", config.model.max_seq_len));
+  }
   require(config.data.batch_size > 0, "task = \"" + config.data.task + "\" needs a batch_size");
 }
 
@@ -162,8 +171,7 @@ void check_images(const Config& config) {
   require(parse_byte_size(data.image_memory).has_value(),
           "image_memory = \"" + data.image_memory + "\" is not an amount; write for example 4GiB or 500MB");
   if (model.architecture != "vit" || !model.from.empty()) return;
-  require(model.d_model % model.num_heads == 0,
-          named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
+  check_layers(model);
   require(data.image_size % model.patch_size == 0,
           named("image_size", data.image_size) + " is not divisible by " + named("patch_size", model.patch_size));
 }
@@ -219,17 +227,23 @@ void check_shared_layers(const Config& config) {
           key + ": nothing is translated while ranks divide the model: it needs metric = \"loss\"");
 }
 
-void check_training(const TrainConfig& train) {
-  require(train.learning_rate > 0, "learning_rate must be above 0");
+void check_training(const Config& config) {
+  const TrainConfig& train = config.train;
+  require(peak_learning_rate(config) > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
   require(std::log2(train.loss_scale) == std::floor(std::log2(train.loss_scale)),
           "loss_scale = " + value_text(FieldValue(train.loss_scale)) + " is not a power of two");
   require(train.memory.empty() || parse_byte_size(train.memory),
           "memory = \"" + train.memory + "\" is not an amount; write for example 6GiB or 500MB");
-  require(train.final_learning_rate <= train.learning_rate, "final_learning_rate is above learning_rate");
+  require(train.final_learning_rate <= peak_learning_rate(config), "final_learning_rate is above learning_rate");
 }
 
 }  // namespace
+
+double peak_learning_rate(const Config& config) {
+  if (config.train.learning_rate > 0 || task_kind(config) != TaskKind::kTexts) return config.train.learning_rate;
+  return config.model.from.empty() ? 1e-3 : 5e-5;
+}
 
 void validate(const Config& config) {
   Config scratch;
@@ -240,7 +254,7 @@ void validate(const Config& config) {
   }
   check_task(config);
   check_lora(config);
-  check_training(config.train);
+  check_training(config);
   check_shards(config);
   check_shared_layers(config);
   check_device(config.train);

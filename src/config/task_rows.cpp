@@ -15,12 +15,12 @@ constexpr std::array kDecoders{Names("gpt"), Names("llama")};
 constexpr std::array kEncoders{Names("bert")};
 constexpr std::array kImageModels{Names("cnn"), Names("resnet"), Names("vit")};
 constexpr std::array kMaskedMetrics{Names("masked_accuracy")};
-constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1")};
+constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1"), Names("f1_macro"), Names("f1_weighted")};
 constexpr std::array kSeveralMetrics{Names("f1"), Names("f1_macro"), Names("precision"), Names("recall"),
                                      Names("accuracy")};
 constexpr std::array kNumberMetrics{Names("pearson"), Names("spearman")};
 constexpr std::array kEntityMetrics{Names("f1"), Names("precision"), Names("recall"), Names("accuracy")};
-constexpr std::array kImageClassMetrics{Names("accuracy")};
+constexpr std::array kImageClassMetrics{Names("accuracy"), Names("f1_macro"), Names("f1_weighted")};
 
 constexpr TaskRow pairs(std::string_view name, ExampleOrigin origin) {
   return {name,          TaskKind::kTranslation,

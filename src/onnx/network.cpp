@@ -11,6 +11,7 @@
 #include "formats/safetensors.h"
 #include "models/nn/trace.h"
 #include "onnx/compose.h"
+#include "onnx/new_head.h"
 
 namespace linnet {
 namespace {
@@ -322,17 +323,20 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
 
 bool is_onnx_path(const std::string& path) {
   namespace fs = std::filesystem;
-  return fs::path(path).extension() == ".onnx" || file_exists((fs::path(path) / kNetworkFile).string());
+  return !path.empty() &&
+         (fs::path(path).extension() == ".onnx" || file_exists((fs::path(path) / kNetworkFile).string()));
 }
 
-std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path) {
+std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes) {
   namespace fs = std::filesystem;
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
   const std::string file = is_folder ? (fs::path(path) / kNetworkFile).string() : path;
   if (is_folder && !file_exists(file))
     fail_user("'" + path + "' is a folder without " + kNetworkFile + ", which `linnet import` would have written");
-  return std::make_unique<OnnxNetwork>(read_onnx(file), file);
+  OnnxModel model = read_onnx(file);
+  if (classes > 0) replace_head(model, classes);
+  return std::make_unique<OnnxNetwork>(std::move(model), file);
 }
 
 void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {

@@ -75,8 +75,9 @@ class OnnxNetwork : public Module {
 // Whether `path` is an ONNX file, by its name, or a folder that `linnet import` wrote.
 bool is_onnx_path(const std::string& path);
 
-// `path`: an ONNX file, or a folder that `linnet import` wrote.
-std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path);
+// `path`: an ONNX file, or a folder that `linnet import` wrote. `classes`: a classifier of another number gets a new
+// last layer (onnx/new_head.h); 0: it stays as it is.
+std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes = 0);
 
 // Writes a folder with the network (network.onnx) and its parameters (model.safetensors, which network.onnx refers to
 // as its external data, so that both together are an ONNX model for other programs too).

@@ -60,7 +60,7 @@ TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(start
   subject.shape = batch.shape_index;
   for (const BatchArray& array : batch.arrays) subject.batch[array.name] = {array.bytes.begin(), array.bytes.end()};
   subject.reset = [this] { task_->initialize(); };
-  subject.learning_rate = config.train.learning_rate;
+  subject.learning_rate = peak_learning_rate(config);
   subject.planned_bytes = task_->forecast().peak();
   subject.is_fresh = config.model.from.empty();
   describe_sequences(subject);

@@ -46,6 +46,18 @@ std::string text_split(const EvaluationRequest& request, const Config& config, E
   return split;
 }
 
+std::string figures(const char* items, const Evaluation& result) {
+  std::string line = fmt::format("{} {}  loss {:.4f}", result.items, items, result.loss);
+  for (const auto& [name, value] : result.metrics)
+    line += fmt::format("  {} {:.4f}",
+                        name == "f1"            ? "F1"
+                        : name == "f1_macro"    ? "macro F1"
+                        : name == "f1_weighted" ? "weighted F1"
+                                                : name,
+                        value);
+  return line;
+}
+
 void require_text(const EvaluationRequest& request, bool is_run) {
   if (request.data.empty() && !is_run) fail_user("'" + request.folder + "' is a model; --data names a text");
 }
@@ -103,9 +115,7 @@ EvaluationAnswer evaluate_texts(const EvaluationRequest& request, const Config& 
   if (request.data.empty()) tell_split(answer, split);
   answer.result = evaluate_texts_of(request.folder, config, request.data, split);
   answer.facts.emplace_back("texts", answer.result.items);
-  answer.line = fmt::format("{} texts  loss {:.4f}", answer.result.items, answer.result.loss);
-  for (const auto& [name, value] : answer.result.metrics)
-    answer.line += fmt::format("  {} {:.4f}", name == "f1" ? "F1" : name, value);
+  answer.line = figures("texts", answer.result);
   return answer;
 }
 
@@ -119,8 +129,7 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
   if (request.data.empty()) tell_split(answer, split);
   answer.facts.emplace_back("images", images.count);
   answer.result = evaluate_image_run(request.folder, config, images);
-  answer.line = fmt::format("{} images  loss {:.4f}  accuracy {:.4f}", answer.result.items, answer.result.loss,
-                            answer.result.metric("accuracy"));
+  answer.line = figures("images", answer.result);
   return answer;
 }
 

@@ -71,6 +71,67 @@ TEST_F(Classification, LearnsToTellTextsApartAndIsExported) {
   EXPECT_TRUE(exists(folder_ / "out/tokenizer.json"));
 }
 
+// Without model.from: a vocabulary is learned of the texts, and a small model. What follows is as of any other run.
+TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
+  for (const char* layers : {"2", "0"}) {
+    const std::string whole = folder_ / (std::string("whole") + layers),
+                      parts = folder_ / (std::string("parts") + layers), out = folder_ / (std::string("out") + layers);
+    const auto train = [&](const std::string& run_folder, const Arguments& more) {
+      Arguments arguments{"train", "classify", "--data", folder_ / "train.tsv", "--run", run_folder};
+      for (const std::string setting :
+           {"d_model=32", "num_heads=2", "d_ff=64", "vocab_size=60", "context=16", "batch_size=8", "eval_every=40",
+            "save_every=20", "schedule=constant", "learning_rate=5e-3", "warmup_steps=5"})
+        arguments.insert(arguments.end(), {"--set", setting});
+      arguments.insert(arguments.end(), {"--set", std::string("num_layers=") + layers});
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const Outcome outcome = run(arguments);
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    };
+    train(whole, {"--steps", "80"});
+    train(parts, {"--steps", "40"});
+    train(parts, {"--steps", "80", "--resume"});
+    EXPECT_EQ(contents(parts + "/model.safetensors"), contents(whole + "/model.safetensors"));
+    const auto scores = nlohmann::json::parse(run({"eval", whole, "--data", folder_ / "test.tsv", "--json"}).out);
+    EXPECT_GT(scores["accuracy"], 0.95) << layers;
+    EXPECT_EQ(scores["confusion"][0].size(), 2u);
+    EXPECT_EQ(scores["classes"]["animal"]["support"].get<int>() + scores["classes"]["state"]["support"].get<int>(), 30);
+    const Outcome exported = run({"export", whole, "--out", out});
+    ASSERT_EQ(exported.exit_code, 0) << exported.error;
+    const std::string of_run = run({"predict", whole, folder_ / "test.tsv"}).out;
+    EXPECT_FALSE(of_run.empty());
+    EXPECT_EQ(run({"predict", out, folder_ / "test.tsv"}).out, of_run);
+  }
+  const Outcome planned = run({"plan", "classify", "--data", folder_ / "train.tsv"});
+  EXPECT_EQ(planned.exit_code, 0) << planned.error;
+  const Outcome evaluated = run({"eval", folder_ / "whole2", "--data", folder_ / "test.tsv"});
+  EXPECT_NE(evaluated.out.find("macro avg"), std::string::npos) << evaluated.out;
+  EXPECT_NE(evaluated.out.find("confusion matrix"), std::string::npos) << evaluated.out;
+  ASSERT_EQ(run({"report", folder_ / "whole2", "-o", folder_ / "page.html"}).exit_code, 0);
+  EXPECT_NE(contents(folder_ / "page.html").find("\"confusion\":[["), std::string::npos);
+}
+
+// A class that no text tells is only guessed where it counts for more than the others.
+TEST_F(Classification, RareClassesAreLearnedWhereTheyCountMore) {
+  std::string rows = "text\tlabel\n";
+  for (uint32_t i = 0; i < 400; ++i)
+    rows += "cat " + std::to_string(i) + "\t" + ((i * 2654435761u >> 16) % 10 < 2 ? "rare" : "usual") + "\n";
+  folder_.write("rare.tsv", rows);
+  const auto recall = [&](const std::string& weights) {
+    const std::string run_folder = folder_ / ("rare_" + std::to_string(weights.size()));
+    Arguments arguments{"train",   "classify",  "--data", folder_ / "rare.tsv", "--run", run_folder,
+                        "--steps", "40",        "--set",  "d_model=16",         "--set", "num_layers=0",
+                        "--set",   "context=8", "--set",  "metric=loss",        "--set", "class_weights=" + weights};
+    const Outcome trained = run(arguments);
+    EXPECT_EQ(trained.exit_code, 0) << trained.error;
+    return nlohmann::json::parse(run({"eval", run_folder, "--json"}).out)["classes"]["rare"]["recall"].get<double>();
+  };
+  EXPECT_EQ(recall(""), 0);
+  EXPECT_GT(recall("rare=50"), 0);
+  const Outcome unknown = train_classifier("none", {"class_weights=anmal=2"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.error.find("did you mean \"animal\""), std::string::npos) << unknown.error;
+}
+
 // A network of an ONNX file: with classes of its own, which keep their numbers, and one that gets a new head.
 TEST_F(Classification, AnOnnxFileIsTrainedResumedAndExportedAgain) {
   ASSERT_EQ(train_classifier("a", {"max_steps=20"}).exit_code, 0);
@@ -433,7 +494,7 @@ TEST_F(Classification, BadInputIsOneLine) {
   refused({"train_tsv=tabs.tsv"}, "tabs.tsv:2: 1 field, where the first line has 2");
   folder_.write("none.tsv", "the dog\tanimal\r\nthe law\t \r\n");
   refused({"train_tsv=none.tsv"}, "none.tsv:2: the label is empty");
-  refused({"model.from="}, "starts from a BERT folder");
+  refused({"model.from=", "num_heads=7"}, "d_model = 384 is not divisible by num_heads = 7");
   // A run that was refused leaves no folder behind.
   EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));
 }

@@ -1,9 +1,11 @@
 // A classifier of images through the command line: it learns, it goes on from where it stopped, and says what is wrong.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "formats/safetensors.h"
 #include "integration/made_images.h"
 #include "integration/program.h"
 
@@ -22,6 +24,17 @@ class Images : public ::testing::Test {
                         "--set", "batch_size=32", "--set", "save_every=40",      "--set", "learning_rate=0.01"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
+  }
+  // The folder of the same images, where every third has a class of its own.
+  std::string three_classes() const {
+    std::filesystem::create_directories(folder_ / "three");
+    for (const std::string prefix : {"train", "t10k"}) {
+      std::string labels = contents(folder_ / (prefix + "-labels-idx1-ubyte"));
+      for (size_t i = 8; i < labels.size(); i += 3) labels[i] = '\2';
+      folder_.write("three/" + prefix + "-labels-idx1-ubyte", labels);
+      folder_.write("three/" + prefix + "-images-idx3-ubyte", contents(folder_ / (prefix + "-images-idx3-ubyte")));
+    }
+    return folder_ / "three";
   }
   TemporaryFolder folder_;
 };
@@ -45,6 +58,11 @@ TEST_F(Images, AnOnnxNetworkIsTrained) {
   const std::string file = folder_ / "onnx/model.onnx";
   const Outcome trained = train_images("again", {"--set", "model.from=" + file, "--set", "max_steps=40"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  // Other classes get a new last layer.
+  const Outcome other = train_images("other", {"--set", "data.dir=" + three_classes(), "--set", "model.from=" + file});
+  ASSERT_EQ(other.exit_code, 0) << other.error;
+  EXPECT_NE(other.error.find("a new one, for 3 classes"), std::string::npos) << other.error;
+  ASSERT_EQ(run({"export", folder_ / "other", "--onnx", folder_ / "three_onnx"}).exit_code, 0);
   std::filesystem::remove(file);
   const Outcome evaluated = run({"eval", folder_ / "again", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
@@ -53,6 +71,40 @@ TEST_F(Images, AnOnnxNetworkIsTrained) {
   const Outcome missing = train_images("none", {"--set", "model.from=" + file});
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_NE(missing.error.find("cannot read '" + file), std::string::npos) << missing.error;
+}
+
+// A residual network's file, with other classes than the data's: frozen stages stay as they are, statistics included.
+TEST_F(Images, AResidualNetworkIsFineTuned) {
+  const Arguments small{"--set", "architecture=resnet", "--set", "depth=8", "--set", "max_steps=40"};
+  ASSERT_EQ(train_images("first", small).exit_code, 0);
+  const std::string out = folder_ / "out", again = folder_ / "again";
+  ASSERT_EQ(run({"export", folder_ / "first", "--out", out}).exit_code, 0);
+  std::filesystem::remove(out + "/images.json");  // torchvision's files have no names of classes
+  Arguments tune{"--set", "data.dir=" + three_classes(),
+                 "--set", "model.from=" + out + "/model.safetensors",
+                 "--set", "freeze=conv1.*,bn1.*,layer1.*",
+                 "--set", "class_weights=balanced",
+                 "--set", "max_steps=40"};
+  const Outcome trained = train_images("again", tune);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_NE(trained.error.find("a new one, for 3 classes"), std::string::npos) << trained.error;
+  ASSERT_EQ(run({"export", again, "--out", folder_ / "tuned"}).exit_code, 0);
+  const SafetensorsFile before(out + "/model.safetensors"), after(folder_ / "tuned/model.safetensors");
+  for (const SafetensorsEntry& entry : before.entries()) {
+    const SafetensorsEntry& now = after.at(entry.name);
+    if (entry.name.starts_with("fc.")) continue;
+    const bool same = std::memcmp(now.data, entry.data, entry.bytes()) == 0;
+    EXPECT_EQ(same, !entry.name.starts_with("layer2") && !entry.name.starts_with("layer3")) << entry.name;
+  }
+  EXPECT_EQ(after.at("fc.weight").type.shape[0], 3);
+  std::filesystem::remove_all(out);  // the run does not need it
+  tune.insert(tune.end(), {"--resume", "--steps", "45"});
+  const Outcome resumed = train_images("again", tune);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
+  const auto scores = nlohmann::json::parse(run({"eval", again, "--json"}).out);
+  EXPECT_TRUE(scores["classes"].contains("2"));
+  EXPECT_EQ(scores["confusion"].size(), 3u);
+  EXPECT_TRUE(scores.contains("f1_macro"));
 }
 
 TEST_F(Images, FoldersOfPicturesOfAnySize) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "integration/program.h"
 
@@ -67,6 +68,29 @@ TEST_F(Labels, PairsOfTextsAreToldApart) {
   const Outcome single = run({"predict", folder_ / "classify"}, {.input = "the dog\n"});
   EXPECT_EQ(single.exit_code, 2);
   EXPECT_NE(single.error.find("takes two texts with a tab between them"), std::string::npos) << single.error;
+}
+
+// Without model.from, the other three tasks too. Names are told by their capitals.
+TEST_F(Labels, NothingIsNeededToStartFrom) {
+  std::string several, numbers, tags;
+  for (int i = 0; i < 120; ++i) {
+    const std::string animal = kAnimals[i / 2 % 2], state = kStates[i % 2], number = std::to_string(i);
+    several += animal + " " + state + " " + number + "\t" + animal + "|" + state + "\n";
+    numbers += animal + " " + number + "\t" + (i / 2 % 2 ? "1.5" : "-0.5") + "\n";
+    tags += number + " O\n" + (i % 2 ? "Cat B-PER" : "cat O") + "\n\n";
+  }
+  folder_.write("several.tsv", several), folder_.write("numbers.tsv", numbers), folder_.write("tags.conll", tags);
+  for (const auto& [preset, data, metric] : {std::tuple{"label", "several.tsv", "f1_macro"},
+                                             {"regress", "numbers.tsv", "pearson"},
+                                             {"tag", "tags.conll", "f1"}}) {
+    const Outcome trained = run(
+        {"train", preset,           "--data", folder_ / data,      "--run", folder_ / preset, "--steps", "100",
+         "--set", "d_model=32",     "--set",  "d_ff=64",           "--set", "num_layers=1",   "--set",   "context=16",
+         "--set", "warmup_steps=5", "--set",  "learning_rate=4e-3"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.error;
+    EXPECT_GT(evaluate(preset, data)[metric].get<double>(), 0.9) << preset;
+  }
+  EXPECT_EQ(evaluate("tag", "tags.conll")["classes"]["PER"]["support"], 60);
 }
 
 TEST_F(Labels, SeveralLabelsOfATextAreFound) {

@@ -8,8 +8,8 @@
 
 #include <filesystem>
 
-#include "integration/program.h"
 #include "formats/safetensors.h"
+#include "integration/program.h"
 
 namespace linnet::testing {
 namespace {
@@ -121,9 +121,8 @@ TEST(Train, SaysWhatItReallyMultipliesIn) {
   arguments.insert(arguments.end(), {"--isa", "sse4"});
   const Outcome outcome = run(arguments, {.log = "info"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_NE(
-      outcome.error.find("1 thread, sse4, fp32 (bf16 was asked for, and sse4 has no instructions for it);"),
-      outcome.error.npos)
+  EXPECT_NE(outcome.error.find("1 thread, sse4, fp32 (bf16 was asked for, and sse4 has no instructions for it);"),
+            outcome.error.npos)
       << outcome.error;
 }
 
@@ -313,6 +312,43 @@ TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
   EXPECT_NE(list.out.find(folder / "a"), list.out.npos) << list.out;
   EXPECT_NE(list.out.find("exact_match "), list.out.npos) << list.out;
   EXPECT_EQ(lines(list.out).size(), 3u) << list.out;  // head, a, b
+  EXPECT_NE(list.out.find("tokens/s"), list.out.npos) << list.out;
+  // The better first; one without evaluations last.
+  folder.write("worse/config.toml", contents(folder / "a/config.toml"));
+  folder.write("worse/metrics.jsonl", "{\"step\":1,\"split\":\"valid\",\"loss\":99,\"exact_match\":2}\n");
+  for (const auto& [metric, last] : {std::pair{"loss", "worse"}, {"exact_match", "/b"}}) {
+    const Outcome sorted = run({"runs", folder.path(), "--sort", metric});
+    ASSERT_EQ(sorted.exit_code, 0) << sorted.error;
+    EXPECT_NE(lines(sorted.out)[metric == std::string("loss") ? 2 : 3].find(last), std::string::npos) << sorted.out;
+  }
+  const Outcome unknown = run({"runs", folder.path(), "--sort", "accuracy"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.error.find("there are date, exact_match, loss, rate"), std::string::npos) << unknown.error;
+}
+
+// Before the first step, with the keys that make it another.
+TEST(Train, SaysWhatOtherProgramsCannotRead) {
+  const TemporaryFolder folder;
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += "a b " + std::to_string(i) + "\tc d " + std::to_string(i) + "\n";
+  folder.write("pairs.tsv", rows);
+  const auto train_pairs = [&](const std::string& name, const Arguments& more) {
+    Arguments arguments{"train",   "translate", "--data", folder / "pairs.tsv", "--run", folder / name,
+                        "--steps", "1",         "--set",  "tokenizer=char",     "--set", "d_model=16",
+                        "--set",   "d_ff=16",   "--set",  "num_layers=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments, {.log = "info"});
+  };
+  const Outcome plain = train_pairs("plain", {});
+  ASSERT_EQ(plain.exit_code, 0) << plain.error;
+  const std::string keys = "(--set architecture=marian --set norm=post --set final_norm=false)";
+  EXPECT_NE(plain.error.find("transformers reads a Marian " + keys), std::string::npos) << plain.error;
+  const Outcome marian =
+      train_pairs("marian", {"--set", "architecture=marian", "--set", "norm=post", "--set", "final_norm=false"});
+  ASSERT_EQ(marian.exit_code, 0) << marian.error;
+  EXPECT_EQ(marian.error.find("transformers reads"), std::string::npos) << marian.error;
+  EXPECT_EQ(run({"export", folder / "marian", "--out", folder / "out"}).exit_code, 0);
+  EXPECT_EQ(run({"export", folder / "plain", "--out", folder / "out2"}).exit_code, 2);
 }
 
 // The steps to keep for good need no other reason to be saved.

@@ -43,6 +43,7 @@ void print_json(const Arguments& arguments, const EvaluationAnswer& answer, doub
       json[name] = static_cast<int64_t>(value);
     else
       json[name] = value;
+  if (answer.result.classes) json.update(answer.result.classes->json());
   json["seconds"] = seconds;
   std::printf("%s\n", json.dump().c_str());
 }
@@ -76,6 +77,7 @@ int evaluate(Arguments& arguments) {
   else
     std::printf("%s  (%s%s%.1f s)\n", answer.line.c_str(), answer.conditions.c_str(),
                 answer.conditions.empty() ? "" : ", ", seconds);
+  if (answer.result.classes && !arguments.json) std::printf("%s", answer.result.classes->text().c_str());
   return 0;
 }
 

@@ -2,16 +2,16 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/bench/measure.h"
+#include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "app/cli/commands.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "engine/profile/layer_table.h"
-#include "training/run/trainer_options.h"
 #include "tasks/task_table.h"
+#include "training/run/trainer_options.h"
 #include "training/trainer/step_queue.h"
-#include "app/bench/measure.h"
 
 namespace linnet {
 namespace {
@@ -31,7 +31,7 @@ ProfileSummary profile_run(const Config& config, int64_t active) {
   trainer.profiler()->on_summary = [&](const ProfileSummary& summary) { found = summary; };
   StepQueue steps(trainer, task->batches(), task->resident(), task->store());
   for (int64_t step = 1; !trainer.profiler()->is_done(); ++step) {
-    const double rate = config.train.learning_rate / 100;
+    const double rate = peak_learning_rate(config) / 100;
     steps.submit(std::span(&rate, 1), step);
     while (steps.waiting() > 0) steps.collect();
   }

@@ -2,10 +2,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "app/cli/commands.h"
 #include "base/error.h"
@@ -17,34 +21,73 @@ namespace linnet {
 namespace {
 
 struct Row {
-  std::string name, step = "-", loss = "-", valid = "-", metric = "-", when = "-";
+  std::string name, step = "-", loss = "-", valid = "-", best_text = "-", rate_text = "-", when = "-";
+  std::map<std::string, double> best;  // of the evaluations, by metric; and "rate"
   time_t changed = 0;
 };
 
-std::string shortened(double value) {
+std::string formatted(const char* format, double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.4f", value);
+  std::snprintf(text, sizeof text, format, value);
   return text;
 }
 
-// The last training loss, and the best evaluation by the metric or, where there is none, the loss.
+// Whether a smaller value is a better one.
+bool is_loss(const std::string& metric) { return metric == "loss"; }
+
+// What a line of an evaluation has beside its metrics.
+bool is_metric(const std::string& key) {
+  constexpr std::array<std::string_view, 5> kOthers{"step", "learning_rate", "grad_norm", "seconds", "memory_mb"};
+  return std::ranges::find(kOthers, key) == kOthers.end() && !key.ends_with("_per_second");
+}
+
+// The last training loss and the rate of the last lines; and the best value of each metric.
 void read_metrics(const std::string& path, Row& row) {
+  constexpr double kKeep = 0.95;  // of the running average of rates
   const std::string text = file_exists(path) ? read_file(path) : "";
-  double best = 0, best_loss = 0;
   for (size_t start = 0, end; (end = text.find('\n', start)) != text.npos; start = end + 1) {
     const Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
     if (!line.is_object() || !line.contains("step") || !line.contains("loss") || !line["loss"].is_number()) continue;
     row.step = std::to_string(line.value("step", int64_t{0}));
-    const double loss = line["loss"].get<double>();
-    if (line.value("split", "train") == "train") {
-      row.loss = shortened(loss);
-      continue;
+    const bool trains = line.value("split", "train") == "train";
+    if (trains) row.loss = formatted("%.4f", line["loss"].get<double>());
+    for (const auto& [key, value] : line.items()) {
+      if (!value.is_number()) continue;
+      const auto number = value.get<double>();
+      if (trains && key.ends_with("_per_second")) {
+        const auto [rate, fresh] = row.best.emplace("rate", number);
+        if (!fresh) rate->second = kKeep * rate->second + (1 - kKeep) * number;
+        row.rate_text = formatted("%.4g", rate->second) + " " + key.substr(0, key.find('_')) + "/s";
+      }
+      if (trains || !is_metric(key)) continue;
+      const auto [best, fresh] = row.best.emplace(key, number);
+      if (!fresh && (is_loss(key) ? number < best->second : number > best->second)) best->second = number;
     }
-    if (row.valid == "-" || loss < best_loss) best_loss = loss, row.valid = shortened(loss);
-    for (const char* name : {"bleu", "exact_match", "accuracy", "f1", "masked_accuracy"})
-      if (line.contains(name) && line[name].is_number() && (row.metric == "-" || line[name].get<double>() > best))
-        best = line[name].get<double>(), row.metric = std::string(name) + " " + shortened(best);
   }
+  for (const auto& [name, value] : row.best) {
+    if (is_loss(name))
+      row.valid = formatted("%.4f", value);
+    else if (name != "rate")
+      row.best_text = name + " " + formatted("%.4f", value);
+  }
+}
+
+// The best first; runs that do not have the metric last.
+void sort_by(const std::string& metric, const std::string& folder, std::vector<Row>& rows) {
+  std::set<std::string> known{"date"};
+  for (const Row& row : rows)
+    for (const auto& [name, value] : row.best) known.insert(name);
+  if (!known.contains(metric)) {
+    std::string names;
+    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+    fail_user("--sort " + metric + ": no run in '" + folder + "' has it; there are " + names);
+  }
+  std::ranges::stable_sort(rows, {}, [&](const Row& row) {
+    if (metric == "date") return static_cast<double>(row.changed);
+    const auto found = row.best.find(metric);
+    if (found == row.best.end()) return std::numeric_limits<double>::infinity();
+    return is_loss(metric) ? found->second : -found->second;
+  });
 }
 
 Row row_of(const std::string& folder) {
@@ -64,21 +107,26 @@ Row row_of(const std::string& folder) {
   return row;
 }
 
-int list_runs(const std::string& folder) {
+struct ListArguments {
+  std::string folder = "runs", sort = "date";
+};
+
+int list_runs(const ListArguments& arguments) {
+  const std::string& folder = arguments.folder;
   std::vector<Row> rows;
   if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (RunFolder(entry.path()).has_config()) rows.push_back(row_of(entry.path()));
   if (RunFolder(folder).has_config()) rows.push_back(row_of(folder));
   if (rows.empty()) fail_user("'" + folder + "' holds no run folders");
-  std::ranges::sort(rows, {}, &Row::changed);
+  sort_by(arguments.sort, folder, rows);
   size_t width = 3;
   for (const Row& row : rows) width = std::max(width, row.name.size());
   const auto print = [&](const Row& r) {
-    std::printf("%-*s  %9s  %10s  %10s  %-22s  %s\n", static_cast<int>(width), r.name.c_str(), r.step.c_str(),
-                r.loss.c_str(), r.valid.c_str(), r.metric.c_str(), r.when.c_str());
+    std::printf("%-*s  %9s  %10s  %10s  %-22s  %16s  %s\n", static_cast<int>(width), r.name.c_str(), r.step.c_str(),
+                r.loss.c_str(), r.valid.c_str(), r.best_text.c_str(), r.rate_text.c_str(), r.when.c_str());
   };
-  print({"run", "step", "loss", "valid loss", "best", "last written"});
+  print({"run", "step", "loss", "valid loss", "best", "rate", "last written"});
   for (const Row& row : rows) print(row);
   return 0;
 }
@@ -91,10 +139,12 @@ struct AverageArguments {
 }  // namespace
 
 void add_runs_command(Command& linnet) {
-  auto folder = std::make_shared<std::string>("runs");
-  linnet.subcommand("runs", "list the runs in a folder: step, loss, best metric, when")
-      .take("DIR", *folder, "the folder that holds run folders", {.show_default = true})
-      .does([folder] { return list_runs(*folder); });
+  auto arguments = std::make_shared<ListArguments>();
+  linnet.subcommand("runs", "list the runs in a folder: step, loss, best metric, rate, when")
+      .take("DIR", arguments->folder, "the folder that holds run folders", {.show_default = true})
+      .take("--sort", arguments->sort, "date, rate, or a metric such as loss or accuracy, the best first",
+            {.type = "METRIC", .show_default = true})
+      .does([arguments] { return list_runs(*arguments); });
 }
 
 void add_average_command(Command& linnet) {

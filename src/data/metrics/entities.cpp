@@ -28,11 +28,13 @@ std::vector<Entity> find_entities(std::span<const std::string> tags) {
   return found;
 }
 
-void count_entities(std::span<const std::string> predicted, std::span<const std::string> there,
-                    DecisionCounts& counts) {
+void count_entities(std::span<const std::string> predicted, std::span<const std::string> there, EntityCounts& counts) {
   const std::vector<Entity> found = find_entities(predicted), wanted = find_entities(there);
-  counts.predicted += std::ssize(found), counts.there += std::ssize(wanted);
-  for (const Entity& entity : found) counts.both += std::ranges::count(wanted, entity) > 0;
+  for (const Entity& entity : wanted) ++counts[entity.label].there;
+  for (const Entity& entity : found) {
+    DecisionCounts& of_label = counts[entity.label];
+    ++of_label.predicted, of_label.both += std::ranges::count(wanted, entity) > 0;
+  }
 }
 
 }  // namespace linnet

@@ -2,11 +2,12 @@
 // the only word of one.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data/metrics/f1.h"
+#include "data/metrics/decision_counts.h"
 
 namespace linnet {
 
@@ -18,7 +19,8 @@ struct Entity {
 
 // As conlleval and seqeval find them: an I- that follows nothing of its label begins an entity.
 std::vector<Entity> find_entities(std::span<const std::string> tags);
-// Counts the entities of a text; one is right if its words and its label are.
-void count_entities(std::span<const std::string> predicted, std::span<const std::string> there, DecisionCounts& counts);
+// Counts the entities of a text by label; one is right if its words and its label are.
+using EntityCounts = std::map<std::string, DecisionCounts>;
+void count_entities(std::span<const std::string> predicted, std::span<const std::string> there, EntityCounts& counts);
 
 }  // namespace linnet

@@ -45,7 +45,7 @@ Fields<EncoderConfig> bert_fields() {
           field("hidden_size", &C::width, kWidths),
           field("num_attention_heads", &C::heads, kSizes),
           multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-          field("num_hidden_layers", &C::layers, kLayers),
+          field("num_hidden_layers", &C::layers, kEncoderLayers),
           field("intermediate_size", &C::hidden, kSizes),
           probability("hidden_dropout_prob", &C::dropout, 0.1),
           probability("attention_probs_dropout_prob", &C::attention_dropout, 0.1, &C::dropout),

@@ -52,6 +52,7 @@ struct Range {
 };
 constexpr Range kSizes{1, INT64_C(1) << 30}, kWidths{1, INT64_C(1) << 18};
 constexpr Range kLayers{1, 1'000};           // each takes time and memory to make
+constexpr Range kEncoderLayers{0, 1'000};    // 0: the embeddings alone
 constexpr Range kIds{INT64_MIN, INT64_MAX};  // of tokens; a negative one is none, and is not written
 int64_t integer_in(const ConfigFile& file, const std::string& key, const Range& range);
 

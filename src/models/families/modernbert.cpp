@@ -87,7 +87,7 @@ Fields<EncoderConfig> fields() {
           field("hidden_size", &C::width, kWidths),
           field("num_attention_heads", &C::heads, kSizes),
           multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-          field("num_hidden_layers", &C::layers, kLayers),
+          field("num_hidden_layers", &C::layers, kEncoderLayers),
           field("intermediate_size", &C::hidden, kSizes),
           field("hidden_activation", &C::activation, kActivations, Activation::kGelu),
           probability("embedding_dropout", &C::dropout, 0),

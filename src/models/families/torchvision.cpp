@@ -1,11 +1,16 @@
 #include "models/families/torchvision.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/packed_files.h"
 #include "formats/file_dtype.h"
 #include "formats/safetensors.h"
+#include "models/modules/resnet.h"
 
 namespace linnet {
 namespace {
@@ -32,20 +37,98 @@ void for_elements(const Shape& shape, const Move& move) {
 
 }  // namespace
 
-void load_torchvision(const std::string& path, const ParameterLayout& layout, float* parameters) {
+namespace {
+
+constexpr const char *kWeights = "model.safetensors", *kHead = "fc.", *kFirst = "conv1.weight";
+
+std::string file_of(const std::string& path) {
+  return is_folder(path) ? (std::filesystem::path(path) / kWeights).string() : path;
+}
+
+// Numbers or texts of a file of JSON beside the weights; null where it does not have them.
+Json beside(const std::string& file, const char* name, std::initializer_list<const char*> keys) {
+  const std::string path = std::filesystem::path(file).replace_filename(name).string();
+  if (!file_exists(path)) return nullptr;
+  Json json = Json::parse_or_null(read_file(path), JsonLimits::settings());
+  for (const char* key : keys) {
+    const Json* inner = json.find(key);
+    json = inner ? Json(*inner) : Json(nullptr);
+  }
+  return json;
+}
+
+}  // namespace
+
+bool is_torchvision_path(const std::string& path) {
+  if (!is_folder(path)) return path.ends_with(".safetensors");
+  const Json type = beside(file_of(path), "config.json", {"model_type"});
+  return file_exists(file_of(path)) && type.is_null() && !file_exists(path + "/config.toml");
+}
+
+TorchvisionNetwork describe_torchvision(const std::string& path) {
+  const SafetensorsFile file(file_of(path), SafetensorsTypes::kAll);
+  std::vector<int64_t> blocks;
+  const auto has_block = [&](int64_t i) {
+    return file.find("layer" + std::to_string(blocks.size()) + "." + std::to_string(i) + "." + kFirst) != nullptr;
+  };
+  do {
+    blocks.push_back(0);
+    while (has_block(blocks.back())) ++blocks.back();
+  } while (blocks.back() > 0);
+  blocks.pop_back();
+  const SafetensorsEntry *first = file.find(kFirst), *head = file.find(kHead + std::string("weight"));
+  TorchvisionNetwork network{.file = file.path(),
+                             .depth = resnet_depth(blocks, file.find("layer1.0.conv3.weight") != nullptr),
+                             .mean = {0.485, 0.456, 0.406},
+                             .deviation = {0.229, 0.224, 0.225}};
+  if (network.depth == 0 || !first || first->type.shape.rank() != 4 || !head || head->type.shape.rank() != 2)
+    fail_user("'" + file.path() +
+              "' is no residual network of torchvision's layout (conv1.weight, layer1.0.conv1.weight, ..., fc.weight) "
+              "with 18, 34, 50, 101, 152 or 6 n + 2 layers");
+  network.channels = first->type.shape[1], network.classes = head->type.shape[0];
+  const auto take = [&](const Json& mean, const Json& deviation) {
+    if (mean.is_array() && deviation.is_array()) mean.get_to(network.mean), deviation.get_to(network.deviation);
+  };
+  take(beside(network.file, "config.json", {"pretrained_cfg", "mean"}),
+       beside(network.file, "config.json", {"pretrained_cfg", "std"}));
+  take(beside(network.file, "images.json", {"mean"}), beside(network.file, "images.json", {"deviation"}));
+  if (const Json names = beside(network.file, "images.json", {"classes"}); names.is_array())
+    names.get_to(network.class_names);
+  return network;
+}
+
+void load_torchvision(const std::string& path, const ParameterLayout& layout, const ParameterTarget& parameters,
+                      bool new_head, uint64_t seed) {
   const SafetensorsFile file(path, SafetensorsTypes::kAll);
   std::vector<float> values;
   for (const ParameterSlot& slot : layout.parameters()) {
-    const SafetensorsEntry& entry = file.at(slot.spec.name);
-    const Shape shape = shape_in_file(slot.spec.shape);
+    const ParameterSpec& spec = slot.spec;
+    float* ours = parameters.flat + slot.offset;
+    if (new_head && spec.name.starts_with(kHead)) {
+      initialize(spec.initializer, spec.name, seed, spec.shape, {ours, static_cast<size_t>(spec.shape.elements())});
+      parameters.finish(slot);
+      continue;
+    }
+    const SafetensorsEntry& entry = file.at(spec.name);
+    Shape shape = shape_in_file(spec.shape);
+    const bool one_channel = spec.name == kFirst && shape[1] == 1 && entry.type.shape.rank() == 4;
+    if (one_channel) shape.set(1, entry.type.shape[1]);
     if (entry.type.shape != shape)
       fail_user(path + ": tensor \"" + entry.name + "\" has shape " + entry.type.shape.text() + ", the model needs " +
                 shape.text());
     values.resize(static_cast<size_t>(shape.elements()));
     read_floats(entry.dtype, entry.data, shape.elements(), values.data());
-    for_elements(slot.spec.shape, [&](int64_t theirs, int64_t ours) {
-      parameters[slot.offset + ours] = values[static_cast<size_t>(theirs)];
+    for_elements(spec.shape, [&](int64_t theirs, int64_t at) {
+      if (!one_channel) {
+        ours[at] = values[static_cast<size_t>(theirs)];
+        return;
+      }
+      const int64_t window = shape[2] * shape[3], channels = shape[1];
+      ours[at] = 0;
+      for (int64_t c = 0; c < channels; ++c)
+        ours[at] += values[static_cast<size_t>((theirs / window * channels + c) * window + theirs % window)];
     });
+    parameters.finish(slot);
   }
   for (const SafetensorsEntry& entry : file.entries()) {
     if (entry.name.ends_with(".num_batches_tracked")) continue;

@@ -12,10 +12,10 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "engine/exec/interpreter.h"
-#include "formats/safetensors.h"
-#include "models/modules/resnet.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/passes/passes.h"
+#include "formats/safetensors.h"
+#include "models/modules/resnet.h"
 #include "training/trainer/step_graphs.h"
 
 namespace linnet {
@@ -221,6 +221,38 @@ INSTANTIATE_TEST_SUITE_P(Depths, TorchvisionResNet,
 
 INSTANTIATE_TEST_SUITE_P(Depths, TorchvisionTraining, ::testing::Values(Case{20, 4, 16}, Case{18, 4, 32}),
                          [](const auto& test) { return "depth" + std::to_string(test.param.depth); });
+
+// A file says which network it is; a model for other classes keeps its own last layer, one for grey images sums the
+// first filters over the colours.
+TEST(Torchvision, AFileIsTakenForOtherClassesAndGreyImages) {
+  const TemporaryFile file;
+  const ResNet theirs(ResNetConfig{.depth = 18, .images = {32, 32, 3, 5}}),
+      ours(ResNetConfig{.depth = 18, .images = {32, 32, 1, 2}});
+  const ParameterLayout saved(theirs), read(ours);
+  std::vector<float> weights(static_cast<size_t>(saved.parameter_count()), 0.5f),
+      loaded(static_cast<size_t>(read.parameter_count()));
+  save_torchvision(file.path, saved, weights.data());
+  const TorchvisionNetwork network = describe_torchvision(file.path);
+  EXPECT_EQ(network.depth, 18);
+  EXPECT_EQ(network.channels, 3);
+  EXPECT_EQ(network.classes, 5);
+  EXPECT_EQ(network.mean, (std::vector<double>{0.485, 0.456, 0.406}));
+  load_torchvision(file.path, read, loaded.data(), true);
+  for (const ParameterSlot& slot : read.parameters()) {
+    const float first = loaded[static_cast<size_t>(slot.offset)];
+    if (slot.spec.name.starts_with("fc."))
+      EXPECT_NE(first, 0.5f) << slot.spec.name;
+    else
+      EXPECT_EQ(first, slot.spec.name == "conv1.weight" ? 1.5f : 0.5f) << slot.spec.name;
+  }
+  for (const auto& [depth, bottleneck] : {std::pair{20, false}, {34, false}, {50, true}, {101, true}, {152, true}}) {
+    const ResNet any(ResNetConfig{.depth = depth, .images = {32, 32, 3, 5}});
+    std::vector<int64_t> blocks;
+    for (const auto& stage : any.stages) blocks.push_back(std::ssize(stage->blocks));
+    EXPECT_EQ(resnet_depth(blocks, bottleneck), depth);
+  }
+  EXPECT_EQ(resnet_depth(std::vector<int64_t>{2, 2}, false), 0);
+}
 
 TEST(Torchvision, FilesThatDoNotFitAreRefused) {
   const TemporaryFile file;

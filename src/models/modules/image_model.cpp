@@ -1,25 +1,22 @@
 #include "models/modules/image_model.h"
 
-#include "models/nn/trace.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
 
-// Summed cross-entropy with two labels for each row. `share` [B, 1]: the probability of the first.
-Tensor mixed_cross_entropy_sum(Tensor logits, Tensor labels, Tensor others, Tensor share, double label_smoothing) {
-  const int64_t classes = logits.dim(1);
-  const DType dtype = logits.type().dtype;
+// Targets of two labels for each row. `share` [B, 1]: the probability of the first.
+Tensor mixed_target(Tensor labels, Tensor others, Tensor share, int64_t classes, double label_smoothing) {
+  const DType dtype = share.type().dtype;
   const Tensor first = one_hot(labels, classes, dtype), other = one_hot(others, classes, dtype);
-  const Shape row = share.shape();
-  const Tensor is_row = sum_to(first, row);  // 0 where there is no label
-  const Tensor target = (other + (first - other) * share) * (1 - label_smoothing) +
-                        is_row * (label_smoothing / static_cast<double>(classes));
-  return sum_to(is_row * log_sum_exp_last(logits) - sum_to(target * logits, row), {});
+  const Tensor is_row = sum_to(first, share.shape());  // 0 where there is no label
+  return (other + (first - other) * share) * (1 - label_smoothing) +
+         is_row * (label_smoothing / static_cast<double>(classes));
 }
 
 }  // namespace
@@ -34,10 +31,13 @@ Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smo
     trace.graph().output("logits", logits);
   }
   const Tensor count = count_targets(labels, logits.type().dtype);
-  if (!mixed || !trace.options().training) return {cross_entropy_sum(logits, labels, label_smoothing), count};
+  const Tensor weights = model.class_weights.tensor(trace);
+  if (!mixed || !trace.options().training)
+    return {weighted_cross_entropy_sum(logits, labels, label_smoothing, weights), count};
   const Tensor others = trace.input("other_labels", {DType::kI32, {batch}});
   const Tensor shares = trace.input("shares", {logits.type().dtype, {batch, 1}});
-  return {mixed_cross_entropy_sum(logits, labels, others, shares, label_smoothing), count};
+  const Tensor target = mixed_target(labels, others, shares, s.classes, label_smoothing);
+  return {soft_cross_entropy_sum(logits, weights.defined() ? target * weights : target), count};
 }
 
 }  // namespace linnet

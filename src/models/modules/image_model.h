@@ -1,8 +1,9 @@
 // What the image task asks of a model: logits of images of one size, which come as bytes.
 #pragma once
+#include "engine/ops/pixels/pixels.h"
+#include "models/modules/class_weights.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
-#include "engine/ops/pixels/pixels.h"
 
 namespace linnet {
 
@@ -12,8 +13,8 @@ struct ImageShape {
 
 class ImageModel : public Module {
  public:
-  // mean, deviation: of each channel of the training images (data/examples/images/image_dataset.h channel_moments), for pixels
-  // from 0 to 1; empty: 0 and 1. Part of the model. User error where they do not fit the channels.
+  // mean, deviation: of each channel of the training images (data/examples/images/image_dataset.h channel_moments), for
+  // pixels from 0 to 1; empty: 0 and 1. Part of the model. User error where they do not fit the channels.
   ImageModel(const ImageShape& images, const std::vector<double>& mean, const std::vector<double>& deviation)
       : images(images), scaling(pixel_scaling(images.channels, mean, deviation)) {}
 
@@ -21,6 +22,7 @@ class ImageModel : public Module {
 
   const ImageShape images;
   const PixelScaling scaling;
+  ClassWeights class_weights;
 };
 
 // Cross-entropy of a batch. Inputs of the graph: "images" u8 [B, height, width, channels] and "labels" i32 [B]; rows

@@ -1,17 +1,18 @@
 #include "models/modules/resnet.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
 
 #include "base/error.h"
-#include "models/nn/activation_observer.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/activation_observer.h"
 
 namespace linnet {
 namespace {
@@ -30,12 +31,16 @@ Plan plan_of(int64_t depth) {
       return {{3, 4, 6, 3}};
     case 50:
       return {{3, 4, 6, 3}, 64, true};
+    case 101:
+      return {{3, 4, 23, 3}, 64, true};
+    case 152:
+      return {{3, 8, 36, 3}, 64, true};
     default:
       break;
   }
   if (depth < 8 || depth > 1202 || depth % 6 != 2)
     fail_user("there is no residual network of depth " + std::to_string(depth) +
-              "; there are 18, 34 and 50 for large images, and 20, 32, 44, 56 (6 n + 2) for small ones");
+              "; there are 18, 34, 50, 101 and 152 for large images, and 20, 32, 44, 56 (6 n + 2) for small ones");
   const int64_t n = (depth - 2) / 6;
   return {{n, n, n}, 16, false, false};
 }
@@ -130,6 +135,17 @@ Tensor ResidualStage::operator()(At x) {
   ModuleScope scope(*this);
   for (const auto& block : blocks) x.value = (*block)(x);
   return x.value;
+}
+
+int64_t resnet_depth(std::span<const int64_t> blocks, bool bottleneck) {
+  const auto fits = [&](int64_t depth) {
+    const Plan plan = plan_of(depth);
+    return std::ranges::equal(plan.blocks, blocks) && plan.bottleneck == bottleneck;
+  };
+  for (const int64_t depth : {18, 34, 50, 101, 152})
+    if (fits(depth)) return depth;
+  const int64_t small = blocks.size() == 3 ? 6 * blocks[0] + 2 : 0;
+  return small > 2 && fits(small) ? small : 0;
 }
 
 ResNet::ResNet(const ResNetConfig& config)

@@ -1,14 +1,15 @@
 // Residual networks (He et al. 2016) with the layers and the parameter names of torchvision's.
 //
-// Depths 18, 34 and 50 are those for large images: a 7x7 convolution of stride 2, 3x3 max-pooling of stride 2 and four
-// stages of 64 to 512 channels. Depths 6 n + 2 (20, 32, 44, 56) are those for small images: a 3x3 convolution and three
-// stages of n blocks with 16, 32 and 64 channels. Where the channels or the size change, the shortcut is a 1x1
-// convolution with batch normalization. Images are [N, H, W, C]; filters [O, R, S, C], where torchvision has [O, C, R,
-// S].
+// Depths 18, 34, 50, 101 and 152 are those for large images: a 7x7 convolution of stride 2, 3x3 max-pooling of stride 2
+// and four stages of 64 to 512 channels. Depths 6 n + 2 (20, 32, 44, 56) are those for small images: a 3x3 convolution
+// and three stages of n blocks with 16, 32 and 64 channels. Where the channels or the size change, the shortcut is a
+// 1x1 convolution with batch normalization. Images are [N, H, W, C]; filters [O, R, S, C], where torchvision has [O, C,
+// R, S].
 #pragma once
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "models/modules/image_model.h"
@@ -66,6 +67,9 @@ struct ResidualStage : Module {
 
   std::deque<std::unique_ptr<ResidualBlock>> blocks;
 };
+
+// The depth of the network with so many blocks in its stages; 0: there is none.
+int64_t resnet_depth(std::span<const int64_t> blocks, bool bottleneck);
 
 struct ResNet : ImageModel {
   explicit ResNet(const ResNetConfig& config);  // user error naming the depths there are

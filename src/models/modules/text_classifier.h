@@ -1,6 +1,7 @@
-// What classifies token sequences, or each of their tokens: an encoder with a head (models/modules/text_encoder.h), or an
-// imported network (onnx/text_network.h); and the losses by which it learns.
+// What classifies token sequences, or each of their tokens: an encoder with a head (models/modules/text_encoder.h), or
+// an imported network (onnx/text_network.h); and the losses by which it learns.
 #pragma once
+#include "models/modules/class_weights.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
 #include "models/nn/trace.h"
@@ -8,10 +9,12 @@
 namespace linnet {
 
 struct TextClassifier : Module {
-  // tokens, types i32 [B, T], lengths i32 [B] -> of whole texts [B, outputs], of tokens [B, T, outputs]. Without `types`
-  // every token is of type 0.
+  // tokens, types i32 [B, T], lengths i32 [B] -> of whole texts [B, outputs], of tokens [B, T, outputs]. Without
+  // `types` every token is of type 0.
   virtual Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) = 0;
   virtual int64_t max_length() const = 0;  // tokens of a sequence
+
+  ClassWeights class_weights;  // of all losses but that of numbers
 };
 
 // Inputs of the graphs of all losses: "tokens" i32 [batch, length], "lengths" i32 [batch], "labels"; with `types` also
@@ -24,7 +27,8 @@ Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int
 // The same of every token: "labels" i32 [batch, length]; "predictions" i32 [batch, length].
 Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 // Several labels at once: the mean over the labels of a text of their binary cross-entropies with logits. "labels" f32
-// [batch, outputs], each 0 or 1, "weights" f32 [batch], 0 for rows that are left out and 1 for others.
+// [batch, outputs], each 0 or 1; a class weight multiplies the loss of a label that is there; "weights" f32 [batch], 0
+// for rows that are left out and 1 for others.
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 // Numbers: the mean over the outputs of their squared errors. Inputs as above, with any numbers as labels.
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);

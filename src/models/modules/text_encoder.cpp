@@ -249,9 +249,10 @@ Tensor traced_logits(TextClassifier& model, Trace& trace, int64_t batch, int64_t
   return logits;
 }
 
-Loss class_loss(Trace& trace, Tensor logits, Tensor labels) {
+Loss class_loss(const TextClassifier& model, Trace& trace, Tensor logits, Tensor labels) {
   if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
-  return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
+  return {weighted_cross_entropy_sum(logits, labels, 0, model.class_weights.tensor(trace)),
+          count_targets(labels, logits.type().dtype)};
 }
 
 // The mean over the outputs of `errors` [batch, outputs], summed over the rows that count.
@@ -266,18 +267,21 @@ Loss weighted_loss(Trace& trace, Tensor errors) {
 
 Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const Tensor logits = traced_logits(model, trace, batch, length, types);
-  return class_loss(trace, logits, trace.input("labels", {DType::kI32, {batch}}));
+  return class_loss(model, trace, logits, trace.input("labels", {DType::kI32, {batch}}));
 }
 
 Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const Tensor logits = traced_logits(model, trace, batch, length, types);
-  return class_loss(trace, logits, trace.input("labels", {DType::kI32, {batch, length}}));
+  return class_loss(model, trace, logits, trace.input("labels", {DType::kI32, {batch, length}}));
 }
 
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const Tensor logits = traced_logits(model, trace, batch, length, types);
   const Tensor labels = trace.input("labels", logits.type());
-  return weighted_loss(trace, softplus(logits) - logits * labels);
+  const Tensor weights = model.class_weights.tensor(trace);
+  if (!weights.defined()) return weighted_loss(trace, softplus(logits) - logits * labels);
+  const Tensor there = labels * weights;
+  return weighted_loss(trace, softplus(logits) * (there - labels + 1.0) - logits * there);
 }
 
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {

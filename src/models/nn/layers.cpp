@@ -56,7 +56,9 @@ BatchNorm::BatchNorm(Module* parent, std::string name, int64_t channels, double 
 Tensor BatchNorm::operator()(At x) {
   ModuleScope scope(*this);
   const Shape& channels = weight.spec().shape;
-  if (!Trace::current().options().training) {
+  const Trace& trace = Trace::current();
+  // A frozen layer does not learn the statistics of other images either.
+  if (!trace.options().training || (trace.is_frozen(weight.spec()) && trace.is_frozen(bias.spec()))) {
     // A factor and a summand for each channel, which join a convolution before them
     // (engine/passes/fuse_convolution.cpp).
     const Tensor factor = rsqrt(running_var.tensor() + epsilon) * weight;

@@ -65,7 +65,8 @@ struct LayerNorm : Module {
 struct BatchNorm : Module {
   // `channels` is the size of the last axis.
   BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon = 1e-5, double momentum = 0.1);
-  // Applies it: [..., channels] -> [..., channels].
+  // Applies it: [..., channels] -> [..., channels]. Where its weight and bias are frozen, training uses the running
+  // statistics too, and they stay as they are.
   Tensor operator()(At x);
 
   // [channels]

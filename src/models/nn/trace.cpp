@@ -1,10 +1,12 @@
 #include "models/nn/trace.h"
 
+#include <algorithm>
+
 #include "base/error.h"
-#include "engine/plan/state_names.h"
-#include "models/nn/parameter_layout.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
+#include "engine/plan/state_names.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 namespace {
@@ -62,6 +64,11 @@ Tensor Trace::parameter(const ParameterSpec& spec) {
     fail_user("the model that is traced has no parameter \"" + spec.name + "\" of shape " + spec.shape.text() +
               ": its module is no part of the model");
   return part->second;
+}
+
+bool Trace::is_frozen(const ParameterSpec& spec) const {
+  return options_.layout && std::ranges::any_of(options_.layout->frozen(),
+                                                [&](const ParameterSlot& slot) { return slot.spec.name == spec.name; });
 }
 
 void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {

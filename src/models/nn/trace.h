@@ -42,6 +42,8 @@ class Trace {
   const TraceOptions& options() const { return options_; }
   // A parameter as a tensor of this graph.
   Tensor parameter(const ParameterSpec& spec);
+  // Whether it stays as it is in training.
+  bool is_frozen(const ParameterSpec& spec) const;
   // The value that a buffer has after the graph has run. Internal error outside training or for a second one.
   void update_buffer(const ParameterSpec& spec, Tensor next);
   // Makes the updates of buffers part of the graph. Whoever builds a training graph calls it once, at the end.

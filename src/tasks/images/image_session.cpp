@@ -8,6 +8,7 @@
 #include "data/examples/images/image_batches.h"
 #include "models/families/labels.h"
 #include "models/families/pretrained.h"
+#include "models/families/torchvision.h"
 #include "models/families/vit.h"
 #include "models/modules/cnn.h"
 #include "models/modules/resnet.h"
@@ -33,11 +34,11 @@ std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFo
   const auto classes = static_cast<int64_t>(format.class_names.size());
   const ImageShape shape{format.height, format.width, format.channels, classes};
   if (!format.vit.empty() || starts_from_vit(config)) return std::make_unique<Vit>(vit_config_of(config, format));
+  if (const int64_t depth = resnet_depth_of(config, format); depth > 0)
+    return std::make_unique<ResNet>(ResNetConfig{depth, shape, format.mean, format.deviation});
   const std::string& network = format.network.empty() ? config.model.from : format.network;
   if (!network.empty())
-    return std::make_unique<OnnxImageModel>(load_onnx(network), shape, format.mean, format.deviation);
-  if (config.model.architecture == "resnet")
-    return std::make_unique<ResNet>(ResNetConfig{config.model.depth, shape, format.mean, format.deviation});
+    return std::make_unique<OnnxImageModel>(load_onnx(network, classes), shape, format.mean, format.deviation);
   if (config.model.architecture == "vit") return std::make_unique<Vit>(vit_config_of(config, format));
   return std::make_unique<Cnn>(CnnConfig{.height = format.height,
                                          .width = format.width,
@@ -46,6 +47,14 @@ std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFo
                                          .classes = classes,
                                          .mean = format.mean,
                                          .deviation = format.deviation});
+}
+
+int64_t resnet_depth_of(const Config& config, const ImageFormat& format) {
+  const std::string& from = config.model.from;
+  if (format.depth > 0) return format.depth;
+  if (!format.vit.empty() || !format.network.empty()) return 0;
+  if (from.empty()) return config.model.architecture == "resnet" ? config.model.depth : 0;
+  return is_torchvision_path(from) ? describe_torchvision(from).depth : 0;
 }
 
 bool starts_from_vit(const Config& config) {
@@ -110,9 +119,10 @@ ImageFormat ImageFormat::of(const ImageDataset& train, int threads) {
 }
 
 void ImageFormat::save(const std::string& folder) const {
-  const Json json{{"height", height},       {"width", width}, {"channels", channels},
-                  {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
-  if (!network.empty()) write_onnx(load_onnx(network)->model(), folder + kNetworkFile);
+  Json json{{"height", height},       {"width", width}, {"channels", channels},
+            {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
+  if (depth > 0) json["depth"] = depth;
+  if (!network.empty()) write_onnx(load_onnx(network, std::ssize(class_names))->model(), folder + kNetworkFile);
   if (!vit.empty()) {
     const ConfigFile file(vit);
     make_directories(folder + kVitFolder);
@@ -132,6 +142,7 @@ ImageFormat ImageFormat::load(const std::string& folder) {
     json.at("classes").get_to(format.class_names);
     json.at("mean").get_to(format.mean);
     json.at("deviation").get_to(format.deviation);
+    format.depth = json.value("depth", int64_t{0});
     if (file_exists(folder + kNetworkFile)) format.network = folder + kNetworkFile;
     if (file_exists(folder + kVitFile)) format.vit = folder + kVitFile;
     return format;
@@ -150,8 +161,8 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
 }
 
 ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans,
-                           int64_t train_images)
-    : OwnedImageModel{make_image_model(config, format)},
+                           int64_t train_images, std::span<const float> class_weights)
+    : OwnedImageModel(make_image_model(config, format), class_weights),
       Session(config, *owned, training, verify_plans),
       batch_size(config.data.batch_size),
       decoding_threads_(decoding_threads(config)) {
@@ -180,13 +191,12 @@ class ImageSession::EvaluatedBatches {
 
   struct Evaluated {
     int64_t rows;
-    const int32_t* labels;
     double loss_sum;
   };
   Evaluated evaluate(int64_t index) {
     const int64_t rows =
         fill_evaluation_batch(dataset_, session_.batch_size, index, owned_.data<uint8_t>(0), owned_.data(1), pool_);
-    return {rows, owned_.data(1), session_.trainer->evaluate(owned_.batch).sum};
+    return {rows, session_.trainer->evaluate(owned_.batch).sum};
   }
 
  private:
@@ -209,16 +219,23 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks) {
   EvaluatedBatches batches(*this, dataset);
-  const std::vector<double> found = ranks.numbers(batches.count(), 2, [&](int64_t index, std::span<double> result) {
-    const auto [rows, labels, loss_sum] = batches.evaluate(index);
-    const int32_t* predictions = trainer->evaluation_output(0, "predictions").as<const int32_t>();
+  // Of a batch: the sum of losses, and the class that was predicted for each row.
+  const int64_t width = 1 + batch_size;
+  const std::vector<double> found = ranks.numbers(batches.count(), width, [&](int64_t index, std::span<double> result) {
+    const auto [rows, loss_sum] = batches.evaluate(index);
     result[0] = loss_sum;
-    for (int64_t row = 0; row < rows; ++row) result[1] += predictions[row] == labels[row];
+    std::copy_n(trainer->evaluation_output(0, "predictions").as<const int32_t>(), rows, result.begin() + 1);
   });
-  double sum = 0, right = 0;
-  for (size_t i = 0; i < found.size(); i += 2) sum += found[i], right += found[i + 1];
+  double sum = 0;
+  ClassReport report(dataset.class_names);
+  for (int64_t i = 0; i < dataset.count; ++i) {
+    const double* batch = found.data() + i / batch_size * width;
+    if (i % batch_size == 0) sum += batch[0];
+    report.add(static_cast<size_t>(batch[1 + i % batch_size]),
+               static_cast<size_t>(dataset.labels[static_cast<size_t>(i)]));
+  }
   const auto count = static_cast<double>(dataset.count);
-  return {sum / count, dataset.count, {{"accuracy", right / count}}, {}};
+  return {sum / count, dataset.count, report.metrics(), {}, std::move(report)};
 }
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset) {

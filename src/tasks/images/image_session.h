@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct ImageFormat {
   std::vector<std::string> class_names;
   std::vector<double> mean, deviation;  // of the training images' channels, pixels from 0 to 1
   std::string network = {};             // the ONNX file of an imported network; empty: the configuration's model
-  std::string vit = {};                 // config.json of the ViT folder that training began with; empty: there is none
+  int64_t depth = 0;     // of the residual network whose file training began with; 0: the configuration's model
+  std::string vit = {};  // config.json of the ViT folder that training began with; empty: there is none
 
   static ImageFormat of(const ImageDataset& train, int threads = 0);  // see channel_moments()
   static ImageFormat load(const std::string& folder);                 // user error naming the file
@@ -37,11 +39,17 @@ ImageFormat vit_folder_format(const std::string& folder);
 // The sizes of a vit: those of the configuration, or of the folder it began with, which has to fit the images.
 VitConfig vit_config_of(const Config& config, const ImageFormat& format);
 
+// The depth of a residual network: that of the file it began with, or the configuration's. 0: it is none.
+int64_t resnet_depth_of(const Config& config, const ImageFormat& format);
+
 // The model of a configuration, for images of this format.
 std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFormat& format);
 
 // The model, made before the session that plans it.
 struct OwnedImageModel {
+  OwnedImageModel(std::unique_ptr<ImageModel> model, std::span<const float> class_weights) : owned(std::move(model)) {
+    owned->class_weights.set(*owned, class_weights);
+  }
   std::unique_ptr<ImageModel> owned;
 };
 
@@ -50,8 +58,9 @@ class ImageSession : public OwnedImageModel, public Session {
   ImageModel& image_model() { return *owned; }
 
   // `train_images`: how many there are to train on, of which the device may hold all (Session::resident).
+  // `class_weights`: see models/modules/class_weights.h.
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
-               int64_t train_images = 0);
+               int64_t train_images = 0, std::span<const float> class_weights = {});
 
   // The classes' logits of each image, [images, classes].
   std::vector<float> logits(const ImageDataset& dataset);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -11,8 +12,10 @@
 #include "data/examples/images/image_splits.h"
 #include "engine/plan/state_names.h"
 #include "models/families/pretrained.h"
-#include "models/families/torchvision.h"
 #include "models/families/vit.h"
+#include "onnx/network.h"
+#include "onnx/new_head.h"
+#include "tasks/class_weights.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
@@ -70,6 +73,10 @@ ImageFormat outlined_format(const std::string& directory, int64_t size, int64_t&
   return format;
 }
 
+void tell_of_head(int64_t classes) {
+  log_info("the network's last layer is a new one, for " + std::to_string(classes) + " classes");
+}
+
 bool has_images(const std::string& directory) {
   return has_class_folders(directory) || has_class_folders(directory + "/train");
 }
@@ -120,7 +127,11 @@ std::string ImageTask::assume(const DataAtHand& data) {
 std::unique_ptr<Session> ImageTask::make_session(const Config& config, bool verify) {
   // Images that are decoded or changed on the way are not kept on the device.
   const bool as_they_are = in_memory_ && !augmentation_of(config, format_).any();
-  return std::make_unique<ImageSession>(config, format_, true, verify, as_they_are ? count_ : 0);
+  std::vector<int64_t> counts(format_.class_names.size());
+  for (const int32_t label : train_.labels) ++counts[static_cast<size_t>(label)];
+  return std::make_unique<ImageSession>(
+      config, format_, true, verify, as_they_are ? count_ : 0,
+      class_weights(config.train.class_weights, format_.class_names, counts, std::ssize(train_.labels)));
 }
 
 void ImageTask::begin() {
@@ -141,13 +152,22 @@ std::string ImageTask::batches_text(const Session& session) const {
 void ImageTask::take_model(const std::string& from) {
   if (!from.empty() && file_exists(from + "/images.json")) {  // a run goes on with what it began with
     const ImageFormat saved = ImageFormat::load(from);
-    if (!saved.vit.empty()) {
-      format_.vit = saved.vit, format_.mean = saved.mean, format_.deviation = saved.deviation;
+    if (!saved.vit.empty() || saved.depth > 0) {
+      format_.vit = saved.vit, format_.depth = saved.depth;
+      format_.mean = saved.mean, format_.deviation = saved.deviation;
       return;
     }
   }
+  if (is_torchvision_path(config_.model.from)) {
+    take_resnet(describe_torchvision(config_.model.from));
+    return;
+  }
   if (!starts_from_vit(config_)) {
     format_.network = config_.model.from;
+    if (from.empty() && !format_.network.empty()) {
+      const int64_t classes = head_classes(load_onnx(format_.network)->model());
+      if (classes > 0 && classes != train_.classes()) tell_of_head(train_.classes());
+    }
     return;
   }
   vit_folder_ = config_.model.from;
@@ -156,8 +176,30 @@ void ImageTask::take_model(const std::string& from) {
   format_.mean = vit.mean, format_.deviation = vit.deviation;
 }
 
+void ImageTask::take_resnet(const TorchvisionNetwork& network) {
+  const auto channels = static_cast<size_t>(format_.channels);
+  if (format_.channels != 1 && format_.channels != network.channels)
+    fail_user("'" + network.file + "' takes images of " + std::to_string(network.channels) +
+              " channels, and the data's have " + std::to_string(channels));
+  resnet_ = network, format_.depth = network.depth;
+  format_.mean = network.mean, format_.deviation = network.deviation;
+  for (std::vector<double>* of_channels : {&format_.mean, &format_.deviation}) {
+    const double sum = std::accumulate(of_channels->begin(), of_channels->end(), 0.0);
+    if (of_channels->size() != channels) of_channels->assign(channels, sum / static_cast<double>(of_channels->size()));
+  }
+  new_head_ =
+      network.class_names.empty() ? network.classes != train_.classes() : network.class_names != train_.class_names;
+  log_info("begins with the ResNet-" + std::to_string(network.depth) + " of '" + network.file + "'");
+  if (new_head_) tell_of_head(train_.classes());
+}
+
 void ImageTask::initialize() {
   trainer().initialize();
+  if (resnet_)
+    trainer().load_parameters([&](const ParameterTarget& parameters) {
+      load_torchvision(resnet_->file, trainer().layout(), parameters, new_head_,
+                       static_cast<uint64_t>(config_.train.seed));
+    });
   if (vit_folder_.empty()) return;
   const OpenOptions options{.head = ModelHead::kClasses, .labels = train_.classes()};
   load_initial_weights(trainer(), open_pretrained(vit_folder_, options), config_);
@@ -203,10 +245,10 @@ void export_image_run(const std::string& folder, const std::string& out) {
   const Config config = RunFolder(folder).load_config();
   if (config.model.architecture == "vit" && ImageFormat::load(folder).network.empty())
     return export_vit(folder, config, out);
-  if (config.model.architecture != "resnet")
+  const ImageFormat format = ImageFormat::load(folder);
+  if (resnet_depth_of(config, format) == 0)
     fail_user("'" + folder + "': the architecture \"" + config.model.architecture +
               "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");
-  const ImageFormat format = ImageFormat::load(folder);
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
   make_directories(out);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "data/examples/images/image_batches.h"
+#include "models/families/torchvision.h"
 #include "tasks/images/image_session.h"
 #include "tasks/session_task.h"
 
@@ -32,8 +33,11 @@ class ImageTask : public SessionTask {
  private:
   ImageSession& session() { return static_cast<ImageSession&>(*session_); }
   void take_model(const std::string& from);
+  void take_resnet(const TorchvisionNetwork& network);
 
-  std::string vit_folder_;  // whose weights training begins with; empty: drawn, or those of a run
+  std::optional<TorchvisionNetwork> resnet_;  // the same of a residual network's file
+  bool new_head_ = false;                     // ... of which all but the last layer is taken
+  std::string vit_folder_;                    // whose weights training begins with; empty: drawn, or those of a run
   ImageDataset train_, valid_;
   ImageFormat format_;
   int64_t count_ = 60'000;  // of training images

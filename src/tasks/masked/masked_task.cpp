@@ -56,16 +56,18 @@ MaskedModel open_masked_model(const std::string& folder) {
 
 ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head) {
   const ModelConfig& m = config.model;
-  const EncoderConfig bert{.vocab_size = vocab_size,
-                           .max_seq_len = m.max_seq_len,
-                           .width = m.d_model,
-                           .heads = m.num_heads,
-                           .layers = m.num_encoder_layers,
-                           .hidden = m.d_ff,
-                           .dropout = m.dropout,
-                           .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
-                           .pad_token = pad_token};
-  return encoder_config_file("bert", bert, head);
+  EncoderConfig bert{.vocab_size = vocab_size,
+                     .max_seq_len = m.max_seq_len,
+                     .width = m.d_model,
+                     .heads = m.num_heads,
+                     .layers = m.num_encoder_layers,
+                     .hidden = m.d_ff,
+                     .dropout = m.dropout,
+                     .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
+                     .pad_token = pad_token};
+  // Without layers the state of the first token is the same for all texts. ModernBERT's classifier takes the mean.
+  bert.mean_pooled = bert.layers == 0 && head == ModelHead::kClasses;
+  return encoder_config_file(bert.mean_pooled ? "modernbert" : "bert", bert, head);
 }
 
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {

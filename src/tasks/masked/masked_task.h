@@ -19,7 +19,7 @@ struct MaskedModel {
 
 // For training: `from` is a run folder that describes both, or empty: config.model.from, or the configuration's sizes.
 MaskedModel make_masked_model(const Config& config, const std::string& from);
-// The config.json of a BERT of the configuration's sizes.
+// The config.json of a BERT of the configuration's sizes. Without layers a classifier takes the mean of the embeddings.
 ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head);
 // What the configuration says, without a tokenizer: for plans.
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);

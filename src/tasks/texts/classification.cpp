@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
-#include "data/metrics/f1.h"
 #include "tasks/class_scores.h"
 #include "tasks/texts/text_task.h"
 
@@ -109,17 +108,15 @@ class Classification : public TextTask {
     return {static_cast<float>(found - outputs.begin())};
   }
 
-  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                  const Names& outputs) const override {
-    std::vector<int32_t> classes, labels;
-    int64_t right = 0;
-    for (size_t i = 0; i < predicted.size(); ++i) {
-      classes.push_back(static_cast<int32_t>(std::ranges::max_element(predicted[i]) - predicted[i].begin()));
-      labels.push_back(static_cast<int32_t>(examples.labels(i)[0]));
-      right += classes.back() == labels.back();
-    }
-    return {{"accuracy", static_cast<double>(right) / static_cast<double>(labels.size())},
-            {"f1", f1_score(classes, labels, std::ssize(outputs))}};
+  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                   const Names& outputs) const override {
+    ClassReport report(outputs);
+    for (size_t i = 0; i < predicted.size(); ++i)
+      report.add(static_cast<size_t>(std::ranges::max_element(predicted[i]) - predicted[i].begin()),
+                 static_cast<size_t>(examples.labels(i)[0]));
+    Metrics metrics = report.metrics();
+    metrics.emplace_back("f1", report.f1());
+    return {std::move(metrics), std::move(report)};
   }
 
   Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names& outputs,

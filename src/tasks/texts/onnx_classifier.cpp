@@ -79,7 +79,7 @@ std::unique_ptr<PretrainedTokenizer> load_onnx_tokenizer(const std::string& path
 }
 
 PretrainedModel open_onnx_classifier(const std::string& path, std::vector<std::string>& classes) {
-  std::unique_ptr<OnnxNetwork> network = load_onnx(path);
+  std::unique_ptr<OnnxNetwork> network = load_onnx(path, std::ssize(classes));
   const std::unique_ptr<PretrainedTokenizer> tokenizer = load_onnx_tokenizer(path);
   check_vocabulary(*network, *tokenizer);
   const std::string file = path_in(companion_folder(path), "config.json");

@@ -48,8 +48,8 @@ class Regression : public TextTask {
   }
 
   // Of several numbers the mean of each metric.
-  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                  const Names& outputs) const override {
+  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                   const Names& outputs) const override {
     double square = 0, absolute = 0, pearson = 0, spearman = 0;
     for (size_t output = 0; output < outputs.size(); ++output) {
       std::vector<double> found, wanted;
@@ -62,7 +62,7 @@ class Regression : public TextTask {
     }
     const auto count = static_cast<double>(outputs.size()), all = count * static_cast<double>(predicted.size());
     return {
-        {"pearson", pearson / count}, {"spearman", spearman / count}, {"mse", square / all}, {"mae", absolute / all}};
+        {{"pearson", pearson / count}, {"spearman", spearman / count}, {"mse", square / all}, {"mae", absolute / all}}};
   }
 
   Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names&,

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
-#include "data/metrics/f1.h"
 #include "tasks/class_scores.h"
 #include "tasks/texts/text_task.h"
 
@@ -67,27 +66,26 @@ class SeveralLabels : public TextTask {
 
   // "f1" is over all decisions ("micro"), "f1_macro" the mean over labels, "accuracy" the share of texts with all
   // labels right.
-  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                  const Names& outputs) const override {
-    std::vector<DecisionCounts> of_label(outputs.size());
+  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                   const Names& outputs) const override {
+    ClassReport report(outputs, false);
     int64_t right = 0;
     for (size_t i = 0; i < predicted.size(); ++i) {
       bool all = true;
       for (size_t k = 0; k < outputs.size(); ++k) {
         const bool found = sigmoid(predicted[i][k]) > kThreshold, wanted = examples.labels(i)[k] > kThreshold;
-        of_label[k].add(found, wanted);
+        report.counts[k].add(found, wanted);
         all = all && found == wanted;
       }
       right += all;
     }
-    DecisionCounts total;
-    double macro = 0;
-    for (const DecisionCounts& counts : of_label) total += counts, macro += counts.f1();
-    return {{"f1", total.f1()},
-            {"f1_macro", macro / static_cast<double>(outputs.size())},
-            {"precision", total.precision()},
-            {"recall", total.recall()},
-            {"accuracy", static_cast<double>(right) / static_cast<double>(predicted.size())}};
+    const DecisionCounts total = report.total();
+    return {{{"f1", total.f1()},
+             {"f1_macro", report.macro().f1},
+             {"precision", total.precision()},
+             {"recall", total.recall()},
+             {"accuracy", static_cast<double>(right) / static_cast<double>(predicted.size())}},
+            std::move(report)};
   }
 
   Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names& outputs,

@@ -86,7 +86,8 @@ Evaluation TextSession::evaluate(const TextExamples& examples, SharedWork& ranks
     }
   }
   if (count == 0) fail_user("the texts to evaluate have no label that counts");
-  return {sum / count, examples.size(), task.measure(examples, predicted, outputs), {}};
+  Measures measures = task.measure(examples, predicted, outputs);
+  return {sum / count, examples.size(), std::move(measures.metrics), {}, std::move(measures.classes)};
 }
 
 }  // namespace linnet

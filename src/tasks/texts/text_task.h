@@ -2,6 +2,7 @@
 // text_task.cpp lists, and a row in config/task_rows.cpp (docs/add_a_task.md). Reading, batches, memory, training,
 // evaluation by several ranks, plans and predictions are the same for all of them (text_training.h).
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "data/examples/text/text_examples.h"
+#include "data/metrics/class_report.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "tasks/answer.h"
 #include "tasks/texts/text_classifier.h"
@@ -19,6 +21,11 @@ namespace linnet {
 // By the names that `metric` in the configuration may have.
 using Metrics = std::vector<std::pair<std::string, double>>;
 using Names = std::vector<std::string>;
+
+struct Measures {
+  Metrics metrics;
+  std::optional<ClassReport> classes = {};  // empty: of numbers
+};
 
 class TextTask {
  public:
@@ -38,8 +45,8 @@ class TextTask {
   // User error, naming the line, for a label that a model with these outputs cannot have.
   virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const = 0;
   // `predicted`: of each example its logits, or with classes of tokens the likeliest class of each token.
-  virtual Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                          const Names& outputs) const = 0;
+  virtual Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                           const Names& outputs) const = 0;
   // Of a single text, from its logits: [outputs], or [tokens, outputs].
   virtual Answer answer(const std::string& text, const Encoding& encoding, std::span<const float> logits,
                         const Names& outputs, int64_t top) const = 0;

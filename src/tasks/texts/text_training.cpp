@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "data/text/wordpiece/wordpiece_trainer.h"
 #include "models/families/labels.h"
+#include "tasks/class_weights.h"
 #include "tasks/inference.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/texts/onnx_classifier.h"
@@ -52,14 +54,15 @@ DataAtHand TextTraining::data_at_hand(bool exact) const {
   for (const std::string* name : {&config_.data.train_tsv, &config_.data.valid_tsv})
     if (!name->empty()) paths.push_back(data_path(config_.data, *name));
   DataAtHand data = linnet::data_at_hand("training text", paths, exact);
-  const bool folder = is_onnx_path(config_.model.from) || is_pretrained_folder(config_.model.from);
-  if (data.read && !folder) data.read = false, data.why_not = "No model folder was given";
+  const std::string& from = config_.model.from;
+  const bool known = from.empty() || is_onnx_path(from) || is_pretrained_folder(from);
+  if (data.read && !known) data.read = false, data.why_not = "There is no model folder '" + from + "'";
   return data;
 }
 
 void TextTraining::open(const std::string& from) {
   auto [train, valid] = load_texts(task_, config_, from.empty() ? &outputs_ : nullptr);
-  open_model(from);
+  open_model(from, train);
   pairs_ = train.pairs;
   if (!from.empty() && pairs_ != has_pairs(model_.config))
     fail_user("'" + from + "' was trained on " + (pairs_ ? "single texts, and the data are pairs" : "pairs of texts"));
@@ -69,12 +72,27 @@ void TextTraining::open(const std::string& from) {
   train = {};
   valid_ = encode_texts(valid, task_, *tokenizer_, outputs_, longest);
   count_ = train_.size();
+  weigh_classes();
   log_info(std::to_string(count_) + (pairs_ ? " pairs of texts" : " texts") + " to train on, " +
            std::to_string(valid_.size()) + " to choose by" +
            (task_.labels == LabelForm::Kind::kClass ? ", of " + std::to_string(outputs_.size()) + " classes" : ""));
 }
 
-void TextTraining::open_model(const std::string& from) {
+void TextTraining::weigh_classes() {
+  const bool several = task_.labels == LabelForm::Kind::kNumbers;
+  std::vector<int64_t> counts(outputs_.size());
+  int64_t total = several ? count_ : 0;
+  for (size_t i = 0; i < static_cast<size_t>(count_); ++i) {
+    const std::span<const float> labels = train_.labels(i);
+    for (size_t k = 0; several && k < labels.size(); ++k) counts[k] += labels[k] > 0.5f;
+    for (size_t k = 0; !several && k < labels.size(); ++k)
+      if (labels[k] >= 0) ++counts[static_cast<size_t>(labels[k])], ++total;
+  }
+  const std::vector<float> weights = class_weights(config_.train.class_weights, outputs_, counts, total, several);
+  model_.as<TextClassifier>().class_weights.set(*model_.module, weights);
+}
+
+void TextTraining::open_model(const std::string& from, const TextRecords& train) {
   const std::string& folder = config_.model.from;
   if (!from.empty()) {
     tokenizer_ = open_run_tokenizer(from);
@@ -92,13 +110,38 @@ void TextTraining::open_model(const std::string& from) {
     tokenizer_ = load_onnx_tokenizer(folder);
     return;
   }
-  tokenizer_ = load_pretrained_tokenizer(folder);
-  model_ = open_pretrained(
-      folder,
-      {.head = head_of(task_.problem), .labels = static_cast<int64_t>(outputs_.size()), .lora = lora_options(config_)});
+  if (folder.empty()) {
+    make_model(train);
+  } else {
+    tokenizer_ = load_pretrained_tokenizer(folder);
+    model_ = open_pretrained(folder, {.head = head_of(task_.problem),
+                                      .labels = static_cast<int64_t>(outputs_.size()),
+                                      .lora = lora_options(config_)});
+  }
   name_labels(model_.config, outputs_);
   if (task_.problem != TextProblem::kOneClass && head_of(task_.problem) == ModelHead::kClasses)
     set_problem_type(model_.config, problem_type_of(task_.problem));
+}
+
+void TextTraining::make_model(const TextRecords& train) {
+  if (!config_.data.tokenizer_dir.empty()) {
+    tokenizer_ = load_pretrained_tokenizer(config_.data.tokenizer_dir);
+  } else {
+    std::vector<std::string> texts;
+    for (const TextRecord& record : train.records)
+      for (const std::string& text : {record.text, record.pair}) texts.push_back(text);
+    // Names differ from other words by their capitals.
+    const bool lowercase = task_.problem != TextProblem::kTokenClasses;
+    tokenizer_ = train_wordpiece(texts, {.vocab_size = config_.data.vocab_size, .lowercase = lowercase});
+    log_info("a vocabulary of " + std::to_string(tokenizer_->vocab_size()) + " pieces was learned of the texts");
+  }
+  model_ = new_pretrained(describe_model(tokenizer_->vocab_size(), tokenizer_->roles().pad));
+}
+
+ConfigFile TextTraining::describe_model(int64_t vocab_size, int64_t pad_token) const {
+  ConfigFile file = describe_encoder(config_, vocab_size, pad_token, head_of(task_.problem));
+  file.set("num_labels", static_cast<int64_t>(outputs_.size()));
+  return file;
 }
 
 std::string TextTraining::assume(const DataAtHand& data) {
@@ -117,11 +160,10 @@ std::string TextTraining::assume(const DataAtHand& data) {
     model_ = open_pretrained(folder, {.head = head, .labels = labels, .lora = lora_options(config_)});
     return data.why_not + "; " + texts + (labels > 1 ? " in 2 classes." : ".");
   }
-  ConfigFile file = describe_encoder(config_, config_.data.vocab_size, 0, head);
-  file.set("num_labels", labels);
+  ConfigFile file = describe_model(config_.data.vocab_size, 0);
   if (const auto lora = lora_options(config_)) write_lora_options(*lora, file);
   model_ = new_pretrained(file);
-  return std::string("No model folder was given; assuming a BERT of the configuration's sizes") +
+  return data.why_not + "; " + texts + " and an encoder of the configuration's sizes" +
          (labels > 1 ? ", and 2 classes." : ".");
 }
 

@@ -1,4 +1,5 @@
-// Training a classifier of texts or of their tokens that starts from an encoder's folder or from an ONNX file.
+// Training a classifier of texts or of their tokens that starts from an encoder's folder, from an ONNX file, or from
+// nothing.
 #pragma once
 #include <optional>
 
@@ -30,8 +31,12 @@ class TextTraining : public SessionTask {
 
  private:
   TextSession& session() { return static_cast<TextSession&>(*session_); }
-  // The model of model.from, with a new head for outputs_; or that of a run, and what its outputs are.
-  void open_model(const std::string& from);
+  // The model of model.from, with a new head for outputs_, or a new one; or that of a run, and what its outputs are.
+  void open_model(const std::string& from, const TextRecords& train);
+  // One of the configuration's sizes, and a tokenizer that is learned of the texts where none is given.
+  void make_model(const TextRecords& train);
+  void weigh_classes();
+  ConfigFile describe_model(int64_t vocab_size, int64_t pad_token) const;
 
   const TextTask& task_;
   std::unique_ptr<PretrainedTokenizer> tokenizer_;

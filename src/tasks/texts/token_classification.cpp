@@ -72,9 +72,9 @@ class TokenClassification : public TextTask {
   }
 
   // Of entities as a whole; "accuracy" is of words.
-  Metrics measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                  const Names& outputs) const override {
-    DecisionCounts entities;
+  Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
+                   const Names& outputs) const override {
+    EntityCounts entities;
     int64_t right = 0, words = 0;
     for (size_t i = 0; i < predicted.size(); ++i) {
       Names found, wanted;
@@ -87,10 +87,14 @@ class TokenClassification : public TextTask {
       }
       count_entities(found, wanted, entities);
     }
-    return {{"f1", entities.f1()},
-            {"precision", entities.precision()},
-            {"recall", entities.recall()},
-            {"accuracy", words > 0 ? static_cast<double>(right) / static_cast<double>(words) : 0}};
+    ClassReport report({}, false);
+    for (const auto& [label, counts] : entities) report.names.push_back(label), report.counts.push_back(counts);
+    const DecisionCounts total = report.total();
+    return {{{"f1", total.f1()},
+             {"precision", total.precision()},
+             {"recall", total.recall()},
+             {"accuracy", words > 0 ? static_cast<double>(right) / static_cast<double>(words) : 0}},
+            std::move(report)};
   }
 
   // Each entity with its place in code points, as Python counts them, and the mean probability of its words.

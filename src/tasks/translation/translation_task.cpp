@@ -30,6 +30,16 @@ SessionOptions session_options(const Config& config, const Buckets& buckets) {
   return options;
 }
 
+// Said before the training rather than by the export after it.
+void tell_of_export(const ModelConfig& model, bool joint_vocab) {
+  std::string keys = "--set architecture=marian";
+  if (model.norm != "post") keys += " --set norm=post";
+  if (model.final_norm) keys += " --set final_norm=false";
+  if (!model.tie_head) keys += " --set tie_head=true";
+  if (joint_vocab && !model.share_embeddings) keys += " --set share_embeddings=true";
+  log_info("other programs will read this model as an ONNX file alone; transformers reads a Marian (" + keys + ")");
+}
+
 }  // namespace
 
 DataAtHand TranslationTask::data_at_hand(bool exact) const {
@@ -49,6 +59,9 @@ void TranslationTask::open(const std::string& from) {
   model_ = !from.empty()                 ? load_translation_run(config_, from)
            : !config_.model.from.empty() ? open_translation_folder(config_, config_.model.from)
                                          : make_translation_model(config_, train_tokenizers(config_, corpus.train));
+  const bool of_files = task_row(config_).origin == ExampleOrigin::kFiles;  // what is generated is to try things out
+  if (of_files && from.empty() && config_.model.from.empty() && config_.model.architecture == "transformer")
+    tell_of_export(config_.model, config_.data.joint_vocab);
   if (config_.train.precision == "fp16" && dynamic_cast<const T5*>(model_.model.get()))
     log_warning(
         "T5's feed-forward layers can exceed 65504, the most that fp16 holds, whatever the loss scale is; "

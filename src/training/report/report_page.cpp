@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMostBytes = 1'900'000;  // of a page
 constexpr size_t kMostPoints = 1500;      // of a curve
 constexpr size_t kMostRows = 400;         // of a profile
+constexpr size_t kMostClasses = 25;       // of a confusion matrix
 constexpr size_t kMostSamples = 60;       // evaluations whose samples are shown
 
 std::vector<Json> parsed_lines(const std::string& text) {
@@ -104,6 +105,10 @@ Json run_data(const ReportRun& run, bool with_pictures) {
             {"train", columns(thinned(std::move(train)))},
             {"valid", columns(valid)},
             {"samples", samples_of(run.samples)}};
+  if (Json classes = object_or_null(run.classes); classes.is_object() && classes.contains("classes")) {
+    if (classes["classes"].size() > kMostClasses) classes.erase("confusion");
+    json["classes"] = std::move(classes);
+  }
   const Json system = object_or_null(run.system);
   json["system"] = system.is_object() ? system : Json::object();
   const Json memory = object_or_null(run.memory);

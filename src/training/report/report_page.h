@@ -13,9 +13,10 @@ struct ReportRun {
   std::vector<std::pair<std::string, std::string>> config;  // "train.seed" and its value as TOML
   std::string metrics;                                      // lines of metrics.jsonl
   std::string samples;                                      // lines of samples.jsonl
-  std::string memory;                                       // JSON: picture (memory_picture.h), items, parameters
-  std::string profile;                                      // JSON: summary_json() (engine/profile/profile.h)
-  std::string system;                                       // JSON: an object of texts
+  std::string classes;  // JSON: of the best evaluation (data/metrics/class_report.h)
+  std::string memory;   // JSON: picture (memory_picture.h), items, parameters
+  std::string profile;  // JSON: summary_json() (engine/profile/profile.h)
+  std::string system;   // JSON: an object of texts
 };
 
 struct ReportTitle {

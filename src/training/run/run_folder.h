@@ -8,6 +8,7 @@
 //   data.json                    what the data looked like
 //   memory.json, system.json     the planned memory, and what trains it (run_record.h)
 //   samples.jsonl                what evaluations let the model write
+//   classes.json                 of classifiers: the best evaluation's scores by class (data/metrics/class_report.h)
 //   profile/                     traces of steps (engine/profile/step_profiler.h), if they were asked for
 //   anomaly.safetensors          a step that was not finite (anomaly.h), the same
 //   events.out.tfevents.*        for TensorBoard, the same
@@ -31,6 +32,7 @@ class RunFolder {
   std::string best_weights() const;  // model_path(), or a user error when there are none yet
   std::string state_path() const { return path_ + "/training_state.safetensors"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+  std::string classes_path() const { return path_ + "/classes.json"; }
 
   bool has_config() const { return file_exists(config_path()); }
   bool has_state() const { return file_exists(state_path()); }

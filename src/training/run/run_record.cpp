@@ -89,6 +89,7 @@ ReportRun read_report_run(const std::string& folder) {
   ReportRun report{.name = path.filename().string(), .config = report_config(run.load_config())};
   report.metrics = text_if_there(run.metrics_path());
   report.samples = text_if_there(folder + "/samples.jsonl");
+  report.classes = text_if_there(run.classes_path());
   report.memory = text_if_there(folder + "/memory.json");
   report.system = text_if_there(folder + "/system.json");
   report.profile = last_profile(folder + "/profile");

@@ -5,14 +5,15 @@
 
 namespace linnet {
 
-Schedule schedule_of(const TrainConfig& config) {
+Schedule schedule_of(const Config& whole) {
+  const TrainConfig& config = whole.train;
   Schedule schedule;
   using Kind = Schedule::Kind;
   schedule.kind = config.schedule == "linear"         ? Kind::kLinear
                   : config.schedule == "cosine"       ? Kind::kCosine
                   : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
                                                       : Kind::kConstant;
-  schedule.peak = config.learning_rate, schedule.final = config.final_learning_rate;
+  schedule.peak = peak_learning_rate(whole), schedule.final = config.final_learning_rate;
   schedule.warmup_steps = config.warmup_steps;
   return schedule;
 }

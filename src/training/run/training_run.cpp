@@ -56,7 +56,7 @@ class TrainingRun {
                     : std::nullopt),
         checkpoints_(request, folder, task, groups_),
         steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
-        schedule_(schedule_of(config_)),
+        schedule_(schedule_of(request.config)),
         last_step_(last_step(config_, task.batches().batches_per_epoch())) {
     rates_.reserve(static_cast<size_t>(steps_.most_steps()));
   }
@@ -327,8 +327,13 @@ class TrainingRun {
       events->write_histograms(progress_.step, trainer_.layout(), trainer_.state(state::kParameters));
     }
     if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
-    tell({progress_.step, progress_.epoch, total_steps(), judged->best.loss, rate(progress_.step), progress_.seconds, &judged->best});
-    if (better) checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : state::kParameters);
+    tell({progress_.step, progress_.epoch, total_steps(), judged->best.loss, rate(progress_.step), progress_.seconds,
+          &judged->best});
+    if (better) {
+      checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : state::kParameters);
+      if (judged->best.classes && is_first_rank())
+        write_file_atomically(folder_.classes_path(), judged->best.classes->json().dump() + "\n");
+    }
     if (out_of_time()) done_ = true;
     if (out_of_patience()) {
       if (reporter_)

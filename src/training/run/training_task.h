@@ -2,13 +2,15 @@
 // task is one implementation of this.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "distributed/comm/shared_work.h"
 #include "config/config.h"
 #include "data/examples/batch_source.h"
+#include "data/metrics/class_report.h"
+#include "distributed/comm/shared_work.h"
 #include "training/run/memory_report.h"
 #include "training/trainer/resident.h"
 
@@ -22,6 +24,7 @@ struct Evaluation {
   int64_t items = 0;                                    // target tokens, or images
   std::vector<std::pair<std::string, double>> metrics;  // by the names `metric` in the configuration may have
   std::vector<std::string> samples;                     // a few lines of what the model makes of its inputs
+  std::optional<ClassReport> classes = {};              // of classifiers
 
   double metric(const std::string& name) const;  // internal error when there is none
 };

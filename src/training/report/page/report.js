@@ -73,6 +73,21 @@ function addEvaluations() {
     rows.length > 12 ? element('details', {}, element('summary', {}, `All ${rows.length} evaluations`), shown) : shown);
 }
 
+// Of the best evaluation: the scores by class, and what was taken for what.
+function addClasses() {
+  for (const run of data.runs.filter(run => run.classes)) {
+    const { classes, confusion, ...means } = run.classes, names = Object.keys(classes);
+    const row = ([name, scores]) => [name, ...['precision', 'recall', 'f1'].map(key => number(scores[key])), number(scores.support, 9)];
+    const content = [table(['Class', 'Precision', 'Recall', 'F1', 'Support'],
+      [...Object.entries(classes), ...Object.entries(means)].map(row), ['', 'number', 'number', 'number', 'number'])];
+    if (confusion)
+      content.push(element('p', {}, 'A row for each class, a column for what was predicted:'),
+        table(['', ...names], confusion.map((counts, i) => [names[i], ...counts.map((count, k) =>
+          element('td', { class: i === k ? 'number best' : 'number' }, number(count, 9)))]), ['', ...names.map(() => 'number')]));
+    section('classes', data.runs.length > 1 ? `Classes of ${run.name}` : 'Classes', 'Of the best evaluation.', ...content);
+  }
+}
+
 function addSamples() {
   const runs = data.runs.filter(run => run.samples.length);
   if (!runs.length) return;
@@ -117,6 +132,7 @@ addRuns();
 addFacts();
 addCurves();
 addEvaluations();
+addClasses();
 addMemory();
 addLayers();
 addSamples();

@@ -1,7 +1,6 @@
 // Precision, recall and F1, their harmonic mean.
 #pragma once
 #include <cstdint>
-#include <span>
 
 namespace linnet {
 
@@ -26,9 +25,5 @@ struct DecisionCounts {
     return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
   }
 };
-
-// Of two classes: F1 of class 1. Of more: the mean over all classes ("macro"), 0 for a class that is neither predicted
-// nor there. Rows with a negative label are left out.
-double f1_score(std::span<const int32_t> predictions, std::span<const int32_t> labels, int64_t classes);
 
 }  // namespace linnet

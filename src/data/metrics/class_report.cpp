@@ -1,0 +1,130 @@
+#include "data/metrics/class_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+
+namespace linnet {
+namespace {
+
+constexpr size_t kMostRows = 60, kMostColumns = 12;  // that are printed
+
+// In NumPy's order of additions, so that means are the same doubles.
+double numpy_sum(std::span<const double> values) {
+  constexpr size_t kLanes = 8, kBlock = 128;
+  const size_t count = values.size();
+  if (count > kBlock) {
+    const size_t half = count / 2 / kLanes * kLanes;
+    return numpy_sum(values.first(half)) + numpy_sum(values.subspan(half));
+  }
+  double sum = 0;
+  size_t i = 0;
+  if (count >= kLanes) {
+    double lanes[kLanes];
+    std::copy_n(values.begin(), kLanes, lanes);
+    for (i = kLanes; i + kLanes <= count; i += kLanes)
+      for (size_t k = 0; k < kLanes; ++k) lanes[k] += values[i + k];
+    sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  }
+  for (; i < count; ++i) sum += values[i];
+  return sum;
+}
+
+size_t width_of(const std::string& name) {
+  return static_cast<size_t>(std::ranges::count_if(name, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string space_to(size_t width, const std::string& text) {
+  return std::string(width - std::min(width, width_of(text)), ' ');
+}
+std::string padded(const std::string& name, size_t width) { return name + space_to(width, name); }
+std::string right(const std::string& text, size_t width) { return space_to(width, text) + text; }
+
+Json scores_json(const ClassReport::Scores& scores, int64_t support) {
+  return {{"precision", scores.precision}, {"recall", scores.recall}, {"f1", scores.f1}, {"support", support}};
+}
+
+ClassReport::Scores scores_of(const DecisionCounts& counts) {
+  return {counts.precision(), counts.recall(), counts.f1()};
+}
+
+}  // namespace
+
+void ClassReport::add(size_t predicted, size_t label) {
+  ++counts[predicted].predicted, ++counts[label].there;
+  counts[label].both += predicted == label;
+  ++confusion[label * names.size() + predicted];
+}
+
+DecisionCounts ClassReport::total() const {
+  DecisionCounts total;
+  for (const DecisionCounts& of_class : counts) total += of_class;
+  return total;
+}
+
+ClassReport::Scores ClassReport::mean(bool weighted) const {
+  const auto of = [&](double (DecisionCounts::*score)() const) {
+    std::vector<double> values;
+    double weights = 0;
+    for (const DecisionCounts& of_class : counts) {
+      const double weight = weighted ? static_cast<double>(of_class.there) : 1;
+      values.push_back((of_class.*score)() * weight), weights += weight;
+    }
+    return weights > 0 ? numpy_sum(values) / weights : 0;
+  };
+  return {of(&DecisionCounts::precision), of(&DecisionCounts::recall), of(&DecisionCounts::f1)};
+}
+
+std::vector<std::pair<std::string, double>> ClassReport::metrics() const {
+  const DecisionCounts all = total();
+  return {{"accuracy", all.recall()}, {"f1_macro", macro().f1}, {"f1_weighted", weighted().f1}};
+}
+
+std::string ClassReport::text() const {
+  size_t width = std::string_view("weighted avg").size();
+  for (const std::string& name : names) width = std::max(width, width_of(name));
+  std::string lines = padded("", width) + "  precision  recall      F1  support\n";
+  const auto row = [&](const std::string& name, const Scores& scores, int64_t support) {
+    char figures[80];
+    std::snprintf(figures, sizeof figures, "     %.4f  %.4f  %.4f  %7lld\n", scores.precision, scores.recall, scores.f1,
+                  static_cast<long long>(support));
+    lines += padded(name, width) + figures;
+  };
+  const size_t shown = std::min(names.size(), kMostRows);
+  for (size_t i = 0; i < shown; ++i) row(names[i], scores_of(counts[i]), counts[i].there);
+  if (shown < names.size()) lines += "... and " + std::to_string(names.size() - shown) + " more (--json has all)\n";
+  const DecisionCounts all = total();
+  if (confusion.empty()) row("micro avg", scores_of(all), all.there);
+  row("macro avg", macro(), all.there);
+  row("weighted avg", weighted(), all.there);
+  if (confusion.empty() || names.size() > kMostColumns) return lines;
+  lines += "confusion matrix, a row for each class and a column for what was predicted:\n" + padded("", width);
+  std::vector<size_t> widths;
+  for (const std::string& name : names) {
+    widths.push_back(std::max<size_t>(width_of(name), 6));
+    lines += "  " + right(name, widths.back());
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    lines += "\n" + padded(names[i], width);
+    for (size_t k = 0; k < names.size(); ++k)
+      lines += "  " + right(std::to_string(confusion[i * names.size() + k]), widths[k]);
+  }
+  return lines + "\n";
+}
+
+Json ClassReport::json() const {
+  Json json{{"classes", Json::object()}};
+  for (size_t i = 0; i < names.size(); ++i)
+    json["classes"][names[i]] = scores_json(scores_of(counts[i]), counts[i].there);
+  const DecisionCounts all = total();
+  if (confusion.empty()) json["micro avg"] = scores_json(scores_of(all), all.there);
+  json["macro avg"] = scores_json(macro(), all.there);
+  json["weighted avg"] = scores_json(weighted(), all.there);
+  for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
+    const auto row = confusion.begin() + static_cast<std::ptrdiff_t>(i * names.size());
+    json["confusion"].push_back(std::vector<int64_t>(row, row + std::ssize(names)));
+  }
+  return json;
+}
+
+}  // namespace linnet

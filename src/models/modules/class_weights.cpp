@@ -1,0 +1,43 @@
+#include "models/modules/class_weights.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+
+void ClassWeights::set(Module& model, std::span<const float> weights) {
+  table_.reset();
+  if (weights.empty()) return;
+  table_.emplace(&model, "class_weights", Shape{std::ssize(weights)},
+                 [values = std::vector<float>(weights.begin(), weights.end())](std::span<float> out, const Shape&,
+                                                                               const std::function<double()>&) {
+                   std::ranges::copy(values, out.begin());
+                 });
+}
+
+Tensor ClassWeights::tensor(const Trace& trace) const {
+  return table_ && trace.options().training ? table_->tensor() : Tensor{};
+}
+
+Tensor soft_cross_entropy_sum(Tensor logits, Tensor target) {
+  const Shape row{logits.dim(0), 1};
+  return sum_to(sum_to(target, row) * log_sum_exp_last(logits) - sum_to(target * logits, row), {});
+}
+
+Tensor weighted_cross_entropy_sum(Tensor logits, Tensor labels, double label_smoothing, Tensor weights) {
+  if (!weights.defined()) return cross_entropy_sum(logits, labels, label_smoothing);
+  const int64_t rows = labels.shape().elements(), classes = weights.dim(0);
+  const Tensor flat = reshape(logits, {rows, classes});
+  Tensor target = one_hot(reshape(labels, {rows}), classes, logits.type().dtype);
+  if (label_smoothing > 0)
+    target =
+        target * (1 - label_smoothing) + sum_to(target, {rows, 1}) * (label_smoothing / static_cast<double>(classes));
+  return soft_cross_entropy_sum(flat, target * weights);
+}
+
+}  // namespace linnet

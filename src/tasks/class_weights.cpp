@@ -1,0 +1,61 @@
+#include "tasks/class_weights.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "config/hints.h"
+
+namespace linnet {
+namespace {
+
+std::string_view without_spaces(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
+// "spam=5,ham=1"
+std::vector<double> read_weights(const std::string& asked, const std::vector<std::string>& names) {
+  std::vector<double> weights(names.size(), 1);
+  for (std::string_view rest = asked; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    const size_t sign = part.rfind('=');
+    double weight = 0;
+    const std::string_view number = sign == part.npos ? "" : without_spaces(part.substr(sign + 1));
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
+    if (error != std::errc() || end != number.data() + number.size() || !(weight >= 0 && weight <= 1e6))
+      fail_user("class_weights: \"" + std::string(part) + "\" is no CLASS=WEIGHT with a weight from 0 to 1000000");
+    const std::string name(without_spaces(part.substr(0, sign)));
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end())
+      fail_user("class_weights: the training examples have no class \"" + name + "\"" + " (did you mean \"" +
+                nearest(name, names) + "\"?)");
+    weights[static_cast<size_t>(found - names.begin())] = weight;
+  }
+  return weights;
+}
+
+}  // namespace
+
+std::vector<float> class_weights(const std::string& asked, const std::vector<std::string>& names,
+                                 const std::vector<int64_t>& counts, int64_t total, bool several) {
+  if (asked.empty()) return {};
+  if (total == 0) return std::vector<float>(names.size(), 1);  // of plans
+  const bool balanced = asked == "balanced";
+  std::vector<double> weights = balanced ? std::vector<double>(names.size(), 1) : read_weights(asked, names);
+  double sum = 0;  // over the examples
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto count = static_cast<double>(std::max<int64_t>(counts[i], 1)), all = static_cast<double>(total);
+    if (balanced) weights[i] = several ? (all - count) / count : all / (static_cast<double>(names.size()) * count);
+    sum += weights[i] * static_cast<double>(counts[i]);
+  }
+  if (sum <= 0) fail_user("class_weights = \"" + asked + "\" leaves no training example that counts");
+  const double scale = several || balanced ? 1 : static_cast<double>(total) / sum;
+  std::vector<float> scaled;
+  for (const double weight : weights) scaled.push_back(static_cast<float>(weight * scale));
+  return scaled;
+}
+
+}  // namespace linnet
