@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
-#include "engine/passes/matcher.h"
+#include "engine/passes/rewriter.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {

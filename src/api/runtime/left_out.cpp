@@ -2,27 +2,26 @@
 // there; the linker takes the one that it sees first, and with it leaves out what the other would bring.
 #include "base/error.h"
 #include "base/files.h"
+#include "data/text/bpe/bpe_model.h"
+#include "data/text/sentencepiece/unigram_model.h"
+#include "data/text/wordpiece/wordpiece_model.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/attention/attention_few_queries.h"
 #include "engine/kernels/gemm/gemm_bf16.h"
 #include "engine/ops/matmul/dense_head.h"
 #include "engine/ops/op_lists.h"
-#include "engine/passes/fuse_int8_convolution.h"
 #include "engine/passes/passes.h"
 #include "models/families/family.h"
-#include "training/run/pretrained_run.h"
 #include "tasks/texts/text_classifier.h"
-#include "data/text/bpe/bpe_model.h"
-#include "data/text/sentencepiece/unigram_model.h"
-#include "data/text/wordpiece/wordpiece_model.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 
 // engine/ops/all_ops.cpp: neither gradients nor images.
 std::span<const OpEntry> all_ops() { return inference_ops(); }
 
-// engine/kernels/attention/attention_bf16_simd.cpp, attention_few_queries_bf16_simd.cpp, attention_forward_dropout_simd.cpp:
-// activations are fp32, none is dropped.
+// engine/kernels/attention/attention_bf16_simd.cpp, attention_few_queries_bf16_simd.cpp,
+// attention_forward_dropout_simd.cpp: activations are fp32, none is dropped.
 AttendHeads bf16_attend_heads() { fail_internal("this library has no keys and values in bf16"); }
 attention_blocking::ForwardTask attention_blocking::bf16_forward_task(bool) { return nullptr; }
 attention_blocking::ForwardTask attention_blocking::dropout_forward_task() {
@@ -59,7 +58,7 @@ Graph fuse_pool_gradient(const Graph& graph, const Backend&) { return remove_dea
 Graph recompute(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice>) { return remove_dead_code(graph); }
 Graph round_shared(const Graph& graph) { return remove_dead_code(graph); }
-// engine/passes/fuse_convolution.cpp, fuse_int8_convolution.cpp, pack_filters.cpp: no convolutions.
+// engine/passes/fuse_convolution.cpp, pack_filters.cpp: no convolutions.
 Graph fuse_int8_convolution(const Graph& graph) { return remove_dead_code(graph); }
 Graph fuse_convolution(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 std::vector<PackedFilters> packable_filters(std::span<const Graph>, const Backend&) { return {}; }

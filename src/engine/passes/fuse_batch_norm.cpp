@@ -7,14 +7,11 @@
 // The gradient computes again which elements were above zero, from what the norm was given. With a residual, ReLU's
 // gradient is the residual's as well, and stays a node. In fp32 the bits stay the same; in bf16 the sum before the ReLU
 // is not rounded. Where a block is computed again, its second computation is fused like its first.
-#include "engine/passes/fuse_batch_norm.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
@@ -34,10 +31,9 @@ std::vector<int16_t> renumber(Expression& expression) {
   return kept;
 }
 
-class FuseBatchNorm {
+class FuseBatchNorm : Fusion {
  public:
-  FuseBatchNorm(const Graph& graph, const Backend& backend)
-      : graph_(graph), matcher_(graph), rewriter_(graph), backend_(backend) {
+  FuseBatchNorm(const Graph& graph, const Backend& backend) : Fusion(graph, backend) {
     Graph traced;
     relu(traced.input("x", {DType::kF32, {2}}));
     relu_ = traced.node(0).attrs.as<PointwiseAttrs>().expression;
@@ -48,13 +44,9 @@ class FuseBatchNorm {
   }
 
   Graph run() {
-    for (const Node& node : graph_.nodes()) {
-      if (rewriter_[node.out[0]].defined()) continue;  // it is a part of a norm before
-      if (is(node, kBatchNorm) && fuse_forward(node)) continue;
-      if (is(node, kBatchNormGrad) && fuse_backward(node)) continue;
-      rewriter_.copy(node);
-    }
-    return remove_dead_code(rewriter_.finish());
+    return replace_nodes([this](const Node& node) {
+      return (is(node, kBatchNorm) && fuse_forward(node)) || (is(node, kBatchNormGrad) && fuse_backward(node));
+    });
   }
 
  private:
@@ -74,11 +66,10 @@ class FuseBatchNorm {
     if (!is_relu(reader)) return false;
     BatchNormAttrs attrs = norm.attrs.as<BatchNormAttrs>();
     attrs.residual = sum != nullptr, attrs.relu = true;
-    if (!has_kernel(norm, attrs, in)) return false;
-    const std::vector<Tensor> out = rewriter_.add(norm, kBatchNorm, in, attrs);
-    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(norm.out[i], out[i]);
-    if (sum) rewriter_.map(sum->out[0], out[0]);
-    rewriter_.map(reader->out[0], out[0]);
+    if (!has_kernel(norm, kBatchNorm, attrs, in)) return false;
+    const Tensor result = rewriter_.replace(norm, kBatchNorm, in, attrs)[0];
+    if (sum) rewriter_.map(sum->out[0], result);
+    rewriter_.map(reader->out[0], result);
     return true;
   }
 
@@ -98,24 +89,11 @@ class FuseBatchNorm {
     std::vector<Tensor> in = rewriter_.inputs_of(gradient);
     in[0] = rewriter_[gate->in[gradient_operand_]];
     in.push_back(rewriter_[norm->in[2]]);
-    if (!has_kernel(gradient, attrs, in)) return false;
-    const std::vector<Tensor> out = rewriter_.add(gradient, kBatchNormGrad, in, attrs);
-    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(gradient.out[i], out[i]);
+    if (!has_kernel(gradient, kBatchNormGrad, attrs, in)) return false;
+    rewriter_.replace(gradient, kBatchNormGrad, in, attrs);
     return true;
   }
 
-  bool has_kernel(Node fused, const BatchNormAttrs& attrs, const std::vector<Tensor>& operands) const {
-    fused.attrs = attrs;
-    std::vector<TensorType> in, out;
-    for (const Tensor& operand : operands) in.push_back(operand.type());
-    for (const ValueId id : fused.out) out.push_back(graph_.value(id).type);
-    return has_fast_kernel(fused, in, out, backend_);
-  }
-
-  const Graph& graph_;
-  const Matcher matcher_;
-  Rewriter rewriter_;
-  const Backend& backend_;
   Expression relu_, relu_gradient_;
   bool is_pair_ = false;         // whether ReLU's gradient reads its result and the gradient of that
   size_t gradient_operand_ = 0;  // which of the two is the gradient

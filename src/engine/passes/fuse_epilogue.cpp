@@ -12,11 +12,11 @@
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
+
 namespace {
 
 // An activation function as pointwise nodes compute it and its gradient.
@@ -38,18 +38,17 @@ Function trace(GemmActivation kind, Tensor (*function)(At)) {
           dy_at};
 }
 
-class Epilogue {
+class Epilogue : Fusion {
  public:
-  explicit Epilogue(const Graph& graph) : rewriter_(graph) {}
-
+  using Fusion::Fusion;
   Graph run() {
     // The product moves to where that stands which it takes in: by then the other operand has been computed.
-    for (const Node& node : rewriter_.old().nodes()) {
+    for (const Node& node : graph_.nodes()) {
       if (!take(node)) rewriter_.copy(node);
       if (is(node, kDropout)) dropouts_.emplace(node.in[0], &node);
       read_.insert(node.in.begin(), node.in.end());
     }
-    return remove_dead_code(rewriter_.finish());
+    return finish();
   }
 
  private:
@@ -82,7 +81,7 @@ class Epilogue {
     if (!product) return false;
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
     const Tensor row = rewriter_[node.in[1 - which]];
-    const Shape& shape = rewriter_.old().value(node.in[which]).type.shape;
+    const Shape& shape = graph_.value(node.in[which]).type.shape;
     if (attrs.bias || !is_open(attrs) || row.shape() != Shape{shape[-1]} || shape.rank() < 2) return false;
     attrs.bias = true;
     std::vector<Tensor> in = rewriter_.operands(*product);
@@ -122,11 +121,10 @@ class Epilogue {
   bool take_derivative(const Node& node, const Function& function) {
     ValueId dy = node.in[function.dy], x = node.in[function.aux];
     float scale = 1;
-    const NodeId producer = rewriter_.old().value(dy).producer;
-    if (function.kind == GemmActivation::kRelu && producer != kNone && rewriter_.lone_producer(dy)) {
-      const Node& backward = rewriter_.old().node(producer);
-      if (const Node* forward = same_dropout(backward, x)) {
-        dy = backward.in[0], x = forward->out[0];
+    const Node* backward = matcher_.producer(dy);
+    if (function.kind == GemmActivation::kRelu && backward && rewriter_.lone_producer(dy)) {
+      if (const Node* forward = same_dropout(*backward, x)) {
+        dy = backward->in[0], x = forward->out[0];
         scale = dropout_scale(forward->attrs.as<DropoutAttrs>().probability);
       }
     }
@@ -143,15 +141,41 @@ class Epilogue {
     return true;
   }
 
-  Rewriter rewriter_;
   std::set<ValueId> read_;                   // of the old graph, by the nodes so far
   std::map<ValueId, const Node*> dropouts_;  // of the old graph, by operand
   const std::array<Function, 3> functions_{trace(GemmActivation::kRelu, relu), trace(GemmActivation::kGelu, gelu),
                                            trace(GemmActivation::kGeluTanh, gelu_tanh)};
 };
 
+// sum + product, where only this addition reads the product, becomes a product that adds to the sum: the contributions
+// to a shared weight's gradient, or to the gradients of earlier micro-steps, are added up where they lie.
+
+class Accumulate : Fusion {
+ public:
+  using Fusion::Fusion;
+  Graph run() {
+    return replace_nodes(
+        [this](const Node& node) { return matcher_.is_sum(node) && (fuse(node, 1) || fuse(node, 0)); });
+  }
+
+ private:
+  // Operand `which` is computed by an op that can add to the other one.
+  bool fuse(const Node& node, size_t which) {
+    const Node* lone = rewriter_.lone_producer(node.in[which]);
+    if (!lone || !lone->op->can_accumulate || !lone->op->can_accumulate(*lone) || lone->out.size() != 1) return false;
+    const Node producer = *lone;  // adding a node moves the others
+    std::vector<Tensor> in = rewriter_.operands(producer);
+    in.push_back(rewriter_[node.in[1 - which]]);
+    rewriter_.map(node.out[0],
+                  rewriter_.add(producer, *producer.op, in, producer.op->with_accumulator(producer.attrs))[0]);
+    return true;
+  }
+};
+
 }  // namespace
 
 Graph fuse_epilogue(const Graph& graph) { return Epilogue(graph).run(); }
+
+Graph fuse_accumulate(const Graph& graph) { return Accumulate(graph).run(); }
 
 }  // namespace linnet

@@ -10,8 +10,8 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/gradient.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {

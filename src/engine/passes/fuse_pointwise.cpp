@@ -1,13 +1,12 @@
 // An elementwise op whose result has one reader, elementwise too and of the same shape, joins it. Nothing is computed
 // twice and nothing fuses across a reduction.
 //
-// Results that are rounded to bf16 (round_shared.cpp) join last. They have a single reader only where blocks or single
+// Results that are rounded to bf16 (lower_precision.cpp) join last. They have a single reader only where blocks or single
 // nodes are computed again; where they have several they do not join at all. So a node that grows too long leaves out
 // these, and joins the same others either way.
 #include <algorithm>
 
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
@@ -16,29 +15,24 @@ namespace {
 
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
 
-class Pointwise {
+class Pointwise : Fusion {
  public:
-  explicit Pointwise(const Graph& graph) : rewriter_(graph) {}
-
+  using Fusion::Fusion;
   Graph run() {
-    for (const Node& node : rewriter_.old().nodes()) {
-      if (is(node, kPointwise))
-        fuse(node);
-      else
-        rewriter_.copy(node);
-    }
-    return remove_dead_code(rewriter_.finish());
+    return replace_nodes([this](const Node& node) { return fuse(node); });
   }
 
  private:
-  void fuse(const Node& node) {
+  bool fuse(const Node& node) {
+    if (!is(node, kPointwise)) return false;
     Expression expression = node.attrs.as<PointwiseAttrs>().expression;
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     std::vector<ValueId> old = node.in;  // the old value behind each operand; kNone once joined
-    const Shape& shape = rewriter_.old().value(node.out[0]).type.shape;
+    const Shape& shape = graph_.value(node.out[0]).type.shape;
     for (const bool rounded : {false, true}) join_producers(rounded, shape, expression, in, old);
     merge_equal_operands(expression, in);
-    rewriter_.map(node.out[0], rewriter_.add(node, kPointwise, in, PointwiseAttrs{expression})[0]);
+    rewriter_.replace(node, kPointwise, in, PointwiseAttrs{expression});
+    return true;
   }
 
   // Joins the producers of operands whose results are rounded, or those whose results are not.
@@ -80,8 +74,6 @@ class Pointwise {
       if (instruction.function == Scalar::kInput) instruction.a = location[static_cast<size_t>(instruction.a)];
     in = std::move(unique);
   }
-
-  Rewriter rewriter_;
 };
 
 }  // namespace

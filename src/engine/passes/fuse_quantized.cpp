@@ -4,27 +4,24 @@
 // A product whose result is read by products alone that round it by one scale, known beforehand (static int8: the first
 // layer of a feed-forward block), writes the codes that they would round it to: its floats are never stored.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
 
-class Quantized {
+class Quantized : Fusion {
  public:
-  explicit Quantized(const Graph& graph) : matcher_(graph), rewriter_(graph) {}
-
+  using Fusion::Fusion;
   Graph run() {
-    for (const Node& node : rewriter_.old().nodes())
-      if (!(product(node) || lookup(node) || loss(node))) rewriter_.copy(node);
-    return remove_dead_code(rewriter_.finish());
+    return replace_nodes([this](const Node& node) { return product(node) || lookup(node) || loss(node); });
   }
 
  private:
@@ -38,8 +35,7 @@ class Quantized {
     const ValueId matrix = value;
     while (is(matcher_.producer(value), kReshape)) value = matcher_.producer(value)->in[0];
     const Node* producer = dequantized(value);
-    const Graph& old = rewriter_.old();
-    return producer && old.value(matrix).type == old.value(producer->out[0]).type ? producer : nullptr;
+    return producer && graph_.value(matrix).type == graph_.value(producer->out[0]).type ? producer : nullptr;
   }
 
   // a W^T or, in a backward pass, a W, with all that follows it in one node.
@@ -55,8 +51,7 @@ class Quantized {
     const Node* rounded = matcher_.producer(node.in[0]);
     if (is(rounded, kRoundActivations) && product.weight.format == WeightFormat::kInt8)
       product.rounding = rounded->attrs.as<RoundingAttrs>(), in[0] = rewriter_[rounded->in[0]];
-    const std::vector<Tensor> out = rewriter_.add(node, kQuantizedMatmul, in, product);
-    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(node.out[i], out[i]);
+    rewriter_.replace(node, kQuantizedMatmul, in, product);
     return true;
   }
 
@@ -64,8 +59,8 @@ class Quantized {
     if (!is(node, kEmbedding)) return false;
     const Node* table = dequantized(node.in[0]);
     if (!table) return false;
-    const std::vector<Tensor> in{rewriter_[table->in[0]], rewriter_[node.in[1]]};
-    rewriter_.map(node.out[0], rewriter_.add(node, kQuantizedEmbedding, in, table->attrs)[0]);
+    rewriter_.replace(node, kQuantizedEmbedding, std::array{rewriter_[table->in[0]], rewriter_[node.in[1]]},
+                      table->attrs);
     return true;
   }
 
@@ -79,24 +74,17 @@ class Quantized {
     attrs.packed = true, attrs.weight = weight->attrs.as<QuantizedAttrs>();
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
-    const std::vector<Tensor> out = rewriter_.add(node, *node.op, in, attrs);
-    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(node.out[i], out[i]);
+    rewriter_.replace(node, *node.op, in, attrs);
     return true;
   }
-
-  const Matcher matcher_;
-  Rewriter rewriter_;
 };
 
 // For graphs of Quantized.
-class CodedResults {
+class CodedResults : Fusion {
  public:
-  explicit CodedResults(const Graph& graph) : matcher_(graph), rewriter_(graph) {}
-
+  using Fusion::Fusion;
   Graph run() {
-    for (const Node& node : rewriter_.old().nodes())
-      if (!take(node)) rewriter_.copy(node);
-    return rewriter_.finish();
+    return replace_nodes([this](const Node& node) { return take(node); });
   }
 
  private:
@@ -106,7 +94,7 @@ class CodedResults {
     const std::optional<RoundingAttrs> codes = codes_of(node.out[0]);
     if (!codes || attrs.weight.format != WeightFormat::kInt8) return false;
     attrs.result_rounding = *codes;
-    rewriter_.map(node.out[0], rewriter_.add(node, kQuantizedMatmul, rewriter_.inputs_of(node), attrs)[0]);
+    rewriter_.replace(node, kQuantizedMatmul, rewriter_.inputs_of(node), attrs);
     return true;
   }
 
@@ -114,8 +102,8 @@ class CodedResults {
   std::optional<RoundingAttrs> codes_of(ValueId value) const {
     std::optional<RoundingAttrs> found;
     for (const NodeId reader : matcher_.readers(value)) {
-      if (reader == rewriter_.old().node_count()) return {};  // the graph's result
-      const Node& node = rewriter_.old().node(reader);
+      if (reader == graph_.node_count()) return {};  // the graph's result
+      const Node& node = graph_.node(reader);
       if (!is(node, kQuantizedMatmul) || std::ranges::count(node.in, value) > 1 || node.in[0] != value) return {};
       const RoundingAttrs& rounding = node.attrs.as<QuantizedMatmulAttrs>().rounding;
       if (rounding.scale == 0 || (found && *found != rounding)) return {};
@@ -123,9 +111,6 @@ class CodedResults {
     }
     return found;
   }
-
-  const Matcher matcher_;
-  Rewriter rewriter_;
 };
 
 }  // namespace

@@ -11,16 +11,15 @@
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/residual_norm/residual_norm.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
 
-class FuseResidualNorm {
+class FuseResidualNorm : Fusion {
  public:
-  explicit FuseResidualNorm(const Graph& graph) : graph_(graph), matcher_(graph), rewriter_(graph) { find_forward(); }
+  explicit FuseResidualNorm(const Graph& graph) : Fusion(graph) { find_forward(); }
 
   Graph run() {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
@@ -30,7 +29,7 @@ class FuseResidualNorm {
       if (is(node, kLayerNormGrad) && fuse_backward(id)) continue;
       rewriter_.copy(node);
     }
-    return remove_dead_code(rewriter_.finish());
+    return finish();
   }
 
  private:
@@ -105,16 +104,12 @@ class FuseResidualNorm {
       in.push_back(rewriter_[graph_.node(*dropout).in[1]]);
     }
     if (in.size() == grad.in.size()) return false;
-    const std::vector<Tensor> out = rewriter_.add(grad, kResidualNormGrad, in, attrs);
-    for (size_t i = 0; i < grad.out.size(); ++i) rewriter_.map(grad.out[i], out[i]);
+    const std::vector<Tensor> out = rewriter_.replace(grad, kResidualNormGrad, in, attrs);
     rewriter_.map(total, out[0]);
     if (dropout != readers.end()) rewriter_.map(graph_.node(*dropout).out[0], out.back());
     return true;
   }
 
-  const Graph& graph_;
-  const Matcher matcher_;
-  Rewriter rewriter_;
   std::set<NodeId> fused_additions_;
 };
 

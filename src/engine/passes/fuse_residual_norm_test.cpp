@@ -13,8 +13,8 @@
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/residual_norm/residual_norm.h"
 #include "engine/passes/gradient.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {

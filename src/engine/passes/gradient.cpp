@@ -8,7 +8,7 @@
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/matcher.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
@@ -155,7 +155,7 @@ class Backward {
   std::vector<bool> depends_;
   std::vector<int> splits_;                       // by value: nodes that cut it
   std::map<ValueId, std::vector<Piece>> pieces_;  // of values whose readers are still visited
-  std::vector<Tensor> gradient_;  // by value of the forward graph
+  std::vector<Tensor> gradient_;                  // by value of the forward graph
 };
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Matrix products in bf16 or TF32: operands are rounded on their way in, sums and everything else stay fp32.
 // Parameters, gradients and the optimizer's states are never stored in less than fp32. For fp16 the rounding is nodes
 // of its own, and the products themselves stay fp32.
+#include <algorithm>
 #include <array>
 #include <map>
 
 #include "engine/ir/op.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/round_half/round_half.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -43,17 +45,75 @@ class HalfOperands {
   std::map<ValueId, Tensor> halves_;
 };
 
-Attrs lower(const Node& node, Precision precision, Precision attention) {
-  switch (node.op->product) {
-    case ProductKind::kNone:
-      break;
-    case ProductKind::kMatrix:
-      return node.op->with_precision(node.attrs, precision);
-    case ProductKind::kAttention:
-      return node.op->with_precision(node.attrs, attention);
+// Which results are rounded to the storage type must not depend on what is computed again. Where activations are stored
+// in bf16, a value is rounded when it is written to memory, and an elementwise result that has one elementwise reader
+// is not: fuse_pointwise joins the two. A result with several readers, as silu(gate) of a gated feed-forward part has
+// (the product with the other half, and in the backward pass that half's gradient), is written once. Computed again, it
+// becomes two results with one reader each, which both join their readers.
+//
+// So the rounding of such results becomes a part of their computation while the graph is still as it was traced. Where
+// one is stored in bf16 after all, cast_to_storage_type takes it out again.
+
+class RoundShared : Fusion {
+ public:
+  explicit RoundShared(const Graph& graph) : Fusion(graph), wants_(static_cast<size_t>(graph.value_count())) {
+    for (const GraphOutput& output : graph.outputs()) wants(output.value).f32 = true;
+    for (const StateUpdate& update : graph.updates()) wants(update.value).f32 = true;
+    for (NodeId id = graph.node_count() - 1; id >= 0; --id) ask(graph.node(id));
   }
-  return node.attrs;
-}
+
+  Graph run() {
+    const NodeId loss = find_loss(graph_);
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      const Node& node = graph_.node(id);
+      if (id >= loss || !is_rounded(node)) {
+        rewriter_.copy(node);
+        continue;
+      }
+      Node rounded = node;
+      rounded.attrs = PointwiseAttrs{rounded_to_bf16(node.attrs.as<PointwiseAttrs>().expression)};
+      rewriter_.copy(rounded);
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  struct Wants {
+    bool reduced = false, f32 = false;
+  };
+  Wants& wants(ValueId value) { return wants_[static_cast<size_t>(value)]; }
+
+  // What a node wants its operands stored as, when what its results' readers want is known. Values that every reader
+  // wants in fp32 will not be stored in bf16.
+  void ask(const Node& node) {
+    const StorageRule rule = storage_of(node);
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const Storage storage = rule.operand(i);
+      wants(node.in[i]).reduced |= storage == Storage::kReduced;
+      wants(node.in[i]).f32 |= storage == Storage::kF32;
+      if (storage != Storage::kMoved) continue;
+      for (const ValueId out : node.out) {
+        wants(node.in[i]).reduced |= wants(out).reduced;
+        wants(node.in[i]).f32 |= wants(out).f32;
+      }
+    }
+  }
+
+  bool is_rounded(const Node& node) {
+    if (!is(node, kPointwise) || is_rounded_to_bf16(node.attrs.as<PointwiseAttrs>().expression)) return false;
+    const ValueId out = node.out[0];
+    const TensorType& type = graph_.value(out).type;
+    const auto readers = matcher_.readers(out);
+    if (type.dtype != DType::kF32 || type.shape.elements() == 1 || readers.size() < 2) return false;
+    if (wants(out).f32 && !wants(out).reduced) return false;
+    return std::ranges::any_of(readers, [&](NodeId reader) {
+      return reader < graph_.node_count() && is(graph_.node(reader), kPointwise) &&
+             graph_.value(graph_.node(reader).out[0]).type.shape == type.shape;
+    });
+  }
+
+  std::vector<Wants> wants_;  // by value
+};
 
 }  // namespace
 
@@ -61,12 +121,14 @@ Graph lower_precision(const Graph& graph, Precision precision, Precision attenti
   Rewriter rewriter(graph);
   HalfOperands halves(rewriter);
   for (const Node& node : graph.nodes()) {
-    const bool half = precision_of(node, precision, attention) == Precision::kF16;
-    const std::vector<Tensor> out = rewriter.add(node, *node.op, half ? halves.of(node) : rewriter.inputs_of(node),
-                                                 half ? node.attrs : lower(node, precision, attention));
-    for (size_t i = 0; i < out.size(); ++i) rewriter.map(node.out[i], out[i]);
+    const Precision own = precision_of(node, precision, attention);
+    const bool half = own == Precision::kF16, lowered = !half && node.op->product != ProductKind::kNone;
+    rewriter.replace(node, *node.op, half ? halves.of(node) : rewriter.inputs_of(node),
+                     lowered ? node.op->with_precision(node.attrs, own) : node.attrs);
   }
   return rewriter.finish();
 }
+
+Graph round_shared(const Graph& graph) { return RoundShared(graph).run(); }
 
 }  // namespace linnet

@@ -8,12 +8,42 @@
 #include <vector>
 
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/passes/matcher.h"
-#include "engine/passes/parameter_part.h"
+#include "engine/ops/movement/movement.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
+
+// Which part of a flat buffer of parameters a value is: parameters are the results of a split of an input of the graph,
+// reshaped before they are read.
+struct ParameterPart {
+  std::string flat;  // the input of the graph
+  int64_t offset;    // elements, in it
+};
+
+ValueId before_reshapes(const Graph& graph, ValueId value) {
+  for (;;) {
+    const NodeId producer = graph.value(value).producer;
+    if (producer == kNone || !is(graph.node(producer), kReshape)) return value;
+    value = graph.node(producer).in[0];
+  }
+}
+
+// Also of a reshaped part.
+std::optional<ParameterPart> parameter_part(const Graph& graph, ValueId value) {
+  value = before_reshapes(graph, value);
+  const NodeId producer = graph.value(value).producer;
+  if (producer == kNone || !is(graph.node(producer), kSplit)) return std::nullopt;
+  const Node& split = graph.node(producer);
+  const auto input = std::ranges::find(graph.inputs(), split.in[0], &GraphInput::value);
+  if (input == graph.inputs().end() || graph.value(split.in[0]).type.shape.rank() != 1) return std::nullopt;
+  int64_t offset = 0;
+  for (const ValueId out : split.out) {
+    if (out == value) return ParameterPart{input->name, offset};
+    offset += graph.value(out).type.shape.elements();
+  }
+  return std::nullopt;
+}
 
 std::optional<PackedFilters> packable(const Graph& graph, const Node& node) {
   const std::optional<ParameterPart> part = is(node, kConv2d) ? parameter_part(graph, node.in[1]) : std::nullopt;
@@ -74,7 +104,7 @@ Graph pack_filters(const Graph& graph, std::span<const PackedFilters> filters) {
     attrs.packed = true;
     std::vector<Tensor> in = rewriter.inputs_of(node);
     in.push_back(packed);
-    rewriter.map(node.out[0], rewriter.add(node, kConv2d, in, attrs)[0]);
+    rewriter.replace(node, kConv2d, in, attrs);
   }
   return rewriter.finish();
 }

@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/passes/fuse_batch_norm.h"
-#include "engine/passes/fuse_int8_convolution.h"
+#include "engine/ir/op.h"
+#include "engine/ops/collective/collective.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
+
 namespace {
 
 struct Pass {
@@ -88,6 +91,86 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
     if (report) report->push_back({pass.name, run, before, graph.node_count(), seconds, fused});
   }
   return graph;
+}
+
+Graph remove_dead_code(const Graph& graph) {
+  std::vector<bool> live(static_cast<size_t>(graph.value_count()));
+  for (const GraphOutput& output : graph.outputs()) live[static_cast<size_t>(output.value)] = true;
+  for (const StateUpdate& update : graph.updates()) live[static_cast<size_t>(update.value)] = true;
+  std::vector<bool> kept(static_cast<size_t>(graph.node_count()));
+  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    bool needed = false;
+    for (ValueId out : node.out) needed = needed || live[static_cast<size_t>(out)];
+    kept[static_cast<size_t>(id)] = needed;
+    if (!needed) continue;
+    for (ValueId in : node.in) live[static_cast<size_t>(in)] = true;
+  }
+  Rewriter rewriter(graph);
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    if (!kept[static_cast<size_t>(id)]) continue;
+    if (is(node, kShare))  // it has told the backward pass what it had to
+      rewriter.map(node.out[0], rewriter[node.in[0]]);
+    else
+      rewriter.copy(node);
+  }
+  return rewriter.finish();
+}
+
+Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op)) {
+  Rewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    if (!node.op->decompose || (keep && keep(*node.op))) {
+      rewriter.copy(node);
+      continue;
+    }
+    rewriter.graph().set_scope(node.scope);
+    const std::vector<Tensor> out = node.op->decompose({rewriter.graph(), node, rewriter.inputs_of(node)});
+    for (size_t i = 0; i < out.size(); ++i) rewriter.map(node.out[i], out[i]);
+  }
+  return rewriter.finish();
+}
+
+// Products of a decoding graph, whose rows belong to requests that do not know each other: what a request gets must not
+// depend on how many others there are.
+
+Graph independent_rows(const Graph& graph) {
+  Rewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    const auto change = node.op->with_independent_rows;
+    rewriter.replace(node, *node.op, rewriter.inputs_of(node), change ? change(node.attrs) : node.attrs);
+  }
+  return rewriter.finish();
+}
+
+Graph run_early(const Graph& graph, NodeId first) {
+  // After which of the nodes before `first` each node comes.
+  std::vector<NodeId> after(static_cast<size_t>(graph.node_count()));
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    NodeId& place = after[static_cast<size_t>(id)];
+    place = id < first ? id : -1;
+    if (id < first) continue;
+    for (const ValueId in : graph.node(id).in)
+      if (const NodeId producer = graph.value(in).producer; producer != kNone)
+        place = std::max(place, after[static_cast<size_t>(producer)]);
+  }
+  // What has no operands stands before its first reader.
+  for (NodeId id = first; id < graph.node_count(); ++id) {
+    if (!graph.node(id).in.empty()) continue;
+    NodeId place = graph.node_count();
+    for (const Node& reader : graph.nodes()) {
+      const bool reads = std::ranges::any_of(reader.in, [&](ValueId in) { return graph.value(in).producer == id; });
+      if (reads) place = std::min(place, after[static_cast<size_t>(&reader - graph.nodes().data())]);
+    }
+    after[static_cast<size_t>(id)] = place;
+  }
+  std::vector<NodeId> order(after.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](NodeId id) { return after[static_cast<size_t>(id)]; });
+  Rewriter rewriter(graph);
+  for (const NodeId id : order) rewriter.copy(graph.node(id));
+  return rewriter.finish();
 }
 
 }  // namespace linnet

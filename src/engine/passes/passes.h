@@ -1,4 +1,4 @@
-// The rewrites of a graph, one file each, and the driver that runs them. See docs/architecture.md for the order.
+// The rewrites of a graph, and the driver that runs them. See docs/architecture.md for the order.
 #pragma once
 #include <optional>
 #include <set>
@@ -43,6 +43,13 @@ Graph fuse_epilogue(const Graph& graph);
 // A factor and a summand for each filter, a residual sum and ReLU become the epilogue of a convolution, where the
 // backend has a kernel for it.
 Graph fuse_convolution(const Graph& graph, const Backend& backend);
+// Convolutions whose filters are quantized to int8 multiply bytes. Where the scale of what they read is known
+// beforehand (static int8), one that is read by others of them alone, or added by them, writes the codes that they
+// would round its result to: its floats are never stored.
+Graph fuse_int8_convolution(const Graph& graph);
+// batch_norm [+ add] + relu becomes one batch_norm, and relu's gradient a part of the norm's, where the backend has a
+// kernel for it.
+Graph fuse_batch_norm(const Graph& graph, const Backend& backend);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
 Graph fuse_accumulate(const Graph& graph);
 // The sum for a bias's gradient becomes a second result of the product for the weight's gradient, where the backend has

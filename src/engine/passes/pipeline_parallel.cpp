@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "engine/ir/op.h"
-#include "engine/passes/block_path.h"
+#include "engine/passes/recompute_blocks.h"
 
 namespace linnet {
 namespace {

@@ -7,8 +7,6 @@
 
 #include "base/hash.h"
 #include "engine/ir/op.h"
-#include "engine/passes/block_path.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {

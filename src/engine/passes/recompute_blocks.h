@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/ir/graph.h"
@@ -56,5 +57,10 @@ size_t saved_bytes(const Graph& graph);
 // An estimate of the time a graph takes, in operations: those of its products, and kOperationsPerByte for each byte
 // that a node reads or writes. Only ratios of it mean something.
 double estimated_work(const Graph& graph);
+
+// Which block (layer of a stack) a module path is in.
+
+// "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty where the path has no number.
+std::string_view block_path(std::string_view scope);
 
 }  // namespace linnet

@@ -1,5 +1,7 @@
 #include "engine/passes/rewriter.h"
 
+#include "engine/passes/passes.h"
+
 namespace linnet {
 
 Rewriter::Rewriter(const Graph& old, const std::set<std::string>& replaced)
@@ -38,11 +40,18 @@ std::vector<Tensor> Rewriter::add_stored(const Node& like, std::span<const Tenso
   return new_.add_stored(*like.op, in, like.attrs, like.where, types);
 }
 
+void Rewriter::map_results(const Node& node, std::span<const Tensor> out) {
+  for (size_t i = 0; i < node.out.size(); ++i) map(node.out[i], out[i]);
+}
+
+std::vector<Tensor> Rewriter::replace(const Node& node, const OpDef& op, std::span<const Tensor> in, Attrs attrs) {
+  const std::vector<Tensor> out = add(node, op, in, std::move(attrs));
+  map_results(node, out);
+  return out;
+}
+
 void Rewriter::copy(const Node& node) {
-  std::vector<TensorType> types;
-  for (const ValueId out : node.out) types.push_back(old_.value(out).type);
-  const std::vector<Tensor> out = add_stored(node, inputs_of(node), types);
-  for (size_t i = 0; i < out.size(); ++i) map(node.out[i], out[i]);
+  map_results(node, add_stored(node, inputs_of(node), types_of(old_, node.out)));
 }
 
 Graph Rewriter::finish() {
@@ -50,6 +59,49 @@ Graph Rewriter::finish() {
   for (const StateUpdate& update : old_.updates()) new_.update((*this)[update.state], (*this)[update.value]);
   // Tensors point at the graph they were made in; from here on only ids matter.
   return std::move(new_);
+}
+
+ValueId other_operand(const Node& node, ValueId one) { return node.in[node.in[0] == one ? 1 : 0]; }
+
+std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values) {
+  std::vector<TensorType> types;
+  for (const ValueId id : values) types.push_back(graph.value(id).type);
+  return types;
+}
+
+Matcher::Matcher(const Graph& graph) : graph_(graph), readers_(static_cast<size_t>(graph.value_count())) {
+  for (NodeId id = 0; id < graph.node_count(); ++id)
+    for (const ValueId in : graph.node(id).in) readers_[static_cast<size_t>(in)].push_back(id);
+  for (const GraphOutput& output : graph.outputs())
+    readers_[static_cast<size_t>(output.value)].push_back(graph.node_count());
+  for (const StateUpdate& update : graph.updates())
+    readers_[static_cast<size_t>(update.value)].push_back(graph.node_count());
+}
+
+const Node* Matcher::producer(ValueId value) const {
+  const NodeId id = graph_.value(value).producer;
+  return id == kNone ? nullptr : &graph_.node(id);
+}
+
+const Node* Matcher::one_reader(ValueId value) const {
+  if (!has_one_reader(value)) return nullptr;
+  const NodeId id = readers(value).front();
+  return id < graph_.node_count() ? &graph_.node(id) : nullptr;
+}
+
+bool Matcher::is_sum(const Node& node) const {
+  return algebra_of(node) == Algebra::kAdd && node.in[0] != node.in[1] &&
+         graph_.value(node.in[0]).type == graph_.value(node.in[1]).type;
+}
+
+Graph Fusion::finish() { return remove_dead_code(rewriter_.finish()); }
+
+bool Fusion::has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const {
+  Node made = node;
+  made.op = &op, made.attrs = std::move(attrs);
+  std::vector<TensorType> types;
+  for (const Tensor& operand : in) types.push_back(operand.type());
+  return has_fast_kernel(made, types, types_of(graph_, node.out), backend_);
 }
 
 }  // namespace linnet

@@ -1,11 +1,45 @@
-// How a pass rewrites: it walks the old graph in order and builds a new one, mapping values as it goes. Graphs are
-// never changed in place, so a pass cannot leave one half rewritten.
+// What rewrites of graphs are made of: a Matcher, which says what computes a value and who reads it, and a Rewriter, which
+// walks the old graph in order and builds a new one, mapping values as it goes. Graphs are never changed in place, so a
+// pass cannot leave one half rewritten. Facts that hold for many ops are fields of OpDef (engine/ir/op.h).
 #pragma once
 #include <set>
+#include <span>
+#include <vector>
 
 #include "engine/ir/graph.h"
+#include "engine/ir/op.h"
+#include "engine/ops/kernel.h"
 
 namespace linnet {
+
+inline bool is(const Node& node, const OpDef& op) { return node.op == &op; }
+inline bool is(const Node* node, const OpDef& op) { return node && is(*node, op); }
+
+// The operand of a node with two operands that is not `one`.
+ValueId other_operand(const Node& node, ValueId one);
+
+std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values);
+
+class Matcher {
+ public:
+  // The graph outlives the matcher and does not change.
+  explicit Matcher(const Graph& graph);
+
+  // The node that computes the value; nullptr for an input of the graph.
+  const Node* producer(ValueId value) const;
+  // The nodes that read the value, in order, once for each operand; node_count() stands for an output of the graph or
+  // the new value of a state.
+  std::span<const NodeId> readers(ValueId value) const { return readers_[static_cast<size_t>(value)]; }
+  bool has_one_reader(ValueId value) const { return readers(value).size() == 1; }
+  // The one node that reads the value; nullptr when there are several, or when the value leaves the graph.
+  const Node* one_reader(ValueId value) const;
+  // x + y for two different values of the same type: neither is broadcast.
+  bool is_sum(const Node& node) const;
+
+ private:
+  const Graph& graph_;
+  std::vector<std::vector<NodeId>> readers_;  // by value
+};
 
 class Rewriter {
  public:
@@ -31,14 +65,44 @@ class Rewriter {
   std::vector<Tensor> add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
   // Appends `like` with other operands and its results stored as `types` say (Graph::add_stored).
   std::vector<Tensor> add_stored(const Node& like, std::span<const Tensor> in, std::span<const TensorType> types);
+  // Appends a node in the place of `node`, for whose results its first ones stand. Returns all of them.
+  std::vector<Tensor> replace(const Node& node, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
   void copy(const Node& node);  // as it is, results stored as they were
   Graph finish();               // maps outputs and updates
 
  private:
+  void map_results(const Node& node, std::span<const Tensor> out);
+
   const Graph& old_;
   Graph new_;
   std::vector<Tensor> map_;
   std::vector<int> uses_;  // of the old graph's values
+};
+
+// A pass that puts nodes in the place of others.
+class Fusion {
+ public:
+  explicit Fusion(const Graph& graph, const Backend& backend = cpu_backend())
+      : graph_(graph), matcher_(graph), rewriter_(graph), backend_(backend) {}
+
+ protected:
+  // Calls take(node) for the nodes in order and copies those for which it returns false. Nodes whose results stand for
+  // something already are left out.
+  template <class Take>
+  Graph replace_nodes(const Take& take) {
+    for (const Node& node : graph_.nodes())
+      if (!rewriter_[node.out[0]].defined() && !take(node)) rewriter_.copy(node);
+    return finish();
+  }
+  Graph finish();  // without what nothing depends on any more
+
+  // Whether the backend has a kernel for the op with these operands and the results of `node`.
+  bool has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const;
+
+  const Graph& graph_;
+  const Matcher matcher_;
+  Rewriter rewriter_;
+  const Backend& backend_;
 };
 
 }  // namespace linnet

@@ -2,9 +2,9 @@
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/stage_output/stage_output.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/pipeline_parallel.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {

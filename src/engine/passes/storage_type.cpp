@@ -13,7 +13,6 @@
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/pipeline_parallel.h"
 #include "engine/passes/rewriter.h"
@@ -176,7 +175,7 @@ class CastToStorageType {
          [&](ValueId out) { return is_reduced_[at(out)] && !in_f32; });
   }
 
-  // An elementwise node that rounds its result to bf16 (round_shared.cpp) need not where it is stored so.
+  // An elementwise node that rounds its result to bf16 (lower_precision.cpp) need not where it is stored so.
   static Node without_rounding_twice(Node node, const std::vector<TensorType>& out) {
     if (is(node, kPointwise) && out[0].dtype == DType::kBF16)
       node.attrs = PointwiseAttrs{without_rounding(node.attrs.as<PointwiseAttrs>().expression)};

@@ -14,8 +14,8 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
-#include "engine/passes/matcher.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/passes/recompute_blocks.h"
 #include "models/nn/pipeline_parallel.h"
-#include "engine/passes/block_path.h"
 
 namespace linnet {
 namespace {

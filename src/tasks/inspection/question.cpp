@@ -8,8 +8,7 @@
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/passes/attention_maps.h"
-#include "engine/passes/token_attributions.h"
+#include "engine/passes/explanations.h"
 #include "models/nn/forward.h"
 
 namespace linnet {

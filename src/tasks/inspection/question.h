@@ -47,7 +47,7 @@ struct FoundAnswer {
   int32_t id;
   std::vector<double> log_probabilities;    // of all answers
   double baseline = 0;                      // log probability of `id` where all embeddings are the table's mean
-  std::vector<std::vector<double>> shares;  // [sequences][tokens], engine/passes/token_attributions.h
+  std::vector<std::vector<double>> shares;  // [sequences][tokens], engine/passes/explanations.h
 };
 
 struct Findings {

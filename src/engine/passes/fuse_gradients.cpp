@@ -1,0 +1,294 @@
+// A linear cross-entropy and its gradient read the same operands, and the gradient computes the same logits: it gives
+// the loss as well, in the forward node's location. What it needs besides is moved before it: the gradient of the loss,
+// a scalar that does not depend on the loss; and, where micro-steps add up gradients, the weight's gradient so far, to
+// which it then adds its own. (A tied weight's gradient gets further parts later, so the sum does not start with it.)
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "engine/ops/conv_pool/conv_pool.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
+
+namespace linnet {
+
+namespace {
+
+class FuseLoss : Fusion {
+ public:
+  explicit FuseLoss(const Graph& graph) : Fusion(graph), done_(static_cast<size_t>(graph.node_count())) {}
+
+  Graph run() {
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      if (done_[static_cast<size_t>(id)] || rename(graph_.node(id))) continue;
+      if (is(graph_.node(id), kLinearCrossEntropy) && fuse(id)) continue;
+      copy(id);
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  void copy(NodeId id) {
+    rewriter_.copy(graph_.node(id));
+    done_[static_cast<size_t>(id)] = true;
+  }
+
+  bool rename(const Node& node) {
+    const auto found = renamed_.find(node.out[0]);
+    if (found == renamed_.end()) return false;
+    rewriter_.map(node.out[0], rewriter_[found->second]);
+    return true;
+  }
+
+  bool fuse(NodeId forward) {
+    const Node& node = graph_.node(forward);
+    const NodeId gradient = gradient_of(forward);
+    if (gradient == kNone) return false;
+    const Node& grad = graph_.node(gradient);
+    move_before(grad.in.back());
+    LinearCrossEntropyAttrs attrs = grad.attrs.as<LinearCrossEntropyAttrs>();
+    attrs.loss = true;
+    std::vector<Tensor> in = rewriter_.inputs_of(grad);
+    if (const ValueId start = attrs.weight_gradient ? take_start(grad.out[1], forward) : kNone; start != kNone) {
+      attrs.accumulate = true;
+      move_before(start);
+      in.push_back(rewriter_[start]);
+    }
+    const std::vector<Tensor> out = rewriter_.add(node, kLinearCrossEntropyGrad, in, attrs);
+    for (size_t i = 0; i < grad.out.size(); ++i) rewriter_.map(grad.out[i], out[i]);
+    rewriter_.map(node.out[0], out.back());
+    done_[static_cast<size_t>(forward)] = done_[static_cast<size_t>(gradient)] = true;
+    return true;
+  }
+
+  // The gradient node of the same loss, when what it needs can be known before the loss.
+  NodeId gradient_of(NodeId forward) const {
+    const Node& node = graph_.node(forward);
+    for (NodeId id = forward + 1; id < graph_.node_count(); ++id) {
+      const Node& grad = graph_.node(id);
+      if (is(grad, kLinearCrossEntropyGrad) && grad.in.size() == node.in.size() + 1 &&
+          std::equal(node.in.begin(), node.in.end(), grad.in.begin()) && is_of_same_loss(grad.attrs, node.attrs) &&
+          can_move_before(grad.in.back(), forward))
+        return id;
+    }
+    return kNone;
+  }
+
+  static bool is_of_same_loss(const Attrs& gradient, const Attrs& loss) {
+    auto attrs = gradient.as<LinearCrossEntropyAttrs>();
+    attrs.weight_gradient = true;
+    return Attrs(attrs) == loss;
+  }
+
+  // Scalars and other names of a tensor cost nothing to have early.
+  bool can_move_before(ValueId value, NodeId location) const {
+    const NodeId producer = graph_.value(value).producer;
+    if (producer < location) return true;  // an input, or there already
+    const Node& node = graph_.node(producer);
+    const Algebra algebra = algebra_of(node);
+    const bool renames = algebra == Algebra::kReshape || algebra == Algebra::kSplit;
+    if (producer == location || !(renames || graph_.value(value).type.shape.elements() == 1)) return false;
+    return std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return can_move_before(in, location); });
+  }
+
+  void move_before(ValueId value) {
+    const NodeId producer = graph_.value(value).producer;
+    if (producer == kNone || done_[static_cast<size_t>(producer)]) return;
+    for (ValueId in : graph_.node(producer).in) move_before(in);
+    copy(producer);
+  }
+
+  // In start + (part + later parts), where nothing else reads the sums: `start`, which the part is then added to. The
+  // outer sum becomes another name of what is in the brackets. kNone: there is nothing to start from.
+  ValueId take_start(ValueId part, NodeId location) {
+    for (const Node* sum = matcher_.one_reader(part); sum && matcher_.is_sum(*sum); sum = matcher_.one_reader(part)) {
+      const ValueId other = other_operand(*sum, part);
+      if (can_move_before(other, location)) {
+        renamed_[sum->out[0]] = part;
+        return other;
+      }
+      part = sum->out[0];
+    }
+    return kNone;
+  }
+
+  std::vector<bool> done_;  // nodes of the old graph
+  std::map<ValueId, ValueId> renamed_;
+};
+
+// The gradient of a linear layer's bias sums the same rows that the product for its weight's gradient reads. A GPU's
+// library adds them up on the way, which saves the launches of a sum of its own.
+
+class BiasGradient : Fusion {
+ public:
+  using Fusion::Fusion;
+  Graph run() {
+    for (const Node& node : graph_.nodes()) pair(node);
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      if (const auto found = pairs_.find(id); found != pairs_.end())
+        fuse(graph_.node(found->second.product), graph_.node(found->second.sum));
+      else if (!moved_.contains(id))
+        rewriter_.copy(graph_.node(id));
+    }
+    return finish();
+  }
+
+ private:
+  struct Pair {
+    NodeId product, sum;
+  };
+
+  NodeId id_of(const Node& node) const { return static_cast<NodeId>(&node - graph_.nodes().data()); }
+
+  void pair(const Node& sum) {
+    if (!sums_rows(sum)) return;
+    if (pair_with_reader_of(sum.in[0], sum)) return;
+    for (const NodeId reader : matcher_.readers(sum.in[0]))
+      if (reader < graph_.node_count() && algebra_of(graph_.node(reader)) == Algebra::kReshape &&
+          pair_with_reader_of(graph_.node(reader).out[0], sum))
+        return;
+  }
+
+  bool sums_rows(const Node& node) const {
+    if (!is(node, kReduce) || node.attrs.as<ReduceAttrs>().kind != Reduction::kSum) return false;
+    const Shape& from = graph_.value(node.in[0]).type.shape;
+    return from.rank() > 1 && graph_.value(node.out[0]).type.shape == Shape{from[-1]};
+  }
+
+  // A product for which `rows` is the first operand, transposed.
+  bool pair_with_reader_of(ValueId rows, const Node& sum) {
+    const Shape &shape = graph_.value(rows).type.shape, &sums = graph_.value(sum.out[0]).type.shape;
+    if (shape.rank() != 2 || shape[-1] != sums[0]) return false;
+    return std::ranges::any_of(matcher_.readers(rows), [&](NodeId reader) {
+      return reader < graph_.node_count() && graph_.node(reader).in[0] == rows && pair(graph_.node(reader), sum);
+    });
+  }
+
+  // The new node stands where the later of the two stood: by then all operands are there.
+  bool pair(const Node& product, const Node& sum) {
+    if (!is(product, kMatmul) || !is_plain(product) || !has_kernel(product, sum)) return false;
+    const NodeId first = std::min(id_of(product), id_of(sum)), last = std::max(id_of(product), id_of(sum));
+    if (moved_.contains(first) || pairs_.contains(first) || pairs_.contains(last)) return false;
+    for (const NodeId reader : matcher_.readers(graph_.node(first).out[0]))
+      if (reader < last) return false;
+    moved_.insert(first);
+    pairs_[last] = {id_of(product), id_of(sum)};
+    return true;
+  }
+
+  bool is_plain(const Node& product) const {
+    const auto& attrs = product.attrs.as<MatmulAttrs>();
+    return attrs.trans_a && !attrs.bias && !attrs.pre_activation && !attrs.row_sums && attrs.is_sum() &&
+           graph_.value(product.in[1]).type.shape.rank() == 2;
+  }
+
+  static Attrs with_row_sums(const Node& product) {
+    MatmulAttrs attrs = product.attrs.as<MatmulAttrs>();
+    attrs.row_sums = true;
+    return attrs;
+  }
+
+  bool has_kernel(const Node& product, const Node& sum) const {
+    Node both = product;
+    both.attrs = with_row_sums(product);
+    both.out.push_back(sum.out[0]);
+    return has_fast_kernel(both, types_of(graph_, both.in), types_of(graph_, both.out), backend_);
+  }
+
+  void fuse(const Node& product, const Node& sum) {
+    rewriter_.map(sum.out[0],
+                  rewriter_.replace(product, kMatmul, rewriter_.inputs_of(product), with_row_sums(product))[1]);
+  }
+
+  std::map<NodeId, Pair> pairs_;  // by the later of the two
+  std::set<NodeId> moved_;        // the earlier ones
+};
+
+// Where lookups are multiplied by a number (the square root of the width), so are the gradients before the table's
+// gradient adds them up. A GPU multiplies the sums instead: a launch less, and no copy of the gradients.
+
+// c where the expression is x * c.
+std::optional<double> constant_factor(const Expression& expression) {
+  const std::vector<Instruction>& code = expression.code;
+  if (code.size() != 3 || code[2].function != Scalar::kMul || code[2].a == code[2].b) return {};
+  for (const size_t constant : {0, 1})
+    if (code[constant].function == Scalar::kConstant && code[1 - constant].function == Scalar::kInput)
+      return code[constant].constant;
+  return {};
+}
+
+class EmbeddingScale : Fusion {
+ public:
+  using Fusion::Fusion;
+  Graph run() {
+    return replace_nodes([this](const Node& node) { return fuse(node); });
+  }
+
+ private:
+  bool fuse(const Node& node) {
+    if (!is(node, kEmbeddingGrad) || node.attrs.as<EmbeddingGradAttrs>().scale != 1) return false;
+    const Node* product = rewriter_.lone_producer(node.in[0]);
+    if (!is(product, kPointwise) || product->in.size() != 1) return false;
+    const auto factor = constant_factor(without_rounding(product->attrs.as<PointwiseAttrs>().expression));
+    if (!factor) return false;
+    EmbeddingGradAttrs attrs = node.attrs.as<EmbeddingGradAttrs>();
+    attrs.scale = *factor;
+    std::vector<Tensor> in = rewriter_.inputs_of(node);
+    in[0] = rewriter_.operands(*product)[0];
+    if (!has_kernel(node, kEmbeddingGrad, attrs, in)) return false;
+    rewriter_.replace(node, kEmbeddingGrad, in, attrs);
+    return true;
+  }
+};
+
+// Where a linear layer follows a pooled convolution, its input's gradient is as large as all pooled images and read
+// once, by the gradient of the convolution's weight: that computes it for a few images at a time instead, in cache.
+
+class PoolGradient : Fusion {
+ public:
+  using Fusion::Fusion;
+  Graph run() {
+    return replace_nodes([this](const Node& node) { return fuse(node); });
+  }
+
+ private:
+  bool fuse(const Node& node) {
+    if (!is(node, kConvReluPoolWeightGrad) || node.in.size() != 3 || !rewriter_.lone_producer(node.in[2])) return false;
+    const Node& flat = *matcher_.producer(node.in[2]);
+    if (algebra_of(flat) != Algebra::kReshape) return false;
+    const Node* product = rewriter_.lone_producer(flat.in[0]);
+    if (!is(product, kMatmul) || !computes(product->attrs.as<MatmulAttrs>())) return false;
+    const std::vector<Tensor> factors = rewriter_.operands(*product);
+    // One row for each image, and a kernel that takes the factors instead of their product.
+    const std::array in{rewriter_[node.in[0]], rewriter_[node.in[1]], factors[0], factors[1]};
+    if (factors[0].shape().rank() != 2 || factors[1].shape().rank() != 2 ||
+        factors[0].dim(0) != graph_.value(node.in[2]).type.shape[0] || !has_kernel(node, *node.op, node.attrs, in))
+      return false;
+    rewriter_.replace(node, *node.op, in, node.attrs);
+    return true;
+  }
+
+  static bool computes(const MatmulAttrs& attrs) {
+    return !attrs.trans_a && !attrs.trans_b && !attrs.bias && !attrs.accumulate && !attrs.pre_activation &&
+           attrs.is_sum() && attrs.precision == Precision::kF32;
+  }
+};
+
+}  // namespace
+
+Graph fuse_loss(const Graph& graph) { return FuseLoss(graph).run(); }
+
+Graph fuse_bias_gradient(const Graph& graph, const Backend& backend) { return BiasGradient(graph, backend).run(); }
+
+Graph fuse_embedding_scale(const Graph& graph, const Backend& backend) { return EmbeddingScale(graph, backend).run(); }
+
+Graph fuse_pool_gradient(const Graph& graph, const Backend& backend) { return PoolGradient(graph, backend).run(); }
+
+}  // namespace linnet
