@@ -1,6 +1,6 @@
-#include "base/missing_model.h"
-
 #include <gtest/gtest.h>
+
+#include "base/files.h"
 
 namespace linnet {
 namespace {

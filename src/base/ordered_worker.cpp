@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 #include "base/timeline.h"
 
 namespace linnet {

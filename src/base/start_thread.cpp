@@ -1,4 +1,4 @@
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 
 #include <sys/resource.h>
 

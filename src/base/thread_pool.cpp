@@ -12,7 +12,6 @@
 #include <string>
 
 #include "base/signals.h"
-#include "base/start_thread.h"
 #include "base/timeline.h"
 
 #if defined(__x86_64__)

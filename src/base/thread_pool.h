@@ -6,11 +6,11 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
-
 #include "base/function_ref.h"
 
 namespace linnet {
@@ -53,5 +53,10 @@ class ThreadPool {
 
 // How many threads this process may use: the affinity mask and the cgroup's CPU quota, at least 1.
 int available_threads();
+
+// Threads whose start may be refused: by `ulimit -u`, a container's limit of processes, or too little address space.
+
+// A thread that does `work`. System error of one line, which names the limits that are set, when it is refused.
+std::thread start_thread(std::function<void()> work);
 
 }  // namespace linnet

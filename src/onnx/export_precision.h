@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <vector>
 
 #include "onnx/file/model.h"
 
@@ -27,5 +28,16 @@ OnnxPrecision onnx_precision(const std::string& name);
 // With int8-qdq and input scales, only weights that have one get 8 bits, and what their products read goes through
 // QuantizeLinear and DequantizeLinear with zero point 0: a runtime can multiply 8-bit numbers.
 void set_precision(OnnxModel& model, OnnxPrecision precision, const InputScales& input_scales = {});
+
+// Exported models that compute in 16 bits.
+
+// Weights and results become float16, inputs and outputs of the model stay float32. Powers, sums, roots and softmax,
+// whose results may be beyond 65504 or need more digits, are computed in 32 bits.
+void set_half(OnnxModel& model);
+
+constexpr int64_t kOnnxPiece = 1 << 16;  // elements of a weight that are rewritten at once
+
+// Elements [first, first + count) of an exported float tensor.
+void read_piece(const OnnxTensor& tensor, int64_t first, int64_t count, std::vector<float>& values);
 
 }  // namespace linnet

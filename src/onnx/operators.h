@@ -8,11 +8,9 @@ using OnnxOperatorRows = std::vector<OnnxOperatorRow>;
 
 OnnxOperatorRows attention_operators();
 OnnxOperatorRows elementwise_operators();
-OnnxOperatorRows fused_operators();
 OnnxOperatorRows image_operators();
 OnnxOperatorRows index_operators();
 OnnxOperatorRows known_operators();
-OnnxOperatorRows loss_operators();
 OnnxOperatorRows matrix_operators();
 OnnxOperatorRows norm_operators();
 OnnxOperatorRows quantized_operators();

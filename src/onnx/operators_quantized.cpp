@@ -10,7 +10,6 @@
 #include "engine/ops/reduce/reduce.h"
 #include "onnx/compose.h"
 #include "onnx/operators.h"
-#include "onnx/quantized_numbers.h"
 #include "onnx/quantized_product.h"
 
 namespace linnet {

@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
-#include "models/nn/trace.h"
-#include "onnx/network.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/passes/passes.h"
+#include "models/nn/trace.h"
+#include "onnx/network.h"
 
 namespace linnet {
 namespace {

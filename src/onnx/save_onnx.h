@@ -7,19 +7,19 @@
 //   save_onnx(model, layout, parameters, source, "model.onnx");
 //
 // Graphs have fixed shapes. The model is traced at several sets of sizes; the traces must be alike but for sizes, and
-// each size must follow from the symbols (onnx/file/symbolic_size.h) at all of them. Ops become ONNX nodes by
+// each size must follow from the symbols (onnx/file/builder.h) at all of them. Ops become ONNX nodes by
 // the lowerings of onnx/lowering, ops without one through their decomposition.
 #pragma once
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "onnx/lowering/lowering.h"
-#include "onnx/file/model.h"
-#include "onnx/file/symbolic_size.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
 #include "onnx/export_precision.h"
+#include "onnx/file/builder.h"
+#include "onnx/file/model.h"
+#include "onnx/lowering/lowering.h"
 
 namespace linnet {
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "models/modules/image_model.h"
 #include "models/modules/text_classifier.h"
 #include "models/nn/layers.h"
 #include "models/nn/parameter_layout.h"
@@ -43,6 +44,25 @@ class OnnxTextModel : public TextClassifier {
   std::string output_;
   Output kind_ = Output::kLogits;
   std::optional<Linear> head_;
+};
+
+// An imported network that tells the classes of images: it is trained, evaluated and exported like the other models of
+// task = "images".
+
+class OnnxImageModel : public ImageModel {
+ public:
+  // The network takes one tensor, floats [N, channels, height, width] of normalized pixels, or bytes [N, height, width,
+  // channels] that it normalizes itself, and gives the classes' logits. User error where it does not, or where its
+  // sizes are not those of the images.
+  OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const ImageShape& images, const std::vector<double>& mean,
+                 const std::vector<double>& deviation);
+  Tensor operator()(At images) override;
+
+  const OnnxNetwork& network() const { return *network_; }
+
+ private:
+  std::unique_ptr<OnnxNetwork> network_;
+  bool takes_bytes_;
 };
 
 }  // namespace linnet

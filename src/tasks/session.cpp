@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/phase.h"
 #include "base/process_memory.h"
+#include "base/terminal_line.h"
 #include "engine/exec/backend.h"
 #include "engine/plan/packed_weights.h"
 #include "models/nn/activation_observer.h"

@@ -9,7 +9,7 @@
 
 #include "api/cpp/busy.h"
 #include "api/cpp/shuffle.h"
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"
 

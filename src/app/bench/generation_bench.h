@@ -1,9 +1,11 @@
 // How fast a decoder writes: GPT-2's 124M with random weights, one text, with the key-value cache and without.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/nn/weight_quantization.h"
+#include "tasks/inference.h"
 
 namespace linnet {
 
@@ -24,5 +26,24 @@ constexpr int64_t kGenerationPrompt = 8;
 
 GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached = true,
                                          const WeightQuantization& quantization = {});
+
+// How fast an encoder-decoder translates the lines of a file, loading and tokenization apart.
+
+struct TranslationBenchOptions {
+  std::string model;                // a run or a model folder
+  std::string source;               // the file of lines
+  InferenceOptions inference = {};  // beams, threads, quantization
+};
+
+struct TranslationMeasurement {
+  double load_seconds;   // reading, planning and packing
+  double token_seconds;  // lines to tokens, and back
+  double seconds;        // encoding and search
+  int64_t beam;
+  std::vector<std::string> translations;  // of the lines, in their order
+};
+
+// User error for a model that does not translate and for a file that cannot be read or has no lines.
+TranslationMeasurement measure_translation(const TranslationBenchOptions& options);
 
 }  // namespace linnet

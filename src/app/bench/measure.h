@@ -3,11 +3,11 @@
 #include <optional>
 #include <string>
 
+#include "app/bench/workload.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/kernel.h"
 #include "engine/profile/profile.h"
 #include "training/trainer/fit_memory.h"
-#include "app/bench/workload.h"
 
 namespace linnet {
 
@@ -60,7 +60,7 @@ size_t planned_bytes(const Workload& workload, const MeasureOptions& options);
 // Where the time of a step goes: a table with a line for each kind of op, the slowest first.
 std::string profile(const Workload& workload, const MeasureOptions& options);
 
-// The same by module, phase and op, of `steps` steps after two others (engine/profile/layer_table.h).
+// The same by module, phase and op, of `steps` steps after two others (engine/profile/profile.h).
 ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps);
 
 // Stacked batches as safetensors, for another program.

@@ -1,10 +1,19 @@
+#include <algorithm>
 #include <functional>
 
+#include "app/bench/workload.h"
 #include "base/error.h"
 #include "config/hints.h"
-#include "app/bench/workload.h"
+#include "data/examples/batch.h"
+#include "models/modules/cnn.h"
+#include "models/modules/resnet.h"
+#include "models/modules/text_decoder.h"
+#include "models/modules/text_encoder.h"
+#include "models/modules/transformer.h"
+#include "models/modules/translation_loss.h"
 
 namespace linnet {
+
 namespace {
 
 struct Row {
@@ -34,6 +43,56 @@ const std::vector<Row>& rows() {
   return rows;
 }
 
+// Convolutional networks on images that come as bytes. The images are ten made patterns under noise, so that there is
+// something to learn.
+
+// Of `count` images, or as many of them as are whole batches, and of one batch at least.
+Workload image_workload(const std::shared_ptr<ImageModel>& model, int64_t batch, int64_t count) {
+  const ImageShape& shape = model->images;
+  const int64_t batches = std::max<int64_t>(count / batch, 1), pixels = shape.height * shape.width * shape.channels;
+  MadeNumbers numbers(4);
+  std::vector<int32_t> patterns;
+  for (int64_t i = 0; i < shape.classes * pixels; ++i) patterns.push_back(numbers.next(0, 3) == 0 ? 160 : 0);
+  std::vector<uint8_t> images;
+  std::vector<int32_t> labels;
+  for (int64_t image = 0; image < batches * batch; ++image) {
+    labels.push_back(numbers.next(0, static_cast<int32_t>(shape.classes)));
+    for (int64_t i = 0; i < pixels; ++i)
+      images.push_back(
+          static_cast<uint8_t>(patterns[static_cast<size_t>(labels.back() * pixels + i)] + numbers.next(0, 96)));
+  }
+
+  Workload workload;
+  workload.unit = "samples/s", workload.units_per_step = static_cast<double>(batch);
+  workload.model = model;
+  workload.loss = [model, batch](Trace& trace) { return image_loss(*model, trace, batch); };
+  workload.batches = batches;
+  workload.inputs = {
+      workload_input("images", DType::kU8, {batches, batch, shape.height, shape.width, shape.channels}, images),
+      workload_input("labels", DType::kI32, {batches, batch}, labels)};
+  return workload;
+}
+
+// Reference shape R: the encoder-decoder Transformer with d 256, 8 heads, ff 1024, 2 + 2 layers, post-LN, vocabulary
+// 256, batch 16, Adam 1e-4, on 1,024 samples whose lengths lie between half and all of the sequence.
+
+constexpr int64_t kBatch = 16, kBatches = 64, kVocabulary = 256;
+constexpr int32_t kPad = 0, kBegin = 2, kEnd = 3, kFirstWord = 4;
+
+struct Sentences {
+  std::vector<int32_t> words, lengths;  // [rows, length], [rows]
+};
+
+Sentences make_sentences(MadeNumbers& numbers, int64_t length) {
+  Sentences s;
+  for (int64_t row = 0; row < kBatch * kBatches; ++row) {
+    s.lengths.push_back(numbers.next(length / 2, length + 1));
+    for (int64_t t = 0; t < length; ++t)
+      s.words.push_back(t < s.lengths.back() ? numbers.next(kFirstWord, kVocabulary) : kPad);
+  }
+  return s;
+}
+
 }  // namespace
 
 std::vector<WorkloadRow> workload_rows() {
@@ -55,6 +114,147 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options) 
     return workload;
   }
   fail_user("there is no workload \"" + name + "\" (did you mean \"" + nearest(name, names) + "\"?)");
+}
+
+// BERT-base, masked language modelling: 4 x 512 tokens (for a GPU 32 x 512) with lengths between half and all of it, 77
+// masked places a row of which 15% of its tokens are used, AdamW 1e-4, dropout 0.1.
+
+Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
+  if (options.batch > 0) batch = options.batch;
+  constexpr int64_t kBatches = 8, kLength = 512, kMasked = 77;
+  constexpr int32_t kPad = 0, kMask = 103, kFirstWord = 1000;
+  EncoderConfig config;
+  if (options.dropout >= 0) config.dropout = options.dropout;
+  auto model = std::make_shared<MaskedLanguageModel>(config);
+
+  MadeNumbers numbers(3);
+  std::vector<int32_t> tokens, lengths, positions, targets;
+  for (int64_t row = 0; row < kBatches * batch; ++row) {
+    const size_t first = tokens.size();
+    lengths.push_back(numbers.next(kLength / 2, kLength + 1));
+    for (int64_t t = 0; t < kLength; ++t)
+      tokens.push_back(t < lengths.back() ? numbers.next(kFirstWord, config.vocab_size) : kPad);
+    // Evenly spread, from a random start: distinct, and within the row's length.
+    const int32_t used = lengths.back() * 15 / 100, start = numbers.next(0, lengths.back());
+    for (int32_t i = 0; i < kMasked; ++i) {
+      const int64_t t = (start + static_cast<int64_t>(i) * lengths.back() / used) % lengths.back();
+      int32_t& token = tokens[first + static_cast<size_t>(t)];
+      positions.push_back(i < used ? static_cast<int32_t>(row % batch * kLength + t) : 0);
+      targets.push_back(i < used ? token : -1);
+      if (i < used) token = kMask;
+    }
+  }
+
+  Workload workload;
+  workload.unit = "samples/s", workload.units_per_step = static_cast<double>(batch);
+  workload.model = model;
+  workload.loss = [model, batch](Trace& trace) {
+    return masked_language_loss(*model, trace, batch, kLength, batch * kMasked);
+  };
+  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
+  workload.optimizer.decoupled = true, workload.optimizer.weight_decay = 0.01;
+  workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8, workload.optimizer.clip_norm = 1;
+  workload.learning_rate = 1e-4;
+  workload.batches = kBatches;
+  workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, kLength}, tokens),
+                     workload_input("lengths", DType::kI32, {kBatches, batch}, lengths),
+                     workload_input("positions", DType::kI32, {kBatches, batch * kMasked}, positions),
+                     workload_input("targets", DType::kI32, {kBatches, batch * kMasked}, targets)};
+  return workload;
+}
+
+// Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, vocabulary 50257;
+// for a GPU 8 x 1024), with AdamW and clipping, without dropout, on random tokens.
+
+Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
+  if (options.batch > 0) batch = options.batch;
+  constexpr int64_t kBatches = 8;
+  DecoderConfig config;  // its defaults are GPT-2's
+  if (!large) config = {.vocab_size = 65, .max_seq_len = 256, .width = 384, .heads = 6, .layers = 6};
+  if (options.dropout >= 0) config.dropout = options.dropout;
+  const int64_t length = config.max_seq_len;
+  auto model = std::make_shared<TextDecoder>(config);
+
+  MadeNumbers numbers(2);
+  std::vector<int32_t> tokens, targets;
+  for (int64_t row = 0; row < kBatches * batch; ++row)
+    for (int64_t t = 0, token = numbers.next(0, config.vocab_size); t < length; ++t) {
+      tokens.push_back(static_cast<int32_t>(token));
+      token = numbers.next(0, config.vocab_size);
+      targets.push_back(static_cast<int32_t>(token));
+    }
+
+  Workload workload;
+  workload.unit = "tokens/s", workload.units_per_step = static_cast<double>(batch * length);
+  workload.forward_apart = true;
+  workload.model = model;
+  workload.loss = [model, batch, length](Trace& trace) { return causal_loss(*model, trace, batch, length); };
+  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
+  workload.optimizer.decoupled = true, workload.optimizer.weight_decay = 0.1;
+  workload.optimizer.beta2 = 0.95, workload.optimizer.epsilon = 1e-8, workload.optimizer.clip_norm = 1;
+  workload.learning_rate = 3e-4;
+  workload.batches = kBatches;
+  workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, length}, tokens),
+                     workload_input("targets", DType::kI32, {kBatches, batch, length}, targets)};
+  return workload;
+}
+
+Workload cnn_workload(const WorkloadOptions& options, int64_t batch) {
+  constexpr int64_t kImages = 8192;
+  Workload workload =
+      image_workload(std::make_shared<Cnn>(CnnConfig{}), options.batch > 0 ? options.batch : batch, kImages);
+  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
+  workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8;
+  workload.learning_rate = 1e-3;
+  return workload;
+}
+
+Workload resnet_workload(const WorkloadOptions& options, int64_t depth, int64_t size, int64_t batch) {
+  ResNetConfig config{.depth = depth, .images = {size, size, 3, 10}};
+  if (options.batch > 0) batch = options.batch;
+  Workload workload = image_workload(std::make_shared<ResNet>(config), batch, 8 * batch);
+  workload.optimizer.kind = OptimizerAttrs::Kind::kSgd;
+  workload.optimizer.momentum = 0.9, workload.optimizer.weight_decay = 1e-4, workload.optimizer.decoupled = false;
+  workload.learning_rate = 0.02;
+  return workload;
+}
+
+Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
+  TransformerConfig config;  // its defaults are R's
+  config.max_seq_len = length;
+  config.final_norm = true;  // as PyTorch's nn.Transformer has
+  if (options.dropout >= 0) config.dropout = options.dropout;
+  auto model = std::make_shared<Transformer>(config);
+
+  MadeNumbers numbers(1);
+  const Sentences source = make_sentences(numbers, length), target = make_sentences(numbers, length);
+  // Fed: begin and the words; wanted: the words, the last one replaced by the end.
+  std::vector<int32_t> in(target.words.size(), kPad), out = target.words;
+  for (size_t row = 0; row < target.lengths.size(); ++row) {
+    const auto first = static_cast<std::ptrdiff_t>(row) * length,
+               size = static_cast<std::ptrdiff_t>(target.lengths[row]);
+    in[static_cast<size_t>(first)] = kBegin;
+    std::copy_n(out.begin() + first, size - 1, in.begin() + first + 1);
+    out[static_cast<size_t>(first + size - 1)] = kEnd;
+  }
+
+  Workload workload;
+  workload.unit = "samples/s", workload.units_per_step = kBatch;
+  workload.model = model;
+  workload.loss = [model, length](Trace& trace) {
+    return translation_loss(*model, trace, {kBatch, length, length}, 0);
+  };
+  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
+  workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8;
+  workload.learning_rate = 1e-4;
+  workload.batches = kBatches;
+  const Shape rows{kBatches, kBatch, length}, counts{kBatches, kBatch};
+  workload.inputs = {workload_input("source", DType::kI32, rows, source.words),
+                     workload_input("source_lengths", DType::kI32, counts, source.lengths),
+                     workload_input("target_in", DType::kI32, rows, in),
+                     workload_input("target_out", DType::kI32, rows, out),
+                     workload_input("target_lengths", DType::kI32, counts, target.lengths)};
+  return workload;
 }
 
 }  // namespace linnet

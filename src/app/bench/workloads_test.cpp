@@ -4,13 +4,12 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/error.h"
-#include "formats/safetensors.h"
 #include "app/bench/bar_chart.h"
 #include "app/bench/batch_sweep.h"
-#include "app/bench/decoding_bench.h"
 #include "app/bench/inference_bench.h"
 #include "app/bench/measure.h"
+#include "base/error.h"
+#include "formats/safetensors.h"
 
 namespace linnet {
 namespace {

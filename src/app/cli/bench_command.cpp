@@ -5,8 +5,6 @@
 
 #include "app/bench/generation_bench.h"
 #include "app/bench/measure.h"
-#include "app/bench/translation_bench.h"
-#include "base/log.h"
 #include "app/cli/bench_infer.h"
 #include "app/cli/bench_network.h"
 #include "app/cli/bench_sweep.h"
@@ -14,6 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
 #include "config/byte_size.h"

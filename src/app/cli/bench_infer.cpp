@@ -5,7 +5,6 @@
 #include <ranges>
 
 #include "app/bench/bar_chart.h"
-#include "app/bench/decoding_bench.h"
 #include "app/bench/generation_bench.h"
 #include "app/bench/inference_bench.h"
 #include "app/cli/bench_sweep.h"

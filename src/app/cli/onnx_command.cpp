@@ -3,7 +3,6 @@
 
 #include "app/cli/commands.h"
 #include "onnx/network.h"
-#include "onnx/node_tests.h"
 #include "onnx/run_file.h"
 
 namespace linnet {

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "config/byte_size.h"
 #include "config/parallel_layout.h"
-#include "distributed/comm/shard_tree.h"
+#include "distributed/comm/shard_sum.h"
 #include "tasks/planning/plan_memory.h"
 #include "training/run/run_record.h"
 
@@ -154,9 +154,10 @@ int plan(const Arguments& arguments) {
                 division.ranks_of_model() > 1 ? "such groups" : "ranks", static_cast<long long>(shards / division.data),
                 static_cast<long long>(shards));
   if (config.train.micro_batches > 1)
-    std::printf("each batch is computed in %lld micro-batches, whose sums are rounded in another order; what follows is "
-                "of one\n",
-                static_cast<long long>(config.train.micro_batches));
+    std::printf(
+        "each batch is computed in %lld micro-batches, whose sums are rounded in another order; what follows is "
+        "of one\n",
+        static_cast<long long>(config.train.micro_batches));
   if (division.pipeline == 1) {
     std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
     print_memory(answer);

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/phase.h"
+#include "base/terminal_line.h"
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/line_reader.h"
 #include "tasks/predictor.h"

@@ -8,7 +8,7 @@
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
-#include "engine/profile/layer_table.h"
+#include "engine/profile/profile.h"
 #include "tasks/task_table.h"
 #include "training/run/trainer_options.h"
 #include "training/trainer/step_queue.h"

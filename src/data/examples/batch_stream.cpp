@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 #include "base/timeline.h"
 #include "data/examples/batch_buffer.h"
 #include "data/examples/batch_order.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 #include "base/timeline.h"
 
 namespace linnet {

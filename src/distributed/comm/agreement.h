@@ -1,5 +1,6 @@
 // What all ranks must do alike or not at all.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "base/error.h"
@@ -23,5 +24,11 @@ void check_equal(Communicator& world, const std::string& what, const std::string
 
 // Whether it is true on any rank.
 bool any_rank(Communicator& world, bool here);
+
+// Aligns the clocks of ranks, which may be on several machines.
+
+// How far this rank's clock is ahead of rank 0's, in the clock's unit. Every rank calls it. Rank 0 asks each of the
+// others some times and believes the answer that came soonest, which is wrong by at most half of the time it took.
+int64_t clock_offset(Communicator& world, FunctionRef<int64_t()> clock);
 
 }  // namespace linnet

@@ -1,10 +1,9 @@
-#include "distributed/comm/clock_offset.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
 
+#include "distributed/comm/agreement.h"
 #include "distributed/comm/comm_testing.h"
 
 namespace linnet {

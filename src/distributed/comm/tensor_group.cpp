@@ -5,13 +5,14 @@
 #include "base/error.h"
 
 namespace linnet {
+
 namespace {
 
 thread_local Communicator* t_tensor_group = nullptr;
 
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
-constexpr size_t kFew = 4096;               // floats that every rank sends whole: one exchange in place of two
-constexpr size_t kThreadPiece = size_t{1} << 14;   // floats that a thread adds at once
+constexpr size_t kFew = 4096;                     // floats that every rank sends whole: one exchange in place of two
+constexpr size_t kThreadPiece = size_t{1} << 14;  // floats that a thread adds at once
 
 std::vector<int> some_ranks(int first, int count, int step) {
   std::vector<int> ranks;
@@ -37,6 +38,8 @@ void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* 
     add(begin, std::min(count, begin + kThreadPiece));
   });
 }
+
+thread_local Communicator* t_pipeline_group = nullptr;
 
 }  // namespace
 
@@ -127,6 +130,16 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
     }
     group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
   }
+}
+
+PipelineScope::PipelineScope(Communicator& group) : outer_(t_pipeline_group) { t_pipeline_group = &group; }
+PipelineScope::~PipelineScope() { t_pipeline_group = outer_; }
+
+Communicator& pipeline_group(int stages) {
+  if (!t_pipeline_group || t_pipeline_group->size() != stages)
+    fail_internal("a pipeline of " + std::to_string(stages) + " stages is run by " +
+                  std::to_string(t_pipeline_group ? t_pipeline_group->size() : 1));
+  return *t_pipeline_group;
 }
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
-// Tensor parallel: ranks that compute one model together, each with a part of its layers (engine/passes/tensor_parallel.h).
-// Ranks are numbered so that those of a tensor group follow each other, then the stages of a pipeline: with T ranks in
-// a tensor group and P stages, rank r is number r % T of its tensor group, computes stage r / T % P, and is in model r
-// / (T P). The ranks of the same number and stage train on different data.
+// Tensor parallel: ranks that compute one model together, each with a part of its layers
+// (engine/passes/tensor_parallel.h). Ranks are numbered so that those of a tensor group follow each other, then the
+// stages of a pipeline: with T ranks in a tensor group and P stages, rank r is number r % T of its tensor group,
+// computes stage r / T % P, and is in model r / (T P). The ranks of the same number and stage train on different data.
 #pragma once
 #include <memory>
 #include <span>
@@ -61,5 +61,23 @@ void gather_over_ranks(Communicator& group, std::span<const float> mine, std::sp
 // `scratch`: sum_scratch_size() floats.
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool);
 size_t sum_scratch_size(size_t values, int ranks);
+
+// The ranks of a pipeline (training/trainer/pipeline.h), of which each computes a stage of the model: number s of them
+// is stage s.
+
+// While it lives, the trainers that this thread runs are stages of the group's pipeline.
+class PipelineScope {
+ public:
+  explicit PipelineScope(Communicator& group);
+  ~PipelineScope();
+  PipelineScope(const PipelineScope&) = delete;
+  PipelineScope& operator=(const PipelineScope&) = delete;
+
+ private:
+  Communicator* outer_;
+};
+
+// The group of the scope that this thread is in. Internal error unless it has `stages` ranks.
+Communicator& pipeline_group(int stages);
 
 }  // namespace linnet

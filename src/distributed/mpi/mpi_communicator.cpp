@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/world.h"
 

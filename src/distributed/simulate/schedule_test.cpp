@@ -1,10 +1,9 @@
-#include "distributed/simulate/schedule.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "distributed/simulate/training_step.h"
 
 namespace linnet {
 namespace {

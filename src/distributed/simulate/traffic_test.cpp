@@ -1,6 +1,4 @@
 // The traffic that is told beforehand against the calls of comm/ themselves, made by a communicator that counts.
-#include "distributed/simulate/traffic.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "distributed/comm/comm_testing.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/tensor_group.h"
+#include "distributed/simulate/network.h"
 
 namespace linnet {
 namespace {

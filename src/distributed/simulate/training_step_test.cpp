@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "distributed/simulate/traffic.h"
+#include "distributed/simulate/network.h"
 
 namespace linnet {
 namespace {

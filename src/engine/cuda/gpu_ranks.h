@@ -1,6 +1,6 @@
 // Ranks of which each trains on a GPU: NCCL moves their messages between the GPUs, and Linnet's kernels add.
 #pragma once
-#include "distributed/comm/device_ranks.h"
+#include "distributed/comm/communicator.h"
 #include "engine/device/cuda/cuda_device.h"
 
 namespace linnet {

@@ -1,4 +1,4 @@
-// The functions that the program looks up in the module (engine/exec/backend.h, engine/exec/device_ranks.h).
+// The functions that the program looks up in the module (engine/exec/backend.h, engine/exec/backend.h).
 #include <cstdio>
 #include <exception>
 #include <map>

@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "distributed/comm/world.h"
-#include "engine/exec/device_ranks.h"
 
 namespace linnet {
 namespace {

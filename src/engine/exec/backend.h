@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "distributed/comm/communicator.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
@@ -16,5 +17,14 @@ const Backend& open_backend(const std::string& device);
 // types, so they must be of one build: the module gets the program's version and refuses another.
 using OpenBackend = const Backend* (*)(const char* program_version, int index, char* message, size_t message_size);
 const char* backend_version();
+
+// Joins the devices of several ranks, so that values go between them past the host's memory.
+
+// Every rank of the world calls this. Ranks on CPUs exchange in their own memory: no ranks and no reason. Of GPUs the
+// CUDA module joins what is possible: see linnet_cuda_join. AgreedError where NCCL fails.
+JoinedDevices join_devices(const Backend& backend, Communicator& world);
+
+// What the module exports as `linnet_cuda_join`; `device` is one that it has opened.
+using JoinDevices = void (*)(Device& device, Communicator& world, JoinedDevices& joined);
 
 }  // namespace linnet

@@ -1,10 +1,164 @@
 #include "engine/ir/attrs.h"
 
+#include <array>
+
+#include "base/digits.h"
+#include "base/error.h"
+
 namespace linnet {
+
+namespace {
+
+template <class T>
+std::string list_text(const std::vector<T>& values) {
+  std::string text = "[";
+  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + shortest(value);
+  return text + "]";
+}
+
+// A member as text. `word` is what names it without its value: the name of a bool, the value of an enumeration.
+struct Member {
+  std::string text, word;
+};
+
+class TextVisitor : public FieldVisitor {
+ public:
+  std::vector<Member> members;
+
+  void operator()(const char* name, bool& value) override {
+    members.push_back({value ? path_ + name : path_ + "no_" + name, value ? name : ""});
+  }
+  void operator()(const char* name, int64_t& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, uint64_t& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, double& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, float& value) override { add(name, shortest(value)); }
+  void operator()(const char* name, Shape& value) override { add(name, value.text()); }
+  void operator()(const char* name, std::vector<int64_t>& value) override { add(name, list_text(value)); }
+  void operator()(const char* name, std::vector<float>& value) override { add(name, list_text(value)); }
+
+ protected:
+  void enumeration(const char* name, int64_t index, std::span<const char* const> names) override {
+    add(name, names[static_cast<size_t>(index)]);
+    members.back().word = names[static_cast<size_t>(index)];
+  }
+  void begin(const char* name) override {
+    before_.push_back(path_.size());
+    if (*name) path_ += std::string(name) + ".";
+  }
+  void begin_list(const char* name, int64_t count) override {
+    add(name, shortest(count));
+    begin(name);
+  }
+  void end() override {
+    path_.resize(before_.back());
+    before_.pop_back();
+  }
+
+ private:
+  void add(const char* name, const std::string& value) { members.push_back({path_ + name + "=" + value, ""}); }
+
+  std::string path_;  // of nested structs: "norm."
+  std::vector<size_t> before_;
+};
+
+// The values of all members one after another, in memory's order; lists and shapes after their lengths.
+class ByteVisitor : public FieldVisitor {
+ public:
+  std::string bytes;
+
+  void operator()(const char*, bool& value) override { add(value); }
+  void operator()(const char*, int64_t& value) override { add(value); }
+  void operator()(const char*, uint64_t& value) override { add(value); }
+  void operator()(const char*, double& value) override { add(value); }
+  void operator()(const char*, float& value) override { add(value); }
+  void operator()(const char*, Shape& value) override { add_list<int64_t>(value.sizes()); }
+  void operator()(const char*, std::vector<int64_t>& value) override { add_list<int64_t>(value); }
+  void operator()(const char*, std::vector<float>& value) override { add_list<float>(value); }
+
+ protected:
+  void enumeration(const char*, int64_t index, std::span<const char* const>) override { add(index); }
+  void begin(const char*) override {}
+  void begin_list(const char*, int64_t count) override { add(count); }
+  void end() override {}
+
+ private:
+  template <class T>
+  void add(T value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  template <class T>
+  void add_list(std::span<const T> values) {
+    add(values.size());
+    for (const T value : values) add(value);
+  }
+};
+
+std::vector<Member> members_of(WalkFields walk, const void* value) {
+  TextVisitor visitor;
+  walk(const_cast<void*>(value), visitor);
+  return visitor.members;
+}
+
+// Calls use(member) for each that is not as in `defaults`. A list of another length ends the comparison.
+template <class Use>
+void for_changed(WalkFields walk, const void* value, const void* defaults, Use&& use) {
+  const std::vector<Member> members = members_of(walk, value), others = members_of(walk, defaults);
+  for (size_t i = 0; i < members.size(); ++i)
+    if (members.size() != others.size() || members[i].text != others[i].text) use(members[i]);
+}
+
+}  // namespace
 
 bool Attrs::operator==(const Attrs& other) const {
   if (held_ == other.held_) return true;
   return held_ && other.held_ && held_->type() == other.held_->type() && bytes() == other.bytes();
+}
+
+void FieldVisitor::operator()(const char* name, int& value) {
+  int64_t wide = value;
+  (*this)(name, wide);
+}
+
+void FieldVisitor::operator()(const char* name, int16_t& value) {
+  int64_t wide = value;
+  (*this)(name, wide);
+}
+
+void FieldVisitor::operator()(const char* name, std::vector<int>& value) {
+  std::vector<int64_t> wide(value.begin(), value.end());
+  (*this)(name, wide);
+}
+
+void FieldVisitor::operator()(const char* name, TensorType& value) {
+  begin(name);
+  (*this)("dtype", value.dtype);
+  (*this)("shape", value.shape);
+  end();
+}
+
+std::span<const char* const> enum_names(DType) {
+  static constexpr std::array kNames{"f32", "f64", "i32", "u8", "bf16"};
+  return kNames;
+}
+
+std::string field_bytes(WalkFields walk, const void* value) {
+  ByteVisitor visitor;
+  walk(const_cast<void*>(value), visitor);
+  return visitor.bytes;
+}
+
+std::string fields_text(WalkFields walk, const void* value, const void* defaults) {
+  std::string text;
+  for_changed(walk, value, defaults, [&](const Member& member) { text += (text.empty() ? "" : " ") + member.text; });
+  return text;
+}
+
+std::vector<std::string> field_words(WalkFields walk, const void* value, const void* defaults) {
+  std::vector<std::string> words;
+  for_changed(walk, value, defaults, [&](const Member& member) {
+    if (!member.word.empty()) words.push_back(member.word);
+  });
+  return words;
 }
 
 }  // namespace linnet

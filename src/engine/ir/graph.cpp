@@ -1,13 +1,16 @@
 #include "engine/ir/graph.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
+#include <set>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "engine/ir/op.h"
 
 namespace linnet {
+
 namespace {
 
 struct LiveGraphs {
@@ -34,6 +37,54 @@ LiveGraphs& live_graphs() {
 }
 
 std::string in_scope(const std::string& path) { return path.empty() ? "" : " (in " + path + ")"; }
+
+std::string name_of(ValueId id) { return "%" + std::to_string(id); }
+
+std::string value_text(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  std::string text = value.type.text();
+  if (value.view)
+    text += " view of " + name_of(value.view->base) + " at " + std::to_string(value.view->offset) + " strides " +
+            value.view->strides.text();
+  return text;
+}
+
+// Whether a device stores a value in bf16 is no matter of the op's inference.
+TensorType widened(TensorType type) {
+  if (type.dtype == DType::kBF16) type.dtype = DType::kF32;
+  return type;
+}
+
+void verify_node(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  std::vector<TensorType> types;
+  for (ValueId in : node.in) {
+    if (in < 0 || in >= graph.value_count() || graph.value(in).producer >= id)
+      fail_internal(graph.where_text(id) + " reads a value that is not computed before it");
+    types.push_back(widened(graph.value(in).type));
+  }
+  const auto expected = node.op->infer({node.attrs, types});
+  if (expected.size() != node.out.size()) fail_internal(graph.where_text(id) + " has the wrong number of outputs");
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const Value& out = graph.value(node.out[i]);
+    if (out.producer != id || out.output != static_cast<int>(i))
+      fail_internal(graph.where_text(id) + " has an output with another producer");
+    if (widened(out.type) != widened(expected[i]))
+      fail_internal(graph.where_text(id) + " has type " + out.type.text() + ", inferred " + expected[i].text());
+  }
+}
+
+void verify_view(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  const View& view = *value.view;
+  const Value& base = graph.value(view.base);
+  int64_t last = view.offset;
+  for (int axis = 0; axis < value.type.shape.rank(); ++axis) last += (value.type.shape[axis] - 1) * view.strides[axis];
+  if (value.type.shape.elements() > 0 && (view.offset < 0 || last >= base.type.shape.elements()))
+    fail_internal("value %" + std::to_string(id) + " is a view beyond its base");
+  if (base.view && base.view->strides != dense_strides(base.type.shape))
+    fail_internal("value %" + std::to_string(id) + " is a view of a strided view");
+}
 
 }  // namespace
 
@@ -187,6 +238,39 @@ std::vector<int> count_uses(const Graph& graph) {
   for (const GraphOutput& output : graph.outputs()) ++uses[static_cast<size_t>(output.value)];
   for (const StateUpdate& update : graph.updates()) ++uses[static_cast<size_t>(update.value)];
   return uses;
+}
+
+std::string dump(const Graph& graph) {
+  std::string text;
+  for (const GraphInput& input : graph.inputs())
+    text += name_of(input.value) + " = input " + input.name + " : " + value_text(graph, input.value) + "\n";
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    for (size_t i = 0; i < node.out.size(); ++i) text += (i ? ", " : "") + name_of(node.out[i]);
+    text += std::string(" = ") + node.op->name + "(";
+    for (size_t i = 0; i < node.in.size(); ++i) text += (i ? ", " : "") + name_of(node.in[i]);
+    text += ")";
+    if (const std::string attrs = node.attrs.text(); !attrs.empty()) text += " {" + attrs + "}";
+    text += " : ";
+    for (size_t i = 0; i < node.out.size(); ++i) text += (i ? ", " : "") + value_text(graph, node.out[i]);
+    text += "   # " + graph.where_text(id) + "\n";
+  }
+  for (const GraphOutput& output : graph.outputs())
+    text += "output " + output.name + " = " + name_of(output.value) + "\n";
+  for (const StateUpdate& update : graph.updates())
+    text += "update " + name_of(update.state) + " := " + name_of(update.value) + "\n";
+  return text;
+}
+
+void verify(const Graph& graph) {
+  for (NodeId id = 0; id < graph.node_count(); ++id) verify_node(graph, id);
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.value(id).view) verify_view(graph, id);
+  std::set<ValueId> updated;
+  for (const StateUpdate& update : graph.updates()) {
+    if (graph.value(update.state).producer != kNone) fail_internal("a value that is not an input is updated as state");
+    if (!updated.insert(update.state).second) fail_internal("a state is updated twice");
+  }
 }
 
 }  // namespace linnet

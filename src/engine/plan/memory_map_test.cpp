@@ -1,5 +1,3 @@
-#include "engine/plan/memory_map.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
+#include "engine/plan/storage.h"
 
 namespace linnet {
 namespace {

@@ -1,9 +1,9 @@
-#include "engine/profile/layer_table.h"
-
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <map>
+
+#include "engine/profile/profile.h"
 
 namespace linnet {
 namespace {

@@ -5,9 +5,42 @@
 #include <vector>
 
 #include "base/timeline.h"
-#include "engine/profile/plan_profile.h"
+#include "engine/plan/storage.h"
 
 namespace linnet {
+
+// What is known of a plan's nodes before any of them has run: what they are called, which part of a step they belong
+// to, how much they compute and move.
+
+// kBoth: one node computes a loss and its gradient.
+enum class StepPhase { kForward, kBoth, kBackward, kUpdate, kEvaluation };
+const char* phase_name(StepPhase phase);  // "forward"
+// Of the operations of a node of kBoth: the logits' product, and those of the two gradients.
+constexpr double kForwardShare = 1.0 / 3;
+
+// Of a training graph: forward is what the loss depends on, update begins with the norm of the gradients or the
+// optimizer, backward is all else. Of other graphs all is evaluation.
+std::vector<StepPhase> node_phases(const Graph& graph);
+
+struct NodeProfile {
+  std::string label;   // "matmul+bias"
+  std::string module;  // "encoder.layers.0.self_attention"; empty outside of modules
+  std::string source;  // "layers.cpp:41"
+  StepPhase phase;
+  double bytes;       // read and written: all of its operands and results, of a table only the rows that are looked up
+  double flops;       // OpDef::flops
+  double kept_bytes;  // of the arena that its results take until the backward pass, if it is of the forward pass
+};
+
+struct PlanProfile {
+  std::string name;  // "train.0"
+  std::vector<NodeProfile> nodes;
+  std::vector<ArenaTenant> tenants;
+  std::vector<size_t> live;  // bytes of the arena in use, by node
+  size_t arena_bytes = 0;
+};
+
+PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena);
 
 struct ProfiledStep {
   int64_t step;
@@ -63,5 +96,16 @@ std::string chrome_trace(const Profile& profile);
 std::string summary_json(const ProfileSummary& summary);
 // The slowest `count` rows as a table, and where a step's time goes by phase.
 std::string summary_table(const ProfileSummary& summary, size_t count);
+
+// A profile as a tree of modules, for `linnet profile`.
+
+// One line for each module down to `depth` names: milliseconds, forward and backward side by side, their ratio, the
+// share of the machine's peak, what its forward pass keeps in memory for the backward pass. Modules next to each other
+// whose names differ by a number alone (layers.0, layers.1, ...) are one line with their mean, unless `each` is set.
+std::string layer_table(const ProfileSummary& summary, int depth, bool each);
+
+// The modules whose backward pass takes longer than twice the forward pass, by the time that is beyond it, and the ops
+// farthest from what arithmetic and memory allow, by the time they lose: at most `count` lines each.
+std::string worst_ratios(const ProfileSummary& summary, size_t count);
 
 }  // namespace linnet

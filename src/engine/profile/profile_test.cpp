@@ -8,12 +8,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "models/nn/layers.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/profile/layer_table.h"
+#include "models/nn/layers.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {
@@ -201,8 +200,9 @@ TEST(Profile, ALossWithItsGradientIsBothAndATableCountsTheRowsThatAreRead) {
 TEST(Profile, WaitingForDataAndForOtherProcessesAreToldApart) {
   Profile profile;
   profile.steps = {{.step = 1, .begin = 0, .end = 1000, .process_bytes = 0}};
-  profile.tracks = {
-      {"main", {{.begin = 0, .end = 300, .name = "next batch"}, {.begin = 300, .end = 900, .name = "add ranks", .kind = SpanKind::kSharing}}}};
+  profile.tracks = {{"main",
+                     {{.begin = 0, .end = 300, .name = "next batch"},
+                      {.begin = 300, .end = 900, .name = "add ranks", .kind = SpanKind::kSharing}}}};
   const ProfileSummary summary = summarize(profile);
   EXPECT_DOUBLE_EQ(summary.data_seconds, 300e-9);
   EXPECT_DOUBLE_EQ(summary.sharing_seconds, 600e-9);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/comm/clock_offset.h"
+#include "distributed/comm/agreement.h"
 
 namespace linnet {
 namespace {

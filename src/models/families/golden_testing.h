@@ -3,7 +3,6 @@
 #include <functional>
 #include <string>
 
-#include "engine/exec/host_tensor.h"
 #include "engine/exec/interpreter.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/missing_model.h"
+#include "base/files.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/labels.h"

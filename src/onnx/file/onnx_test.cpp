@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "onnx/file/model.h"
-#include "onnx/file/symbolic_size.h"
 #include "base/protobuf.h"
+#include "onnx/file/builder.h"
+#include "onnx/file/model.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "onnx/lowering/shared.h"
+#include "onnx/lowering/lowering.h"
 
 namespace linnet {
 namespace {

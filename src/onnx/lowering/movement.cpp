@@ -3,7 +3,7 @@
 
 #include "engine/ir/op.h"
 #include "engine/ops/literal/literal.h"
-#include "onnx/lowering/shared.h"
+#include "onnx/lowering/lowering.h"
 
 namespace linnet {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/gelu_expressions.h"
-#include "onnx/lowering/shared.h"
+#include "onnx/lowering/lowering.h"
 
 namespace linnet {
 namespace {

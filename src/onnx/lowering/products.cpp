@@ -5,7 +5,7 @@
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/max_pool/max_pool.h"
-#include "onnx/lowering/shared.h"
+#include "onnx/lowering/lowering.h"
 
 namespace linnet {
 

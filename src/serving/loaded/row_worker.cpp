@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 
 namespace linnet {
 

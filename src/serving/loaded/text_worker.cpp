@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/start_thread.h"
+#include "base/thread_pool.h"
 #include "engine/kernels/reduce/top_k.h"
 
 namespace linnet {

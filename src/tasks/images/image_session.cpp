@@ -14,7 +14,7 @@
 #include "models/modules/resnet.h"
 #include "models/modules/vit.h"
 #include "models/nn/model_file.h"
-#include "onnx/image_network.h"
+#include "onnx/text_network.h"
 #include "tasks/inference.h"
 #include "training/run/run_folder.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "training/report/inspection.h"
+#include "training/report/report_page.h"
 
 namespace linnet {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/phase.h"
+#include "base/terminal_line.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"

@@ -11,7 +11,7 @@
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "tasks/inspection/ask.h"
-#include "training/report/inspection.h"
+#include "training/report/report_page.h"
 
 namespace linnet {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/task_rows.h"
-#include "distributed/comm/shard_tree.h"
-#include "tasks/planning/rank_work.h"
+#include "distributed/comm/shard_sum.h"
+#include "tasks/planning/plan_memory.h"
 
 namespace linnet {
 namespace {

@@ -1,16 +1,26 @@
 #include "tasks/planning/plan_memory.h"
 
 #include <algorithm>
+#include <cctype>
+#include <limits>
+#include <set>
 #include <tuple>
 
+#include "base/error.h"
 #include "base/process_memory.h"
+#include "distributed/simulate/network.h"
+#include "engine/ir/op.h"
+#include "engine/ops/collective/collective.h"
 #include "engine/passes/passes.h"
+#include "engine/profile/profile.h"
+#include "models/nn/pipeline_parallel.h"
 #include "models/nn/stage_text.h"
-#include "tasks/planning/rank_work.h"
 #include "tasks/task_table.h"
 #include "training/run/run_record.h"
+#include "training/trainer/gradient_buckets.h"
 
 namespace linnet {
+
 namespace {
 
 // The largest value with fits(value), found by doubling, then bisection; 0 if fits(least) is false.
@@ -34,6 +44,252 @@ void describe(const Session& session, PlanAnswer& answer) {
   answer.fusion = fusion_report(session.trainer->pass_reports());
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
 }
+
+constexpr double kProductShare = 0.8;   // of the machine's peak, which large products reach
+constexpr size_t kLossTokensStops = 3;  // values beside gradients that ranks add
+// Seconds. Ranks that add gradients beside a backward pass look for messages this far apart (Wait::kPatiently in
+// distributed/mpi/mpi_communicator.cpp, and what the system adds to so short a sleep).
+constexpr double kLook = 1e-4;
+
+// Parts and other shapes of a value that lies elsewhere cost nothing.
+bool is_free(const Graph& graph, const Node& node) {
+  const Algebra algebra = algebra_of(node);
+  if (algebra != Algebra::kReshape && algebra != Algebra::kSplit && algebra != Algebra::kConcat) return false;
+  const auto& values = algebra == Algebra::kConcat ? node.in : node.out;
+  return std::ranges::all_of(values, [&](ValueId id) { return graph.value(id).view.has_value(); });
+}
+
+// The longer of a node's products and of its operands and results through memory.
+double node_seconds(const Graph& graph, const Node& node, const MachineSpeed& speed) {
+  if (is_free(graph, node)) return 0;
+  size_t bytes = 0;
+  for (const ValueId id : node.in) bytes += graph.value(id).type.bytes();
+  for (const ValueId id : node.out) bytes += graph.value(id).type.bytes();
+  return std::max(node_flops(graph, node) / (kProductShare * speed.flops),
+                  static_cast<double>(bytes) / speed.bandwidth);
+}
+
+double plan_seconds(const Plan* plan, const MachineSpeed& speed) {
+  double seconds = 0;
+  if (!plan) return seconds;
+  for (const Node& node : plan->graph.nodes()) seconds += node_seconds(plan->graph, node, speed);
+  return seconds;
+}
+
+Traffic exchange_of(const Graph& graph, const Node& node) {
+  const auto values = [&](ValueId id) { return static_cast<size_t>(graph.value(id).type.shape.elements()); };
+  if (node.op == &kAllReduce) return all_reduce_traffic(values(node.in[0]), node.attrs.as<CollectiveAttrs>().ranks);
+  if (node.op == &kAllGather) return all_gather_traffic(values(node.in[0]), node.attrs.as<AllGatherAttrs>().ranks);
+  return {};
+}
+
+// The end of the first number in a module's path, which makes it a layer; 0 if there is none.
+size_t layer_end(const std::string& path) {
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    if (end > begin &&
+        std::all_of(path.begin() + static_cast<ptrdiff_t>(begin), path.begin() + static_cast<ptrdiff_t>(end),
+                    [](unsigned char c) { return std::isdigit(c); }))
+      return end;
+    begin = end + 1;
+  }
+  return 0;
+}
+
+// "decoder.layers.3.self_attention" is of the layer "decoder.layers.3", "norm.weight" of the block "norm".
+std::string block_name(const std::string& path) {
+  const size_t end = layer_end(path);
+  return path.substr(0, end > 0 ? end : path.find('.'));
+}
+
+RegionId arena_of(const Store& store) {
+  const auto arena = std::ranges::find(store.regions(), "arena", &Store::Region::name);
+  return arena == store.regions().end() ? -1 : static_cast<RegionId>(arena - store.regions().begin());
+}
+
+// The items of a stage's passes, from its nodes in their order: one for each block in turn, and between two exchanges.
+class StageItems {
+ public:
+  // `after_node(id)` is called for each node of the plan.
+  template <class AfterNode>
+  void add(const Plan& plan, const char* name, RegionId arena, const MachineSpeed& speed, AfterNode&& after_node) {
+    const PlanProfile profile = describe_plan(name, plan, arena);
+    for (NodeId id = 0; id < plan.graph.node_count(); ++id) {
+      const NodeProfile& node = profile.nodes[static_cast<size_t>(id)];
+      const Node& of_graph = plan.graph.node(id);
+      const double seconds = node_seconds(plan.graph, of_graph, speed);
+      if (node.phase == StepPhase::kUpdate)
+        stage.update_seconds += seconds;
+      else
+        add_node(node, seconds, exchange_of(plan.graph, of_graph));
+      after_node(id);
+    }
+  }
+  void close() { is_closed_ = true; }
+  // What follows is of the backward pass.
+  void begin_backward() { passed_loss_ = is_closed_ = true; }
+
+  StageWork stage;
+
+ private:
+  void add_node(const NodeProfile& node, double seconds, const Traffic& exchange) {
+    if (node.phase == StepPhase::kBackward || node.phase == StepPhase::kBoth) passed_loss_ = true;
+    std::vector<WorkItem>& items = passed_loss_ ? stage.backward : stage.forward;
+    const std::string block = block_name(node.module);
+    // A node of the forward pass that only the backward pass needs may stand in it.
+    if (items.empty() || is_closed_ || items.back().name != block) items.push_back({.name = block});
+    items.back().seconds += seconds;
+    items.back().exchange = exchange;
+    is_closed_ = exchange.exchanges > 0;
+  }
+
+  bool is_closed_ = false, passed_loss_ = false;
+};
+
+// By chunk, of the batch shape that takes longest.
+std::vector<StepPlans> longest_step(const Trainer& trainer, const MachineSpeed& speed) {
+  std::vector<StepPlans> longest;
+  double most = -1;
+  for (int shape = 0; shape < trainer.shape_count(); ++shape) {
+    double seconds = 0;
+    std::vector<StepPlans> plans = trainer.step_plans(shape);
+    for (const StepPlans& chunk : plans)
+      seconds += plan_seconds(chunk.forward, speed) + plan_seconds(chunk.backward, speed);
+    if (seconds > most && !plans.empty()) most = seconds, longest = std::move(plans);
+  }
+  if (longest.empty()) fail_internal("a trainer without plans of its steps");
+  return longest;
+}
+
+double sent_bytes(const Plan& forward) {
+  double bytes = 0;
+  for (size_t i = 0;; ++i) {
+    const auto found = std::ranges::find(forward.graph.outputs(), stage_output_name(i), &GraphOutput::name);
+    if (found == forward.graph.outputs().end()) return bytes;
+    bytes += static_cast<double>(forward.graph.value(found->value).type.bytes());
+  }
+}
+
+// The chunk that a range's gradients are counted with: the first that has it.
+size_t chunk_of(const ParameterLayout& layout, const TrainedRange& range, size_t chunks) {
+  for (size_t chunk = 0; chunk < chunks; ++chunk)
+    if (is_in_chunk(layout, range, static_cast<int>(chunk))) return chunk;
+  return 0;
+}
+
+// Gradients that leave together, in the order in which they do, and the node after which each is complete.
+struct SentBucket {
+  size_t values;  // of the range that it is a part of
+  Slice part;
+  NodeId last_writer;
+};
+
+std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
+  if (!trainer.accumulates()) return {};
+  const ParameterLayout& layout = trainer.layout();
+  const bool is_held = !trainer.has_whole_gradient();
+  const std::vector<GradientBucket> buckets = is_held ? trainer.buckets() : gradient_buckets(layout);
+  std::vector<NodeId> last;
+  if (is_held)
+    for (const HeldBucket& bucket : held_buckets(plan)) last.push_back(bucket.ready);
+  else
+    last = last_writers(plan, layout, buckets);
+  std::vector<SentBucket> sent;
+  for (size_t i = 0; i < buckets.size(); ++i)
+    sent.push_back({.values = static_cast<size_t>(layout.ranges()[buckets[i].range].count),
+                    .part = {static_cast<size_t>(buckets[i].first), static_cast<size_t>(buckets[i].count)},
+                    .last_writer = last[i]});
+  std::ranges::stable_sort(sent, {}, &SentBucket::last_writer);
+  return sent;
+}
+
+// The stages of one rank.
+class RankReader {
+ public:
+  RankReader(const Trainer& trainer, const MachineSpeed& speed, const RankLayout& layout)
+      : trainer_(trainer),
+        speed_(speed),
+        layout_(layout),
+        shards_(trainer.options().shards),
+        adds_early_(adds_early(layout)),
+        plans_(longest_step(trainer, speed)) {}
+
+  static bool adds_early(const RankLayout& layout) { return layout.tensor == 1 && layout.pipeline == 1; }
+
+  RankStages read() {
+    RankStages rank{.micro_batches = shards_.count() * trainer_.options().accumulate_steps,
+                    .divides_update = trainer_.divides_moments()};
+    for (size_t chunk = 0; chunk < plans_.size(); ++chunk) rank.stages.push_back(read_stage(chunk));
+    return rank;
+  }
+
+ private:
+  GradientTraffic gradient(size_t values, Slice part, size_t after) const {
+    // With ZeRO stage 2 ranks add the gradient of each shard; otherwise each adds its shards first.
+    const bool each_shard = trainer_.divides_gradients();
+    const int64_t rounds = each_shard ? shards_.count() : 1;
+    const ShardShare of_round{each_shard ? layout_.data : shards_.shards, 0, layout_.data};
+    const Traffic one = reduce_scatter_traffic(values, part, of_round);
+    Traffic traffic;
+    for (int64_t round = 0; round < rounds; ++round) traffic += one;
+    return {.traffic = traffic,
+            .add_seconds = static_cast<double>(rounds) * added_bytes(values, part, of_round) / speed_.bandwidth,
+            .wait_seconds = adds_early_ ? kLook * static_cast<double>(traffic.exchanges) : 0,
+            .after = after};
+  }
+
+  // What a rank's shards take beside their passes: each but the first is added to another, and all but the last are
+  // moved and cleared; with a divided update the norm of its slice.
+  double seconds_of_shards(double gradient_bytes) const {
+    constexpr double kPasses = 6;
+    const double norm = trainer_.divides_moments() ? gradient_bytes / layout_.data : 0;
+    return (static_cast<double>(shards_.count() - 1) * kPasses * gradient_bytes + norm) / speed_.bandwidth;
+  }
+
+  StageWork read_stage(size_t chunk) const {
+    const auto& [forward, backward] = plans_[chunk];
+    const RegionId arena = arena_of(trainer_.store());
+    StageItems items;
+    StageWork& stage = items.stage;
+    const std::vector<SentBucket> buckets = adds_early_ ? sent_buckets(*forward, trainer_) : std::vector<SentBucket>{};
+    size_t sent = 0;
+    const auto send_until = [&](NodeId node) {
+      for (; sent < buckets.size() && buckets[sent].last_writer <= node; ++sent) {
+        items.close();
+        stage.gradients.push_back(gradient(buckets[sent].values, buckets[sent].part, stage.backward.size()));
+      }
+    };
+    items.add(*forward, backward ? "train.forward" : "train", arena, speed_, send_until);
+    if (backward) {
+      items.begin_backward();
+      items.add(*backward, "train.backward", arena, speed_, [](NodeId) {});
+      stage.sent_bytes = sent_bytes(*forward);
+    }
+    send_until(std::numeric_limits<NodeId>::max());
+    const ParameterLayout& parameters = trainer_.layout();
+    double own_bytes = 0;
+    for (const TrainedRange& range : parameters.ranges()) {
+      if (chunk_of(parameters, range, plans_.size()) != chunk) continue;
+      const auto count = static_cast<size_t>(range.count);
+      if (!adds_early_) stage.gradients.push_back(gradient(count, {0, count}, stage.backward.size()));
+      stage.gather += gather_slices_traffic(count, layout_.data);
+      own_bytes += 4.0 * static_cast<double>(count);
+    }
+    const auto buffers = static_cast<size_t>(parameters.stored_count() - parameters.buffer_offset());
+    stage.counts = sum_everywhere_traffic(kLossTokensStops + buffers, {shards_.shards, 0, layout_.data});
+    const double part = own_bytes / std::max(4.0 * static_cast<double>(parameters.trained_count()), 1.0);
+    stage.update_seconds += (plans_.size() == 1 ? 1 : part) * plan_seconds(trainer_.apply_plan(), speed_);
+    stage.update_seconds += seconds_of_shards(own_bytes);
+    return stage;
+  }
+
+  const Trainer& trainer_;
+  const MachineSpeed speed_;
+  const RankLayout layout_;
+  const ShardShare shards_;
+  const bool adds_early_;
+  const std::vector<StepPlans> plans_;
+};
 
 }  // namespace
 
@@ -76,6 +332,35 @@ PlanAnswer plan_memory(const PlanRequest& request) {
   });
   answer.all_fit = answer.largest_batch >= most;
   return answer;
+}
+
+RankStages stages_of_rank(const Trainer& trainer, const MachineSpeed& speed, const RankLayout& layout) {
+  return RankReader(trainer, speed, layout).read();
+}
+
+TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layout) {
+  TrainingStep step{.layout = layout,
+                    .micro_batches = ranks.front().micro_batches,
+                    .adds_early = RankReader::adds_early(layout),
+                    .divides_update = ranks.front().divides_update};
+  for (int chunk = 0; chunk < layout.interleave; ++chunk)
+    for (RankStages& rank : ranks) step.stages.push_back(std::move(rank.stages[static_cast<size_t>(chunk)]));
+  return step;
+}
+
+double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed) {
+  double seconds = plan_seconds(trainer.apply_plan(), speed);
+  for (const StepPlans& plans : longest_step(trainer, speed))
+    seconds += static_cast<double>(trainer.options().accumulate_steps) *
+               (plan_seconds(plans.forward, speed) + plan_seconds(plans.backward, speed));
+  return seconds;
+}
+
+int count_layers(const ParameterLayout& layout) {
+  std::set<std::string> layers;
+  for (const ParameterSlot& slot : layout.trained())
+    if (const size_t end = layer_end(slot.spec.name); end > 0) layers.insert(slot.spec.name.substr(0, end));
+  return static_cast<int>(layers.size());
 }
 
 }  // namespace linnet

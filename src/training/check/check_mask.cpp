@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "training/check/checks.h"
+#include "training/check/check.h"
 
 namespace linnet {
 namespace {

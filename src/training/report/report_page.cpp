@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 
 #include "base/json.h"
-#include "training/report/page_parts.h"
+#include "data/text/base64.h"
 
 namespace linnet {
+
 namespace {
 
 constexpr size_t kMostBytes = 1'900'000;  // of a page
@@ -122,6 +125,109 @@ Json run_data(const ReportRun& run, bool with_pictures) {
   return json;
 }
 
+// Text that may stand within HTML's text and attributes.
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text)
+    if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else
+      result += c;
+  return result;
+}
+
+// JSON that may stand within a script element: nothing in it can end the element.
+std::string script_text(const std::string& json) {
+  std::string result;
+  for (const char c : json)
+    if (c == '<')
+      result += "\\u003c";
+    else
+      result += c;
+  return result;
+}
+
+std::string filled(const std::map<std::string, std::string>& values) {
+  const std::string_view page = kPageHtml;
+  std::string result;
+  for (size_t at = 0; at < page.size();) {
+    const size_t open = std::min(page.find("{{", at), page.size());
+    result += page.substr(at, open - at);
+    if (open == page.size()) break;
+    const size_t close = page.find("}}", open);
+    result += values.at(std::string(page.substr(open + 2, close - open - 2)));
+    at = close + 2;
+  }
+  return result;
+}
+
+// A value that is filled piece by piece has a tenant for each piece.
+std::string name_of(const TensorType& type, size_t bytes) {
+  return bytes < type.bytes() ? "part of " + type.text() : type.text();
+}
+
+std::string text_of(const Json& json) { return json.dump(); }
+
+size_t length_of(const Inspection& inspection, size_t sequence) { return inspection.sequences[sequence].tokens.size(); }
+
+// [heads][queries][keys]
+Json nested(const Inspection& inspection, const InspectedAttention& map) {
+  const size_t queries = length_of(inspection, map.queries), keys = length_of(inspection, map.keys);
+  Json heads = Json::array();
+  auto next = map.weights.begin();
+  for (size_t head = 0; head < map.heads; ++head) {
+    Json rows = Json::array();
+    for (size_t query = 0; query < queries; ++query, next += static_cast<std::ptrdiff_t>(keys))
+      rows.push_back(std::vector<float>(next, next + static_cast<std::ptrdiff_t>(keys)));
+    heads.push_back(std::move(rows));
+  }
+  return heads;
+}
+
+// Two bytes a weight, the lower one first, in base64: a page of GPT-2 and 64 tokens has 1.6 MB of them.
+std::string packed(const InspectedAttention& map) {
+  std::string bytes;
+  for (const float weight : map.weights) {
+    const auto rounded = static_cast<unsigned>(std::lround(65535.0 * static_cast<double>(weight)));
+    bytes += static_cast<char>(rounded & 0xff);
+    bytes += static_cast<char>(rounded >> 8);
+  }
+  return encode_base64(bytes);
+}
+
+Json described(const Inspection& inspection, bool is_page) {
+  Json json{{"model", inspection.model}, {"kind", inspection.kind}, {"sequences", Json::array()}};
+  for (const InspectedSequence& sequence : inspection.sequences)
+    json["sequences"].push_back({{"name", sequence.name}, {"tokens", sequence.tokens}});
+  json["answers"] = Json::array();
+  for (const InspectedAnswer& answer : inspection.answers) {
+    Json likeliest = Json::array(), shares = Json::object();
+    for (const auto& [text, probability] : answer.likeliest)
+      likeliest.push_back({{"answer", text}, {"probability", probability}});
+    for (size_t i = 0; i < answer.shares.size(); ++i) shares[inspection.sequences[i].name] = answer.shares[i];
+    json["answers"].push_back({{"answer", answer.text},
+                               {"probability", std::exp(answer.log_probability)},
+                               {"log_probability", answer.log_probability},
+                               {"baseline_log_probability", answer.baseline},
+                               {"attributions", std::move(shares)},
+                               {"likeliest", std::move(likeliest)}});
+  }
+  json["attention"] = Json::array();
+  for (const InspectedAttention& map : inspection.attention)
+    json["attention"].push_back({{"module", map.module},
+                                 {"queries", inspection.sequences[map.queries].name},
+                                 {"keys", inspection.sequences[map.keys].name},
+                                 {"heads", map.heads},
+                                 {"weights", is_page ? Json(packed(map)) : nested(inspection, map)}});
+  return json;
+}
+
 }  // namespace
 
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs) {
@@ -133,6 +239,47 @@ std::string report_page(const ReportTitle& title, std::span<const ReportRun> run
     if (page.size() <= kMostBytes) break;
   }
   return page;
+}
+
+std::string filled_page(const std::string& title, const std::string& command, const char* script,
+                        const std::string& json) {
+  return filled({{"title", escaped(title)},
+                 {"command", escaped(command)},
+                 {"style", kPageStyle},
+                 {"script", script},
+                 {"data", script_text(json)}});
+}
+
+std::string memory_picture(const Trainer& trainer, RegionId arena) {
+  const NamedPlans plans = trainer.plans();
+  const bool trains = trainer.options().training;
+  const Plan* largest = nullptr;
+  std::string largest_name;
+  for (const auto& [name, plan] : plans)
+    if ((!trains || !name.starts_with("evaluate")) && (!largest || plan->arena_bytes > largest->arena_bytes))
+      largest = plan, largest_name = name;
+  if (!largest) return "null";
+  const PlanProfile profile = describe_plan(largest_name, *largest, arena);
+  Json nodes = Json::array(), tenants = Json::array();
+  for (const NodeProfile& node : profile.nodes)
+    nodes.push_back({node.label, phase_name(node.phase), node.module, node.source});
+  for (const ArenaTenant& tenant : profile.tenants)
+    if (tenant.bytes > 0)
+      tenants.push_back({name_of(largest->graph.value(tenant.value).type, tenant.bytes), tenant.offset, tenant.bytes,
+                         tenant.first, tenant.last});
+  return Json{{"name", trains ? "a training step" : "an evaluation"},
+              {"plan", profile.name},
+              {"arena_bytes", profile.arena_bytes},
+              {"nodes", std::move(nodes)},
+              {"live", profile.live},
+              {"tenants", std::move(tenants)}}
+      .dump();
+}
+
+std::string inspection_json(const Inspection& inspection) { return text_of(described(inspection, false)); }
+
+std::string inspection_page(const Inspection& inspection) {
+  return filled_page("Inside " + inspection.model, "inspect", kInspectScript, text_of(described(inspection, true)));
 }
 
 }  // namespace linnet

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "training/trainer/trainer.h"
+
 namespace linnet {
 
 // What is known of a run, as its folder holds it. Everything but the name may be empty.
@@ -27,5 +29,59 @@ struct ReportTitle {
 // Stays below 2 MB: of long runs the curves are thinned, and if that is not enough the later runs' memory and profiles
 // are left out. Lines and files that are damaged are left out.
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs);
+
+// What pages are made of: the files of src/training/report/page, as the build embeds them (cmake/embed.cmake), filled
+// in.
+
+extern const char* const kPageHtml;
+extern const char* const kPageStyle;
+extern const char* const kPageScript;     // of reports about runs
+extern const char* const kInspectScript;  // of inspections
+
+// A page with this script, which reads `json`. `command`: of linnet, which made the page.
+std::string filled_page(const std::string& title, const std::string& command, const char* script,
+                        const std::string& json);
+
+// The data of a picture of a plan's memory: every tensor with its place in the arena and its life.
+
+// Of the plan with the largest arena among those the trainer trains with, or evaluates with if it does not train:
+// {"name", "arena_bytes", "nodes": [[op, phase, module, source]...], "live": [bytes...],
+//  "tenants": [[type, offset, bytes, first node, last node]...]}
+std::string memory_picture(const Trainer& trainer, RegionId arena);
+
+// What `linnet inspect` found out about one text: where a model's attention looked, and which tokens its answers came
+// from. As JSON, and as a page.
+
+struct InspectedSequence {
+  std::string name;                 // "text", "source", "target"
+  std::vector<std::string> tokens;  // as shown to people
+};
+
+struct InspectedAttention {
+  std::string module;    // "layers.0.self_attn"
+  size_t queries, keys;  // the sequences that look, and are looked at
+  size_t heads;
+  std::vector<float> weights;  // [heads, queries, keys], rows that sum to 1
+};
+
+struct InspectedAnswer {
+  std::string text;                                       // a class or a token
+  std::vector<std::pair<std::string, double>> likeliest;  // answers with their probabilities, best first
+  double log_probability = 0;                             // natural
+  double baseline = 0;                                    // where every token's embedding is the mean of the table
+  std::vector<std::vector<double>> shares;                // [sequences][tokens]: add up to the difference of the two
+};
+
+struct Inspection {
+  std::string model;  // its folder
+  std::string kind;   // "language model"
+  std::vector<InspectedSequence> sequences;
+  std::vector<InspectedAttention> attention;
+  std::vector<InspectedAnswer> answers;
+};
+
+std::string inspection_json(const Inspection& inspection);
+// One self-contained file: no network, no other files. Attention weights are rounded to multiples of 1 / 65535.
+std::string inspection_page(const Inspection& inspection);
 
 }  // namespace linnet

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/nn/layers.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "training/report/memory_picture.h"
+#include "models/nn/layers.h"
 #include "training/report/report_page.h"
 #include "training/trainer/learner.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 #include "distributed/comm/communicator.h"
 #include "models/families/pretrained.h"
-#include "training/trainer/whole_states.h"
+#include "training/trainer/divided_states.h"
 
 namespace linnet {
 

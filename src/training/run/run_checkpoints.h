@@ -6,7 +6,7 @@
 
 #include "distributed/comm/tensor_group.h"
 #include "training/run/training_run.h"
-#include "training/trainer/whole_states.h"
+#include "training/trainer/divided_states.h"
 
 namespace linnet {
 

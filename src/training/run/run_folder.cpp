@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/missing_model.h"
+#include "base/files.h"
 
 namespace linnet {
 

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "config/config_keys.h"
-#include "training/report/memory_picture.h"
+#include "training/report/report_page.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {

@@ -1,11 +1,11 @@
-// What a run leaves on disk: a model (models/nn/model_file.h) and a training state (weights, moments, moving average and where
-// the run stands, for resuming bit for bit). Both are safetensors files, replaced in one step, so that a crash at any
-// moment leaves the last good one.
+// What a run leaves on disk: a model (models/nn/model_file.h) and a training state (weights, moments, moving average
+// and where the run stands, for resuming bit for bit). Both are safetensors files, replaced in one step, so that a
+// crash at any moment leaves the last good one.
 #pragma once
 #include <string>
 
 #include "models/nn/model_file.h"
-#include "training/trainer/whole_states.h"
+#include "training/trainer/divided_states.h"
 
 namespace linnet {
 

@@ -1,10 +1,13 @@
 // States that no rank has as a whole (ZeRO): each has them for its slices of the parameters. See also
-// training/trainer/whole_states.h.
+// training/trainer/divided_states.h.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "distributed/comm/communicator.h"
+#include "models/nn/pipeline_parallel.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
@@ -39,6 +42,76 @@ class DividedStates {
 
   Trainer& trainer_;
   Communicator& world_;
+};
+
+// States that no rank has as a whole: moments of which each rank has slices (ZeRO), parameters that the ranks of a
+// tensor group divide, and those of the stages of a pipeline. Files are independent of that: rank 0 writes and reads
+// whole tensors, one after another and piece by piece, and the others take part. A piece is small, so that no rank
+// needs more memory for that than training planned.
+
+class WholeStates {
+ public:
+  // `data`: the ranks that have the same part of the same layers, `tensor`: those that share them, `pipeline`: those
+  // that have the layers before and after them; all hold this rank. Without tensor and pipeline parallel `data` is the
+  // world, and the others this rank alone. `piece_floats`: the most of a piece, a multiple of 8.
+  WholeStates(Trainer& trainer, Communicator& data, Communicator& tensor, Communicator& pipeline,
+              int64_t piece_floats = 1 << 18)
+      : trainer_(trainer),
+        data_(data),
+        tensor_(tensor),
+        pipeline_(pipeline),
+        slices_(trainer, data),
+        piece_floats_(piece_floats) {}
+
+  bool is_first_rank() const { return data_.rank() == 0 && tensor_.rank() == 0 && pipeline_.rank() == 0; }
+  // The tensors that there are, on all ranks together.
+  static const ParameterLayout& layout(const Trainer& trainer) { return of_all_stages(trainer.layout()); }
+  // Whether rank 0 may lack something of a tensor. `slot`: of that layout; so below.
+  static bool is_divided(const Trainer& trainer, const std::string& state, const ParameterSlot& slot);
+  bool is_divided(const std::string& state, const ParameterSlot& slot) const {
+    return is_divided(trainer_, state, slot);
+  }
+
+  // Elements, or bytes of a packed state, of the whole.
+  struct Piece {
+    int64_t first, count;
+  };
+  // The piece of a tensor, or of a packed state, that begins there.
+  Piece piece(const ParameterSlot& slot, int64_t first) const;
+  Piece piece(const DividedPackedState& state, int64_t first) const;
+  // All pieces, in the order of files.
+  void for_pieces(const ParameterSlot& slot, FunctionRef<void(Piece)> visit) const;
+  void for_pieces(const DividedPackedState& state, FunctionRef<void(Piece)> visit) const;
+
+  // Every rank calls these, in the same order.
+  // A piece of a tensor of a state on rank 0, until the next call; null on the others.
+  const float* gather(const std::string& state, const ParameterSlot& slot, Piece piece);
+  // Every rank takes what it has of a piece, whose values rank 0 gives; those of other ranks are null.
+  void scatter(const std::string& state, const ParameterSlot& slot, Piece piece, const float* values);
+  // Where rank 0 may put a piece that it scatters. Until the next call.
+  float* place(int64_t floats);
+  // The same of a packed state that ranks divide.
+  const std::byte* gather(const DividedPackedState& state, Piece piece);
+  void scatter(const DividedPackedState& state, Piece piece, const std::byte* values);
+
+ private:
+  // The elements of a piece that the tensor rank `rank` has: consecutive ones of its part.
+  Piece part_of(const ParameterSlot& slot, int rank, Piece piece) const;
+  // Calls visit(in the piece, in the rank's elements of the piece, count).
+  template <class Visit>
+  void for_runs_of(const ParameterSlot& slot, int rank, Piece piece, const Visit& visit) const;
+  // Where this rank has these elements of its part; of a sliced state, where they are put together.
+  float* own_part(const std::string& state, const ParameterSlot& slot, Piece part, int64_t piece_count);
+  const float* gather_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece);
+  void scatter_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece, const float* values);
+  bool is_first_of_stage() const { return data_.rank() == 0 && tensor_.rank() == 0; }
+  void send(const float* values, Piece piece, int stage);
+  const float* receive(Piece piece, int stage);
+
+  Trainer& trainer_;
+  Communicator &data_, &tensor_, &pipeline_;
+  DividedStates slices_;
+  const int64_t piece_floats_;
 };
 
 }  // namespace linnet

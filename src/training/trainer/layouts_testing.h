@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "distributed/comm/comm_testing.h"
-#include "distributed/comm/pipeline_group.h"
 #include "distributed/comm/tensor_group.h"
 #include "models/nn/stage_text.h"
 #include "temporary_folder.h"

@@ -1,17 +1,16 @@
 // Training in fp16: operands of products are rounded to half precision, and the loss has a scale that follows
 // overflows.
-#include "training/trainer/loss_scale.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 
-#include "models/nn/layers.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
+#include "training/trainer/step_graphs.h"
 
 namespace linnet {
 namespace {

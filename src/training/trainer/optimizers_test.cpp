@@ -7,12 +7,12 @@
 
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
-#include "models/nn/layers.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
-#include "training/trainer/muon_update.h"
+#include "training/trainer/matrix_updates.h"
 
 namespace linnet {
 namespace {
@@ -157,7 +157,7 @@ TEST(Optimizers, GroupsMayHaveThemBesideOthers) {
   }
 }
 
-// By the formulas of training/trainer/muon_update.h, in double and with plain loops.
+// By the formulas of training/trainer/matrix_updates.h, in double and with plain loops.
 using Matrix = std::vector<std::vector<double>>;
 
 Matrix product(const Matrix& a, const Matrix& b) {
@@ -212,8 +212,8 @@ TEST(Muon, DirectionsAreNearlyOrthogonalWhateverTheShape) {
   }
 }
 
-// One step by the formulas of training/trainer/adafactor_update.h, of which the first takes the second moment as it is. Returns
-// the direction of a matrix.
+// One step by the formulas of training/trainer/matrix_updates.h, of which the first takes the second moment as it is.
+// Returns the direction of a matrix.
 Matrix adafactor_direction(const Matrix& g) {
   const size_t rows = g.size(), columns = g[0].size();
   std::vector<double> r(rows), c(columns);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "training/trainer/range_pieces.h"
+#include "training/trainer/range_update.h"
 
 namespace linnet {
 namespace {

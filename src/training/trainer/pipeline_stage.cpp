@@ -1,12 +1,19 @@
 #include "training/trainer/pipeline_stage.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
+#include "base/error.h"
 #include "base/rounding.h"
+#include "base/timeline.h"
+#include "engine/kernels/reduce/reduce.h"
 #include "engine/passes/rewriter.h"
+#include "engine/passes/tensor_parallel.h"
+#include "engine/plan/state_names.h"
 
 namespace linnet {
+
 namespace {
 
 constexpr size_t kSentAlignment = 64;
@@ -25,6 +32,12 @@ Plan in_slot(const Plan& plan, RegionId from, RegionId to) {
     if (location.region == from) location.region = to;
   return copy;
 }
+
+// What a PipelineStage does in steps and in evaluations.
+
+constexpr size_t kAlignment = 64;
+
+bool is_loss(const std::string& output) { return output == "loss_sum" || output == "token_count"; }
 
 }  // namespace
 
@@ -130,7 +143,8 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
   SplitStage split = split_stage(graph, [&](size_t i) { return prefix + "saved." + std::to_string(i); });
   size_t bytes = 0, sent_bytes = 0;
   for (const std::vector<End>* list : {&plans.training.in, &plans.training.batch})
-    for (const End& end : *list) bytes = std::max(bytes, end.location.offset + round_up(end.type.bytes(), kSentAlignment));
+    for (const End& end : *list)
+      bytes = std::max(bytes, end.location.offset + round_up(end.type.bytes(), kSentAlignment));
   for (const auto& [name, type] : split.saved) {
     const size_t offset = std::exchange(bytes, bytes + round_up(type.bytes(), kSentAlignment));
     for (const RegionId slot : regions) store_.grow_region(slot, bytes);
@@ -203,6 +217,217 @@ PlanSize PipelineStage::training_size(int shape, int chunk) const {
   const auto& [forward, backward] = training_plans(shape, chunk);
   return {std::max(forward.arena_bytes, backward.arena_bytes),
           std::max(forward.workspace_bytes, backward.workspace_bytes)};
+}
+
+size_t PipelineStage::slot_of(const PipelinePass& pass) const {
+  const size_t count = slots_[static_cast<size_t>(pass.chunk)].size();
+  return count == 0 ? 0 : static_cast<size_t>(pass.micro) % count;
+}
+
+std::span<std::byte> PipelineStage::bytes_of(const End& end, int chunk, size_t slot) const {
+  const std::vector<RegionId>& slots = slots_[static_cast<size_t>(chunk)];
+  const bool in_slot = !slots.empty() && end.location.region == slots[0];
+  return {store_.location(in_slot ? slots[slot] : end.location.region) + end.location.offset, end.type.bytes()};
+}
+
+void PipelineStage::receive(const std::vector<End>& ends, int chunk, size_t slot, int from) {
+  for (const End& end : ends) incoming_.push_back({from, bytes_of(end, chunk, slot)});
+}
+
+void PipelineStage::send(const Executor& executor, const std::vector<std::string>& outputs, int to) {
+  for (const std::string& name : outputs) {
+    const TensorView& value = executor.output(name);
+    outgoing_.push_back({to, {static_cast<const std::byte*>(value.data), value.type.bytes()}});
+  }
+}
+
+// What a pass has made lies where its plan has left it, or in the outbox.
+void PipelineStage::send_result(const PipelinePass& pass) {
+  const ChunkPlans& plans = plans_of(pass);
+  const int to = pipeline_receiver(order_of(1), stages_.rank.rank, pass);
+  if (!pass.is_forward)
+    return send(is_last(pass.chunk) ? *batch_of(pass).last : *plans.slots[slot_of(pass)].run_backward,
+                plans.training.gradient_out, to);
+  const Executor& forward = *plans.slots[slot_of(pass)].run_forward;
+  if (!is_interleaved()) return send(forward, plans.training.out, to);
+  const std::byte* from = store_.location(outbox_);
+  for (const std::string& name : plans.training.out) {
+    const size_t bytes = forward.output(name).type.bytes();
+    outgoing_.push_back({to, {from, bytes}});
+    from += round_up(bytes, kAlignment);
+  }
+}
+
+void PipelineStage::copy_to_outbox(const Executor& executor, const std::vector<std::string>& outputs) {
+  std::byte* to = store_.location(outbox_);
+  for (const std::string& name : outputs) {
+    const TensorView& value = executor.output(name);
+    std::memcpy(to, value.data, value.type.bytes());
+    to += round_up(value.type.bytes(), kAlignment);
+  }
+}
+
+void PipelineStage::exchange() {
+  if (outgoing_.empty() && incoming_.empty()) return;
+  const HostSpan span("exchange with stages", SpanKind::kSharing);
+  group().exchange(outgoing_, incoming_, Communicator::Wait::kSoon);
+  outgoing_.clear(), incoming_.clear();
+}
+
+// Between where the loss reads a batch and where the batches of a group wait for the rank's later chunks.
+void PipelineStage::copy_batch(int64_t micro, bool to_store) const {
+  std::byte* waiting = store_.location(waiting_) + static_cast<size_t>(micro % stages_.rank.ranks) * waiting_bytes_;
+  for (const auto& [name, bytes] : batch_bytes_) {
+    std::byte* array = store_.data(name);
+    std::memcpy(to_store ? array : waiting, to_store ? waiting : array, bytes);
+    waiting += round_up(bytes, kAlignment);
+  }
+}
+
+void PipelineStage::load_batch(const Ends& ends, size_t slot, int chunk) const {
+  for (const End& end : ends.batch) {
+    const std::span<std::byte> to = bytes_of(end, chunk, slot);
+    std::memcpy(to.data(), store_.data(end.name), to.size());
+  }
+}
+
+// Whether all that the step computes or receives is of micro-batches whose shape is known.
+bool PipelineStage::has_begun(const PipelineStep& step) const {
+  const auto begun = [&](const PipelinePass& pass) { return pass.micro < static_cast<int64_t>(begun_.size()); };
+  return std::ranges::all_of(step.receives, begun) && (!step.pass || begun(*step.pass));
+}
+
+void PipelineStage::accumulate(int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random,
+                               ThreadPool& pool) {
+  if (next_ == steps_.size()) fail_internal("a pipeline gets more micro-batches than a step has");
+  if (is_interleaved()) copy_batch(static_cast<int64_t>(begun_.size()), /*to_store=*/false);
+  begun_.push_back({shape, step, micro, last});
+  run_begun(steps_, set_random, pool);
+}
+
+void PipelineStage::run_begun(const std::vector<PipelineStep>& steps, SetRandom set_random, ThreadPool& pool) {
+  for (; next_ < steps.size() && has_begun(steps[next_]); ++next_) {
+    const PipelineStep& now = steps[next_];
+    for (const PipelinePass& pass : now.sends) send_result(pass);
+    for (const PipelinePass& pass : now.receives) {
+      const Ends& ends = plans_of(pass).training;
+      receive(pass.is_forward ? ends.in : ends.gradient_in, pass.chunk, slot_of(pass),
+              pipeline_sender(order_of(1), stages_.rank.rank, pass));
+    }
+    exchange();
+    if (now.pass) run_pass(now, set_random, pool);
+  }
+}
+
+void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, ThreadPool& pool) {
+  const PipelinePass& pass = *step.pass;
+  const MicroBatch& batch = batch_of(pass);
+  const HostSpan span(step.with_backward ? "forward and backward"
+                      : pass.is_forward  ? "forward"
+                                         : "backward",
+                      SpanKind::kStagePass, pass.micro);
+  if (pass.is_forward && is_interleaved()) copy_batch(pass.micro, /*to_store=*/true);
+  set_random(batch.step, batch.micro);
+  if (step.with_backward) {
+    batch.last->run(pool);
+    return;
+  }
+  ChunkPlans& plans = plans_of(pass);
+  const size_t slot = slot_of(pass);
+  if (!pass.is_forward) {
+    plans.slots[slot].run_backward->run(pool);
+    return;
+  }
+  load_batch(plans.training, slot, pass.chunk);
+  plans.slots[slot].run_forward->run(pool);
+  if (is_interleaved()) copy_to_outbox(*plans.slots[slot].run_forward, plans.training.out);
+}
+
+// At the end of an epoch a step may have fewer micro-batches than steps_ is for. What has run so far is also the
+// beginning of the list for fewer (distributed/comm/pipeline_order_test.cpp), so the rest of that list completes the
+// step.
+void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
+  if (begun_.empty()) return;
+  if (next_ < steps_.size()) {
+    const auto count = static_cast<int64_t>(begun_.size());
+    run_begun(pipeline_steps(order_of(count), stages_.rank.rank), set_random, pool);
+  }
+  begun_.clear(), next_ = 0;
+  const HostSpan span("share between stages", SpanKind::kSharing);
+  add_shared_gradients(pool);
+  float totals[] = {*store_.as<float>("loss_sum"), *store_.as<float>("token_count")};
+  broadcast(group(), stages_.rank.ranks - 1, std::span(totals));
+  store_.fill("loss_sum", &totals[0], sizeof(float));
+  store_.fill("token_count", &totals[1], sizeof(float));
+}
+
+// In the order of the model's parameters, which is the same on all stages.
+void PipelineStage::add_shared_gradients(ThreadPool& pool) {
+  if (!std::exchange(has_tied_, true))
+    for (const ParameterSlot& slot : of_all_stages(layout_).trained()) {
+      const std::vector<int>& of = stages_.of.at(slot.spec.name);
+      const ParameterSlot* own = of.size() > 1 ? find_parameter(layout_, slot.spec.name) : nullptr;
+      if (!own) continue;
+      const auto count = static_cast<size_t>(own->spec.shape.elements());
+      tied_.push_back(
+          std::make_unique<Shared>(group(), of, std::span(store_.as<float>(state::kGradient) + own->offset, count)));
+      scratch_.resize(std::max(scratch_.size(), sum_scratch_size(count, static_cast<int>(of.size()))));
+    }
+  for (const auto& tied : tied_) sum_over_ranks(tied->stages, tied->gradient, scratch_, pool);
+}
+
+float PipelineStage::sum_over_stages(float own, ThreadPool& pool) {
+  scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, stages_.rank.ranks)));
+  sum_over_ranks(group(), {&own, 1}, scratch_, pool);
+  return own;
+}
+
+float PipelineStage::sum_over_tensor_ranks(float own, ThreadPool& pool) {
+  const int ranks = layout_.division()->rank.ranks;
+  scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, ranks)));
+  sum_over_ranks(tensor_group(ranks), {&own, 1}, scratch_, pool);
+  return own;
+}
+
+float PipelineStage::sum_of_squares(ThreadPool& pool) {
+  double sum = 0;
+  for (const TrainedRange& range : layout_.ranges()) {
+    if (is_copy(layout_, range)) continue;
+    squares_.resize(static_cast<size_t>((range.count + kSumBlock - 1) / kSumBlock));
+    block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
+    double of_range = 0;
+    for (const double block : squares_) of_range += block;
+    sum += range.is_divided ? sum_over_tensor_ranks(static_cast<float>(of_range), pool) : of_range;
+  }
+  return sum_over_stages(static_cast<float>(sum), pool);
+}
+
+PipelineStage::Totals PipelineStage::evaluate(int shape, const Executor& executor, ThreadPool& pool) {
+  const PipelineRank& rank = stages_.rank;
+  for (int chunk = 0; chunk < rank.chunks; ++chunk) {
+    const ChunkPlans& plans = at(shape, chunk);
+    const PipelinePass pass{true, chunk, 0};
+    receive(plans.evaluation.in, chunk, 0, pipeline_sender(order_of(1), rank.rank, pass));
+    exchange();
+    const Executor& of_chunk = chunk + 1 < rank.chunks ? *plans.run_evaluate : executor;
+    of_chunk.run(pool);
+    send(of_chunk, plans.evaluation.out, pipeline_receiver(order_of(1), rank.rank, pass));
+    exchange();
+  }
+  const int last = rank.ranks - 1;
+  if (rank.is_last()) {
+    for (const GraphOutput& output : executor.plan().graph.outputs()) {
+      if (is_loss(output.name)) continue;
+      const TensorView& value = executor.output(output.name);
+      broadcast(group(), last, std::span(static_cast<std::byte*>(value.data), value.type.bytes()));
+    }
+  } else {
+    const int chunk = rank.chunks - 1;
+    for (const End& end : at(shape, chunk).evaluation.shared) broadcast(group(), last, bytes_of(end, chunk, 0));
+  }
+  float totals[] = {executor.output("loss_sum").as<float>()[0], executor.output("token_count").as<float>()[0]};
+  broadcast(group(), last, std::span(totals));
+  return {totals[0], totals[1]};
 }
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
-// One rank of a pipeline (models/nn/pipeline_parallel.h): the plans of its stages, one or with interleaving several "chunks",
-// and their passes in the order of distributed/comm/pipeline_order.h. What a stage keeps of a micro-batch between the forward and
-// the backward pass lies in a slot; a chunk has as many of them as micro-batches are on their way. The last stage
-// computes both passes of a micro-batch in one plan.
+// One rank of a pipeline (models/nn/pipeline_parallel.h): the plans of its stages, one or with interleaving several
+// "chunks", and their passes in the order of distributed/comm/pipeline_order.h. What a stage keeps of a micro-batch
+// between the forward and the backward pass lies in a slot; a chunk has as many of them as micro-batches are on their
+// way. The last stage computes both passes of a micro-batch in one plan.
 #pragma once
 #include <map>
 #include <memory>
@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "distributed/comm/pipeline_group.h"
 #include "distributed/comm/pipeline_order.h"
 #include "distributed/comm/tensor_group.h"
 #include "engine/exec/executor.h"
-#include "models/nn/parameter_layout.h"
-#include "models/nn/pipeline_parallel.h"
 #include "engine/passes/passes.h"
 #include "engine/plan/plan.h"
+#include "models/nn/parameter_layout.h"
+#include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
 
@@ -122,8 +121,8 @@ class PipelineStage {
   RegionId messages_ = -1;
   std::vector<std::vector<RegionId>> slots_;                      // by chunk
   std::vector<std::vector<std::unique_ptr<ChunkPlans>>> shapes_;  // by shape and chunk
-  // With interleaving: the result of a forward pass, until the pair of passes is done (distributed/comm/pipeline_order.h); and the
-  // batches of a group, which later chunks read when others have begun.
+  // With interleaving: the result of a forward pass, until the pair of passes is done
+  // (distributed/comm/pipeline_order.h); and the batches of a group, which later chunks read when others have begun.
   RegionId outbox_ = -1, waiting_ = -1;
   std::map<std::string, size_t> batch_bytes_;  // by array, of the largest shape
   size_t waiting_bytes_ = 0;                   // of a batch

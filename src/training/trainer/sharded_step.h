@@ -1,7 +1,7 @@
 // A training step whose batch is cut into data shards, on one rank or on several. Each rank computes its shards one
-// after the other and adds their gradients in the order of the shard tree (distributed/comm/shard_tree.h); the sum over the ranks
-// is the same on all of them, and so is all that follows: clipping, the optimizer, the moving average. For one number
-// of shards every number of ranks trains to the same bits.
+// after the other and adds their gradients in the order of the shard tree (distributed/comm/shard_sum.h); the sum over
+// the ranks is the same on all of them, and so is all that follows: clipping, the optimizer, the moving average. For
+// one number of shards every number of ranks trains to the same bits.
 //
 //   ShardedStep shards(trainer, world);
 //   shards.begin();
@@ -18,8 +18,8 @@
 // ranks, whose shards the owners of the slices add at once (ShardSum::add_round): a rank's shards do not follow each
 // other.
 //
-// On a GPU the gradient stays in its memory where the ranks' devices have joined (distributed/comm/device_ranks.h); else it goes
-// through the host's.
+// On a GPU the gradient stays in its memory where the ranks' devices have joined (distributed/comm/communicator.h);
+// else it goes through the host's.
 //
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
@@ -28,11 +28,10 @@
 #include <vector>
 
 #include "base/ordered_worker.h"
-#include "distributed/comm/shard_sum.h"
 #include "data/examples/batch_source.h"
+#include "distributed/comm/shard_sum.h"
+#include "training/trainer/divided_gradients.h"
 #include "training/trainer/gradient_buckets.h"
-#include "training/trainer/gradient_slices.h"
-#include "training/trainer/shared_squares.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {

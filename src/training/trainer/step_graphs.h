@@ -8,14 +8,18 @@
 //
 // States, of each range of trained parameters (models/nn/parameter_layout.h), with the range's suffix: "parameters",
 // "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [range.count], and what other optimizers keep
-// (training/trainer/range_update.h); "loss_sum", "token_count" []. Other inputs: "parameters.frozen", "control" [2] = {learning
-// rate, step from 1}, "random" i32 [4], "loss_scale" [] (if asked for), and what the loss declares. Outputs: single and
-// apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient); evaluate: "loss_sum", "token_count".
+// (training/trainer/range_update.h); "loss_sum", "token_count" []. Other inputs: "parameters.frozen", "control" [2] =
+// {learning rate, step from 1}, "random" i32 [4], "loss_scale" [] (if asked for), and what the loss declares. Outputs:
+// single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient); evaluate: "loss_sum",
+// "token_count".
 #pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/ops/optimizer/optimizer.h"
 #include "models/nn/loss.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
-#include "engine/ops/optimizer/optimizer.h"
 #include "training/trainer/gradient_buckets.h"
 
 namespace linnet {
@@ -35,8 +39,8 @@ struct StepOptions {
   OptimizerAttrs optimizer;
   // Gradients are those of the loss times the input "loss_scale" []; the update and "sum_of_squares" are without it.
   bool scales_loss = false;
-  // Of the loss of a rank's stage (models/nn/pipeline_parallel.h): ranges that the stage has no parameters of are left out of
-  // accumulate_graph().
+  // Of the loss of a rank's stage (models/nn/pipeline_parallel.h): ranges that the stage has no parameters of are left
+  // out of accumulate_graph().
   int chunk = 0;
 };
 
@@ -58,5 +62,33 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
 // `flat_name`: "parameters", or "ema" to evaluate the moving average.
 Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name,
                      DType dtype = DType::kF32);
+
+// The factor of the loss in fp16 training (Micikevicius et al. 2018): gradients that fp16 would round to zero are
+// scaled up. It grows while nothing overflows, and is halved when something does; that step changes nothing.
+
+struct LossScaleOptions {
+  double initial = 0;           // a power of two from 1 to 2^24; 0: the loss is not scaled
+  int64_t growth_steps = 2000;  // the scale doubles after so many steps in a row without an overflow
+  bool is_on() const { return initial > 0; }
+};
+
+struct LossScale {
+  static constexpr double kLeast = 1, kMost = 1 << 24;
+  double value = 1;
+  int64_t clean_steps = 0;    // since the scale changed last
+  int64_t skipped_steps = 0;  // of the whole run
+
+  // An overflow at the least scale is no matter of the scale.
+  bool can_skip() const { return value > kLeast; }
+  // Counts a step that was applied, or one that was skipped because its gradient overflowed.
+  void count(bool finite, int64_t growth_steps) {
+    if (!finite) {
+      value = std::max(value / 2, kLeast), clean_steps = 0, ++skipped_steps;
+    } else if (++clean_steps >= growth_steps) {
+      value = std::min(value * 2, kMost), clean_steps = 0;
+    }
+  }
+  bool operator==(const LossScale&) const = default;
+};
 
 }  // namespace linnet

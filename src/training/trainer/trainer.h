@@ -12,18 +12,17 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "distributed/comm/shard_tree.h"
 #include "data/examples/batch.h"
+#include "distributed/comm/shard_sum.h"
 #include "engine/exec/executor.h"
-#include "engine/plan/state_names.h"
-#include "models/nn/model_store.h"
 #include "engine/ops/sharding.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/pipeline_parallel.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/state_names.h"
 #include "engine/profile/step_profiler.h"
+#include "models/nn/model_store.h"
 #include "training/trainer/fit_memory.h"
-#include "training/trainer/loss_scale.h"
 #include "training/trainer/ownership.h"
 #include "training/trainer/range_update.h"
 #include "training/trainer/step_graphs.h"
@@ -38,16 +37,16 @@ struct TrainerOptions {
   // A step is this many batches, or groups of accumulate_steps, whose gradients are added in the order of the shard
   // tree; see training/trainer/sharded_step.h.
   ShardShare shards = {};
-  // Tensor parallel: which rank of its group this is. The layout has the division (models/nn/tensor_parallel.h), losses are
-  // those of the rank, and whoever runs steps is in the group's TensorGroupScope.
+  // Tensor parallel: which rank of its group this is. The layout has the division (models/nn/tensor_parallel.h), losses
+  // are those of the rank, and whoever runs steps is in the group's TensorGroupScope.
   TensorRank tensor = {};
-  // Pipeline parallel: which stages this rank has. The layout has them (models/nn/pipeline_parallel.h), the trainer cuts
-  // losses into them, and whoever runs steps and evaluations is in a PipelineScope. A step's micro-batches are its
+  // Pipeline parallel: which stages this rank has. The layout has them (models/nn/pipeline_parallel.h), the trainer
+  // cuts losses into them, and whoever runs steps and evaluations is in a PipelineScope. A step's micro-batches are its
   // accumulate_steps; a multiple of the ranks where each has several stages.
   PipelineRank pipeline = {};
-  // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters (training/trainer/ownership.h),
-  // and updates it. Stage 2: and the gradients of that part; others it has only until they were sent. Several
-  // accumulate_steps need the whole gradient between them.
+  // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters
+  // (training/trainer/ownership.h), and updates it. Stage 2: and the gradients of that part; others it has only until
+  // they were sent. Several accumulate_steps need the whole gradient between them.
   bool divide_moments = false, divide_gradients = false;
   LossScaleOptions loss_scale = {};  // for fp16
   int threads = 1;

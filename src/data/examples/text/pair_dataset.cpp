@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "base/phase.h"
+#include "base/terminal_line.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/phase.h"
+#include "base/terminal_line.h"
 #include "data/examples/text/line_reader.h"
 
 namespace linnet {

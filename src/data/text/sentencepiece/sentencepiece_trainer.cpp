@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/phase.h"
+#include "base/terminal_line.h"
 #include "data/text/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace linnet {

@@ -1,4 +1,4 @@
-// What sums over ranks add on a GPU (distributed/comm/device_ranks.h).
+// What sums over ranks add on a GPU (distributed/comm/communicator.h).
 #pragma once
 #include <cstdint>
 

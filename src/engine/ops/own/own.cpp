@@ -70,7 +70,7 @@ void run_reference(const KernelArgs& args) { functions_of(args.node.attrs).run_r
 
 constexpr Kernel kKernels[] = {{"own", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
 
-// A number as engine/ir/fields.h wants a struct.
+// A number as engine/ir/attrs.h wants a struct.
 struct NumberField {
   double value = 0;
   void fields(FieldVisitor& visit) { visit("value", value); }

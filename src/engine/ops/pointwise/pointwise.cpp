@@ -101,7 +101,7 @@ const OpDef kPointwise{.name = "pointwise",
 
 namespace {
 
-// An instruction as engine/ir/fields.h wants a struct.
+// An instruction as engine/ir/attrs.h wants a struct.
 struct InstructionFields {
   Instruction instruction = {};
   void fields(FieldVisitor& visit) {
