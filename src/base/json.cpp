@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/hash.h"
 #include "base/json_object.h"

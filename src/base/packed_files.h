@@ -1,12 +1,10 @@
 // Files that lie inside another file: "model.linnet" is read like a folder, so that "model.linnet/config.json" names
-// what a packed model (formats/packed_model.h) has inside. read_file() and file_exists() look there where the system says
-// that a part of the path is no folder.
+// what a packed model (formats/packed_model.h) has inside. read_file() and file_exists() look there where the system
+// says that a part of the path is no folder.
 #pragma once
-#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 

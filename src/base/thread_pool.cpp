@@ -8,7 +8,6 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 
 #include "base/signals.h"

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
 #include "base/function_ref.h"
 
 namespace linnet {

@@ -1,6 +1,5 @@
 #include "base/timeline.h"
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>

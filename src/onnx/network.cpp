@@ -1,7 +1,6 @@
 #include "onnx/network.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
 #include "base/error.h"

@@ -1,7 +1,6 @@
 // Convolutions and pooling. ONNX has channels first, [N, C, H, W]; here they come last, and what moves there
 // and back between two operators disappears (compose::move_axes, compose::elementwise).
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "engine/ops/conv2d/conv2d.h"

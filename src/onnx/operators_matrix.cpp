@@ -1,5 +1,4 @@
 // Matrix products.
-#include <algorithm>
 #include <map>
 
 #include "engine/ops/matmul/matmul.h"

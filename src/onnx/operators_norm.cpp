@@ -1,12 +1,10 @@
 // Normalizations.
-#include <numeric>
 
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
 #include "onnx/compose.h"
 #include "onnx/operators.h"
 

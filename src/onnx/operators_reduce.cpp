@@ -1,5 +1,4 @@
 // Sums, maxima and the like over axes, and what is made of them: softmax, cumulative sums.
-#include <algorithm>
 #include <cmath>
 
 #include "engine/ops/matmul/matmul.h"

@@ -1,7 +1,6 @@
 // Resizing of images: each axis is a product with a matrix of weights [in, out].
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/signals.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"

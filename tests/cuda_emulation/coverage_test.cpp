@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "cuda_emulation/emulated_backend.h"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/op_table.h"
 #include "engine/passes/passes.h"
 #include "training/trainer/step_graphs.h"
 #include "app/bench/workload.h"

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/kernels/precision.h"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/op_table.h"
 
 namespace linnet {
 namespace {

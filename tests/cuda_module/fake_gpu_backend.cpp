@@ -9,7 +9,15 @@
 #include "cuda_module/fake_runtime.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "op_harness.h"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/op_table.h"
+
+namespace linnet {
+
+KernelList matmul_cuda_kernels();
+KernelList linear_cross_entropy_cuda_kernels();
+KernelList linear_cross_entropy_grad_cuda_kernels();
+
+}  // namespace linnet
 
 namespace linnet::testing {
 namespace {

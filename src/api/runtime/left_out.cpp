@@ -9,7 +9,7 @@
 #include "engine/kernels/attention/attention_few_queries.h"
 #include "engine/kernels/gemm/gemm_bf16.h"
 #include "engine/ops/matmul/dense_head.h"
-#include "engine/ops/op_lists.h"
+#include "engine/ops/op_table.h"
 #include "engine/passes/passes.h"
 #include "models/families/family.h"
 #include "tasks/texts/text_classifier.h"
@@ -52,6 +52,7 @@ PretrainedModel open_classification_run(const std::string& folder) {
 // Passes that find something in training graphs alone: a copy of the graph is all that is left to do. And those of
 // other precisions than fp32.
 Graph fuse_loss(const Graph& graph) { return remove_dead_code(graph); }
+Graph fuse_batch_norm(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 Graph fuse_bias_gradient(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 Graph fuse_embedding_scale(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 Graph fuse_pool_gradient(const Graph& graph, const Backend&) { return remove_dead_code(graph); }

@@ -3,7 +3,6 @@
 // stages of a pipeline: with T ranks in a tensor group and P stages, rank r is number r % T of its tensor group,
 // computes stage r / T % P, and is in model r / (T P). The ranks of the same number and stage train on different data.
 #pragma once
-#include <memory>
 #include <span>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "distributed/comm/agreement.h"

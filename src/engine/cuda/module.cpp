@@ -8,7 +8,7 @@
 #include "engine/cuda/gpu_ranks.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/exec/backend.h"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/op_table.h"
 
 namespace linnet {
 namespace {

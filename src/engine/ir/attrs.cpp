@@ -3,7 +3,6 @@
 #include <array>
 
 #include "base/digits.h"
-#include "base/error.h"
 
 namespace linnet {
 

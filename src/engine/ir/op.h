@@ -4,7 +4,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/ir/graph.h"
@@ -122,7 +121,8 @@ struct OpDef {
   // Returns the attributes of a node that gives each row of its result the same bits whatever the number of rows is.
   // nullptr: every kernel of the op does so anyway, or the op mixes rows.
   Attrs (*with_independent_rows)(const Attrs&) = nullptr;
-  // Running it again costs less than keeping its first result in memory for the backward pass (engine/passes/recompute.cpp).
+  // Running it again costs less than keeping its first result in memory for the backward pass
+  // (engine/passes/recompute.cpp).
   bool cheap = false;
   // On a GPU one of NVIDIA's libraries computes it, for some types at least. The emulation of a GPU (tests) lets the
   // CPU's kernels stand in for these ops alone: every other op must have a CUDA kernel of its own.

@@ -1,15 +1,17 @@
 // Ops that programs define are not here, but in ops/own.
 #include <vector>
 
-#include "engine/ops/op_lists.h"
+#include "engine/ops/op_table.h"
 
 namespace linnet {
 
+LINNET_IMAGE_OPS(LINNET_OP_KERNELS)
+LINNET_TRAINING_OPS(LINNET_OP_KERNELS)
+
 std::span<const OpEntry> all_ops() {
   static const std::vector<OpEntry> ops = [] {
-    std::vector<OpEntry> list;
-    for (const auto& part : {inference_ops(), image_ops(), training_ops()})
-      list.insert(list.end(), part.begin(), part.end());
+    std::vector<OpEntry> list{LINNET_IMAGE_OPS(LINNET_OP_ENTRY) LINNET_TRAINING_OPS(LINNET_OP_ENTRY)};
+    list.insert(list.begin(), inference_ops().begin(), inference_ops().end());
     return list;
   }();
   return ops;

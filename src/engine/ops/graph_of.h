@@ -1,6 +1,5 @@
 // The graph that an op adds its node to.
 #pragma once
-#include <string>
 
 #include "base/error.h"
 #include "engine/ir/graph.h"

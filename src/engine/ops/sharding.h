@@ -1,11 +1,10 @@
 // How the values of a graph are divided between the ranks of a tensor group, and what each op does with divided
-// operands: the rules by which the pass of engine/passes/tensor_parallel.h makes a rank's graph from the whole one. An op's
-// rule stands in its folder, in *_sharding.cpp; an op without one takes whole operands alone.
+// operands: the rules by which the pass of engine/passes/tensor_parallel.h makes a rank's graph from the whole one. An
+// op without one takes whole operands alone.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/function_ref.h"

@@ -1,7 +1,6 @@
 // What follows a convolution moves into it: a factor and a summand for each filter (a bias, or batch normalization with
 // the statistics it has learned), the addition of a tensor of the result's shape, and ReLU. The result then is written
 // once instead of being read and written again. The bits stay the same: the kernels round after each operation.
-#include <array>
 #include <map>
 #include <optional>
 

@@ -1,7 +1,6 @@
 #include "engine/plan/byte_map.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <utility>
 

@@ -2,9 +2,6 @@
 // a value and the one computed over it in place, a state and its update.
 #pragma once
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "engine/ir/graph.h"

@@ -1,7 +1,5 @@
 #include "engine/plan/store.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "onnx/file/model.h"
 
-#include <cstring>
-
 namespace linnet {
 namespace {
 

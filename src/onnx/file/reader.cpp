@@ -1,7 +1,6 @@
 // Reads ONNX models. Files come from anywhere: nothing in them is trusted, and memory is taken only for what the file
 // has bytes for.
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <set>
 

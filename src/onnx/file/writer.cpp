@@ -2,10 +2,9 @@
 // with the sizes that their data will have; then everything goes to the file in order.
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/files.h"
-#include "onnx/file/model.h"
 #include "base/protobuf.h"
+#include "onnx/file/model.h"
 
 namespace linnet {
 namespace {

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/process_memory.h"
 #include "engine/ir/op.h"
 #include "engine/plan/state_names.h"

@@ -2,7 +2,6 @@
 // each gives a line with a figure and a verdict.
 #pragma once
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/process_memory.h"
-#include "engine/device/buffer.h"
 
 namespace linnet {
 namespace {

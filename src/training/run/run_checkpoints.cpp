@@ -1,6 +1,5 @@
 #include "training/run/run_checkpoints.h"
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "distributed/comm/agreement.h"

@@ -4,7 +4,6 @@
 //   parameters system.json     what trains it: program, processor, threads, instruction set, device samples.jsonl what
 //   each evaluation let the model write
 #pragma once
-#include <map>
 #include <string>
 
 #include "training/report/report_page.h"

@@ -8,7 +8,6 @@
 namespace linnet {
 
 extern const OpDef kArgmax;
-KernelList argmax_kernels();
 
 Tensor argmax_last(At x);
 

@@ -2,7 +2,6 @@
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/argmax/argmax.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -64,9 +64,6 @@ struct ScoreMaskAttrs {
 // q, k, v, o, lse, do, ... -> dq, dk, dv, [dbias]
 constexpr size_t kAttentionFixed = 3, kAttentionGradFixed = 6;
 extern const OpDef kAttention, kAttentionGrad, kMaskScores;
-KernelList attention_kernels();
-KernelList attention_grad_kernels();
-KernelList mask_scores_kernels();
 void attention_reference(const KernelArgs& args);
 void attention_grad_reference(const KernelArgs& args);
 

@@ -9,7 +9,6 @@
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/attention_graph_cuda.h"
 #include "engine/ops/attention/attention_staging_cuda.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

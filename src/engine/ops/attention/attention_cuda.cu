@@ -1,7 +1,7 @@
 // Attention of our own, for what cuDNN does not do: strict fp32, and every kind of mask. A block has kTile queries of
 // one head and goes over the tiles of keys that they see (Dao et al. 2022).
 #include "engine/ops/attention/attention_tiles_cuda.cuh"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/kernel.h"
 
 namespace linnet {
 namespace flash {

@@ -5,7 +5,7 @@
 //   dq = scale ds k;  dk = scale ds^T q;  dbias of a distance = the sum of its ds
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/ops/attention/attention_tiles_cuda.cuh"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/kernel.h"
 
 namespace linnet {
 namespace {

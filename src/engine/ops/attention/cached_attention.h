@@ -24,7 +24,6 @@ struct CachedAttentionAttrs {
 };
 
 extern const OpDef kCachedAttention;
-KernelList cached_attention_kernels();
 
 struct CachedAttentionOptions {
   int64_t heads = 1, kv_heads = 0;  // 0: as many as heads

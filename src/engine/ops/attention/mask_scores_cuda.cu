@@ -2,7 +2,6 @@
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/attention/attention.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

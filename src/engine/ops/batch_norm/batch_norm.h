@@ -24,8 +24,6 @@ struct BatchNormAttrs {
 extern const OpDef kBatchNorm;
 // dy, x, weight, mean, variance[, bias: with relu] -> dx, dweight, dbias
 extern const OpDef kBatchNormGrad;
-KernelList batch_norm_kernels();
-KernelList batch_norm_grad_kernels();
 
 struct BatchNormResult {
   Tensor y, mean, variance;

@@ -2,7 +2,6 @@
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/batch_norm/batch_norm.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -12,10 +12,6 @@ struct CacheGroupAttrs {
 };
 
 extern const OpDef kCacheWrite, kCachePut, kCacheFill, kCacheReorder;
-KernelList cache_write_kernels();
-KernelList cache_put_kernels();
-KernelList cache_fill_kernels();
-KernelList cache_reorder_kernels();
 
 // Row r of `rows` [R, 1, D] becomes entry `position` of row r of the cache: i32 [1] for all rows, or [R], each its own.
 // `rows` may be strided.

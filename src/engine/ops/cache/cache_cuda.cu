@@ -1,11 +1,9 @@
 // The cache of step-by-step decoding on the device: positions and parents are read there.
-#include <cstring>
 
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/cache/cache.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
-// Exchanges between the ranks of a tensor group (distributed/comm/tensor_group.h), which all run the same nodes in the same order.
-// Their gradients follow from what values are: a value that is whole has the same gradient on every rank; the gradient
-// of a rank's summand is that of the sum; a value that each rank uses for its part of the layers gets a part of its
-// gradient from each.
+// Exchanges between the ranks of a tensor group (distributed/comm/tensor_group.h), which all run the same nodes in the
+// same order. Their gradients follow from what values are: a value that is whole has the same gradient on every rank;
+// the gradient of a rank's summand is that of the sum; a value that each rank uses for its part of the layers gets a
+// part of its gradient from each.
 //
 //   all_reduce   the sum of all ranks' x; its gradient is passed through
 //   share        x itself, for nodes that are divided; its gradient is the sum of all ranks'
@@ -31,10 +31,6 @@ struct AllGatherAttrs {
 };
 
 extern const OpDef kAllReduce, kShare, kAllGather, kHold;
-KernelList all_reduce_kernels();
-KernelList share_kernels();
-KernelList all_gather_kernels();
-KernelList hold_kernels();
 
 Tensor all_reduce(At x, const TensorRank& rank);
 Tensor share(At x, const TensorRank& rank);

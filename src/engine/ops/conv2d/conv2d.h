@@ -26,8 +26,8 @@ struct Conv2dAttrs {
   Precision precision = Precision::kF32;
   // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
   bool scale = false, bias = false, residual = false, relu = false;
-  // The last operand f32 [packed_filter_floats()] holds the filters packed (engine/passes/pack_filters.h), and the weight is
-  // not read. The CPU's kernels have it.
+  // The last operand f32 [packed_filter_floats()] holds the filters packed (engine/passes/pack_filters.h), and the
+  // weight is not read. The CPU's kernels have it.
   bool packed = false;
 
   bool is_fused() const { return scale || bias || residual || relu; }
@@ -40,9 +40,6 @@ struct Conv2dAttrs {
 };
 
 extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
-KernelList conv2d_kernels();
-KernelList conv2d_input_grad_kernels();
-KernelList conv2d_weight_grad_kernels();
 
 // The sizes of the forward convolution that a node belongs to.
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);

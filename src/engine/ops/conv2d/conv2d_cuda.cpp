@@ -5,9 +5,14 @@
 #include "base/rounding.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
+
+// engine/ops/conv2d/conv2d_cuda.cu
+KernelList conv2d_cuda_kernels();
+KernelList conv2d_input_grad_cuda_kernels();
+KernelList conv2d_weight_grad_cuda_kernels();
+
 namespace {
 
 using Kind = ConvolutionProblem::Kind;

@@ -12,7 +12,6 @@
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/vectors.cuh"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -4,7 +4,6 @@
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -24,9 +24,6 @@ struct ConvReluPoolAttrs {
 //
 // The two gradients are nodes of their own: that of the first layer's x is dead code.
 extern const OpDef kConvReluPool, kConvReluPoolWeightGrad, kConvReluPoolInputGrad;
-KernelList conv_relu_pool_kernels();
-KernelList conv_relu_pool_weight_grad_kernels();
-KernelList conv_relu_pool_input_grad_kernels();
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling = {});
 

@@ -7,7 +7,6 @@
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/vectors.cuh"
 #include "engine/ops/conv_pool/conv_pool.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -27,11 +27,6 @@ struct OneHotAttrs {
 };
 
 extern const OpDef kCrossEntropy, kCrossEntropyGrad, kMaskTargets, kCountTargets, kOneHot;
-KernelList cross_entropy_kernels();
-KernelList cross_entropy_grad_kernels();
-KernelList mask_targets_kernels();
-KernelList count_targets_kernels();
-KernelList one_hot_kernels();
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing = 0);
 

@@ -4,7 +4,6 @@
 // A target at or beyond the classes, which the CPU's kernels refuse, makes the loss NaN: a run ends on it.
 #include "engine/kernels/cuda/rows.cuh"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,6 @@
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/cuda_kernels.h"
 
 namespace linnet {
 namespace {

@@ -12,7 +12,6 @@ struct CumsumAttrs {
 };
 
 extern const OpDef kCumsum;
-KernelList cumsum_kernels();
 
 // The axis may be negative, counted from the end.
 Tensor cumsum(At x, int axis, bool reverse = false);

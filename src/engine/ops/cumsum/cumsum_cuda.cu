@@ -1,6 +1,5 @@
 // Running sums: a thread for each row of the axis.
 #include "engine/kernels/cuda/launch.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/cumsum/cumsum.h"
 
 namespace linnet {

@@ -22,7 +22,6 @@ struct DistanceBucketsAttrs {
 };
 
 extern const OpDef kDistanceBuckets;
-KernelList distance_buckets_kernels();
 
 Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position = {},
                         SourceLine where = SourceLine::current());

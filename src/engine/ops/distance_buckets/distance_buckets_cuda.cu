@@ -2,7 +2,6 @@
 // of logarithms decides nothing.
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/launch.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/distance_buckets/distance_buckets.h"
 
 namespace linnet {

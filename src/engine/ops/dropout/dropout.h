@@ -28,7 +28,6 @@ struct DropoutAttrs {
 };
 
 extern const OpDef kDropout;
-KernelList dropout_kernels();
 
 // x [...], random i32 [4] = {seed low, seed high, step, micro-step}
 Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout = DropoutLayout::kDense);

@@ -2,7 +2,6 @@
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/dropout/dropout.h"
 
 namespace linnet {

@@ -29,8 +29,6 @@ struct EmbeddingGradAttrs {
 };
 
 extern const OpDef kEmbedding, kEmbeddingGrad;
-KernelList embedding_kernels();
-KernelList embedding_grad_kernels();
 
 // table [V, D], ids i32 [...] in [0, V) -> [..., D]. An id outside is an error when the kernel runs.
 // Lookups of the id `padding` (-1: none) give the table no gradient. On a device an id outside gives NaN.

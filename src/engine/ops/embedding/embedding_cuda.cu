@@ -6,7 +6,6 @@
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/embedding/embedding.h"
 
 namespace linnet {

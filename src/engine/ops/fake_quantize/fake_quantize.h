@@ -22,9 +22,6 @@ namespace linnet {
 constexpr float kLeastStep = 1e-8F;
 
 extern const OpDef kFakeQuantize, kFakeQuantizeGrad, kRoundWeight;
-KernelList fake_quantize_kernels();
-KernelList fake_quantize_grad_kernels();
-KernelList round_weight_kernels();
 
 Tensor fake_quantize(At x, Tensor step);
 // w: [rows, columns].

@@ -25,8 +25,6 @@ struct LayerNormAttrs {
 extern const OpDef kLayerNorm;
 // dy, x, mean, rstd, [weight] -> dx, [dweight], [dbias]
 extern const OpDef kLayerNormGrad;
-KernelList layer_norm_kernels();
-KernelList layer_norm_grad_kernels();
 
 // Weight and bias may be undefined.
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon = 1e-5);

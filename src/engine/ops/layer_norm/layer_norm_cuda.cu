@@ -1,5 +1,4 @@
 #include "engine/kernels/cuda/norm_backward.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 
 namespace linnet {

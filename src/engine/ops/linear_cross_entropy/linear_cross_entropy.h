@@ -28,8 +28,9 @@ struct LinearCrossEntropyAttrs {
   // Set by fuse_quantized: the weight is packed.
   bool packed = false;
   QuantizedAttrs weight = {};
-  // Where ranks divide the classes (distributed/comm/tensor_group.h): weight and bias are this rank's, the targets count through
-  // all classes, the loss is that of all, and dhidden is this rank's summand. 0 for all_classes: they are whole.
+  // Where ranks divide the classes (distributed/comm/tensor_group.h): weight and bias are this rank's, the targets
+  // count through all classes, the loss is that of all, and dhidden is this rank's summand. 0 for all_classes: they are
+  // whole.
   int64_t all_classes = 0, first_class = 0;
   int ranks = 1;
   void fields(FieldVisitor& visit) {
@@ -46,8 +47,6 @@ struct LinearCrossEntropyAttrs {
 extern const OpDef kLinearCrossEntropy;
 // hidden, weight, targets, [bias], dloss, [accumulator [V, D]] -> dhidden, [dweight], [dbias], [loss]
 extern const OpDef kLinearCrossEntropyGrad;
-KernelList linear_cross_entropy_kernels();
-KernelList linear_cross_entropy_grad_kernels();
 
 Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
                                 double label_smoothing = 0);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/device/cuda/cublaslt.h"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
 #include "engine/ops/matmul/lt_precision_cuda.h"

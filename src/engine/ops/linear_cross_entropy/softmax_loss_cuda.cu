@@ -1,6 +1,5 @@
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
 
 namespace linnet {

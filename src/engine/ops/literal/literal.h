@@ -16,7 +16,6 @@ struct LiteralAttrs {
 };
 
 extern const OpDef kLiteral;
-KernelList literal_kernels();
 
 // `elements`: type.bytes() bytes.
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where = SourceLine::current());

@@ -1,5 +1,4 @@
 // A literal on the device: its elements are copied there with every run.
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/literal/literal.h"
 
 namespace linnet {

@@ -1,5 +1,5 @@
-// The kernel of matmul for linear layers with few outputs (engine/kernels/conv/dense_head.h): the product itself, y = x w^T,
-// and both of its gradients.
+// The kernel of matmul for linear layers with few outputs (engine/kernels/conv/dense_head.h): the product itself, y = x
+// w^T, and both of its gradients.
 #pragma once
 #include "engine/kernels/conv/dense_head.h"
 #include "engine/ops/kernel.h"

@@ -41,7 +41,6 @@ struct MatmulAttrs {
 };
 
 extern const OpDef kMatmul;
-KernelList matmul_kernels();
 
 Tensor matmul(At a, Tensor b, bool trans_a = false, bool trans_b = false);
 

@@ -1,8 +1,6 @@
 // Matrix products by cuBLASLt, with what follows them in the same kernel where it can be, else in one pass after it.
-#include <algorithm>
 
 #include "engine/device/cuda/cublaslt.h"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/matmul/lt_precision_cuda.h"
 #include "engine/ops/matmul/matmul_epilogue_cuda.h"
 #include "engine/ops/matmul/matmul_sizes.h"

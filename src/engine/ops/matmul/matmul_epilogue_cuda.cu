@@ -1,5 +1,4 @@
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/matmul/matmul_epilogue_cuda.h"
 
 namespace linnet {

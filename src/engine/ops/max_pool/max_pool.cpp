@@ -1,8 +1,14 @@
 #include "engine/ops/max_pool/max_pool.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "engine/kernels/conv/max_pool.h"
 #include "engine/ops/graph_of.h"
+#include "engine/ops/stored_operands.h"
 
 namespace linnet {
+
 namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -34,18 +40,100 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return args.graph.add(kMaxPoolGrad, std::array{args.out_grad[0], args.out[1]}, attrs, args.node.where);
 }
 
+// body(row, column, channel, offset of the window's first element in the image, offset of the result in its image)
+template <class Body>
+void for_windows(const Shape& image, const Shape& result, int64_t stride, const Body& body) {
+  const int64_t width = image[2], channels = image[3];
+  int64_t out = 0;
+  for (int64_t row = 0; row < result[1]; ++row)
+    for (int64_t column = 0; column < result[2]; ++column)
+      for (int64_t c = 0; c < channels; ++c, ++out) body((row * stride * width + column * stride) * channels + c, out);
+}
+
+// Images are independent.
+void run_reference(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
+  const Shape &image = args.in[0].shape(), &result = args.out[0].shape();
+  const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    args.pool.run(image[0], [&](int64_t n, int) {
+      const T* x = args.in[0].as<T>() + n * image_size;
+      T* y = args.out[0].as<T>() + n * result_size;
+      auto* locations = args.out[1].as<uint8_t>() + n * result_size;
+      for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
+        T largest = x[first];
+        int64_t location = 0;
+        for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
+          const T value = x[first + (i / attrs.size * image[2] + i % attrs.size) * image[3]];
+          if (value > largest || std::isnan(value)) largest = value, location = i;
+        }
+        y[out] = largest;
+        locations[out] = static_cast<uint8_t>(location);
+      });
+    });
+  });
+}
+
+MaxPoolSizes sizes_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result) {
+  return {.images = image[0],
+          .height = image[1],
+          .width = image[2],
+          .channels = image[3],
+          .out_height = result[1],
+          .out_width = result[2],
+          .size = attrs.size,
+          .stride = attrs.stride};
+}
+
+void run(const KernelArgs& args) {
+  max_pool_forward(sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape()),
+                   stored(args.in[0]), mutable_stored(args.out[0]), args.out[1].as<uint8_t>(), args.pool);
+}
+
+void run_grad(const KernelArgs& args) {
+  max_pool_backward(sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape()),
+                    stored(args.in[0]), args.in[1].as<uint8_t>(), mutable_stored(args.out[0]), args.workspace,
+                    args.pool);
+}
+
+size_t grad_workspace(const KernelQuery& query) {
+  return static_cast<size_t>(query.threads * query.out[0].shape.elements(2, 4)) * sizeof(float);
+}
+
+void run_grad_reference(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
+  const Shape &image = args.out[0].shape(), &result = args.in[0].shape();
+  const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    args.pool.run(image[0], [&](int64_t n, int) {
+      T* dx = args.out[0].as<T>() + n * image_size;
+      const T* dy = args.in[0].as<T>() + n * result_size;
+      const auto* locations = args.in[1].as<uint8_t>() + n * result_size;
+      std::fill_n(dx, image_size, T{0});
+      for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
+        const int64_t location = locations[out];
+        dx[first + (location / attrs.size * image[2] + location % attrs.size) * image[3]] += dy[out];
+      });
+    });
+  });
+}
+
+constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
+                               {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, grad_workspace, run_grad},
+                                   {"reference", nullptr, nullptr, run_grad_reference}};
+
 }  // namespace
 
-const OpDef kMaxPool{.name = "max_pool",
-                     .infer = infer,
-                     .gradient = gradient,
-                     .storage = reduced<0b1, 0b1>};
-const OpDef kMaxPoolGrad{
-    .name = "max_pool_grad", .infer = infer_grad, .storage = reduced<0b1, 0b1>};
+const OpDef kMaxPool{.name = "max_pool", .infer = infer, .gradient = gradient, .storage = reduced<0b1, 0b1>};
+const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_grad, .storage = reduced<0b1, 0b1>};
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {
   const MaxPoolAttrs attrs{.size = size, .stride = stride ? stride : size};
   return graph_of(x)->add(kMaxPool, std::array{x.value}, attrs, x.where)[0];
 }
+
+KernelList max_pool_kernels() { return kKernels; }
+KernelList max_pool_grad_kernels() { return kGradKernels; }
 
 }  // namespace linnet

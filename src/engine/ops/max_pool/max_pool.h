@@ -16,8 +16,6 @@ struct MaxPoolAttrs {
 };
 
 extern const OpDef kMaxPool, kMaxPoolGrad;
-KernelList max_pool_kernels();
-KernelList max_pool_grad_kernels();
 
 Tensor max_pool(At x, int64_t size = 2, int64_t stride = 0);  // stride 0: the size
 

@@ -2,7 +2,6 @@
 // gathers from the windows that hold it.
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/max_pool/max_pool.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 #include "engine/ops/movement/movement.h"
 
 #include <array>
-#include <numeric>
 
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
@@ -168,12 +167,9 @@ const OpDef kBroadcast{.name = "broadcast",
                        },
                        .algebra = always<Algebra::kMove>,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
-const OpDef kFill{.name = "fill",
-                  .infer = infer_fill,
-                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
-const OpDef kCast{.name = "cast",
-                  .infer = infer_cast,
-                  .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+const OpDef kFill{
+    .name = "fill", .infer = infer_fill, .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
+const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                     const DType from = args.in[0].type().dtype;
                     if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
                     return {cast(args.out_grad[0], from)};

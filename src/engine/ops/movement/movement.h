@@ -41,13 +41,6 @@ struct CastAttrs {
 };
 
 extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kCast;
-KernelList reshape_kernels();
-KernelList split_kernels();
-KernelList concat_kernels();
-KernelList permute_kernels();
-KernelList broadcast_kernels();
-KernelList fill_kernels();
-KernelList cast_kernels();
 
 // Axes may be negative, counted from the end.
 Tensor reshape(At x, Shape shape);  // as many elements as x
@@ -57,7 +50,8 @@ std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor permute(At x, std::vector<int> order);
-Tensor broadcast_to(At x, Shape shape);  // as NumPy does: axes are matched from the last one on, those of size 1 repeated
+Tensor broadcast_to(At x,
+                    Shape shape);  // as NumPy does: axes are matched from the last one on, those of size 1 repeated
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
 // Between f32 and bf16, rounded to the nearest, ties to even. The gradient is cast back.
 // Between f32 and bf16, and between all other types. Floats become whole numbers towards zero, the nearest that fit.

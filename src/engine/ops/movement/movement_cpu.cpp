@@ -190,6 +190,7 @@ constexpr Kernel kCastKernels[] = {{"convert", casts_storage, nullptr, run_stora
 
 }  // namespace
 
+KernelList stop_gradient_kernels() { return kReshapeKernels; }
 KernelList reshape_kernels() { return kReshapeKernels; }
 KernelList split_kernels() { return kSplitKernels; }
 KernelList concat_kernels() { return kConcatKernels; }

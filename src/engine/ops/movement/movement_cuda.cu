@@ -4,7 +4,6 @@
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {
@@ -190,6 +189,7 @@ constexpr Kernel kCastKernels[] = {{"cast", casts_storage, nullptr, run_cast}};
 
 }  // namespace
 
+KernelList stop_gradient_cuda_kernels() { return kReshapeKernels; }
 KernelList reshape_cuda_kernels() { return kReshapeKernels; }
 KernelList split_cuda_kernels() { return kSplitKernels; }
 KernelList concat_cuda_kernels() { return kConcatKernels; }

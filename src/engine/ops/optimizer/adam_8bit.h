@@ -11,7 +11,6 @@
 namespace linnet {
 
 extern const OpDef kAdam8bitStep;
-KernelList adam_8bit_step_kernels();
 
 struct Adam8bitState {
   Tensor parameters, codes1, scales1, codes2, scales2, ema;  // ema when ema_decay > 0

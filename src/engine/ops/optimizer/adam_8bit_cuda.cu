@@ -1,7 +1,7 @@
 // A thread block has one block of 256 moments, a thread one of them; the largest are found by the block.
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/optimizer_8bit.h"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/kernel.h"
 #include "engine/ops/optimizer/adam_8bit.h"
 #include "engine/ops/optimizer/optimizer_update.cuh"
 

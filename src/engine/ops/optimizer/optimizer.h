@@ -5,7 +5,6 @@
 // 1}. When the norm is not finite nothing changes: the old state is kept, and the trainer finds out why.
 #pragma once
 #include <algorithm>
-#include <optional>
 
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -13,7 +12,8 @@
 namespace linnet {
 
 struct OptimizerAttrs {
-  // This op computes the first three; engine/ops/optimizer/adam_8bit.h has kAdam8bit, training/trainer/range_update.h the others.
+  // This op computes the first three; engine/ops/optimizer/adam_8bit.h has kAdam8bit, training/trainer/range_update.h
+  // the others.
   enum class Kind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor } kind = Kind::kAdam;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015; Lion has no epsilon (Chen et al. 2023)
   double momentum = 0;                                // SGD, Muon
@@ -50,9 +50,6 @@ struct UpdateFactors {
 };
 
 extern const OpDef kOptimizerStep, kSumOfSquares, kUpdateFactors;
-KernelList optimizer_step_kernels();
-KernelList sum_of_squares_kernels();
-KernelList update_factors_kernels();
 
 struct OptimizerState {
   Tensor parameters, moment1, moment2, ema;  // [P]; moment2 for Adam only, ema when ema_decay > 0

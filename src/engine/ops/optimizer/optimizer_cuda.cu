@@ -1,10 +1,9 @@
 // The optimizer's step in one pass over the flat buffers. Learning rate, step, norm and token count are read on the
 // device: nothing of a step depends on the host, so that it can be recorded and replayed.
-#include <cmath>
 
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/vectors.cuh"
-#include "engine/ops/cuda_kernels.h"
+#include "engine/ops/kernel.h"
 #include "engine/ops/optimizer/optimizer_update.cuh"
 
 namespace linnet {

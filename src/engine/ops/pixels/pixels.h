@@ -28,7 +28,6 @@ struct ScalePixelsAttrs {
 };
 
 extern const OpDef kScalePixels;
-KernelList scale_pixels_kernels();
 
 Tensor scale_pixels(At x, PixelScaling scaling, DType dtype = DType::kF32);
 

@@ -1,6 +1,5 @@
 // Bytes as numbers, four in one access.
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/pixels/pixels.h"
 
 namespace linnet {

@@ -1,5 +1,5 @@
-// Every elementwise computation is one op over a small expression (engine/kernels/pointwise/expression.h). Chains fuse by
-// joining their expressions; derivatives come from one table.
+// Every elementwise computation is one op over a small expression (engine/kernels/pointwise/expression.h). Chains fuse
+// by joining their expressions; derivatives come from one table.
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/kernels/pointwise/expression.h"
@@ -14,7 +14,6 @@ struct PointwiseAttrs {
 };
 
 extern const OpDef kPointwise;
-KernelList pointwise_kernels();
 
 // The result has the shape of the largest operand; each other one must be a scalar, suffix or prefix of it.
 Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where);

@@ -1,4 +1,5 @@
-// What a generated kernel gets (engine/ops/pointwise/pointwise_source.h). Generated sources hold this struct as text, too.
+// What a generated kernel gets (engine/ops/pointwise/pointwise_source.h). Generated sources hold this struct as text,
+// too.
 #pragma once
 
 namespace linnet {

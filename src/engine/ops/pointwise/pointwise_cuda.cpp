@@ -1,10 +1,7 @@
 // Elementwise expressions on a GPU: a kernel is generated for each expression and compiled when it is first met.
-#include <array>
-#include <cstring>
 
 #include "engine/device/cuda/compile.h"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/pointwise/pointwise_arguments.h"
 #include "engine/ops/pointwise/pointwise_source.h"

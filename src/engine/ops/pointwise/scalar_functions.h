@@ -1,5 +1,5 @@
-// Nodes of one scalar function (engine/kernels/pointwise/expression.h), elementwise over tensors and numbers. An operand that
-// is given twice is one operand of the node.
+// Nodes of one scalar function (engine/kernels/pointwise/expression.h), elementwise over tensors and numbers. An
+// operand that is given twice is one operand of the node.
 #pragma once
 #include "engine/ir/tensor.h"
 #include "engine/kernels/pointwise/expression.h"

@@ -1,5 +1,5 @@
-// Weights of 16, 8 or 4 bits in a graph (engine/kernels/quantized/packed_weight.h): what they stand for, and the ops that read
-// them as they are.
+// Weights of 16, 8 or 4 bits in a graph (engine/kernels/quantized/packed_weight.h): what they stand for, and the ops
+// that read them as they are.
 //
 //   dequantize(packed) = W, the numbers that the packed bytes stand for     [rows, columns]
 //   quantized_embedding(packed, ids) = rows of W                            [..., columns]
@@ -82,10 +82,6 @@ bool is_plain_product(const MatmulAttrs& product);
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product);
 
 extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul, kRoundActivations;
-KernelList dequantize_kernels();
-KernelList quantized_embedding_kernels();
-KernelList quantized_matmul_kernels();
-KernelList round_activations_kernels();
 
 // Of an operand that is a packed weight: fails if it has another type than `attrs` says.
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);

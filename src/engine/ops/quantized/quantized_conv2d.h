@@ -37,7 +37,6 @@ struct QuantizedConv2dAttrs {
 };
 
 extern const OpDef kQuantizedConv2d;
-KernelList quantized_conv2d_kernels();
 
 Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const StaticRounding& rounding,
                         const WindowAxis& vertical, const WindowAxis& horizontal);

@@ -1,11 +1,13 @@
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
+
+KernelList matmul_kernels();  // engine/ops/matmul/matmul_cpu.cpp
+
 namespace {
 
 PackedWeight packed(const TensorView& data, const QuantizedAttrs& attrs) {

@@ -1,8 +1,15 @@
 #include "engine/ops/quantized/round_bf16.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "engine/kernels/quantized/round_bf16.h"
+#include "engine/kernels/random/philox.h"
+#include "engine/ops/dropout/dropout.h"
 #include "engine/ops/graph_of.h"
 
 namespace linnet {
+
 namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -15,6 +22,35 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {{DType::kU8, {static_cast<int64_t>(weight.packed().bytes())}}};
 }
 
+// The result, whose end behind the last number is padding.
+uint16_t* result(const KernelArgs& args) {
+  auto* packed = args.out[0].as<uint8_t>();
+  const int64_t used = args.in[0].elements() * static_cast<int64_t>(sizeof(uint16_t));
+  std::fill(packed + used, packed + args.out[0].elements(), uint8_t{0});
+  return reinterpret_cast<uint16_t*>(packed);
+}
+
+uint64_t key_of(const KernelArgs& args) {
+  return dropout_key(args.in[1].as<int32_t>(), args.node.attrs.as<RoundBf16Attrs>().site);
+}
+
+void run(const KernelArgs& args) {
+  round_to_bf16_stochastic(args.in[0].elements(), args.in[0].as<float>(), result(args), key_of(args), args.pool);
+}
+
+void run_reference(const KernelArgs& args) {
+  const int64_t count = args.in[0].elements();
+  std::vector<uint16_t> random(static_cast<size_t>(count + 7) / 8 * 8);
+  philox_values16(key_of(args), 0, static_cast<int64_t>(random.size()) / 8, kBf16Rounding, 0, 0, random.data());
+  uint16_t* y = result(args);
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < count; ++i)
+      y[i] = round_to_bf16_by(static_cast<float>(args.in[0].as<T>()[i]), random[static_cast<size_t>(i)]);
+  });
+}
+
+constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
+
 }  // namespace
 
 const OpDef kRoundBf16{.name = "round_bf16", .infer = infer};
@@ -24,5 +60,7 @@ Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) 
       .weight = {.format = shape.format, .weight = {x.value.type().dtype, {shape.rows, shape.columns}}}, .site = site};
   return graph_of(x)->add_one(kRoundBf16, std::array{x.value, random}, attrs, x.where);
 }
+
+KernelList round_bf16_kernels() { return kKernels; }
 
 }  // namespace linnet

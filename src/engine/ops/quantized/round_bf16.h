@@ -15,7 +15,6 @@ struct RoundBf16Attrs {
 };
 
 extern const OpDef kRoundBf16;
-KernelList round_bf16_kernels();
 
 Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site);
 

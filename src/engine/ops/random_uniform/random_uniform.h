@@ -17,7 +17,6 @@ struct RandomUniformAttrs {
 };
 
 extern const OpDef kRandomUniform;
-KernelList random_uniform_kernels();
 
 // random i32 [4] = {seed low, seed high, step, micro-step}. There is no gradient.
 Tensor random_uniform(At random, const TensorType& type, uint64_t site);

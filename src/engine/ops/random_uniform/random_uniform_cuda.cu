@@ -1,6 +1,5 @@
 // Uniform numbers: a thread draws one block of Philox, which is four of them.
 #include "engine/kernels/cuda/philox.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/random_uniform/random_uniform.h"
 
 namespace linnet {

@@ -15,7 +15,6 @@ struct ReduceAttrs {
 };
 
 extern const OpDef kReduce;
-KernelList reduce_kernels();
 
 // The gradient of a broadcast; x itself when the shape is already right.
 Tensor sum_to(At x, Shape shape);

@@ -5,7 +5,6 @@
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/reduce/column_sums_cuda.h"
 #include "engine/ops/reduce/reduce.h"
 

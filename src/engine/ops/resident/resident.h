@@ -1,5 +1,6 @@
 // What lets many training steps run one after another without the host: data, and what varies from step to step, lie in
-// memory for many steps, and a cursor i32 [1] that counts the steps says which part is this one's (training/trainer/resident.h).
+// memory for many steps, and a cursor i32 [1] that counts the steps says which part is this one's
+// (training/trainer/resident.h).
 #pragma once
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
@@ -12,9 +13,6 @@ struct GatherRowsAttrs {
 };
 
 extern const OpDef kGatherRows, kPickRows, kWriteRow;
-KernelList gather_rows_kernels();
-KernelList pick_rows_kernels();
-KernelList write_row_kernels();
 
 // order i32 [M], each of the data [N, ...] of any type -> [rows, ...]: row r is data[order[cursor * rows + r]]. Where
 // order is negative there is no row: zeros, and -1 where data are i32 (a label that does not count). One node, so that

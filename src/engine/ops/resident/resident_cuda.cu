@@ -3,7 +3,6 @@
 
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/resident/resident.h"
 
 namespace linnet {

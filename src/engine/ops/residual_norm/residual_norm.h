@@ -28,8 +28,6 @@ extern const OpDef kResidualNorm;
 // dy, sum, mean, rstd, [weight], [dsum], [random] -> dx, [dweight], [dbias], [df]. Without dropout df is dx.
 //   dx = dsum + the gradient of the norm,  df = dropout(dx)
 extern const OpDef kResidualNormGrad;
-KernelList residual_norm_kernels();
-KernelList residual_norm_grad_kernels();
 
 struct ResidualNorm {
   Tensor sum, normal;

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "engine/kernels/cuda/norm_backward.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/residual_norm/residual_norm.h"
 
 namespace linnet {

@@ -47,7 +47,6 @@ struct RopeAttrs {
 };
 
 extern const OpDef kRope;
-KernelList rope_kernels();
 
 // The angle of one position for pair i of a head, scaled.
 double rope_frequency(const RopeAttrs& attrs, int64_t i);

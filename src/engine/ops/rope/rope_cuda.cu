@@ -4,7 +4,6 @@
 
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/rope/rope.h"
 
 namespace linnet {

@@ -2,9 +2,11 @@
 
 #include <array>
 
+#include "engine/kernels/pointwise/round_half.h"
 #include "engine/ops/graph_of.h"
 
 namespace linnet {
+
 namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -12,6 +14,18 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
   return {args.in[0]};
 }
+
+void run(const KernelArgs& args) {
+  round_to_half(args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
+}
+
+void run_reference(const KernelArgs& args) {
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[0].elements(); ++i) args.out[0].as<T>()[i] = round_to_half(args.in[0].as<T>()[i]);
+  });
+}
+
+constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
 
 }  // namespace
 
@@ -22,5 +36,7 @@ const OpDef kRoundHalf{.name = "round_half",
                        .cheap = true};
 
 Tensor round_half(At x) { return graph_of(x)->add_one(kRoundHalf, std::array{x.value}, {}, x.where); }
+
+KernelList round_half_kernels() { return kKernels; }
 
 }  // namespace linnet

@@ -7,7 +7,6 @@
 namespace linnet {
 
 extern const OpDef kRoundHalf;
-KernelList round_half_kernels();
 
 Tensor round_half(At x);
 

@@ -1,5 +1,4 @@
 #include "engine/kernels/cuda/launch.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/round_half/round_half.h"
 
 namespace linnet {

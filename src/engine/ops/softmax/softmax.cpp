@@ -1,10 +1,17 @@
 #include "engine/ops/softmax/softmax.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/kernels/reduce/softmax.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/ops/stored_operands.h"
 
 namespace linnet {
+
 namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -26,6 +33,50 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
   return {e / sum_to(e, row)};
 }
 
+int64_t rows_of(const TensorView& x) { return x.shape().elements(0, x.shape().rank() - 1); }
+
+void run_reference(const KernelArgs& args) {
+  const int64_t width = args.in[0].shape()[-1], rows = rows_of(args.in[0]);
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* x = args.in[0].as<T>() + r * width;
+      T* y = args.out[0].as<T>() + r * width;
+      const double top = *std::max_element(x, x + width);
+      double sum = 0;
+      const bool empty = top == -std::numeric_limits<double>::infinity();
+      for (int64_t j = 0; j < width; ++j) sum += y[j] = static_cast<T>(empty ? 0.0 : std::exp(x[j] - top));
+      for (int64_t j = 0; j < width; ++j) y[j] = static_cast<T>(empty ? 0.0 : y[j] / sum);
+    }
+  });
+}
+
+void run_grad_reference(const KernelArgs& args) {
+  const int64_t width = args.in[0].shape()[-1], rows = rows_of(args.in[0]);
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T *dy = args.in[0].as<T>() + r * width, *y = args.in[1].as<T>() + r * width;
+      double sum = 0;
+      for (int64_t j = 0; j < width; ++j) sum += static_cast<double>(dy[j]) * y[j];
+      for (int64_t j = 0; j < width; ++j) args.out[0].as<T>()[r * width + j] = static_cast<T>(y[j] * (dy[j] - sum));
+    }
+  });
+}
+
+void run(const KernelArgs& args) {
+  softmax_forward(rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]),
+                  args.pool);
+}
+
+void run_grad(const KernelArgs& args) {
+  softmax_backward(rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
+                   mutable_stored(args.out[0]), args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
+                               {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, nullptr, run_grad},
+                                   {"reference", nullptr, nullptr, run_grad_reference}};
+
 }  // namespace
 
 const OpDef kSoftmax{
@@ -43,5 +94,8 @@ const OpDef kSoftmax{
 const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad, .storage = reduced<0b11, 0b1>};
 
 Tensor softmax(At x) { return graph_of(x)->add_one(kSoftmax, std::array{x.value}, {}, x.where); }
+
+KernelList softmax_kernels() { return kKernels; }
+KernelList softmax_grad_kernels() { return kGradKernels; }
 
 }  // namespace linnet

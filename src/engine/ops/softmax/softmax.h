@@ -6,8 +6,6 @@
 namespace linnet {
 
 extern const OpDef kSoftmax, kSoftmaxGrad;
-KernelList softmax_kernels();
-KernelList softmax_grad_kernels();
 
 Tensor softmax(At x);
 

@@ -1,6 +1,5 @@
 // Rows in registers, as in engine/kernels/cuda/rows.cuh; longer ones are read again.
 #include "engine/kernels/cuda/rows.cuh"
-#include "engine/ops/cuda_kernels.h"
 #include "engine/ops/softmax/softmax.h"
 
 namespace linnet {

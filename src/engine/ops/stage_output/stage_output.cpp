@@ -1,6 +1,9 @@
 #include "engine/ops/stage_output/stage_output.h"
 
+#include <cstring>
+
 namespace linnet {
+
 namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -20,6 +23,10 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return gradients;
 }
 
+void run(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
+
+constexpr Kernel kKernels[] = {{"zero", nullptr, nullptr, run}};
+
 }  // namespace
 
 const OpDef kStageOutput{.name = "stage_output", .infer = infer, .gradient = gradient};
@@ -29,5 +36,7 @@ Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> grad
   in.insert(in.end(), gradients.begin(), gradients.end());
   return values.front().graph->add_one(kStageOutput, in, {}, where);
 }
+
+KernelList stage_output_kernels() { return kKernels; }
 
 }  // namespace linnet

@@ -1,6 +1,6 @@
-// The end of a pipeline stage's forward pass (engine/passes/pipeline_parallel.h): a scalar that stands for the loss, of which
-// the stage knows only what the next one tells it. Operands are the values that go to the next stage and, for each of
-// them, its gradient, which comes from there:
+// The end of a pipeline stage's forward pass (engine/passes/pipeline_parallel.h): a scalar that stands for the loss, of
+// which the stage knows only what the next one tells it. Operands are the values that go to the next stage and, for
+// each of them, its gradient, which comes from there:
 //
 //   forward:   0
 //   backward:  d(value[i]) = gradient[i]
@@ -14,7 +14,6 @@
 namespace linnet {
 
 extern const OpDef kStageOutput;
-KernelList stage_output_kernels();
 
 // gradients[i] has the type of values[i]; there is at least one. Result: fp32 [].
 Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients,
