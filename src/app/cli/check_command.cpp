@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "tasks/check_subject.h"
 #include "tasks/task_table.h"
-#include "training/run/anomaly.h"
 #include "training/run/run_folder.h"
+#include "training/run/run_reporter.h"
 
 namespace linnet {
 namespace {

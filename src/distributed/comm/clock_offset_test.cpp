@@ -3,8 +3,8 @@
 #include <array>
 #include <atomic>
 
+#include "comm_testing.h"
 #include "distributed/comm/agreement.h"
-#include "distributed/comm/comm_testing.h"
 
 namespace linnet {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "distributed/comm/comm_testing.h"
+#include "comm_testing.h"
 
 namespace linnet {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "distributed/comm/comm_testing.h"
+#include "comm_testing.h"
 
 namespace linnet {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "distributed/comm/comm_testing.h"
+#include "comm_testing.h"
 
 namespace linnet {
 namespace {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "distributed/comm/comm_testing.h"
+#include "comm_testing.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/tensor_group.h"
 #include "distributed/simulate/network.h"

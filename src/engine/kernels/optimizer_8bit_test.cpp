@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/kernels/kernel_testing.h"
 #include "engine/kernels/optimizer.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -1,6 +1,6 @@
 #include "engine/kernels/optimizer.h"
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -2,13 +2,13 @@
 #include <functional>
 
 #include "engine/kernels/embedding.h"
-#include "engine/kernels/kernel_testing.h"
 #include "engine/kernels/pointwise/pointwise.h"
 #include "engine/kernels/random/dropout.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/kernels/reduce/softmax.h"
 #include "engine/kernels/rope.h"
 #include "engine/kernels/stored_floats.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

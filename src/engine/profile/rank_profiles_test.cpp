@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "distributed/comm/comm_testing.h"
+#include "comm_testing.h"
 
 namespace linnet {
 namespace {

@@ -8,7 +8,7 @@
 #include "config/task_rows.h"
 #include "models/modules/text_decoder.h"
 #include "models/nn/model_file.h"
-#include "training/run/lora_config.h"
+#include "training/run/memory_report.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 

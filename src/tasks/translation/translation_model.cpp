@@ -8,7 +8,7 @@
 #include "models/families/t5.h"
 #include "models/modules/t5.h"
 #include "models/nn/model_file.h"
-#include "training/run/lora_config.h"
+#include "training/run/memory_report.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 

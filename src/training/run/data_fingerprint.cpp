@@ -10,9 +10,14 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "config/parallel_layout.h"
 #include "config/task_rows.h"
+#include "training/run/run_folder.h"
+#include "training/trainer/checkpoint.h"
 
 namespace linnet {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,6 +55,16 @@ DataFingerprint::Entry of_folder(const std::string& path) {
   uint64_t hash = fnv1a("");
   for (const std::string& file : files) hash = fnv1a(file, hash);
   return {"data_dir", bytes, fmt::format("{:016x}", hash)};
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+bool is_path_of_data(const std::string& key) {
+  return key == "data_dir" || std::ranges::count(data_file_keys(), key) > 0;
 }
 
 }  // namespace
@@ -101,6 +116,74 @@ std::vector<std::string> DataFingerprint::changes(const DataFingerprint& now) co
   for (const Entry& entry : entries)
     if (const Entry* present = now.find(entry.key); present && !(*present == entry)) keys.push_back(entry.key);
   return keys;
+}
+
+std::string open_folder(TrainRequest& request, RunFolder& folder) {
+  if (folder.in_use()) {
+    if (!request.resume)
+      fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
+    Config saved = folder.load_config();
+    if (saved.train.data_shards == 0) saved.train.data_shards = 1;  // made before runs were divided
+    if (request.config.train.data_shards == 0) request.config.train.data_shards = saved.train.data_shards;
+    // What a run began with says how far in the data it is: another limit of memory does not cut its batches anew.
+    if (saved.train.micro_batches == 0) saved.train.micro_batches = 1;
+    if (request.config.train.micro_batches == 0) request.config.train.micro_batches = saved.train.micro_batches;
+    for (const std::string& key : keep_saved_values(saved, request.config))
+      log_info("resuming with the run's own " + key);
+    check_resumable(saved, request.config, folder.path());
+    // As `linnet average` makes it. A new run in it would write over the weights.
+    if (!folder.has_state() && file_exists(folder.model_path()) && !file_exists(folder.metrics_path()))
+      fail_user("'" + folder.path() + "' has weights and no state of training to go on with; --init " + folder.path() +
+                " --run DIR begins a new run with them");
+    folder.lock();
+    if (folder.has_state()) return folder.path();
+  } else {
+    if (request.resume && !file_exists(folder.path()))
+      log_warning("there is no run folder '" + folder.path() + "' to go on with: a new run begins");
+    folder.lock();
+  }
+  if (request.init.empty()) return "";
+  if (!(with_absolute_paths(RunFolder(request.init).load_config()).model == request.config.model))
+    fail_user("--init: the model of run '" + request.init + "' is another one; it differs in its [model] section");
+  return request.init;
+}
+
+namespace {
+
+int data_ranks(const Config& config) { return parallel_layout(config.train.parallel, config.process.ranks).data; }
+
+}  // namespace
+
+void divide_into_shards(Config& config) {
+  if (config.train.data_shards == 0) config.train.data_shards = data_ranks(config);
+  check_share({config.train.data_shards, 0, data_ranks(config)});
+  validate(config);
+}
+
+void check_space(const RunFolder& folder, const Trainer& trainer) {
+  const uint64_t need = checkpoint_bytes(trainer) + (1 << 20), free = free_disk_bytes(folder.path());
+  if (need > free)
+    fail_user("run folder '" + folder.path() + "' needs " + std::to_string(need / 1000000) +
+              " MB for its checkpoints, and its disk has " + std::to_string(free / 1000000) + " MB free");
+}
+
+void check_resumable(const Config& saved, const Config& wanted, const std::string& folder) {
+  const DataFingerprint before = DataFingerprint::load(folder), now = DataFingerprint::of(wanted);
+  const std::vector<std::string> changes = before.changes(now);
+  // The same data in another place, all of them.
+  const bool moved = !before.entries.empty() && before.entries.size() == now.entries.size() && changes.empty();
+  std::vector<std::string> fixed;
+  bool same_paths = true;
+  for (const std::string& key : changed_keys(with_absolute_paths(saved), wanted)) {
+    if (is_path_of_data(key)) same_paths = false;
+    if (!may_change_on_resume(key) && !(moved && is_path_of_data(key))) fixed.push_back(key);
+  }
+  if (!fixed.empty())
+    fail_user("run folder '" + folder + "' was made with another configuration; --resume cannot change: " +
+              joined(fixed) + " (`linnet train " + folder + " --resume` goes on as it began)");
+  if (same_paths && !changes.empty())
+    log_warning("the data have changed since the run began (" + joined(changes) +
+                "): it goes on with what is there now");
 }
 
 }  // namespace linnet

@@ -1,9 +1,16 @@
 #include "training/run/event_log.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
 #include <span>
 
+#include "base/json.h"
+
 namespace linnet {
+
 namespace {
 
 // "encoder.layers.0.ff" of "encoder.layers.0.ff.weight".
@@ -18,6 +25,53 @@ std::string as_code(const std::string& text) {
   for (const char c : text) code += c == '\n' ? "\n    " : std::string(1, c);
   return code;
 }
+
+struct LogPosition {
+  int64_t step;
+  bool evaluation;
+};
+
+std::optional<LogPosition> location_of(std::string_view text) {
+  const Json line = Json::parse_or_null(text, JsonLimits::settings());
+  if (!line.is_object() || !line.contains("step") || !line["step"].is_integer()) return {};
+  return LogPosition{line["step"].get<int64_t>(), line.value("split", "train") != "train"};
+}
+
+// A line in the making, without allocation.
+class Line {
+ public:
+  void add(std::string_view text) { size_ += text.copy(text_ + size_, sizeof text_ - size_); }
+  void field(std::string_view name, double value) {
+    key(name);
+    if (!std::isfinite(value)) return add("null");  // JSON has no other word for it
+    number(value);
+  }
+  void field(std::string_view name, int64_t value) {
+    key(name);
+    number(value);
+  }
+  void field(std::string_view name, std::string_view value) {  // of letters that need no escape
+    key(name);
+    add("\"");
+    add(value);
+    add("\"");
+  }
+  std::string_view text() const { return {text_, size_}; }
+
+ private:
+  void key(std::string_view name) {
+    add(size_ > 1 ? ",\"" : "\"");
+    add(name);
+    add("\":");
+  }
+  template <class T>
+  void number(T value) {  // the shortest text that reads back exactly
+    size_ = static_cast<size_t>(std::to_chars(text_ + size_, text_ + sizeof text_, value).ptr - text_);
+  }
+
+  char text_[512];
+  size_t size_ = 0;
+};
 
 }  // namespace
 
@@ -64,6 +118,50 @@ void EventLog::write_samples(int64_t step, const std::vector<std::string>& sampl
   for (const std::string& sample : samples) text += (text.empty() ? "" : "\n\n---\n\n") + as_code(sample);
   if (!text.empty()) file_.add_text(step, "samples", text);
   file_.flush();
+}
+
+// A damaged line before the end is kept: it says nothing, but what follows it does.
+uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation) {
+  if (!std::filesystem::is_regular_file(path)) return 0;  // not there, or /dev/null
+  const std::string text = read_file(path);
+  size_t good = 0;
+  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
+    const std::optional<LogPosition> location = location_of(std::string_view(text).substr(start, end - start));
+    if (!location) continue;
+    if (location->step > last_step || (location->step == last_step && location->evaluation && !keep_evaluation)) break;
+    good = end + 1;
+  }
+  return good;
+}
+
+MetricsLog::MetricsLog(const std::string& path, int64_t last_step, bool keep_evaluation) : file_(path) {
+  const uint64_t good = bytes_up_to_step(path, last_step, keep_evaluation);
+  if (good != file_.size()) file_.truncate_to(good);
+}
+
+void MetricsLog::write(const MetricsLine& metrics) {
+  Line line;
+  line.add("{");
+  line.field("step", metrics.step);
+  line.field("split", metrics.split);
+  line.field("loss", metrics.loss);
+  line.field("learning_rate", metrics.learning_rate);
+  line.field("grad_norm", metrics.grad_norm);
+  const std::string_view items = metrics.items;
+  line.field(items == "images"  ? "images_per_second"
+             : items == "texts" ? "texts_per_second"
+                                : "tokens_per_second",
+             metrics.speed);
+  line.field("seconds", metrics.seconds);
+  line.field("memory_mb", metrics.memory_mb);
+  if (!metrics.metric.empty()) line.field(metrics.metric, metrics.metric_value);
+  if (metrics.loss_scale > 0) {
+    line.field("loss_scale", metrics.loss_scale);
+    line.field("skipped_steps", metrics.skipped_steps);
+  }
+  if (!metrics.weights.empty()) line.field("weights", metrics.weights);
+  line.add("}");
+  file_.write_line(line.text());
 }
 
 }  // namespace linnet

@@ -9,6 +9,7 @@
 #include "base/process_memory.h"
 
 namespace linnet {
+
 namespace {
 
 // The program's code that is read in later, thread stacks, the text of an evaluation.
@@ -94,6 +95,23 @@ uint64_t available_memory() {
     available = std::min(available, limit > used ? limit - used : 0);
   }
   return available == UINT64_MAX ? available : available + resident_bytes();
+}
+
+std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> list;
+  for (size_t at = 0; at < names.size();) {
+    const size_t end = std::min(names.find(',', at), names.size());
+    std::string name = names.substr(at, end - at);
+    std::erase(name, ' ');
+    if (!name.empty()) list.push_back(std::move(name));
+    at = end + 1;
+  }
+  return list;
+}
+
+std::optional<LoraOptions> lora_options(const Config& config) {
+  if (config.lora.rank == 0) return {};
+  return LoraOptions{.rank = config.lora.rank, .alpha = config.lora.alpha, .targets = split_names(config.lora.targets)};
 }
 
 }  // namespace linnet

@@ -1,10 +1,13 @@
 // The memory a run will take, known before its first step.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "config/config.h"
 #include "engine/plan/store.h"
+#include "models/families/lora.h"
 
 namespace linnet {
 
@@ -42,5 +45,13 @@ void check_fits(const Store& store, const std::string& advice);
 
 // What the machine has left for this process: available memory, or less where a cgroup limits it.
 uint64_t available_memory();
+
+// What a configuration says of adapters.
+
+// [lora]; empty: no adapters.
+std::optional<LoraOptions> lora_options(const Config& config);
+
+// "a, b" as {"a", "b"}; blanks and empty names are left out.
+std::vector<std::string> split_names(const std::string& names);
 
 }  // namespace linnet

@@ -1,12 +1,12 @@
-// Run folders of models that a family describes (models/families/family.h): beside the weights they hold config.json and the
-// tokenizer as model folders have them.
+// Run folders of models that a family describes (models/families/family.h): beside the weights they hold config.json
+// and the tokenizer as model folders have them.
 #pragma once
 #include <memory>
 #include <string>
 
 #include "config/config.h"
-#include "models/families/pretrained.h"
 #include "data/text/pretrained_tokenizer.h"
+#include "models/families/pretrained.h"
 
 namespace linnet {
 
@@ -27,7 +27,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out);
 void export_adapters(const std::string& folder, const std::string& out);
 
 // The weights that training begins from: those of a model folder, what it lacks drawn from the configuration's seed.
-// Nothing where ranks share the layers of a model: load_divided_weights() (training/run/divided_weights.h).
+// Nothing where ranks share the layers of a model: load_divided_weights() (training/run/run_checkpoints.h).
 void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config);
 
 }  // namespace linnet

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/function_ref.h"
-#include "distributed/comm/communicator.h"
 #include "config/config.h"
+#include "distributed/comm/communicator.h"
 #include "training/run/training_task.h"
 #include "training/trainer/checkpoint.h"
 
@@ -32,5 +32,10 @@ std::string forecast_of_all(Communicator& world, TrainingTask& task);
 
 // The states of rank 0's trainer that ranks do not divide, and where the run stands.
 void share_state(Communicator& world, Trainer& trainer, Progress& progress);
+
+// What a run trains on, in words.
+
+// "2 threads, avx512, fp32", or the GPU and what its precision means; with several ranks "4 ranks of 2 threads, ...".
+std::string where_it_runs(const TrainConfig& train, int threads, int ranks);
 
 }  // namespace linnet

@@ -1,16 +1,64 @@
 #include "training/run/run_checkpoints.h"
 
+#include <map>
+#include <memory>
+
+#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/process_memory.h"
 #include "distributed/comm/agreement.h"
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
-#include "training/run/divided_weights.h"
+#include "models/nn/activation_observer.h"
+#include "models/nn/quantized_training.h"
 #include "training/run/kept_checkpoints.h"
-#include "training/run/quantized_steps.h"
 #include "training/run/rank_setup.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
+
+namespace {
+
+constexpr int64_t kEnd = -1;
+
+// Rank 0 tells all which of the tensors follows.
+int64_t announce(Communicator& world, int64_t index) {
+  broadcast(world, 0, std::as_writable_bytes(std::span(&index, 1)));
+  return index;
+}
+
+void scatter(WholeStates& whole, const ParameterSlot& slot, const float* values) {
+  whole.for_pieces(slot, [&](WholeStates::Piece piece) {
+    whole.scatter(state::kParameters, slot, piece, values ? values + piece.first : nullptr);
+  });
+}
+
+void give_weights(Communicator& world, const Trainer& trainer, WholeStates& whole, const PretrainedModel& model,
+                  uint64_t seed) {
+  std::map<std::string, int64_t> index;
+  for (const ParameterSlot& slot : WholeStates::layout(trainer).parameters())
+    index.emplace(slot.spec.name, static_cast<int64_t>(index.size()));
+  const ParameterLayout layout(*model.module);
+  // Addresses for all parameters, of which only the one that is being read has memory.
+  const auto values = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
+  ParameterTarget target = values.get();
+  target.finished = [&](const ParameterSlot& slot) {
+    const int64_t which = announce(world, index.at(slot.spec.name));
+    const ParameterSlot& of_ranks = WholeStates::layout(trainer).parameters()[static_cast<size_t>(which)];
+    scatter(whole, of_ranks, values.get() + slot.offset);
+    give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+  };
+  load_parameters(model, layout, target, seed);
+}
+
+void take_weights(Communicator& world, const Trainer& trainer, WholeStates& whole) {
+  const std::vector<ParameterSlot>& slots = WholeStates::layout(trainer).parameters();
+  for (int64_t next = announce(world, kEnd); next != kEnd; next = announce(world, kEnd))
+    scatter(whole, slots[static_cast<size_t>(next)], nullptr);
+}
+
+}  // namespace
 
 void load_run_weights(Trainer& trainer, const RunFolder& from) {
   trainer.load_parameters(
@@ -110,6 +158,43 @@ Metadata RunCheckpoints::metadata(const Progress& progress) const {
           {"isa", current_isa()},
           {"trained_steps", std::to_string(progress.step)},
           {"seed", std::to_string(config_.seed)}};
+}
+
+void calibrate_steps(TrainingTask& task) {
+  Trainer& trainer = task.trainer();
+  ActivationObserver* observer = trainer.layout().observer();
+  if (!observer) fail_internal("a model is to be trained quantized and nothing watches its layers");
+  observer->set_collecting(true);
+  SharedWork alone = SharedWork::alone();  // the others get the steps from this rank
+  task.evaluate(alone);
+  observer->set_collecting(false);
+  const auto scales = observer->scales(CalibrationMethod::kMinMax);
+  int64_t steps = 0;
+  for (const ParameterSlot& slot : trainer.layout().parameters()) {
+    const auto scale = scales.find(weight_of_input_step(slot.spec.name));
+    if (scale == scales.end()) continue;
+    trainer.set_parameter(slot, [&](std::span<float> values) { values[0] = scale->second; });
+    ++steps;
+  }
+  trainer.reset_ema();
+  log_info("the inputs of " + std::to_string(steps) +
+           " layers are rounded to 8 bits, by steps found on the "
+           "validation examples");
+}
+
+void load_divided_weights(Communicator& world, Trainer& trainer, WholeStates& whole, const PretrainedModel* model,
+                          uint64_t seed) {
+  run_on_all(world, [&] {
+    if (world.rank() > 0) return take_weights(world, trainer, whole);
+    try {
+      give_weights(world, trainer, whole, *model, seed);
+    } catch (...) {
+      announce(world, kEnd);  // the others wait for the next tensor
+      throw;
+    }
+    announce(world, kEnd);
+  });
+  trainer.reset_ema();
 }
 
 }  // namespace linnet

@@ -5,7 +5,6 @@
 
 #include "config/config.h"
 #include "training/run/event_log.h"
-#include "training/run/metrics_log.h"
 #include "training/run/progress_bar.h"
 #include "training/run/training_task.h"
 #include "training/trainer/checkpoint.h"
@@ -60,5 +59,19 @@ class RunReporter {
   int64_t steps_here_ = 0;
   double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages
 };
+
+// A step whose loss or gradient was not finite, kept so that it can be looked at again: `linnet train --detect-anomaly`
+// writes it, `linnet check RUN --replay` runs it.
+
+std::string anomaly_path(const std::string& run_folder);
+
+// Everything that the step's graph reads, moments left out: batch, weights, dropout's counters. The optimizer has left
+// the weights as they were.
+void save_anomaly(const std::string& run_folder, const TrainingTask& task, Trainer& trainer, int shape, int64_t step);
+
+// Puts it into the memory of a task of the same configuration and runs it node by node: "step 12: first at
+// layers.cpp:41: matmul (in encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that it is finite now. Throws
+// Error(kUser) when there is no such file or it is of another model.
+std::string replay_anomaly(const std::string& run_folder, TrainingTask& task);
 
 }  // namespace linnet

@@ -1,11 +1,12 @@
 #include "training/run/trainer_options.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "distributed/comm/world.h"
 #include "config/byte_size.h"
 #include "config/parallel_layout.h"
 #include "config/task_rows.h"
+#include "distributed/comm/world.h"
 
 namespace linnet {
 
@@ -91,6 +92,31 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
   if (c.precision == "bf16" && c.storage == "auto") options.passes.storage_type = DType::kBF16;
   return options;
+}
+
+Schedule schedule_of(const Config& whole) {
+  const TrainConfig& config = whole.train;
+  Schedule schedule;
+  using Kind = Schedule::Kind;
+  schedule.kind = config.schedule == "linear"         ? Kind::kLinear
+                  : config.schedule == "cosine"       ? Kind::kCosine
+                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
+                                                      : Kind::kConstant;
+  schedule.peak = peak_learning_rate(whole), schedule.final = config.final_learning_rate;
+  schedule.warmup_steps = config.warmup_steps;
+  return schedule;
+}
+
+int64_t last_step(const TrainConfig& config, int64_t batches) {
+  if (config.max_epochs == 0 || batches == 0) return config.max_steps;
+  // With one shard the last step of an epoch takes what is left of it; with several, a step goes on into the next
+  // epoch.
+  const auto per_step = static_cast<double>(config.accumulate_steps * std::max<int64_t>(config.micro_batches, 1) *
+                                            std::max<int64_t>(config.data_shards, 1));
+  const auto epochs = static_cast<double>(config.max_epochs), count = static_cast<double>(batches);
+  const double steps =
+      config.data_shards > 1 ? std::ceil(epochs * count / per_step) : epochs * std::ceil(count / per_step);
+  return steps < static_cast<double>(config.max_steps) ? static_cast<int64_t>(steps) : config.max_steps;
 }
 
 }  // namespace linnet

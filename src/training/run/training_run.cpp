@@ -18,16 +18,12 @@
 #include "engine/exec/backend.h"
 #include "engine/plan/state_names.h"
 #include "engine/profile/rank_profiles.h"
-#include "training/run/anomaly.h"
 #include "training/run/data_fingerprint.h"
-#include "training/run/open_run.h"
 #include "training/run/rank_setup.h"
 #include "training/run/run_checkpoints.h"
 #include "training/run/run_record.h"
 #include "training/run/run_reporter.h"
-#include "training/run/run_schedule.h"
 #include "training/run/trainer_options.h"
-#include "training/run/where_it_runs.h"
 #include "training/trainer/step_queue.h"
 
 namespace linnet {

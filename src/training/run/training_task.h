@@ -41,7 +41,7 @@ class TrainingTask {
   virtual ResidentSteps* resident() { return nullptr; }
 
   // Weights to start from, drawn from the seed or read from a model folder. Where ranks share the layers of a model
-  // they are drawn, and load_divided_weights() (training/run/divided_weights.h) reads them.
+  // they are drawn, and load_divided_weights() (training/run/run_checkpoints.h) reads them.
   virtual void initialize() { trainer().initialize(); }
   // The model of that folder; null: none.
   virtual const PretrainedModel* starts_from() const { return nullptr; }

@@ -3,7 +3,7 @@
 #include "training/trainer/pipeline_stage.h"
 
 #include "base/timeline.h"
-#include "training/trainer/layouts_testing.h"
+#include "layouts_testing.h"
 
 namespace linnet {
 namespace {

@@ -8,10 +8,10 @@
 #include <limits>
 #include <map>
 
-#include "distributed/comm/comm_testing.h"
-#include "models/nn/layers.h"
+#include "comm_testing.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 #include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"

@@ -2,7 +2,7 @@
 // same dropout masks, and checkpoints do not tell how many ranks wrote them.
 #include <algorithm>
 
-#include "training/trainer/layouts_testing.h"
+#include "layouts_testing.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "data/examples/images/image_splits.h"
-#include "data/examples/images/image_testing.h"
+#include "image_testing.h"
 
 namespace linnet {
 namespace {

@@ -7,7 +7,7 @@
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_file.h"
 #include "data/examples/images/image_splits.h"
-#include "data/examples/images/image_testing.h"
+#include "image_testing.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
@@ -141,8 +141,9 @@ TEST_F(ImageFolderTest, PicturesOfOtherFormatsAreCountedAndNamed) {
   grey("a/1.png", 1);
   write("a/2.webp", ""), write("a/3.WEBP", ""), write("b/1.gif", "");
   testing::internal::CaptureStderr();
-  EXPECT_NE(error_of([&] { read_image_folder(folder_); })
-                .find("'b' holds no images (.png, .jpg, .jpeg, .bmp); left out are 1 .gif, 2 .webp"),
+  EXPECT_NE(error_of([&] {
+              read_image_folder(folder_);
+            }).find("'b' holds no images (.png, .jpg, .jpeg, .bmp); left out are 1 .gif, 2 .webp"),
             std::string::npos);
   grey("b/1.png", 1);
   read_image_folder(folder_);

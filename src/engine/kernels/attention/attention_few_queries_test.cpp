@@ -1,6 +1,6 @@
 #include "engine/kernels/attention/attention_few_queries.h"
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
 // Which keys a query sees: lengths, causal order, starts of packed documents, windows; and that nothing else is seen.
 #include <gtest/gtest.h>
 
-#include "engine/kernels/attention/attention_testing.h"
+#include "attention_testing.h"
 
 namespace linnet {
 namespace {

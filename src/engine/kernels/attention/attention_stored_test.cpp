@@ -1,5 +1,5 @@
 // Attention whose operands are bf16 in memory.
-#include "engine/kernels/attention/attention_testing.h"
+#include "attention_testing.h"
 
 namespace linnet {
 namespace {

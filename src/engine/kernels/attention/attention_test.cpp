@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "engine/kernels/attention/attention_testing.h"
+#include "attention_testing.h"
 
 namespace linnet {
 namespace {

@@ -1,6 +1,6 @@
 #include "engine/kernels/conv/dense_head.h"
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/conv/convolution_layout.h"
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

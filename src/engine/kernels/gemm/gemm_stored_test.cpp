@@ -8,7 +8,7 @@
 
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_few_rows.h"
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

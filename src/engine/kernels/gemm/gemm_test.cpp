@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

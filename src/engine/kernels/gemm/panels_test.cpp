@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "engine/kernels/gemm/gemm.h"
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

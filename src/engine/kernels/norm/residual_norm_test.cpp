@@ -1,8 +1,8 @@
 #include "engine/kernels/norm/residual_norm.h"
 
-#include "engine/kernels/kernel_testing.h"
 #include "engine/kernels/norm/layer_norm.h"
 #include "engine/kernels/random/dropout.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
 #include "engine/kernels/pointwise/pointwise.h"
 
 #include "base/error.h"
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

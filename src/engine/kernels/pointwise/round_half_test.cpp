@@ -1,6 +1,6 @@
 #include "engine/kernels/pointwise/round_half.h"
 
-#include "engine/kernels/kernel_testing.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

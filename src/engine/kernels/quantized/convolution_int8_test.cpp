@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "engine/kernels/quantized/quantized_testing.h"
+#include "quantized_testing.h"
 
 namespace linnet {
 namespace {

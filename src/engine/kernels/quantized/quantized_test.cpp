@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "engine/kernels/quantized/quantized_testing.h"
+#include "quantized_testing.h"
 
 namespace linnet {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "engine/kernels/kernel_testing.h"
 #include "engine/kernels/random/philox.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

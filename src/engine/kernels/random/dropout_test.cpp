@@ -1,7 +1,7 @@
 #include "engine/kernels/random/dropout.h"
 
-#include "engine/kernels/kernel_testing.h"
 #include "engine/kernels/random/philox.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 namespace {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "distributed/comm/comm_testing.h"
+#include "comm_testing.h"
 #include "distributed/comm/tensor_group.h"
+#include "families_testing.h"
 #include "models/nn/stage_text.h"
 #include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
-#include "training/trainer/families_testing.h"
 #include "training/trainer/sharded_step.h"
 
 namespace linnet::testing {

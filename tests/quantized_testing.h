@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "engine/kernels/kernel_testing.h"
 #include "engine/kernels/quantized/gemm_int8.h"
+#include "kernel_testing.h"
 
 namespace linnet {
 

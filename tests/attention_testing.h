@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/kernels/attention/attention.h"
-#include "engine/kernels/kernel_testing.h"
 #include "engine/kernels/random/philox.h"
+#include "kernel_testing.h"
 
 namespace linnet::attention_testing {
 
