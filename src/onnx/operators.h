@@ -1,8 +1,16 @@
-// The rows of the operator table, by file; onnx_operators() in call.h joins them.
+// What the files of operators include, and the rows of the operator table, by file; onnx_operators() in call.h joins
+// them.
 #pragma once
-#include "onnx/call.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+#include "onnx/compose.h"
 
 namespace linnet {
+
+using compose::elementwise;
+using compose::Number;
 
 using OnnxOperatorRows = std::vector<OnnxOperatorRow>;
 

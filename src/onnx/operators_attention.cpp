@@ -4,17 +4,10 @@
 #include <limits>
 
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 

@@ -3,9 +3,6 @@
 #include <limits>
 #include <numbers>
 
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -13,8 +10,6 @@ namespace {
 
 using compose::apply;
 using compose::binary;
-using compose::elementwise;
-using compose::Number;
 using compose::unary;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

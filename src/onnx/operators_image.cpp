@@ -4,11 +4,7 @@
 #include <limits>
 
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/max_pool/max_pool.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
 
@@ -17,8 +13,6 @@ namespace {
 
 using compose::channels_first;
 using compose::channels_last;
-using compose::elementwise;
-using compose::Number;
 
 // Windows over the spatial axes.
 struct Windows {

@@ -7,16 +7,10 @@
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 constexpr int64_t kMostTopK = 64;
 

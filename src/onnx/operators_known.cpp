@@ -7,16 +7,10 @@
 #include <numbers>
 #include <numeric>
 
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 // --- Bits ---
 

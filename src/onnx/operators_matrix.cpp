@@ -1,10 +1,6 @@
 // Matrix products.
 #include <map>
 
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
 

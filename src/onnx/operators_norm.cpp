@@ -1,19 +1,10 @@
 // Normalizations.
-
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/layer_norm/layer_norm.h"
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
-
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 // (x - mean) / sqrt(variance + epsilon) of rows [rows, n], without weights.
 Tensor normal_rows(Tensor rows, double epsilon) { return layer_norm(rows, {}, {}, epsilon); }
@@ -136,9 +127,6 @@ void local_response_normalization(OnnxCall& call) {
 
 // Operators of ONNX Runtime's own domain, com.microsoft, that its optimizer writes in place of several: an optimized
 // BERT or GPT-2 is read as it is.
-
-using compose::elementwise;
-using compose::Number;
 
 Tensor with_bias(OnnxCall& call) {
   return call.has(1) ? compose::add(call, call.tensor(0), call.tensor(1)) : call.tensor(0);

@@ -1,20 +1,12 @@
 // Numbers become whole ones and come back: QuantizeLinear and DequantizeLinear, sums of products of 8-bit numbers that
 // have no scale yet, and operators whose operands and results are whole numbers with scales of their own: the QLinear
 // family of ONNX, and those of ONNX Runtime that its quantizer writes beside them.
-
 #include "engine/ops/literal/literal.h"
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 void quantize_linear(OnnxCall& call) {
   const Shape x = call.shape();

@@ -2,17 +2,10 @@
 // formulas of https://onnx.ai/onnx/operators.
 #include <algorithm>
 
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 constexpr int64_t kMostSteps = 4096;
 

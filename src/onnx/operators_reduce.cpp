@@ -1,20 +1,11 @@
 // Sums, maxima and the like over axes, and what is made of them: softmax, cumulative sums.
 #include <cmath>
 
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
-
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 enum class Kind { kSum, kMean, kMax, kMin, kProduct, kL1, kL2, kLogSum, kLogSumExp, kSumOfSquares };
 
@@ -120,9 +111,6 @@ void cumulative_sum(OnnxCall& call) {
 }
 
 // Losses of classes: the negative log likelihood of targets [N, d1, ...] under scores [N, C, d1, ...].
-
-using compose::elementwise;
-using compose::Number;
 
 // The loss of log probabilities [..., C] and f64 targets [...].
 Tensor likelihood_loss(OnnxCall& call, Tensor log_probabilities, Tensor targets, const Shape& shape) {

@@ -2,17 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ops/matmul/matmul.h"
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
 namespace {
-
-using compose::elementwise;
-using compose::Number;
 
 struct Sampling {
   std::string mode, locations, nearest;

@@ -2,9 +2,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
-#include "onnx/compose.h"
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -308,8 +305,7 @@ void trilu(OnnxCall& call) {
   for (int64_t i = 0; i < shape[-2]; ++i)
     for (int64_t j = 0; j < shape[-1]; ++j) kept.push_back((upper ? j - i >= k : j - i <= k) ? 1 : 0);
   const Tensor mask = call.values({shape[-2], shape[-1]}, kept, traced_dtype(call.element()));
-  call.set(compose::elementwise(call, {call.tensor(0), mask},
-                                [](compose::Number x, compose::Number kept) { return select(kept, x, 0); }));
+  call.set(elementwise(call, {call.tensor(0), mask}, [](Number x, Number kept) { return select(kept, x, 0); }));
 }
 
 void depth_to_space(OnnxCall& call) {
