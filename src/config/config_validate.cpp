@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "config/byte_size.h"
 #include "config/config.h"
 #include "config/config_keys.h"
+#include "config/hints.h"
 #include "config/parallel_layout.h"
 #include "config/task_rows.h"
 #include "data/text/unicode/utf8.h"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "data/examples/text/line_reader.h"
-#include "data/examples/text/text_documents.h"
+#include "data/examples/text/token_stream.h"
 
 namespace linnet {
 

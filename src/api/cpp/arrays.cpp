@@ -6,7 +6,7 @@
 #include <new>
 #include <numeric>
 
-#include "api/cpp/array_bytes.h"
+#include "api/cpp/helpers.h"
 #include "linnet/error.h"
 
 namespace linnet {

@@ -18,4 +18,18 @@ class DecodingScope {
   const AttentionContext* outer_;
 };
 
+// Devices without kernels for a program's own ops run their decompositions.
+
+// While it lives, ops of programs that are recorded by this thread are decomposed at once, or not.
+class OwnOpDecomposition {
+ public:
+  explicit OwnOpDecomposition(bool decompose);
+  ~OwnOpDecomposition();
+  OwnOpDecomposition(const OwnOpDecomposition&) = delete;
+  OwnOpDecomposition& operator=(const OwnOpDecomposition&) = delete;
+
+ private:
+  bool outer_;
+};
+
 }  // namespace linnet

@@ -1,7 +1,6 @@
-#include "api/cpp/learner_options.h"
-
 #include <cmath>
 
+#include "api/cpp/learner_state.h"
 #include "base/digits.h"
 #include "base/error.h"
 #include "base/thread_pool.h"

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "api/cpp/decoding_scope.h"
 #include "api/cpp/learner_state.h"
-#include "api/cpp/own_op_scope.h"
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"

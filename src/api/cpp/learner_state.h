@@ -7,11 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "api/cpp/learner_options.h"
 #include "linnet/learner.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
+
+// The options of a Learner as the trainer takes them.
+
+// Throws Error(kUser) for numbers out of range and a device that there is not.
+// `weights`: the store of the learner whose weights are shared; null: it has its own.
+TrainerOptions trainer_options(const LearnerOptions& options, const Store* weights);
+std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options);
+// The optimizer and the groups as text, for saved states: what moments depend on.
+std::string optimizer_text(const LearnerOptions& options);
+std::string groups_text(const LearnerOptions& options);
 
 // The graph input that says which rows of a batch are samples.
 constexpr const char* kRowMask = "row_mask";

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "api/cpp/axes.h"
-#include "api/cpp/zeros.h"
+#include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <string>
 
+#include "api/cpp/decoding_scope.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/exec/interpreter.h"
-#include "api/cpp/own_op_scope.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/own/own.h"
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "api/cpp/zeros.h"
+#include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"

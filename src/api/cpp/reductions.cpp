@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "api/cpp/axes.h"
+#include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/movement/movement.h"

@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "api/cpp/axes.h"
-#include "api/cpp/zeros.h"
+#include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/literal/literal.h"

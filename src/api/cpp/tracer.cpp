@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "api/cpp/array_bytes.h"
+#include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"

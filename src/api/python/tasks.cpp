@@ -9,7 +9,7 @@
 #include "api/python/python.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "config/byte_size.h"
+#include "config/hints.h"
 #include "config/task_rows.h"
 #include "engine/kernels/isa.h"
 #include "tasks/check_subject.h"

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
-#include "config/byte_size.h"
+#include "config/hints.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "config/byte_size.h"
+#include "config/hints.h"
 #include "config/parallel_layout.h"
 #include "distributed/comm/shard_sum.h"
 #include "tasks/planning/plan_memory.h"

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
-#include "config/byte_size.h"
+#include "config/hints.h"
 #include "config/parallel_layout.h"
 #include "engine/kernels/bandwidth.h"
 #include "engine/kernels/peak.h"
@@ -121,8 +121,8 @@ void print_one(const Foresight& f, uint64_t memory) {
   const StepForecast& step = f.step;
   if (!f.plan.assumption.empty()) std::printf("%s\n", f.plan.assumption.c_str());
   std::printf("%d ranks, %s: each computes %lld micro-batch%s a step, of %s\n", f.layout.ranks(),
-              layout_text(f.layout).c_str(), static_cast<long long>(f.simulated.micro_batches), f.simulated.micro_batches == 1 ? "" : "es",
-              f.plan.batches.c_str());
+              layout_text(f.layout).c_str(), static_cast<long long>(f.simulated.micro_batches),
+              f.simulated.micro_batches == 1 ? "" : "es", f.plan.batches.c_str());
   std::printf("memory of %s:\n%s", f.layout.pipeline > 1 ? "the rank of the pipeline that takes most" : "each rank",
               f.plan.forecast.text().c_str());
   if (!f.plan.recomputation.empty()) std::printf("  (%s)\n", f.plan.recomputation.c_str());

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace linnet {
@@ -19,8 +20,8 @@ BatchArray batch_array(const char* name, const T* values, int64_t count) {
   return {name, std::as_bytes(std::span(values, static_cast<size_t>(count)))};
 }
 
-// Positions count the batches of an epoch. With several ranks (data/examples/batch_source.h) a position is that of the group of
-// batches that the ranks take together: it is the same for all of them.
+// Positions count the batches of an epoch. With several ranks (data/examples/batch.h) a position is that of the group
+// of batches that the ranks take together: it is the same for all of them.
 struct BatchPosition {
   int shape_index = 0;
   int64_t epoch = 0, index = 0;
@@ -78,6 +79,82 @@ struct PairBatch : Batch {
   std::span<const int32_t> target_lengths;         // [batch], of both
   std::span<const int32_t> pairs;                  // [batch] which pair of the dataset each row is
   int64_t source_tokens = 0, target_tokens = 0;    // without padding
+};
+
+// Training batches without end, in an order that is a pure function of (seed, epoch): what the training loop knows of
+// the data. Any position can be sought, so that a run goes on where it was stopped.
+//
+// Several ranks divide one sequence: it is cut into groups of batches that follow each other, also across the end of an
+// epoch, and each rank takes some of every group. All ranks make the same number of steps, and their shares together
+// are the sequence.
+
+// Of each group of `group` batches, those from `first` on, `count` of them. With `run`, only so many follow each other;
+// the next run begins `stride` batches after the one before.
+struct BatchShare {
+  int64_t first = 0, group = 1, count = 1;
+  int64_t run = 0, stride = 0;  // 0: one run
+
+  // Of batch `taken` of the share, in the group.
+  int64_t index(int64_t taken) const { return first + (run > 0 ? taken / run * stride + taken % run : taken); }
+};
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // Valid until the following next() or seek().
+  virtual const Batch& next() = 0;
+  // next() goes on at this position. User error, here or at that next(), when the epoch has no such batch: it comes
+  // from a checkpoint made with other data.
+  virtual void seek(int64_t epoch, int64_t index) = 0;
+  // Takes this share alone from now on, from the first epoch's first batch.
+  virtual void take_share(BatchShare share) = 0;
+  virtual int64_t shape_count() const { return 1; }
+  virtual int64_t batches_per_epoch() const { return 0; }  // of all ranks; 0: epochs differ
+
+  // Where batches are rows of arrays that can lie on the device as a whole: these arrays, by the graph inputs they are
+  // for. Empty: batches are made another way.
+  virtual std::vector<BatchArray> device_data() const { return {}; }
+  // The next batch as the numbers of its rows in device_data(), -1 past the last one.
+  virtual BatchPosition next_rows(std::span<int32_t> rows);
+};
+
+// Where a source is in the sequence.
+class BatchCursor {
+ public:
+  void take_share(BatchShare share);
+  // User error when an epoch has not so many batches.
+  void seek(int64_t epoch, int64_t index, int64_t batches);
+  void check(int64_t batches) const;  // the same of the position it has
+  void set(int64_t epoch, int64_t index) { epoch_ = epoch, index_ = index, taken_ = 0; }
+  int64_t epoch() const { return epoch_; }
+
+  struct Taken {
+    BatchPosition position;
+    int64_t epoch, index;  // of this rank's own batch
+  };
+  // Takes the next batch. count_of(epoch): how many an epoch has; it is asked for the own batch's epoch last.
+  template <class CountOf>
+  Taken take(const CountOf& count_of) {
+    Taken taken{{.epoch = epoch_, .index = index_}, epoch_, index_ + share_.index(taken_)};
+    int64_t next_epoch = epoch_, next_index = index_ + share_.group;
+    while (next_index > 0) {
+      const int64_t count = count_of(next_epoch);
+      if (next_index < count) break;
+      next_index -= count, ++next_epoch;
+    }
+    taken.position.last_of_epoch = next_epoch > epoch_;
+    taken.position.next_epoch = next_epoch, taken.position.next_index = next_index;
+    if (++taken_ == share_.count) set(next_epoch, next_index);
+    for (int64_t count = count_of(taken.epoch); taken.index >= count; count = count_of(++taken.epoch))
+      taken.index -= count;
+    return taken;
+  }
+
+ private:
+  BatchShare share_;
+  int64_t epoch_ = 0, index_ = 0;  // of the group that is taken from
+  int64_t taken_ = 0;              // batches of it so far
 };
 
 }  // namespace linnet

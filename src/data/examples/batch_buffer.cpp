@@ -1,10 +1,9 @@
-#include "data/examples/batch_buffer.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "data/examples/batch_stream.h"
 
 namespace linnet {
 namespace {

@@ -1,5 +1,3 @@
-#include "data/examples/batch_order.h"
-
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -7,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/examples/batch_stream.h"
 
 namespace linnet {
 namespace {

@@ -1,6 +1,4 @@
 // What every source of training batches does, whatever is in the batches.
-#include "data/examples/batch_source.h"
-
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -8,10 +6,11 @@
 #include <string>
 
 #include "base/error.h"
+#include "data/examples/batch.h"
 #include "data/examples/batch_stream.h"
 #include "data/examples/images/image_batches.h"
-#include "data/examples/text/text_examples.h"
 #include "data/examples/text/masked_chunks.h"
+#include "data/examples/text/text_examples.h"
 #include "data/examples/text/token_chunks.h"
 
 namespace linnet {

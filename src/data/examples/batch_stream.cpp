@@ -10,8 +10,6 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "base/timeline.h"
-#include "data/examples/batch_buffer.h"
-#include "data/examples/batch_order.h"
 
 namespace linnet {
 
@@ -146,5 +144,16 @@ size_t BatchStream::buffer_bytes(const Buckets& buckets, int prefetch_depth) {
   return static_cast<size_t>(prefetch_depth + 1) * BatchBuffer::bytes(buckets);
 }
 size_t BatchStream::order_bytes() const { return state_->order.bytes(); }
+
+EvaluationBatches::EvaluationBatches(const PairDataset& dataset, const Buckets& buckets)
+    : dataset_(dataset), buckets_(buckets), order_(dataset, buckets), buffer_(buckets) {}
+
+const PairBatch& EvaluationBatches::at(int64_t index) {
+  if (index < 0 || index >= size()) fail_internal("evaluation batch " + std::to_string(index) + " does not exist");
+  buffer_.fill(dataset_, buckets_, order_.bucket(index), order_.pairs(index));
+  buffer_.batch().index = index;
+  buffer_.batch().last_of_epoch = index + 1 == size();
+  return buffer_.batch();
+}
 
 }  // namespace linnet

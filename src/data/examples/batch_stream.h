@@ -6,8 +6,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
-#include "data/examples/batch_source.h"
+#include "data/examples/batch.h"
 #include "data/examples/buckets.h"
 #include "data/examples/text/pair_dataset.h"
 
@@ -37,6 +39,75 @@ class BatchStream : public BatchSource {
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+// One padded batch and the memory it lies in.
+
+// The arrays of a batch of pairs, as large as any of these shapes.
+std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes);
+
+class BatchBuffer {
+ public:
+  explicit BatchBuffer(const Buckets& buckets);  // fits any of them
+  BatchBuffer(BatchBuffer&&) = default;
+  // Fills batch() except for epoch, index and last_of_epoch. Never allocates. A pair longer than the bucket is an
+  // internal error.
+  void fill(const PairDataset& dataset, const Buckets& buckets, int bucket, std::span<const int32_t> pairs);
+  PairBatch& batch() { return batch_; }
+  const PairBatch& batch() const { return batch_; }
+  static size_t bytes(const Buckets& buckets);  // of one buffer
+
+ private:
+  std::vector<int32_t> storage_;
+  PairBatch batch_;
+};
+
+// Which pairs make up which batch of an epoch.
+
+class BatchOrder {
+ public:
+  // Ordered by bucket, then by pair. A pair that no bucket fits is an internal error.
+  BatchOrder(const PairDataset& dataset, const Buckets& buckets);
+
+  // Shuffles the pairs within each bucket and then the batches. The result depends on the arguments only, not on
+  // earlier calls. Never allocates.
+  void shuffle(uint64_t seed, int64_t epoch);
+
+  int64_t batch_count() const { return static_cast<int64_t>(batches_.size()); }
+  int bucket(int64_t batch) const { return batches_[batch].bucket; }
+  std::span<const int32_t> pairs(int64_t batch) const;
+  size_t bytes() const;
+
+ private:
+  struct Entry {
+    int32_t bucket, first;  // first: an index into pairs_
+  };
+  void sort();
+
+  std::vector<uint16_t> bucket_of_;  // by pair
+  std::vector<int32_t> pairs_;       // by bucket
+  std::vector<int32_t> starts_;      // [buckets + 1], into pairs_
+  std::vector<int32_t> cursors_;     // [buckets], scratch of sort()
+  std::vector<int64_t> rows_;        // [buckets]
+  std::vector<Entry> batches_;
+};
+
+// Every pair of a dataset exactly once, bucket by bucket and in order within a bucket. No thread, no randomness.
+
+class EvaluationBatches {
+ public:
+  // The dataset must outlive this. A pair that no bucket fits is an internal error.
+  EvaluationBatches(const PairDataset& dataset, const Buckets& buckets);
+  int64_t size() const { return order_.batch_count(); }
+  // Fills the one buffer; valid until the following at(). PairBatch::pairs tells which pairs the rows are.
+  const PairBatch& at(int64_t index);
+  size_t bytes() const { return BatchBuffer::bytes(buckets_) + order_.bytes(); }
+
+ private:
+  const PairDataset& dataset_;
+  const Buckets buckets_;
+  BatchOrder order_;
+  BatchBuffer buffer_;
 };
 
 }  // namespace linnet

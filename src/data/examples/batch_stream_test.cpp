@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "data/examples/evaluation_batches.h"
 
 // Counts what the whole program allocates, on every thread.
 static std::atomic<int64_t> allocations{0};

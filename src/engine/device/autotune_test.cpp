@@ -1,11 +1,11 @@
-#include "engine/device/autotune.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+
+#include "engine/device/disk_cache.h"
 
 namespace linnet {
 namespace {

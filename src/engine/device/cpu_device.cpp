@@ -1,5 +1,3 @@
-#include "engine/device/cpu_device.h"
-
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -7,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/device/buffer.h"
+#include "engine/device/device.h"
 
 namespace linnet {
 namespace {

@@ -1,9 +1,9 @@
 // Where plans run: memory, copies and a queue of work. A GPU has memory of its own and does what it is asked later, in
-// the order it was asked; wait() waits for all of it. The CPU (engine/device/cpu_device.h) uses the host's memory and does it
-// at once.
+// the order it was asked; wait() waits for all of it. The CPU (engine/device/device.h) uses the host's memory and does
+// it at once.
 //
-// GPUs come from a module that is loaded when one is asked for (engine/exec/backend.h); tests have one that keeps its "device
-// memory" out of the host's reach (tests/cuda_emulation/emulated_device.h).
+// GPUs come from a module that is loaded when one is asked for (engine/exec/backend.h); tests have one that keeps its
+// "device memory" out of the host's reach (tests/cuda_emulation/emulated_device.h).
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -71,5 +71,10 @@ class Device {
   // Joules the device has used since some time in the past; below 0 when it does not say.
   virtual double joules() = 0;
 };
+
+// The CPU as a device: its memory is the host's, and what it is asked to do is done before the call returns.
+
+// One for the whole program.
+Device& cpu_device();
 
 }  // namespace linnet

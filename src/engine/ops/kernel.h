@@ -1,6 +1,6 @@
 // How an op runs: an explicit list of kernels, best first. On the CPU it ends in a plain reference kernel which also
-// runs in float64. There is no registration at start-up; engine/ops/all_ops.cpp names every list. Other devices bring lists of
-// their own (Backend).
+// runs in float64. There is no registration at start-up; engine/ops/all_ops.cpp names every list. Other devices bring
+// lists of their own (Backend).
 #pragma once
 #include <cstddef>
 #include <span>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "engine/device/cpu_device.h"
+#include "engine/device/device.h"
 #include "engine/ir/op.h"
 
 namespace linnet {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "config/byte_size.h"
+#include "config/hints.h"
 #include "data/examples/images/image_folder.h"
 #include "data/examples/images/image_splits.h"
 #include "engine/plan/state_names.h"

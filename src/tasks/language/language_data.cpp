@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/examples/text/text_documents.h"
+#include "data/examples/text/token_stream.h"
 #include "data/metrics/word_count.h"
 #include "tasks/text_files.h"
 

@@ -1,6 +1,6 @@
 #include "tasks/translation/pair_evaluation.h"
 
-#include "data/examples/evaluation_batches.h"
+#include "data/examples/batch_stream.h"
 #include "data/metrics/bleu.h"
 #include "data/metrics/chrf.h"
 #include "data/metrics/exact_match.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "data/examples/batch_buffer.h"
+#include "data/examples/batch_stream.h"
 #include "models/modules/translation_loss.h"
 
 namespace linnet {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "config/byte_size.h"
+#include "config/hints.h"
 #include "config/parallel_layout.h"
 #include "config/task_rows.h"
 #include "distributed/comm/world.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "data/examples/batch_source.h"
+#include "data/examples/batch.h"
 #include "data/metrics/class_report.h"
 #include "distributed/comm/shared_work.h"
 #include "training/run/memory_report.h"

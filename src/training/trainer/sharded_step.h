@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "base/ordered_worker.h"
-#include "data/examples/batch_source.h"
+#include "data/examples/batch.h"
 #include "distributed/comm/shard_sum.h"
 #include "training/trainer/divided_gradients.h"
 #include "training/trainer/gradient_buckets.h"

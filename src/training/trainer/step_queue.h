@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "data/examples/batch_source.h"
+#include "data/examples/batch.h"
 #include "training/trainer/resident.h"
 #include "training/trainer/sharded_step.h"
 

@@ -1,9 +1,9 @@
-#include "data/examples/text/date_names.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
+
+#include "data/examples/text/dates.h"
 
 namespace linnet {
 namespace {

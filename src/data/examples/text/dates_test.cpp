@@ -9,7 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "data/examples/text/date_names.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

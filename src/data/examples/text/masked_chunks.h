@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/examples/batch_source.h"
+#include "data/examples/batch.h"
 #include "data/examples/text/token_stream.h"
 
 namespace linnet {

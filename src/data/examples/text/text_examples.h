@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/examples/batch_source.h"
+#include "data/examples/batch.h"
 
 namespace linnet {
 

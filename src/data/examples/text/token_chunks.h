@@ -6,7 +6,7 @@
 #pragma once
 #include <cstdint>
 
-#include "data/examples/batch_source.h"
+#include "data/examples/batch.h"
 #include "data/examples/text/token_stream.h"
 
 namespace linnet {

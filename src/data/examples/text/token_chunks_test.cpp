@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/examples/text/text_documents.h"
+#include "data/examples/text/token_stream.h"
 
 namespace linnet {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/device/autotune.h"
 #include "engine/device/cuda/libraries.h"
+#include "engine/device/disk_cache.h"
 
 namespace linnet {
 namespace {

@@ -1,5 +1,6 @@
 // Matrix products of cuBLASLt: row-major operands in, what follows the product fused where cuBLASLt can, the fastest
-// deterministic algorithm of its heuristics chosen by timing (engine/device/autotune.h) the first time a problem runs.
+// deterministic algorithm of its heuristics chosen by timing (engine/device/disk_cache.h) the first time a problem
+// runs.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

@@ -10,10 +10,16 @@
 #include <memory>
 #include <string>
 
-#include "engine/device/cuda/check.h"
+#include "base/error.h"
 #include "engine/device/device.h"
 
 namespace linnet {
+
+// Errors of CUDA and of NVIDIA's libraries become Error(kSystem) with what was being done.
+
+inline void cuda_check(cudaError_t status, const std::string& doing) {
+  if (status != cudaSuccess) fail_system("CUDA: " + doing + ": " + cudaGetErrorString(status));
+}
 
 class CudaDevice : public Device {
  public:
@@ -71,5 +77,10 @@ class CudaDevice : public Device {
   int64_t allocations_ = 0;
   std::map<std::string, std::shared_ptr<void>> prepared_;
 };
+
+// The GPU's energy counter, through NVML, which is loaded when it is first asked.
+
+// Joules since the driver was loaded; below 0 when NVML or the counter is not there.
+double gpu_joules(int index);
 
 }  // namespace linnet
