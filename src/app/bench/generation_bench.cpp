@@ -9,9 +9,8 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "engine/kernels/bandwidth.h"
-#include "generation/causal_generator.h"
-#include "models/modules/text_decoder.h"
-#include "models/nn/model_store.h"
+#include "engine/plan/state_names.h"
+#include "models/nn/parameter_file.h"
 #include "tasks/task_table.h"
 
 namespace linnet {
@@ -19,36 +18,6 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kUncachedStep = 64;
-
-// A model with random weights and one generator.
-struct Writer {
-  Writer(const CausalOptions& options, int threads, const WeightQuantization& quantization)
-      : model(DecoderConfig{}), layout(model, {}, quantization), pool(threads) {
-    const SharedRegions shared = declare_model(store, layout);
-    generator = std::make_unique<CausalGenerator>(model, layout, store, shared, options);
-    store.allocate();
-    store.touch();
-    generator->bind();
-    load_into(store, layout, pool, [this](const ParameterTarget& parameters) {
-      const std::vector<ParameterSlot>& slots = layout.parameters();
-      pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
-        const auto& [spec, offset] = slots[static_cast<size_t>(i)];
-        initialize(spec.initializer, spec.name, 1, spec.shape,
-                   {parameters.flat + offset, static_cast<size_t>(spec.shape.elements())});
-      });
-    });
-  }
-  void write(int64_t prompt, int64_t tokens, const CausalGenerator::Listener& listener) {
-    const std::vector<std::vector<int32_t>> prompts{std::vector<int32_t>(static_cast<size_t>(prompt), 17)};
-    generator->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool, listener);
-  }
-
-  TextDecoder model;
-  ParameterLayout layout;
-  Store store;
-  ThreadPool pool;
-  std::unique_ptr<CausalGenerator> generator;
-};
 
 void tell(int64_t tokens, const char* how, double seconds) {
   char text[100];
@@ -59,7 +28,7 @@ void tell(int64_t tokens, const char* how, double seconds) {
 void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
   const CausalOptions options{
       .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
-  Writer writer(options, threads, quantization);
+  BenchDecoder writer({}, quantization, options);
   m.bandwidth = measured_bandwidth(writer.pool, size_t{512} << 20);
   const DecoderConfig& config = writer.model.config;
   size_t positions = static_cast<size_t>(config.max_seq_len * config.width) * sizeof(float);
@@ -89,7 +58,7 @@ void measure_uncached(GenerationMeasurement& m, int threads, int64_t most, const
   for (int64_t length = kUncachedStep; length < options.max_length; length += kUncachedStep)
     options.prompt_lengths.push_back(length);
   options.prompt_lengths.push_back(options.max_length);
-  Writer writer(options, threads, quantization);
+  BenchDecoder writer({}, quantization, options);
   std::vector<double> seconds;
   for (const int64_t length : options.prompt_lengths) {
     const int64_t prompt = std::min(length, options.max_length - 1);
@@ -116,6 +85,38 @@ std::vector<std::string> lines_of(const std::string& path) {
 }
 
 }  // namespace
+
+BenchDecoder::BenchDecoder(const std::string& folder, const WeightQuantization& quantization,
+                           const CausalOptions& options)
+    : opened(folder.empty() ? PretrainedModel{} : open_pretrained(folder)),
+      drawn(folder.empty() ? std::make_unique<TextDecoder>(DecoderConfig{}) : nullptr),
+      model(drawn ? *drawn : opened.as<TextDecoder>()),
+      layout(model, {}, quantization),
+      pool(options.threads) {
+  if (options.max_length > model.max_length())
+    fail_user(std::to_string(options.max_length) + " tokens with the prompt's, and the model takes " +
+              std::to_string(model.max_length()));
+  const SharedRegions shared = declare_model(store, layout);
+  generator = std::make_unique<CausalGenerator>(model, layout, store, shared, options);
+  store.allocate();
+  store.touch();
+  generator->bind();
+  layout.initialize_constants(store.as<float>(state::kConstants), pool);
+  const auto file = folder.empty() ? nullptr : ParameterFile::open(folder);
+  if (file && file->load(store, layout, pool)) return;
+  if (!drawn) {
+    load_into(store, layout, pool,
+              [this](const ParameterTarget& parameters) { load_parameters(opened, layout, parameters); });
+    return;
+  }
+  layout.initialize_parameters(1, store.as<float>(state::kParameters), pool);
+  initialize_quantized(store, layout, 1, pool);
+}
+
+void BenchDecoder::write(int64_t prompt, int64_t tokens, const CausalGenerator::Listener& listener) {
+  const std::vector<std::vector<int32_t>> prompts{std::vector<int32_t>(static_cast<size_t>(prompt), 17)};
+  generator->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool, listener);
+}
 
 GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached,
                                          const WeightQuantization& quantization) {

@@ -4,10 +4,29 @@
 #include <string>
 #include <vector>
 
+#include "generation/causal_generator.h"
+#include "models/families/pretrained.h"
+#include "models/modules/text_decoder.h"
+#include "models/nn/model_store.h"
 #include "models/nn/weight_quantization.h"
 #include "tasks/inference.h"
 
 namespace linnet {
+
+// A decoder of a folder, or with an empty name GPT-2's 124M with random weights, and a generator of one text.
+struct BenchDecoder {
+  BenchDecoder(const std::string& folder, const WeightQuantization& quantization, const CausalOptions& options);
+  // Tokens are the most probable ones; the prompt is one token, repeated.
+  void write(int64_t prompt, int64_t tokens, const CausalGenerator::Listener& listener);
+
+  PretrainedModel opened;
+  std::unique_ptr<TextDecoder> drawn;
+  TextDecoder& model;
+  ParameterLayout layout;
+  Store store;
+  ThreadPool pool;
+  std::unique_ptr<CausalGenerator> generator;
+};
 
 struct GenerationRow {
   int64_t tokens;           // written behind a prompt of kGenerationPrompt

@@ -10,15 +10,11 @@
 #include "base/error.h"
 #include "base/packed_files.h"
 #include "engine/kernels/bandwidth.h"
-#include "engine/plan/state_names.h"
-#include "generation/causal_generator.h"
 #include "models/families/pretrained.h"
 #include "models/families/static_scales.h"
-#include "models/modules/text_decoder.h"
 #include "models/modules/text_encoder.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/forward.h"
-#include "models/nn/model_store.h"
 #include "models/nn/parameter_file.h"
 
 namespace linnet {
@@ -136,7 +132,6 @@ void check_scales(const MeasuredEncoder& encoder) {
 }
 
 constexpr int64_t kFewestTexts = 3;
-constexpr int32_t kToken = 17;
 
 WeightQuantization quantization_for(const std::string& folder, const std::string& precision) {
   const WeightQuantization asked = parse_quantization(precision == "fp32" ? "none" : precision);
@@ -151,36 +146,18 @@ class Decoder {
  public:
   Decoder(const DecodingBenchOptions& options, const std::string& precision)
       : began_(now()),
-        opened_(options.folder.empty() ? PretrainedModel{} : open_pretrained(options.folder)),
-        drawn_(options.folder.empty() ? std::make_unique<TextDecoder>(DecoderConfig{}) : nullptr),
-        model_(drawn_ ? *drawn_ : opened_.as<TextDecoder>()),
-        layout_(model_, {}, quantization_for(options.folder, precision)),
-        pool_(options.threads),
-        room_(kGenerationPrompt + options.tokens) {
-    if (room_ > model_.max_length())
-      fail_user(std::to_string(kGenerationPrompt) + " + " + std::to_string(options.tokens) +
-                " tokens, and the model takes " + std::to_string(model_.max_length()));
-    const SharedRegions shared = declare_model(store_, layout_);
-    generator_ = std::make_unique<CausalGenerator>(
-        model_, layout_, store_, shared,
-        CausalOptions{.max_length = room_, .prompt_lengths = {kGenerationPrompt}, .threads = options.threads});
-    store_.allocate();
-    store_.touch();
-    generator_->bind();
-    layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
-    const auto file = options.folder.empty() ? nullptr : ParameterFile::open(options.folder);
-    if (!file || !file->load(store_, layout_, pool_))
-      load_into(store_, layout_, pool_, [this](const ParameterTarget& parameters) { fill(parameters); });
+        room_(kGenerationPrompt + options.tokens),
+        decoder_(options.folder, quantization_for(options.folder, precision),
+                 {.max_length = room_, .prompt_lengths = {kGenerationPrompt}, .threads = options.threads}) {
     row_.precision = precision, row_.load_seconds = now() - began_, row_.file_mb = weight_file_mb(options.folder);
-    row_.weight_mb = weight_bytes() / 1e6, row_.memory = static_cast<double>(store_.total_bytes()) / 1e6;
+    row_.weight_mb = weight_bytes() / 1e6, row_.memory = static_cast<double>(decoder_.store.total_bytes()) / 1e6;
   }
 
   // Writes a text; with `counts` it is measured.
   void write(int64_t tokens, bool counts) {
-    const std::vector<std::vector<int32_t>> prompts{std::vector<int32_t>(kGenerationPrompt, kToken)};
     double first = 0, last = 0;
     int64_t written = 0;
-    generator_->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool_, [&](int64_t, int32_t) {
+    decoder_.write(kGenerationPrompt, tokens, [&](int64_t, int32_t) {
       const double time = now();
       if (written++ == 0)
         first = time;
@@ -192,7 +169,7 @@ class Decoder {
     if (counts && written > 1) texts_.push_back((last - first) / static_cast<double>(written - 1));
   }
 
-  ThreadPool& pool() { return pool_; }
+  ThreadPool& pool() { return decoder_.pool; }
   int64_t texts() const { return std::ssize(texts_); }
 
   DecodingRow row(double bandwidth) {
@@ -207,41 +184,26 @@ class Decoder {
   }
 
  private:
-  void fill(const ParameterTarget& parameters) {
-    if (!drawn_) return load_parameters(opened_, layout_, parameters);
-    const std::vector<ParameterSlot>& slots = layout_.parameters();
-    pool_.run(std::ssize(slots), [&](int64_t i, int) {
-      const auto& [spec, offset] = slots[static_cast<size_t>(i)];
-      initialize(spec.initializer, spec.name, 1, spec.shape,
-                 {parameters.flat + offset, static_cast<size_t>(spec.shape.elements())});
-    });
-  }
-
   double weight_bytes() const {
     double bytes = 0;
-    for (const ParameterSlot& slot : layout_.parameters()) {
-      if (model_.is_looked_up(slot.spec)) continue;  // one row of it is read
-      bytes += layout_.is_quantized(slot) ? static_cast<double>(layout_.quantized_slot(slot).shape.bytes())
-                                          : 4.0 * static_cast<double>(slot.spec.shape.elements());
+    const ParameterLayout& layout = decoder_.layout;
+    for (const ParameterSlot& slot : layout.parameters()) {
+      if (decoder_.model.is_looked_up(slot.spec)) continue;  // one row of it is read
+      bytes += layout.is_quantized(slot) ? static_cast<double>(layout.quantized_slot(slot).shape.bytes())
+                                         : 4.0 * static_cast<double>(slot.spec.shape.elements());
     }
     return bytes;
   }
   double cache_bytes() const {  // of a position
     size_t bytes = 0;
-    for (const Store::Region& region : store_.regions())
+    for (const Store::Region& region : decoder_.store.regions())
       if (region.kind == MemoryKind::kCache) bytes += region.bytes;
     return static_cast<double>(bytes) / static_cast<double>(room_);
   }
 
   double began_;
-  PretrainedModel opened_;
-  std::unique_ptr<TextDecoder> drawn_;
-  TextDecoder& model_;
-  ParameterLayout layout_;
-  Store store_;
-  ThreadPool pool_;
   int64_t room_;
-  std::unique_ptr<CausalGenerator> generator_;
+  BenchDecoder decoder_;
   std::vector<double> times_, texts_;  // seconds a token: of each, and the mean of each text
   DecodingRow row_{};
 };

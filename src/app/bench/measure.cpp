@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process_memory.h"
-#include "formats/safetensors.h"
 #include "engine/ir/op.h"
+#include "formats/safetensors.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {
