@@ -1,5 +1,5 @@
 // JSON: the one value class with which all of Linnet reads and writes it. The header is cheap to include; the parser
-// and the formatting of numbers are the nlohmann library's, in json_text.cpp alone.
+// and the formatting of numbers are the nlohmann library's, in json.cpp alone.
 #pragma once
 #include <concepts>
 #include <cstdint>

@@ -16,7 +16,7 @@ struct ReportRun {
   std::string metrics;                                      // lines of metrics.jsonl
   std::string samples;                                      // lines of samples.jsonl
   std::string classes;  // JSON: of the best evaluation (data/metrics/class_report.h)
-  std::string memory;   // JSON: picture (memory_picture.h), items, parameters
+  std::string memory;   // JSON: picture, items, parameters
   std::string profile;  // JSON: summary_json() (engine/profile/profile.h)
   std::string system;   // JSON: an object of texts
 };

@@ -10,7 +10,7 @@
 //   samples.jsonl                what evaluations let the model write
 //   classes.json                 of classifiers: the best evaluation's scores by class (data/metrics/class_report.h)
 //   profile/                     traces of steps (engine/profile/step_profiler.h), if they were asked for
-//   anomaly.safetensors          a step that was not finite (anomaly.h), the same
+//   anomaly.safetensors          a step that was not finite (run_reporter.h), the same
 //   events.out.tfevents.*        for TensorBoard, the same
 #pragma once
 #include <optional>

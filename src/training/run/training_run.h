@@ -13,7 +13,7 @@ namespace linnet {
 // What a program that trains is told after each step, and after each evaluation.
 struct TrainEvent {
   int64_t step = 0, epoch = 0, total_steps = 0;
-  double loss = 0, rate = 0, seconds = 0;    // of the step, or the loss of the evaluation
+  double loss = 0, rate = 0, seconds = 0;  // of the step, or the loss of the evaluation
   const Evaluation* evaluation = nullptr;  // null: after a step
 };
 
@@ -23,7 +23,7 @@ struct TrainRequest {
   bool resume = false;
   std::string init;                // a run folder whose weights to start from; empty: none
   std::string program = "linnet";  // with its version, for system.json
-  bool detect_anomaly = false;     // keep a step that is not finite (anomaly.h)
+  bool detect_anomaly = false;     // keep a step that is not finite (run_reporter.h)
   // Processes that train together, of which rank 0 alone writes the run folder and tells what happens. See
   // rank_setup.h.
   Communicator* world = &single_process();

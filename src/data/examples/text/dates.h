@@ -11,7 +11,7 @@
 //     07.03.2019  7.3.19        day.month.year          19-03-07               year-month-day, two digits each
 //     07 03 2019                day month year          7-III-2019             the Roman numeral is the month
 // - Words: the word is the month; a year has four digits, or two and comes last; what is left is the day.
-// - A misspelt month can only mean one month in any language (allowed_misspellings() in date_names.h).
+// - A misspelt month can only mean one month in any language (allowed_misspellings() in dates.cpp).
 #pragma once
 #include <cstdint>
 #include <string>
