@@ -52,6 +52,13 @@ struct Kernel {
 
 using KernelList = std::span<const Kernel>;
 
+// Defines NAME_kernels(), the list of an op in the table of all ops (engine/ops/op_table.h).
+#define LINNET_KERNELS(name, ...)                       \
+  KernelList name##_kernels() {                         \
+    static constexpr Kernel kKernels[] = {__VA_ARGS__}; \
+    return kKernels;                                    \
+  }
+
 struct OpEntry {
   const OpDef* op;
   KernelList kernels;

@@ -36,14 +36,12 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
 const OpDef kArgmax{.name = "argmax", .infer = infer};
 
 Tensor argmax_last(At x) { return graph_of(x)->add_one(kArgmax, std::array{x.value}, {}, x.where); }
 
-KernelList argmax_kernels() { return kKernels; }
+LINNET_KERNELS(argmax, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

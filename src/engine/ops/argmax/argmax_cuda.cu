@@ -38,10 +38,8 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"rows", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList argmax_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(argmax_cuda, {"rows", nullptr, nullptr, run})
 
 }  // namespace linnet

@@ -230,10 +230,8 @@ void run_mask(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kMaskKernels[] = {{"reference", nullptr, nullptr, run_mask}};
-
 }  // namespace
 
-KernelList mask_scores_kernels() { return kMaskKernels; }
+LINNET_KERNELS(mask_scores, {"reference", nullptr, nullptr, run_mask})
 
 }  // namespace linnet

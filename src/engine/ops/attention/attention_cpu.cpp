@@ -33,12 +33,9 @@ void run_few(const KernelArgs& args) {
                         args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"few_queries", supports_few, few_workspace, run_few},
-                               {"flash", has_attention_tiles, workspace, run},
-                               {"reference", nullptr, nullptr, attention_reference}};
-
 }  // namespace
 
-KernelList attention_kernels() { return kKernels; }
+LINNET_KERNELS(attention, {"few_queries", supports_few, few_workspace, run_few},
+               {"flash", has_attention_tiles, workspace, run}, {"reference", nullptr, nullptr, attention_reference})
 
 }  // namespace linnet

@@ -265,12 +265,9 @@ class Run {
 void run(const KernelArgs& args) { Run(args, false).forward(); }
 void run_grad(const KernelArgs& args) { Run(args, true).backward(); }
 
-constexpr Kernel kKernels[] = {{"cudnn", supports, workspace, run}};
-constexpr Kernel kGradKernels[] = {{"cudnn", supports, grad_workspace, run_grad}};
-
 }  // namespace
 
-KernelList attention_cudnn_kernels() { return kKernels; }
-KernelList attention_grad_cudnn_kernels() { return kGradKernels; }
+LINNET_KERNELS(attention_cudnn, {"cudnn", supports, workspace, run})
+LINNET_KERNELS(attention_grad_cudnn, {"cudnn", supports, grad_workspace, run_grad})
 
 }  // namespace linnet

@@ -129,10 +129,8 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"flash", supports, nullptr, run}};
-
 }  // namespace
 
-KernelList attention_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(attention_cuda, {"flash", supports, nullptr, run})
 
 }  // namespace linnet

@@ -24,11 +24,9 @@ void run_grad(const KernelArgs& args) {
                      mutable_attention_rows(args.out[2]), d_bias, args.workspace, args.pool);
 }
 
-constexpr Kernel kGradKernels[] = {{"flash", has_attention_tiles, grad_workspace, run_grad},
-                                   {"reference", nullptr, nullptr, attention_grad_reference}};
-
 }  // namespace
 
-KernelList attention_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(attention_grad, {"flash", has_attention_tiles, grad_workspace, run_grad},
+               {"reference", nullptr, nullptr, attention_grad_reference})
 
 }  // namespace linnet

@@ -226,10 +226,8 @@ void run(const KernelArgs& args) {
               [&]<class T>() { for_size(p.size, [&]<class Tile>() { run_for<T, Tile>(args, p); }); });
 }
 
-constexpr Kernel kKernels[] = {{"flash", supports, workspace, run}};
-
 }  // namespace
 
-KernelList attention_grad_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(attention_grad_cuda, {"flash", supports, workspace, run})
 
 }  // namespace linnet

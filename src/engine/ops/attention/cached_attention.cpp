@@ -111,14 +111,12 @@ double flops(const FlopsArgs& args) {
   return 4.0 * static_cast<double>(args.in[0].shape.elements()) * static_cast<double>(args.in[1].shape[1]);
 }
 
-constexpr Kernel kKernels[] = {{"few_queries", supports, workspace, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
 const OpDef kCachedAttention{.name = "cached_attention", .infer = infer, .strided_inputs = 0b111, .flops = flops};
 
-KernelList cached_attention_kernels() { return kKernels; }
+LINNET_KERNELS(cached_attention, {"few_queries", supports, workspace, run},
+               {"reference", nullptr, nullptr, run_reference})
 
 Tensor cached_attention(At q, Tensor k, Tensor v, const CachedAttentionOptions& options) {
   CachedAttentionAttrs attrs{.heads = options.heads,

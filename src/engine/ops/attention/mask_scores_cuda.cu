@@ -46,10 +46,8 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"elements", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList mask_scores_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(mask_scores_cuda, {"elements", nullptr, nullptr, run})
 
 }  // namespace linnet

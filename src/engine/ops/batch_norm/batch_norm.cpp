@@ -140,11 +140,6 @@ void run_grad(const KernelArgs& args) {
                       args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, workspace<0>, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, workspace<1>, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-
 }  // namespace
 
 const OpDef kBatchNorm{.name = "batch_norm",
@@ -160,7 +155,9 @@ BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon) {
   return {out[0], out[1], out[2]};
 }
 
-KernelList batch_norm_kernels() { return kKernels; }
-KernelList batch_norm_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(batch_norm, {"simd", f32_or_all_reduced, workspace<0>, run},
+               {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(batch_norm_grad, {"simd", f32_or_all_reduced, workspace<1>, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
 
 }  // namespace linnet

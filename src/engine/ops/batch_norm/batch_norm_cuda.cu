@@ -73,12 +73,9 @@ bool is_plain(const KernelQuery& query) {
   return !attrs.residual && !attrs.relu;
 }
 
-constexpr Kernel kKernels[] = {{"channels", is_plain, nullptr, run}};
-constexpr Kernel kGradKernels[] = {{"channels", is_plain, nullptr, run_grad}};
-
 }  // namespace
 
-KernelList batch_norm_cuda_kernels() { return kKernels; }
-KernelList batch_norm_grad_cuda_kernels() { return kGradKernels; }
+LINNET_KERNELS(batch_norm_cuda, {"channels", is_plain, nullptr, run})
+LINNET_KERNELS(batch_norm_grad_cuda, {"channels", is_plain, nullptr, run_grad})
 
 }  // namespace linnet

@@ -155,11 +155,6 @@ void run_reorder(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kWriteKernels[] = {{"reference", nullptr, nullptr, run_write}};
-constexpr Kernel kPutKernels[] = {{"reference", nullptr, nullptr, run_put}};
-constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
-constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, run_reorder}};
-
 }  // namespace
 
 const OpDef kCacheWrite{
@@ -168,14 +163,12 @@ const OpDef kCachePut{
     .name = "cache_put", .infer = infer_put, .may_overwrite = first_operand, .strided_inputs = 0b0010};
 const OpDef kCacheFill{
     .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
-const OpDef kCacheReorder{.name = "cache_reorder",
-                          .infer = infer_reorder,
-                          .may_overwrite = first_operand};
+const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = first_operand};
 
-KernelList cache_write_kernels() { return kWriteKernels; }
-KernelList cache_put_kernels() { return kPutKernels; }
-KernelList cache_fill_kernels() { return kFillKernels; }
-KernelList cache_reorder_kernels() { return kReorderKernels; }
+LINNET_KERNELS(cache_write, {"reference", nullptr, nullptr, run_write})
+LINNET_KERNELS(cache_put, {"reference", nullptr, nullptr, run_put})
+LINNET_KERNELS(cache_fill, {"reference", nullptr, nullptr, run_fill})
+LINNET_KERNELS(cache_reorder, {"reference", nullptr, reorder_workspace, run_reorder})
 
 Tensor cache_write(At cache, Tensor rows, Tensor position) {
   return graph_of(cache)->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);

@@ -91,7 +91,7 @@ void run_write(const KernelArgs& args) {
   const Shape& shape = cache.shape();
   const int64_t stride_bytes = rows.strides[0] * element_size(rows);
   const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
-                      static_cast<uintptr_t>(stride_bytes);
+                         static_cast<uintptr_t>(stride_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     launch(args.device, write_kernel<Word>, blocks_for(shape[0] * width, kThreads), kThreads, 0, shape[0], shape[1],
            width, rows.as<const Word>(), stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
@@ -105,7 +105,7 @@ void run_fill(const KernelArgs& args) {
   const Shape &from = rows.shape(), &shape = cache.shape();
   const int64_t row_bytes = rows.strides[0] * element_size(rows), entry_bytes = rows.strides[1] * element_size(rows);
   const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
-                      static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
+                         static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     const auto word = static_cast<int64_t>(sizeof(Word));
     launch(args.device, fill_kernel<Word>, blocks_for(from[0] * from[1] * width, kThreads), kThreads, 0, from[0],
@@ -128,14 +128,10 @@ void run_reorder(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kWriteKernels[] = {{"rows", nullptr, nullptr, run_write}};
-constexpr Kernel kFillKernels[] = {{"copy", nullptr, nullptr, run_fill}};
-constexpr Kernel kReorderKernels[] = {{"groups", supports_reorder, nullptr, run_reorder}};
-
 }  // namespace
 
-KernelList cache_write_cuda_kernels() { return kWriteKernels; }
-KernelList cache_fill_cuda_kernels() { return kFillKernels; }
-KernelList cache_reorder_cuda_kernels() { return kReorderKernels; }
+LINNET_KERNELS(cache_write_cuda, {"rows", nullptr, nullptr, run_write})
+LINNET_KERNELS(cache_fill_cuda, {"copy", nullptr, nullptr, run_fill})
+LINNET_KERNELS(cache_reorder_cuda, {"groups", supports_reorder, nullptr, run_reorder})
 
 }  // namespace linnet

@@ -67,18 +67,12 @@ void run_gather(const KernelArgs& args) {
     });
 }
 
-constexpr Kernel kReduceKernels[] = {{"ranks", all_f32, sum_workspace, run_sum}};
-constexpr Kernel kShareKernels[] = {{"copy", nullptr, nullptr, run_share}};
-constexpr Kernel kHoldKernels[] = {{"reference", nullptr, nullptr, [](const KernelArgs& args) {
-                                      std::memset(args.out[0].data, 0, args.out[0].type.bytes());
-                                    }}};
-constexpr Kernel kGatherKernels[] = {{"ranks", all_f32, gather_workspace, run_gather}};
-
 }  // namespace
 
-KernelList all_reduce_kernels() { return kReduceKernels; }
-KernelList share_kernels() { return kShareKernels; }
-KernelList all_gather_kernels() { return kGatherKernels; }
-KernelList hold_kernels() { return kHoldKernels; }
+LINNET_KERNELS(all_reduce, {"ranks", all_f32, sum_workspace, run_sum})
+LINNET_KERNELS(share, {"copy", nullptr, nullptr, run_share})
+LINNET_KERNELS(all_gather, {"ranks", all_f32, gather_workspace, run_gather})
+LINNET_KERNELS(hold, {"reference", nullptr, nullptr,
+                      [](const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }})
 
 }  // namespace linnet

@@ -168,17 +168,13 @@ constexpr Kernel fast(void (*run)(const KernelArgs&)) {
 
 bool plain_filters(const KernelQuery& query) { return !query.node.attrs.as<Conv2dAttrs>().packed; }
 
-constexpr Kernel kKernels[] = {fast<ConvolutionPass::kForward>(run_forward),
-                               {"reference", plain_filters, nullptr, run_reference}};
-constexpr Kernel kInputGradKernels[] = {fast<ConvolutionPass::kInputGradient>(run_input_grad),
-                                        {"reference", nullptr, nullptr, run_input_grad_reference}};
-constexpr Kernel kWeightGradKernels[] = {fast<ConvolutionPass::kWeightGradient>(run_weight_grad),
-                                         {"reference", nullptr, nullptr, run_weight_grad_reference}};
-
 }  // namespace
 
-KernelList conv2d_kernels() { return kKernels; }
-KernelList conv2d_input_grad_kernels() { return kInputGradKernels; }
-KernelList conv2d_weight_grad_kernels() { return kWeightGradKernels; }
+LINNET_KERNELS(conv2d, fast<ConvolutionPass::kForward>(run_forward),
+               {"reference", plain_filters, nullptr, run_reference})
+LINNET_KERNELS(conv2d_input_grad, fast<ConvolutionPass::kInputGradient>(run_input_grad),
+               {"reference", nullptr, nullptr, run_input_grad_reference})
+LINNET_KERNELS(conv2d_weight_grad, fast<ConvolutionPass::kWeightGradient>(run_weight_grad),
+               {"reference", nullptr, nullptr, run_weight_grad_reference})
 
 }  // namespace linnet

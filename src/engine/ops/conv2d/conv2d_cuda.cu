@@ -210,14 +210,10 @@ bool supports(const KernelQuery& query) {
   return true;
 }
 
-constexpr Kernel kKernels[] = {{"tiles", supports, nullptr, run}};
-constexpr Kernel kInputGradKernels[] = {{"tiles", supports, nullptr, run_input_grad}};
-constexpr Kernel kWeightGradKernels[] = {{"tiles", supports, weight_grad_workspace, run_weight_grad}};
-
 }  // namespace
 
-KernelList conv2d_cuda_kernels() { return kKernels; }
-KernelList conv2d_input_grad_cuda_kernels() { return kInputGradKernels; }
-KernelList conv2d_weight_grad_cuda_kernels() { return kWeightGradKernels; }
+LINNET_KERNELS(conv2d_cuda, {"tiles", supports, nullptr, run})
+LINNET_KERNELS(conv2d_input_grad_cuda, {"tiles", supports, nullptr, run_input_grad})
+LINNET_KERNELS(conv2d_weight_grad_cuda, {"tiles", supports, weight_grad_workspace, run_weight_grad})
 
 }  // namespace linnet

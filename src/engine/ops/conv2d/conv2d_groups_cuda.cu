@@ -125,14 +125,10 @@ bool supports(const KernelQuery& query) {
   return true;
 }
 
-constexpr Kernel kKernels[] = {{"groups", supports, nullptr, run}};
-constexpr Kernel kInputGradKernels[] = {{"groups", supports, nullptr, run_input_grad}};
-constexpr Kernel kWeightGradKernels[] = {{"groups", supports, nullptr, run_weight_grad}};
-
 }  // namespace
 
-KernelList conv2d_groups_cuda_kernels() { return kKernels; }
-KernelList conv2d_groups_input_grad_cuda_kernels() { return kInputGradKernels; }
-KernelList conv2d_groups_weight_grad_cuda_kernels() { return kWeightGradKernels; }
+LINNET_KERNELS(conv2d_groups_cuda, {"groups", supports, nullptr, run})
+LINNET_KERNELS(conv2d_groups_input_grad_cuda, {"groups", supports, nullptr, run_input_grad})
+LINNET_KERNELS(conv2d_groups_weight_grad_cuda, {"groups", supports, nullptr, run_weight_grad})
 
 }  // namespace linnet

@@ -163,16 +163,12 @@ bool supports_weight_grad(const KernelQuery& query) {
   return all_f32(query) && (query.in.size() < 4 || query.in[2].shape[1] <= DenseHeadShape::kMaxOutputs);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kWeightGradKernels[] = {{"simd", supports_weight_grad, weight_grad_workspace, run_weight_grad},
-                                         {"reference", nullptr, nullptr, run_weight_grad_reference}};
-constexpr Kernel kInputGradKernels[] = {{"simd", all_f32, input_grad_workspace, run_input_grad},
-                                        {"reference", nullptr, nullptr, run_input_grad_reference}};
-
 }  // namespace
 
-KernelList conv_relu_pool_kernels() { return kKernels; }
-KernelList conv_relu_pool_weight_grad_kernels() { return kWeightGradKernels; }
-KernelList conv_relu_pool_input_grad_kernels() { return kInputGradKernels; }
+LINNET_KERNELS(conv_relu_pool, {"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(conv_relu_pool_weight_grad, {"simd", supports_weight_grad, weight_grad_workspace, run_weight_grad},
+               {"reference", nullptr, nullptr, run_weight_grad_reference})
+LINNET_KERNELS(conv_relu_pool_input_grad, {"simd", all_f32, input_grad_workspace, run_input_grad},
+               {"reference", nullptr, nullptr, run_input_grad_reference})
 
 }  // namespace linnet

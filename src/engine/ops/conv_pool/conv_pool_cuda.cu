@@ -12,7 +12,7 @@ namespace linnet {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMaxByteChannels = 8;  // of u8 images
+constexpr int kMaxByteChannels = 8;        // of u8 images
 constexpr size_t kMostShared = 99 * 1024;  // what a block has at least, from compute capability 8.0 on (8.6)
 
 // Floats or bf16, told apart when they are read: what is small, or read by all threads alike.
@@ -354,14 +354,11 @@ void run_input_grad(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"windows", supports, nullptr, run}};
-constexpr Kernel kWeightGradKernels[] = {{"images", supports_weight_grad, weight_grad_workspace, run_weight_grad}};
-constexpr Kernel kInputGradKernels[] = {{"pixels", nullptr, nullptr, run_input_grad}};
-
 }  // namespace
 
-KernelList conv_relu_pool_cuda_kernels() { return kKernels; }
-KernelList conv_relu_pool_weight_grad_cuda_kernels() { return kWeightGradKernels; }
-KernelList conv_relu_pool_input_grad_cuda_kernels() { return kInputGradKernels; }
+LINNET_KERNELS(conv_relu_pool_cuda, {"windows", supports, nullptr, run})
+LINNET_KERNELS(conv_relu_pool_weight_grad_cuda,
+               {"images", supports_weight_grad, weight_grad_workspace, run_weight_grad})
+LINNET_KERNELS(conv_relu_pool_input_grad_cuda, {"pixels", nullptr, nullptr, run_input_grad})
 
 }  // namespace linnet

@@ -102,20 +102,13 @@ void run_one_hot(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"simd", f32_or_reduced, workspace, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", f32_or_reduced, nullptr, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-constexpr Kernel kMaskKernels[] = {{"reference", nullptr, nullptr, run_mask}};
-constexpr Kernel kOneHotKernels[] = {{"reference", nullptr, nullptr, run_one_hot}};
-constexpr Kernel kCountKernels[] = {{"reference", nullptr, nullptr, run_count}};
-
 }  // namespace
 
-KernelList cross_entropy_kernels() { return kKernels; }
-KernelList cross_entropy_grad_kernels() { return kGradKernels; }
-KernelList mask_targets_kernels() { return kMaskKernels; }
-KernelList one_hot_kernels() { return kOneHotKernels; }
-KernelList count_targets_kernels() { return kCountKernels; }
+LINNET_KERNELS(cross_entropy, {"simd", f32_or_reduced, workspace, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(cross_entropy_grad, {"simd", f32_or_reduced, nullptr, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(mask_targets, {"reference", nullptr, nullptr, run_mask})
+LINNET_KERNELS(one_hot, {"reference", nullptr, nullptr, run_one_hot})
+LINNET_KERNELS(count_targets, {"reference", nullptr, nullptr, run_count})
 
 }  // namespace linnet

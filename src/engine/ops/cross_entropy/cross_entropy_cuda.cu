@@ -173,12 +173,9 @@ void run_grad(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"rows", nullptr, workspace, run}};
-constexpr Kernel kGradKernels[] = {{"elements", nullptr, nullptr, run_grad}};
-
 }  // namespace
 
-KernelList cross_entropy_cuda_kernels() { return kKernels; }
-KernelList cross_entropy_grad_cuda_kernels() { return kGradKernels; }
+LINNET_KERNELS(cross_entropy_cuda, {"rows", nullptr, workspace, run})
+LINNET_KERNELS(cross_entropy_grad_cuda, {"elements", nullptr, nullptr, run_grad})
 
 }  // namespace linnet

@@ -85,14 +85,10 @@ void run_one_hot(const KernelArgs& args) {
 
 bool counts_in_f32(const KernelQuery& query) { return query.out[0].dtype == DType::kF32; }
 
-constexpr Kernel kMaskKernels[] = {{"elements", nullptr, nullptr, run_mask}};
-constexpr Kernel kCountKernels[] = {{"pieces", counts_in_f32, count_workspace, run_count}};
-constexpr Kernel kOneHotKernels[] = {{"elements", nullptr, nullptr, run_one_hot}};
-
 }  // namespace
 
-KernelList mask_targets_cuda_kernels() { return kMaskKernels; }
-KernelList count_targets_cuda_kernels() { return kCountKernels; }
-KernelList one_hot_cuda_kernels() { return kOneHotKernels; }
+LINNET_KERNELS(mask_targets_cuda, {"elements", nullptr, nullptr, run_mask})
+LINNET_KERNELS(count_targets_cuda, {"pieces", counts_in_f32, count_workspace, run_count})
+LINNET_KERNELS(one_hot_cuda, {"elements", nullptr, nullptr, run_one_hot})
 
 }  // namespace linnet

@@ -53,8 +53,6 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
-
 }  // namespace
 
 const OpDef kCumsum{
@@ -68,6 +66,6 @@ Tensor cumsum(At x, int axis, bool reverse) {
   return graph->add_one(kCumsum, std::array{x.value}, CumsumAttrs{axis, reverse}, x.where);
 }
 
-KernelList cumsum_kernels() { return kKernels; }
+LINNET_KERNELS(cumsum, {"reference", nullptr, nullptr, run})
 
 }  // namespace linnet

@@ -29,10 +29,8 @@ void run(const KernelArgs& args) {
          attrs.reverse, args.in[0].as<float>(), args.out[0].as<float>());
 }
 
-constexpr Kernel kKernels[] = {{"rows", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList cumsum_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(cumsum_cuda, {"rows", nullptr, nullptr, run})
 
 }  // namespace linnet

@@ -41,14 +41,10 @@ void run(const KernelArgs& args) {
   }
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
-
 }  // namespace
 
-const OpDef kDistanceBuckets{.name = "distance_buckets",
-                             .infer = infer,
-                             .gradient = gradient};
-KernelList distance_buckets_kernels() { return kKernels; }
+const OpDef kDistanceBuckets{.name = "distance_buckets", .infer = infer, .gradient = gradient};
+LINNET_KERNELS(distance_buckets, {"reference", nullptr, nullptr, run})
 
 // In float32, as the models were trained: where a logarithm is a whole number its rounding decides.
 int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance, bool bidirectional) {

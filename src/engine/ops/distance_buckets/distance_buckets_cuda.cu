@@ -64,10 +64,8 @@ void run(const KernelArgs& args) {
          attrs.has_position ? args.in[0].as<int32_t>() : nullptr, args.out[0].as<int32_t>());
 }
 
-constexpr Kernel kKernels[] = {{"starts", supports, nullptr, run}};
-
 }  // namespace
 
-KernelList distance_buckets_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(distance_buckets_cuda, {"starts", supports, nullptr, run})
 
 }  // namespace linnet

@@ -47,10 +47,8 @@ void run(const KernelArgs& args) {
                      args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", supports, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
-KernelList dropout_kernels() { return kKernels; }
+LINNET_KERNELS(dropout, {"simd", supports, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

@@ -79,10 +79,8 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"philox", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList dropout_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(dropout_cuda, {"philox", nullptr, nullptr, run})
 
 }  // namespace linnet

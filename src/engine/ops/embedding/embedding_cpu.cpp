@@ -113,14 +113,10 @@ bool has_f32_table_gradient(const KernelQuery& query) {
          query.node.attrs.as<EmbeddingGradAttrs>().scale == 1;
 }
 
-constexpr Kernel kKernels[] = {{"simd", has_f32_table, ids_workspace, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", has_f32_table_gradient, grad_ids_workspace, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-
 }  // namespace
 
-KernelList embedding_kernels() { return kKernels; }
-KernelList embedding_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, grad_ids_workspace, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
 
 }  // namespace linnet

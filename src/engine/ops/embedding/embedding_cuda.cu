@@ -311,12 +311,9 @@ void run_grad(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"gather", nullptr, nullptr, run}};
-constexpr Kernel kGradKernels[] = {{"sorted", nullptr, grad_workspace, run_grad}};
-
 }  // namespace
 
-KernelList embedding_cuda_kernels() { return kKernels; }
-KernelList embedding_grad_cuda_kernels() { return kGradKernels; }
+LINNET_KERNELS(embedding_cuda, {"gather", nullptr, nullptr, run})
+LINNET_KERNELS(embedding_grad_cuda, {"sorted", nullptr, grad_workspace, run_grad})
 
 }  // namespace linnet

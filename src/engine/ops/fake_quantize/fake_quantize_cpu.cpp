@@ -116,16 +116,11 @@ void run_weight(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() { round_rows<T>(args); });
 }
 
-constexpr Kernel kKernels[] = {{"chunks", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradientKernels[] = {{"chunks", all_f32, gradient_workspace, run_gradient},
-                                       {"reference", nullptr, nullptr, run_gradient_reference}};
-constexpr Kernel kWeightKernels[] = {{"rows", all_f32, nullptr, run_weight},
-                                     {"reference", nullptr, nullptr, run_weight}};
-
 }  // namespace
 
-KernelList fake_quantize_kernels() { return kKernels; }
-KernelList fake_quantize_grad_kernels() { return kGradientKernels; }
-KernelList round_weight_kernels() { return kWeightKernels; }
+LINNET_KERNELS(fake_quantize, {"chunks", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(fake_quantize_grad, {"chunks", all_f32, gradient_workspace, run_gradient},
+               {"reference", nullptr, nullptr, run_gradient_reference})
+LINNET_KERNELS(round_weight, {"rows", all_f32, nullptr, run_weight}, {"reference", nullptr, nullptr, run_weight})
 
 }  // namespace linnet

@@ -96,14 +96,10 @@ void run_grad(const KernelArgs& args) {
                       args.workspace, args.pool, args.node.attrs.as<LayerNormAttrs>().centered);
 }
 
-constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, grad_workspace, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-
 }  // namespace
 
-KernelList layer_norm_kernels() { return kKernels; }
-KernelList layer_norm_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(layer_norm, {"simd", f32_or_all_reduced, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(layer_norm_grad, {"simd", f32_or_all_reduced, grad_workspace, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
 
 }  // namespace linnet

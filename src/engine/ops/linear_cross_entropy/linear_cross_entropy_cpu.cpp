@@ -213,14 +213,11 @@ void run_grad(const KernelArgs& args) {
 // The weight is fp32: the parameters are.
 bool supports(const KernelQuery& query) { return f32_or_reduced(query) && query.in[1].dtype != DType::kBF16; }
 
-constexpr Kernel kKernels[] = {{"chunked", supports, workspace, run},
-                               {"reference", nullptr, reference_workspace, run_reference}};
-constexpr Kernel kGradKernels[] = {{"chunked", supports, workspace, run_grad},
-                                   {"reference", nullptr, reference_workspace, run_grad_reference}};
-
 }  // namespace
 
-KernelList linear_cross_entropy_kernels() { return kKernels; }
-KernelList linear_cross_entropy_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(linear_cross_entropy, {"chunked", supports, workspace, run},
+               {"reference", nullptr, reference_workspace, run_reference})
+LINNET_KERNELS(linear_cross_entropy_grad, {"chunked", supports, workspace, run_grad},
+               {"reference", nullptr, reference_workspace, run_grad_reference})
 
 }  // namespace linnet

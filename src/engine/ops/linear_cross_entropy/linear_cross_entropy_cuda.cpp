@@ -157,12 +157,9 @@ void run_grad(const KernelArgs& args) {
   if (attrs.loss) sum_numbers(&call.device, s.rows, call.losses, args.out.back().as<float>());
 }
 
-constexpr Kernel kKernels[] = {{"chunked", supports, workspace, run}};
-constexpr Kernel kGradKernels[] = {{"chunked", supports, grad_workspace, run_grad}};
-
 }  // namespace
 
-KernelList linear_cross_entropy_cuda_kernels() { return kKernels; }
-KernelList linear_cross_entropy_grad_cuda_kernels() { return kGradKernels; }
+LINNET_KERNELS(linear_cross_entropy_cuda, {"chunked", supports, workspace, run})
+LINNET_KERNELS(linear_cross_entropy_grad_cuda, {"chunked", supports, grad_workspace, run_grad})
 
 }  // namespace linnet

@@ -18,14 +18,11 @@ void run(const KernelArgs& args) {
   if (attrs.type.bytes() > 0) std::memcpy(args.out[0].data, attrs.words.data(), attrs.type.bytes());
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
-
 }  // namespace
 
-const OpDef kLiteral{.name = "literal",
-                     .infer = infer,
-                     .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
-KernelList literal_kernels() { return kKernels; }
+const OpDef kLiteral{
+    .name = "literal", .infer = infer, .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
+LINNET_KERNELS(literal, {"reference", nullptr, nullptr, run})
 
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where) {
   LiteralAttrs attrs{.type = type};

@@ -11,10 +11,8 @@ void run(const KernelArgs& args) {
                         attrs.type.bytes());
 }
 
-constexpr Kernel kKernels[] = {{"upload", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList literal_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(literal_cuda, {"upload", nullptr, nullptr, run})
 
 }  // namespace linnet

@@ -128,13 +128,10 @@ void run(const KernelArgs& args) { gemm(gemm_args_of(args), args.workspace, args
 
 void run_panels(const KernelArgs& args) { gemm_panels(gemm_args_of(args), args.workspace, args.pool); }
 
-constexpr Kernel kKernels[] = {{"dense_head", dense_head_supports, nullptr, run_dense_head},
-                               {"gemm", supports, workspace, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
-KernelList matmul_kernels() { return kKernels; }
+LINNET_KERNELS(matmul, {"dense_head", dense_head_supports, nullptr, run_dense_head}, {"gemm", supports, workspace, run},
+               {"reference", nullptr, nullptr, run_reference})
 
 // A weight is one matrix. In other precisions a node of its own rounds it.
 std::optional<PanelsOf> panels_of(const KernelQuery& query) {

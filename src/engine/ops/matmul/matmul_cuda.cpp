@@ -153,10 +153,8 @@ void run(const KernelArgs& args) {
   matmul_epilogue(&device, after);
 }
 
-constexpr Kernel kKernels[] = {{"cublaslt", supports, workspace, run}};
-
 }  // namespace
 
-KernelList matmul_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(matmul_cuda, {"cublaslt", supports, workspace, run})
 
 }  // namespace linnet

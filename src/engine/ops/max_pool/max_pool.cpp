@@ -118,11 +118,6 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, grad_workspace, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-
 }  // namespace
 
 const OpDef kMaxPool{.name = "max_pool", .infer = infer, .gradient = gradient, .storage = reduced<0b1, 0b1>};
@@ -133,7 +128,8 @@ Tensor max_pool(At x, int64_t size, int64_t stride) {
   return graph_of(x)->add(kMaxPool, std::array{x.value}, attrs, x.where)[0];
 }
 
-KernelList max_pool_kernels() { return kKernels; }
-KernelList max_pool_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(max_pool, {"simd", f32_or_all_reduced, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(max_pool_grad, {"simd", f32_or_all_reduced, grad_workspace, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
 
 }  // namespace linnet

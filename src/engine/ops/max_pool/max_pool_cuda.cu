@@ -89,12 +89,9 @@ void run_grad(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"windows", nullptr, nullptr, run}};
-constexpr Kernel kGradKernels[] = {{"elements", nullptr, nullptr, run_grad}};
-
 }  // namespace
 
-KernelList max_pool_cuda_kernels() { return kKernels; }
-KernelList max_pool_grad_cuda_kernels() { return kGradKernels; }
+LINNET_KERNELS(max_pool_cuda, {"windows", nullptr, nullptr, run})
+LINNET_KERNELS(max_pool_grad_cuda, {"elements", nullptr, nullptr, run_grad})
 
 }  // namespace linnet

@@ -179,24 +179,15 @@ void run_storage_cast(const KernelArgs& args) {
   convert_floats(args.out[0].elements(), stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
 }
 
-constexpr Kernel kReshapeKernels[] = {{"reference", nullptr, nullptr, run_reshape}};
-constexpr Kernel kSplitKernels[] = {{"reference", nullptr, nullptr, run_split}};
-constexpr Kernel kConcatKernels[] = {{"reference", nullptr, nullptr, run_concat}};
-constexpr Kernel kPermuteKernels[] = {{"reference", nullptr, nullptr, run_permute}};
-constexpr Kernel kBroadcastKernels[] = {{"reference", nullptr, nullptr, run_broadcast}};
-constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
-constexpr Kernel kCastKernels[] = {{"convert", casts_storage, nullptr, run_storage_cast},
-                                   {"reference", nullptr, nullptr, run_cast}};
-
 }  // namespace
 
-KernelList stop_gradient_kernels() { return kReshapeKernels; }
-KernelList reshape_kernels() { return kReshapeKernels; }
-KernelList split_kernels() { return kSplitKernels; }
-KernelList concat_kernels() { return kConcatKernels; }
-KernelList permute_kernels() { return kPermuteKernels; }
-KernelList broadcast_kernels() { return kBroadcastKernels; }
-KernelList fill_kernels() { return kFillKernels; }
-KernelList cast_kernels() { return kCastKernels; }
+LINNET_KERNELS(stop_gradient, {"reference", nullptr, nullptr, run_reshape})
+LINNET_KERNELS(reshape, {"reference", nullptr, nullptr, run_reshape})
+LINNET_KERNELS(split, {"reference", nullptr, nullptr, run_split})
+LINNET_KERNELS(concat, {"reference", nullptr, nullptr, run_concat})
+LINNET_KERNELS(permute, {"reference", nullptr, nullptr, run_permute})
+LINNET_KERNELS(broadcast, {"reference", nullptr, nullptr, run_broadcast})
+LINNET_KERNELS(fill, {"reference", nullptr, nullptr, run_fill})
+LINNET_KERNELS(cast, {"convert", casts_storage, nullptr, run_storage_cast}, {"reference", nullptr, nullptr, run_cast})
 
 }  // namespace linnet

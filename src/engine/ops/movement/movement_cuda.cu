@@ -1,5 +1,5 @@
-// Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, and rounding between fp32 and
-// bf16.
+// Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, and rounding between fp32
+// and bf16.
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -175,27 +175,20 @@ void run_cast(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kReshapeKernels[] = {{"copy", nullptr, nullptr, run_reshape}};
-constexpr Kernel kSplitKernels[] = {{"copy", nullptr, nullptr, run_split}};
-constexpr Kernel kConcatKernels[] = {{"copy", nullptr, nullptr, run_concat}};
-constexpr Kernel kPermuteKernels[] = {{"copy", nullptr, nullptr, run_permute}};
-constexpr Kernel kBroadcastKernels[] = {{"repeat", nullptr, nullptr, run_broadcast}};
-constexpr Kernel kFillKernels[] = {{"fill", nullptr, nullptr, run_fill}};
 bool casts_storage(const KernelQuery& query) {
   const auto stored = [](const TensorType& type) { return type.dtype == DType::kF32 || type.dtype == DType::kBF16; };
   return stored(query.in[0]) && stored(query.out[0]);
 }
-constexpr Kernel kCastKernels[] = {{"cast", casts_storage, nullptr, run_cast}};
 
 }  // namespace
 
-KernelList stop_gradient_cuda_kernels() { return kReshapeKernels; }
-KernelList reshape_cuda_kernels() { return kReshapeKernels; }
-KernelList split_cuda_kernels() { return kSplitKernels; }
-KernelList concat_cuda_kernels() { return kConcatKernels; }
-KernelList permute_cuda_kernels() { return kPermuteKernels; }
-KernelList broadcast_cuda_kernels() { return kBroadcastKernels; }
-KernelList fill_cuda_kernels() { return kFillKernels; }
-KernelList cast_cuda_kernels() { return kCastKernels; }
+LINNET_KERNELS(stop_gradient_cuda, {"copy", nullptr, nullptr, run_reshape})
+LINNET_KERNELS(reshape_cuda, {"copy", nullptr, nullptr, run_reshape})
+LINNET_KERNELS(split_cuda, {"copy", nullptr, nullptr, run_split})
+LINNET_KERNELS(concat_cuda, {"copy", nullptr, nullptr, run_concat})
+LINNET_KERNELS(permute_cuda, {"copy", nullptr, nullptr, run_permute})
+LINNET_KERNELS(broadcast_cuda, {"repeat", nullptr, nullptr, run_broadcast})
+LINNET_KERNELS(fill_cuda, {"fill", nullptr, nullptr, run_fill})
+LINNET_KERNELS(cast_cuda, {"cast", casts_storage, nullptr, run_cast})
 
 }  // namespace linnet

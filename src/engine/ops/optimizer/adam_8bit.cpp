@@ -110,8 +110,6 @@ void run(const KernelArgs& args) {
   adam_8bit_update(adam, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
 const OpDef kAdam8bitStep{.name = "adam_8bit_step",
@@ -131,6 +129,6 @@ Adam8bitState adam_8bit_step(const Adam8bitState& s, At gradient, Tensor squares
   return {out[kParameters], out[kCodes1], out[kScales1], out[kCodes2], out[kScales2], ema ? out[kEma] : Tensor{}};
 }
 
-KernelList adam_8bit_step_kernels() { return kKernels; }
+LINNET_KERNELS(adam_8bit_step, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

@@ -86,10 +86,8 @@ void run(const KernelArgs& args) {
          blocks_for(call.n, kMomentBlock), kThreads, 0, call, moment(1), moment(3));
 }
 
-constexpr Kernel kKernels[] = {{"blocks", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList adam_8bit_step_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(adam_8bit_step_cuda, {"blocks", nullptr, nullptr, run})
 
 }  // namespace linnet

@@ -116,16 +116,11 @@ void run_squares(const KernelArgs& args) {
       static_cast<float>(sum_of_squares(args.in[0].elements(), args.in[0].as<float>(), args.workspace, args.pool));
 }
 
-constexpr Kernel kStepKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kSquaresKernels[] = {{"simd", all_f32, squares_workspace, run_squares},
-                                      {"reference", nullptr, nullptr, run_squares_reference}};
-
-constexpr Kernel kFactorsKernels[] = {{"reference", nullptr, nullptr, run_factors}};
-
 }  // namespace
 
-KernelList update_factors_kernels() { return kFactorsKernels; }
-KernelList optimizer_step_kernels() { return kStepKernels; }
-KernelList sum_of_squares_kernels() { return kSquaresKernels; }
+LINNET_KERNELS(update_factors, {"reference", nullptr, nullptr, run_factors})
+LINNET_KERNELS(optimizer_step, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(sum_of_squares, {"simd", all_f32, squares_workspace, run_squares},
+               {"reference", nullptr, nullptr, run_squares_reference})
 
 }  // namespace linnet

@@ -141,14 +141,10 @@ void run_factors(const KernelArgs& args) {
          args.out[2].as<float>());
 }
 
-constexpr Kernel kFactorsKernels[] = {{"one", nullptr, nullptr, run_factors}};
-constexpr Kernel kStepKernels[] = {{"elements", nullptr, nullptr, run}};
-constexpr Kernel kSquaresKernels[] = {{"blocks", nullptr, squares_workspace, run_squares}};
-
 }  // namespace
 
-KernelList optimizer_step_cuda_kernels() { return kStepKernels; }
-KernelList update_factors_cuda_kernels() { return kFactorsKernels; }
-KernelList sum_of_squares_cuda_kernels() { return kSquaresKernels; }
+LINNET_KERNELS(optimizer_step_cuda, {"elements", nullptr, nullptr, run})
+LINNET_KERNELS(update_factors_cuda, {"one", nullptr, nullptr, run_factors})
+LINNET_KERNELS(sum_of_squares_cuda, {"blocks", nullptr, squares_workspace, run_squares})
 
 }  // namespace linnet

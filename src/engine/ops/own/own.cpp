@@ -68,8 +68,6 @@ void run(const KernelArgs& args) { functions_of(args.node.attrs).run(args, numbe
 
 void run_reference(const KernelArgs& args) { functions_of(args.node.attrs).run_reference(args); }
 
-constexpr Kernel kKernels[] = {{"own", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-
 // A number as engine/ir/attrs.h wants a struct.
 struct NumberField {
   double value = 0;
@@ -125,6 +123,6 @@ const OpDef* find_own_op(std::string_view name) {
   return nullptr;
 }
 
-KernelList own_op_kernels() { return kKernels; }
+LINNET_KERNELS(own_op, {"own", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

@@ -66,9 +66,6 @@ bool has_tables(const KernelQuery& query) {
   return query.node.attrs.as<ScalePixelsAttrs>().scaling.scale.size() <= kMostTables && f32_or_reduced(query);
 }
 
-constexpr Kernel kKernels[] = {{"tables", has_tables, nullptr, run_tables},
-                               {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
 const OpDef kScalePixels{.name = "scale_pixels", .infer = infer, .storage = reduced<0b0, 0b1>};
@@ -93,6 +90,7 @@ Tensor scale_pixels(At x, PixelScaling scaling, DType dtype) {
   return graph_of(x)->add_one(kScalePixels, std::array{x.value}, ScalePixelsAttrs{std::move(scaling), dtype}, x.where);
 }
 
-KernelList scale_pixels_kernels() { return kKernels; }
+LINNET_KERNELS(scale_pixels, {"tables", has_tables, nullptr, run_tables},
+               {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

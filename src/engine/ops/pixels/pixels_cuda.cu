@@ -57,10 +57,8 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"bytes", supports, nullptr, run}};
-
 }  // namespace
 
-KernelList scale_pixels_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(scale_pixels_cuda, {"bytes", supports, nullptr, run})
 
 }  // namespace linnet

@@ -46,10 +46,8 @@ void run(const KernelArgs& args) {
             mutable_stored(args.out[0]), args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32_or_bf16, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
-KernelList pointwise_kernels() { return kKernels; }
+LINNET_KERNELS(pointwise, {"simd", all_f32_or_bf16, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

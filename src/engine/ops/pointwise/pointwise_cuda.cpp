@@ -60,10 +60,8 @@ void run(const KernelArgs& args) {
                   parameters);
 }
 
-constexpr Kernel kKernels[] = {{"generated", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList pointwise_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(pointwise_cuda, {"generated", nullptr, nullptr, run})
 
 }  // namespace linnet

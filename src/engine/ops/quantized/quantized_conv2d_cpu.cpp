@@ -112,10 +112,8 @@ class Reference {
 
 void run_reference(const KernelArgs& args) { Reference(args).run(); }
 
-constexpr Kernel kKernels[] = {{"int8", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
-KernelList quantized_conv2d_kernels() { return kKernels; }
+LINNET_KERNELS(quantized_conv2d, {"int8", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

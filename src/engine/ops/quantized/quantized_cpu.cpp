@@ -155,19 +155,13 @@ void run_matmul_reference(const KernelArgs& args) {
   for_float(number_type(args), [&]<class T>() { reference_product<T>(args); });
 }
 
-constexpr Kernel kDequantizeKernels[] = {{"rows", all_f32, nullptr, run_dequantize},
-                                         {"reference", nullptr, nullptr, run_dequantize_reference}};
-constexpr Kernel kEmbeddingKernels[] = {{"reference", nullptr, nullptr, run_embedding}};
-constexpr Kernel kMatmulKernels[] = {{"quantized_gemm", all_f32, matmul_workspace, run_matmul},
-                                     {"reference", nullptr, nullptr, run_matmul_reference}};
-
-constexpr Kernel kRoundingKernels[] = {{"reference", nullptr, nullptr, run_round_activations}};
-
 }  // namespace
 
-KernelList round_activations_kernels() { return kRoundingKernels; }
-KernelList dequantize_kernels() { return kDequantizeKernels; }
-KernelList quantized_embedding_kernels() { return kEmbeddingKernels; }
-KernelList quantized_matmul_kernels() { return kMatmulKernels; }
+LINNET_KERNELS(round_activations, {"reference", nullptr, nullptr, run_round_activations})
+LINNET_KERNELS(dequantize, {"rows", all_f32, nullptr, run_dequantize},
+               {"reference", nullptr, nullptr, run_dequantize_reference})
+LINNET_KERNELS(quantized_embedding, {"reference", nullptr, nullptr, run_embedding})
+LINNET_KERNELS(quantized_matmul, {"quantized_gemm", all_f32, matmul_workspace, run_matmul},
+               {"reference", nullptr, nullptr, run_matmul_reference})
 
 }  // namespace linnet

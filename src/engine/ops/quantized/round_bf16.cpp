@@ -49,8 +49,6 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
 const OpDef kRoundBf16{.name = "round_bf16", .infer = infer};
@@ -61,6 +59,6 @@ Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) 
   return graph_of(x)->add_one(kRoundBf16, std::array{x.value, random}, attrs, x.where);
 }
 
-KernelList round_bf16_kernels() { return kKernels; }
+LINNET_KERNELS(round_bf16, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

@@ -36,8 +36,6 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
-
 }  // namespace
 
 const OpDef kRandomUniform{.name = "random_uniform",
@@ -49,6 +47,6 @@ Tensor random_uniform(At random, const TensorType& type, uint64_t site) {
                                    random.where);
 }
 
-KernelList random_uniform_kernels() { return kKernels; }
+LINNET_KERNELS(random_uniform, {"reference", nullptr, nullptr, run})
 
 }  // namespace linnet

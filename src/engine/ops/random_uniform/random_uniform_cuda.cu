@@ -16,7 +16,8 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned all[kWords] = {words.x, words.y, words.z, words.w};
 #pragma unroll
   for (int i = 0; i < kWords; ++i)
-    if (block * kWords + i < count) to[block * kWords + i] = static_cast<float>(all[i] >> 8) / static_cast<float>(1 << 24);
+    if (block * kWords + i < count)
+      to[block * kWords + i] = static_cast<float>(all[i] >> 8) / static_cast<float>(1 << 24);
 }
 
 void run(const KernelArgs& args) {
@@ -26,10 +27,8 @@ void run(const KernelArgs& args) {
          args.in[0].as<int32_t>(), args.node.attrs.as<RandomUniformAttrs>().site, args.out[0].as<float>());
 }
 
-constexpr Kernel kKernels[] = {{"philox", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList random_uniform_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(random_uniform_cuda, {"philox", nullptr, nullptr, run})
 
 }  // namespace linnet

@@ -66,12 +66,10 @@ void run_log_sum_exp(const KernelArgs& args) {
                    args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
-                               {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
-                               {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
-KernelList reduce_kernels() { return kKernels; }
+LINNET_KERNELS(reduce, {"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
+               {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
+               {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

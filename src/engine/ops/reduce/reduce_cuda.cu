@@ -268,8 +268,6 @@ void run(const KernelArgs& args) {
   }
 }
 
-constexpr Kernel kKernels[] = {{"pieces", nullptr, workspace, run}};
-
 }  // namespace
 
 size_t column_sums_workspace(int64_t rows, int64_t width) { return workspace_of(cut_of(true, width, rows)); }
@@ -280,6 +278,6 @@ void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& 
   });
 }
 
-KernelList reduce_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(reduce_cuda, {"pieces", nullptr, workspace, run})
 
 }  // namespace linnet

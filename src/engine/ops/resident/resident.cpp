@@ -104,10 +104,6 @@ void run_write(const KernelArgs& args) {
   *args.out[1].as<int32_t>() = static_cast<int32_t>(step + 1);
 }
 
-constexpr Kernel kGatherKernels[] = {{"reference", nullptr, nullptr, run_gather}};
-constexpr Kernel kPickKernels[] = {{"reference", nullptr, nullptr, run_pick}};
-constexpr Kernel kWriteKernels[] = {{"reference", nullptr, nullptr, run_write}};
-
 }  // namespace
 
 const OpDef kGatherRows{.name = "gather_rows", .infer = infer_gather};
@@ -135,8 +131,8 @@ WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
   return {out[0], out[1]};
 }
 
-KernelList gather_rows_kernels() { return kGatherKernels; }
-KernelList pick_rows_kernels() { return kPickKernels; }
-KernelList write_row_kernels() { return kWriteKernels; }
+LINNET_KERNELS(gather_rows, {"reference", nullptr, nullptr, run_gather})
+LINNET_KERNELS(pick_rows, {"reference", nullptr, nullptr, run_pick})
+LINNET_KERNELS(write_row, {"reference", nullptr, nullptr, run_write})
 
 }  // namespace linnet

@@ -147,14 +147,10 @@ void run_write(const KernelArgs& args) {
          table.as<float>(), args.out[1].as<int32_t>());
 }
 
-constexpr Kernel kGatherKernels[] = {{"words", nullptr, nullptr, run_gather}};
-constexpr Kernel kPickKernels[] = {{"words", supports_pick, nullptr, run_pick}};
-constexpr Kernel kWriteKernels[] = {{"warp", supports_write, nullptr, run_write}};
-
 }  // namespace
 
-KernelList gather_rows_cuda_kernels() { return kGatherKernels; }
-KernelList pick_rows_cuda_kernels() { return kPickKernels; }
-KernelList write_row_cuda_kernels() { return kWriteKernels; }
+LINNET_KERNELS(gather_rows_cuda, {"words", nullptr, nullptr, run_gather})
+LINNET_KERNELS(pick_rows_cuda, {"words", supports_pick, nullptr, run_pick})
+LINNET_KERNELS(write_row_cuda, {"warp", supports_write, nullptr, run_write})
 
 }  // namespace linnet

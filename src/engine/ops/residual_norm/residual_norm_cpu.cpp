@@ -147,14 +147,11 @@ void run_grad(const KernelArgs& args) {
   residual_norm_backward(call, args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, grad_workspace, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-
 }  // namespace
 
-KernelList residual_norm_kernels() { return kKernels; }
-KernelList residual_norm_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(residual_norm, {"simd", f32_or_all_reduced, nullptr, run},
+               {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(residual_norm_grad, {"simd", f32_or_all_reduced, grad_workspace, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
 
 }  // namespace linnet

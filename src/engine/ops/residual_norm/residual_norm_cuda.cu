@@ -54,12 +54,9 @@ void run_grad(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"rows", nullptr, nullptr, run}};
-constexpr Kernel kGradKernels[] = {{"rows", nullptr, grad_workspace, run_grad}};
-
 }  // namespace
 
-KernelList residual_norm_cuda_kernels() { return kKernels; }
-KernelList residual_norm_grad_cuda_kernels() { return kGradKernels; }
+LINNET_KERNELS(residual_norm_cuda, {"rows", nullptr, nullptr, run})
+LINNET_KERNELS(residual_norm_grad_cuda, {"rows", nullptr, grad_workspace, run_grad})
 
 }  // namespace linnet

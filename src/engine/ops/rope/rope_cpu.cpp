@@ -62,10 +62,8 @@ void run(const KernelArgs& args) {
   rope_rows(call, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", supports, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
-KernelList rope_kernels() { return kKernels; }
+LINNET_KERNELS(rope, {"simd", supports, workspace, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

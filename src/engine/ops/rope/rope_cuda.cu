@@ -113,10 +113,8 @@ void run(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"rows", supports, nullptr, run}};
-
 }  // namespace
 
-KernelList rope_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(rope_cuda, {"rows", supports, nullptr, run})
 
 }  // namespace linnet

@@ -25,8 +25,6 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-
 }  // namespace
 
 const OpDef kRoundHalf{.name = "round_half",
@@ -37,6 +35,6 @@ const OpDef kRoundHalf{.name = "round_half",
 
 Tensor round_half(At x) { return graph_of(x)->add_one(kRoundHalf, std::array{x.value}, {}, x.where); }
 
-KernelList round_half_kernels() { return kKernels; }
+LINNET_KERNELS(round_half, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
 
 }  // namespace linnet

@@ -28,10 +28,8 @@ void run(const KernelArgs& args) {
          args.out[0].as<float>());
 }
 
-constexpr Kernel kKernels[] = {{"elements", nullptr, nullptr, run}};
-
 }  // namespace
 
-KernelList round_half_cuda_kernels() { return kKernels; }
+LINNET_KERNELS(round_half_cuda, {"elements", nullptr, nullptr, run})
 
 }  // namespace linnet

@@ -72,11 +72,6 @@ void run_grad(const KernelArgs& args) {
                    mutable_stored(args.out[0]), args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
-                               {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, nullptr, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-
 }  // namespace
 
 const OpDef kSoftmax{
@@ -95,7 +90,8 @@ const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad, .storage =
 
 Tensor softmax(At x) { return graph_of(x)->add_one(kSoftmax, std::array{x.value}, {}, x.where); }
 
-KernelList softmax_kernels() { return kKernels; }
-KernelList softmax_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(softmax, {"simd", f32_or_all_reduced, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(softmax_grad, {"simd", f32_or_all_reduced, nullptr, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
 
 }  // namespace linnet

@@ -106,12 +106,9 @@ void run_grad(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"rows", nullptr, nullptr, run}};
-constexpr Kernel kGradKernels[] = {{"rows", nullptr, nullptr, run_grad}};
-
 }  // namespace
 
-KernelList softmax_cuda_kernels() { return kKernels; }
-KernelList softmax_grad_cuda_kernels() { return kGradKernels; }
+LINNET_KERNELS(softmax_cuda, {"rows", nullptr, nullptr, run})
+LINNET_KERNELS(softmax_grad_cuda, {"rows", nullptr, nullptr, run_grad})
 
 }  // namespace linnet

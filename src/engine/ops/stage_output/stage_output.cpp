@@ -25,8 +25,6 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 
 void run(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
 
-constexpr Kernel kKernels[] = {{"zero", nullptr, nullptr, run}};
-
 }  // namespace
 
 const OpDef kStageOutput{.name = "stage_output", .infer = infer, .gradient = gradient};
@@ -37,6 +35,6 @@ Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> grad
   return values.front().graph->add_one(kStageOutput, in, {}, where);
 }
 
-KernelList stage_output_kernels() { return kKernels; }
+LINNET_KERNELS(stage_output, {"zero", nullptr, nullptr, run})
 
 }  // namespace linnet
