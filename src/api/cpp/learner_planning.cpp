@@ -90,8 +90,7 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
   if (explicit_types) add_kind(nullptr, options.training);
   for (const InputTypes& types : shapes) add_kind(&types, options.training);
   for (const InputTypes& types : options.evaluation_shapes) add_kind(&types, false);
-  for (const auto& [name, bytes] : capacities)
-    store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
+  for (const auto& [name, bytes] : capacities) store.declare(name, MemoryKind::kBatch, bytes);
   plan();
   loss = nullptr;
   traces.clear();

@@ -232,10 +232,8 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
   TrainerOptions training = trainer_options(workload, options);
   training.verify_plans = false;
   Trainer trainer(layout, store, shared, training);
-  for (const WorkloadInput& input : workload.inputs) {
-    const size_t size = input.data.size() / static_cast<size_t>(workload.batches);
-    store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, size), 0}, size);
-  }
+  for (const WorkloadInput& input : workload.inputs)
+    store.declare(input.name, MemoryKind::kBatch, input.data.size() / static_cast<size_t>(workload.batches));
   if (options.memory > 0) {
     trainer.add_evaluation_shape(workload.loss);
     trainer.plan_training_within_memory(options.memory_beside);

@@ -130,10 +130,8 @@ double tensor_distance(const HostTensor& a, const HostTensor& b) {
 
 PlannedGraph::PlannedGraph(const Graph& graph, int threads, const Backend& backend, const PassOptions& passes)
     : store_(backend), pool_(threads) {
-  for (const GraphInput& input : graph.inputs()) {
-    const size_t bytes = graph.value(input.value).type.bytes();
-    store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
-  }
+  for (const GraphInput& input : graph.inputs())
+    store_.declare(input.name, MemoryKind::kBatch, graph.value(input.value).type.bytes());
   const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
                              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   plan_ = make_plan(optimize(graph.clone(), passes), store_, shared, {.threads = threads});

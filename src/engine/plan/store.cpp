@@ -1,6 +1,7 @@
 #include "engine/plan/store.h"
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace linnet {
 
@@ -51,6 +52,20 @@ void Store::bind(const std::string& name, Location location, size_t capacity) {
   if (!bindings_.try_emplace(name, Binding{location, capacity}).second) fail_internal(name + " is bound twice");
   if (location.offset + capacity > regions_[static_cast<size_t>(location.region)].bytes)
     fail_internal(name + " is bound beyond its region");
+}
+
+void Store::declare(const std::string& name, MemoryKind kind, size_t bytes) {
+  bind(name, {add_region(name, kind, bytes), 0}, bytes);
+}
+
+void Store::declare_together(std::string region, MemoryKind kind, const Parts& parts) {
+  constexpr size_t kLine = 64;
+  size_t end = 0;
+  for (const auto& [name, bytes] : parts) end += round_up(bytes, kLine);
+  const RegionId id = add_region(std::move(region), kind, end);
+  size_t offset = 0;
+  for (const auto& [name, bytes] : parts)
+    bind(name, {id, std::exchange(offset, offset + round_up(bytes, kLine))}, bytes);
 }
 
 const Location& Store::find(const std::string& name, size_t bytes) const {

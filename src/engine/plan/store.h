@@ -50,6 +50,10 @@ class Store {
   RegionId share_region(const Store& owner, RegionId region);
   // `name` is at `location` and may take up to `capacity` bytes: a batch input has another shape in each bucket.
   void bind(const std::string& name, Location location, size_t capacity);
+  // Adds a region that is bound to its name, and one in which several names lie, each on cache lines of its own.
+  void declare(const std::string& name, MemoryKind kind, size_t bytes);
+  using Parts = std::vector<std::pair<std::string, size_t>>;  // names and bytes
+  void declare_together(std::string region, MemoryKind kind, const Parts& parts);
 
   bool has(const std::string& name) const { return bindings_.contains(name); }
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
@@ -73,8 +77,8 @@ class Store {
     std::string name;
     MemoryKind kind;
     size_t bytes;
-    std::byte* memory = nullptr;  // on the device
-    Buffer host_copy;             // where the device has memory of its own
+    std::byte* memory = nullptr;   // on the device
+    Buffer host_copy;              // where the device has memory of its own
     const Store* owner = nullptr;  // of a shared region: who has the memory, as which of its regions
     RegionId owned_as = -1;
   };

@@ -26,7 +26,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
   for (const GraphInput& input : graph.inputs()) {
     if (store_.has(input.name) || (stages && !stages->batch.contains(input.name))) continue;
     const size_t bytes = graph.value(input.value).type.bytes();
-    store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
+    store_.declare(input.name, MemoryKind::kBatch, bytes);
     inputs_[input.name] = bytes;
   }
   if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared_, loss, resident);

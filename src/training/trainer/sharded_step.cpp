@@ -46,9 +46,7 @@ size_t message_count(const ParameterLayout& layout, const ShardShare& share, boo
 void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share,
                         const Ownership* divided) {
   const auto declare = [&](const char* name, MemoryKind kind, size_t count) {
-    if (count == 0) return;
-    const size_t bytes = count * sizeof(float);
-    store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
+    if (count > 0) store.declare(name, kind, count * sizeof(float));
   };
   if (divided)
     GradientSlices::declare(store, layout, share, *divided);

@@ -6,7 +6,6 @@
 
 #include "base/digits.h"
 #include "base/error.h"
-#include "base/rounding.h"
 #include "base/timeline.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
@@ -23,10 +22,6 @@
 
 namespace linnet {
 namespace {
-
-constexpr size_t kLine = 64;  // each small input on a cache line of its own
-
-size_t whole_lines(size_t bytes) { return round_up(bytes, kLine); }
 
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
@@ -202,15 +197,12 @@ void Trainer::declare_states() {
   }
   if (options_.training && has_given_norm()) bind_own_slices(store_, layout_, own_slices(), states_);
   evaluated_ = !states_.empty() && states_.back() == state::kAverage ? state::kAverage : state::kParameters;
-  const size_t constants = float_bytes(layout_.constant_count());
-  store_.bind(state::kConstants, {store_.add_region(state::kConstants, MemoryKind::kConstants, constants), 0}, constants);
-  const auto small = [&](const char* region, MemoryKind kind, std::initializer_list<const char*> names) {
-    const RegionId id = store_.add_region(region, kind, names.size() * kLine);
-    size_t offset = 0;
-    for (const char* name : names) store_.bind(name, {id, std::exchange(offset, offset + kLine)}, kLine);
-  };
-  small("step inputs", MemoryKind::kBatch, {"control", "random", "loss_scale"});
-  small("loss sums", MemoryKind::kGradients, {"loss_sum", "token_count", "sum_of_squares"});
+  store_.declare(state::kConstants, MemoryKind::kConstants, float_bytes(layout_.constant_count()));
+  constexpr size_t kFew = 64;  // bytes
+  store_.declare_together("step inputs", MemoryKind::kBatch,
+                          {{"control", kFew}, {"random", kFew}, {"loss_scale", kFew}});
+  store_.declare_together("loss sums", MemoryKind::kGradients,
+                          {{"loss_sum", kFew}, {"token_count", kFew}, {"sum_of_squares", kFew}});
 }
 
 // What a matrix that is stored in bf16 does without.
@@ -224,25 +216,18 @@ void Trainer::check_packed() const {
 void Trainer::declare_gradients() {
   declare_flat(store_, layout_, state::kGradient, MemoryKind::kGradients, /*with_untrained=*/false);
   if (layout_.packed_ranges().empty()) return;
-  size_t bytes = 0;
-  for (const PackedRange& packed : layout_.packed_ranges()) bytes += whole_lines(float_bytes(packed.range.count));
-  const RegionId region = store_.add_region("packed gradients", MemoryKind::kGradients, bytes);
-  size_t offset = 0;
-  for (const PackedRange& packed : layout_.packed_ranges()) {
-    const size_t size = float_bytes(packed.range.count);
-    store_.bind(state::kGradient + packed.range.suffix, {region, std::exchange(offset, offset + whole_lines(size))}, size);
-  }
+  Store::Parts parts;
+  for (const PackedRange& packed : layout_.packed_ranges())
+    parts.emplace_back(state::kGradient + packed.range.suffix, float_bytes(packed.range.count));
+  store_.declare_together("packed gradients", MemoryKind::kGradients, parts);
 }
 
 // In one region, as a region is rounded up to large pages.
 void Trainer::declare_packed_states() {
+  Store::Parts parts;
   size_t bytes = 0;
-  for (const auto& [name, type] : packed_states_) bytes += whole_lines(type.bytes());
-  if (bytes == 0) return;
-  const RegionId region = store_.add_region("packed moments", MemoryKind::kOptimizer, bytes);
-  size_t offset = 0;
-  for (const auto& [name, type] : packed_states_)
-    store_.bind(name, {region, std::exchange(offset, offset + whole_lines(type.bytes()))}, type.bytes());
+  for (const auto& [name, type] : packed_states_) parts.emplace_back(name, type.bytes()), bytes += type.bytes();
+  if (bytes > 0) store_.declare_together("packed moments", MemoryKind::kOptimizer, parts);
 }
 
 std::vector<PackedState> Trainer::own_packed_states() const {
@@ -257,8 +242,7 @@ std::vector<PackedState> Trainer::own_packed_states() const {
 void Trainer::declare_own_states() {
   const int64_t count = ownership_.count(options_.shards.rank);
   for (const std::string& state : states_)
-    if (is_divided(state))
-      store_.bind(state, {store_.add_region(state, MemoryKind::kOptimizer, float_bytes(count)), 0}, float_bytes(count));
+    if (is_divided(state)) store_.declare(state, MemoryKind::kOptimizer, float_bytes(count));
 }
 
 PassOptions Trainer::training_passes() const {
@@ -306,7 +290,8 @@ void Trainer::set_parameter(const ParameterSlot& slot, FunctionRef<void(std::spa
 
 void Trainer::exchange_average() {
   for (const char* name : {state::kParameters, state::kAverage}) store_.pull(name);
-  std::swap_ranges(state(state::kParameters), state(state::kParameters) + layout_.trained_count(), state(state::kAverage));
+  std::swap_ranges(state(state::kParameters), state(state::kParameters) + layout_.trained_count(),
+                   state(state::kAverage));
   for (const char* name : {state::kParameters, state::kAverage}) store_.push(name);
 }
 
