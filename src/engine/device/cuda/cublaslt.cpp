@@ -15,48 +15,27 @@ namespace linnet {
 namespace {
 
 struct Functions {
-  decltype(&::cublasLtCreate) create;
-  decltype(&::cublasLtDestroy) destroy;
-  decltype(&::cublasLtGetVersion) version;
-  decltype(&::cublasLtGetStatusString) status_string;
-  decltype(&::cublasLtMatmul) matmul;
-  decltype(&::cublasLtMatmulDescCreate) desc_create;
-  decltype(&::cublasLtMatmulDescDestroy) desc_destroy;
-  decltype(&::cublasLtMatmulDescSetAttribute) desc_set;
-  decltype(&::cublasLtMatrixLayoutCreate) layout_create;
-  decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy;
-  decltype(&::cublasLtMatrixLayoutSetAttribute) layout_set;
-  decltype(&::cublasLtMatmulPreferenceCreate) preference_create;
-  decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;
-  decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;
-  decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic;
-  decltype(&::cublasLtMatmulAlgoCheck) check;
+  OpenLibrary library{{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}};
+  decltype(&::cublasLtCreate) create = library("cublasLtCreate");
+  decltype(&::cublasLtDestroy) destroy = library("cublasLtDestroy");
+  decltype(&::cublasLtGetVersion) version = library("cublasLtGetVersion");
+  decltype(&::cublasLtGetStatusString) status_string = library("cublasLtGetStatusString");
+  decltype(&::cublasLtMatmul) matmul = library("cublasLtMatmul");
+  decltype(&::cublasLtMatmulDescCreate) desc_create = library("cublasLtMatmulDescCreate");
+  decltype(&::cublasLtMatmulDescDestroy) desc_destroy = library("cublasLtMatmulDescDestroy");
+  decltype(&::cublasLtMatmulDescSetAttribute) desc_set = library("cublasLtMatmulDescSetAttribute");
+  decltype(&::cublasLtMatrixLayoutCreate) layout_create = library("cublasLtMatrixLayoutCreate");
+  decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy = library("cublasLtMatrixLayoutDestroy");
+  decltype(&::cublasLtMatrixLayoutSetAttribute) layout_set = library("cublasLtMatrixLayoutSetAttribute");
+  decltype(&::cublasLtMatmulPreferenceCreate) preference_create = library("cublasLtMatmulPreferenceCreate");
+  decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy = library("cublasLtMatmulPreferenceDestroy");
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set = library("cublasLtMatmulPreferenceSetAttribute");
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic = library("cublasLtMatmulAlgoGetHeuristic");
+  decltype(&::cublasLtMatmulAlgoCheck) check = library("cublasLtMatmulAlgoCheck");
 };
 
-Functions load() {
-  void* library = open_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
-  Functions f{};
-  find_symbol(library, "cublasLtCreate", f.create);
-  find_symbol(library, "cublasLtDestroy", f.destroy);
-  find_symbol(library, "cublasLtGetVersion", f.version);
-  find_symbol(library, "cublasLtGetStatusString", f.status_string);
-  find_symbol(library, "cublasLtMatmul", f.matmul);
-  find_symbol(library, "cublasLtMatmulDescCreate", f.desc_create);
-  find_symbol(library, "cublasLtMatmulDescDestroy", f.desc_destroy);
-  find_symbol(library, "cublasLtMatmulDescSetAttribute", f.desc_set);
-  find_symbol(library, "cublasLtMatrixLayoutCreate", f.layout_create);
-  find_symbol(library, "cublasLtMatrixLayoutDestroy", f.layout_destroy);
-  find_symbol(library, "cublasLtMatrixLayoutSetAttribute", f.layout_set);
-  find_symbol(library, "cublasLtMatmulPreferenceCreate", f.preference_create);
-  find_symbol(library, "cublasLtMatmulPreferenceDestroy", f.preference_destroy);
-  find_symbol(library, "cublasLtMatmulPreferenceSetAttribute", f.preference_set);
-  find_symbol(library, "cublasLtMatmulAlgoGetHeuristic", f.heuristic);
-  find_symbol(library, "cublasLtMatmulAlgoCheck", f.check);
-  return f;
-}
-
 const Functions& lt() {
-  static const Functions functions = load();
+  static const Functions functions;
   return functions;
 }
 

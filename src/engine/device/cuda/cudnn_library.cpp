@@ -1,33 +1,11 @@
 #include "engine/device/cuda/cudnn_library.h"
 
 #include "base/error.h"
-#include "engine/device/cuda/libraries.h"
 
 namespace linnet {
-namespace {
-
-CudnnFunctions load() {
-  void* library = open_library({"libcudnn.so.9", "libcudnn.so"});
-  CudnnFunctions f{};
-  find_symbol(library, "cudnnGetVersion", f.get_version);
-  find_symbol(library, "cudnnGetErrorString", f.error_string);
-  find_symbol(library, "cudnnGetLastErrorString", f.last_error_string);
-  find_symbol(library, "cudnnCreate", f.create);
-  find_symbol(library, "cudnnDestroy", f.destroy);
-  find_symbol(library, "cudnnSetStream", f.set_stream);
-  find_symbol(library, "cudnnBackendCreateDescriptor", f.create_descriptor);
-  find_symbol(library, "cudnnBackendDestroyDescriptor", f.destroy_descriptor);
-  find_symbol(library, "cudnnBackendFinalize", f.finalize);
-  find_symbol(library, "cudnnBackendSetAttribute", f.set_attribute);
-  find_symbol(library, "cudnnBackendGetAttribute", f.get_attribute);
-  find_symbol(library, "cudnnBackendExecute", f.execute);
-  return f;
-}
-
-}  // namespace
 
 const CudnnFunctions& cudnn() {
-  static const CudnnFunctions functions = load();
+  static const CudnnFunctions functions;
   return functions;
 }
 

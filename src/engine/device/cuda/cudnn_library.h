@@ -4,21 +4,24 @@
 
 #include <string>
 
+#include "engine/device/cuda/libraries.h"
+
 namespace linnet {
 
 struct CudnnFunctions {
-  decltype(&::cudnnGetVersion) get_version;
-  decltype(&::cudnnGetErrorString) error_string;
-  decltype(&::cudnnGetLastErrorString) last_error_string;
-  decltype(&::cudnnCreate) create;
-  decltype(&::cudnnDestroy) destroy;
-  decltype(&::cudnnSetStream) set_stream;
-  decltype(&::cudnnBackendCreateDescriptor) create_descriptor;
-  decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor;
-  decltype(&::cudnnBackendFinalize) finalize;
-  decltype(&::cudnnBackendSetAttribute) set_attribute;
-  decltype(&::cudnnBackendGetAttribute) get_attribute;
-  decltype(&::cudnnBackendExecute) execute;
+  OpenLibrary library{{"libcudnn.so.9", "libcudnn.so"}};
+  decltype(&::cudnnGetVersion) get_version = library("cudnnGetVersion");
+  decltype(&::cudnnGetErrorString) error_string = library("cudnnGetErrorString");
+  decltype(&::cudnnGetLastErrorString) last_error_string = library("cudnnGetLastErrorString");
+  decltype(&::cudnnCreate) create = library("cudnnCreate");
+  decltype(&::cudnnDestroy) destroy = library("cudnnDestroy");
+  decltype(&::cudnnSetStream) set_stream = library("cudnnSetStream");
+  decltype(&::cudnnBackendCreateDescriptor) create_descriptor = library("cudnnBackendCreateDescriptor");
+  decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor = library("cudnnBackendDestroyDescriptor");
+  decltype(&::cudnnBackendFinalize) finalize = library("cudnnBackendFinalize");
+  decltype(&::cudnnBackendSetAttribute) set_attribute = library("cudnnBackendSetAttribute");
+  decltype(&::cudnnBackendGetAttribute) get_attribute = library("cudnnBackendGetAttribute");
+  decltype(&::cudnnBackendExecute) execute = library("cudnnBackendExecute");
 };
 // Error(kSystem) when the library is not to be found.
 const CudnnFunctions& cudnn();

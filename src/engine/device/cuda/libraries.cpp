@@ -58,8 +58,8 @@ void* find_library(const std::vector<std::string>& names) {
   return nullptr;
 }
 
-void* open_library(const std::vector<std::string>& names) {
-  if (void* library = find_library(names)) return library;
+OpenLibrary::OpenLibrary(const std::vector<std::string>& names) : handle_(find_library(names)) {
+  if (handle_) return;
   std::string locations;
   for (const std::string& folder : library_folders()) locations += ", " + folder;
   errno = 0;
@@ -67,10 +67,10 @@ void* open_library(const std::vector<std::string>& names) {
               "; LINNET_CUDA_LIBRARIES names others)");
 }
 
-void* find_symbol(void* library, const char* name) {
-  void* symbol = dlsym(library, name);
+OpenLibrary::Symbol OpenLibrary::operator()(const char* name) const {
+  void* symbol = dlsym(handle_, name);
   if (!symbol) fail_system("a library of CUDA has no function " + std::string(name));
-  return symbol;
+  return {symbol};
 }
 
 }  // namespace linnet

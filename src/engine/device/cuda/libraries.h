@@ -9,14 +9,23 @@ namespace linnet {
 
 // A handle of dlopen; names are tried in order in every place. Null when there is none.
 void* find_library(const std::vector<std::string>& names);
-// Error(kSystem) naming the library and where it was looked for.
-void* open_library(const std::vector<std::string>& names);
-// Error(kSystem) naming the function.
-void* find_symbol(void* library, const char* name);
-// The same into a pointer of the function's type.
-template <class Function>
-void find_symbol(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(find_symbol(library, name));
-}
+
+// An open library: `function = library("name")` makes of a name a pointer of the function's type.
+class OpenLibrary {
+ public:
+  explicit OpenLibrary(const std::vector<std::string>& names);  // Error(kSystem) naming it and where it was looked for
+
+  struct Symbol {
+    void* address;
+    template <class Function>
+    operator Function*() const {
+      return reinterpret_cast<Function*>(address);
+    }
+  };
+  Symbol operator()(const char* name) const;  // Error(kSystem) naming the function
+
+ private:
+  void* handle_;
+};
 
 }  // namespace linnet

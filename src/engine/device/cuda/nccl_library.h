@@ -7,22 +7,25 @@
 
 #include <string>
 
+#include "engine/device/cuda/libraries.h"
+
 namespace linnet {
 
 struct NcclFunctions {
-  decltype(&::ncclGetVersion) get_version;
-  decltype(&::ncclGetErrorString) error_string;
-  decltype(&::ncclGetLastError) last_error;
-  decltype(&::ncclGetUniqueId) get_unique_id;
-  decltype(&::ncclCommInitRank) init_rank;
-  decltype(&::ncclCommDestroy) destroy;
-  decltype(&::ncclCommAbort) abort;
-  decltype(&::ncclGroupStart) group_start;
-  decltype(&::ncclGroupEnd) group_end;
-  decltype(&::ncclSend) send;
-  decltype(&::ncclRecv) receive;
-  decltype(&::ncclAllGather) all_gather;
-  decltype(&::ncclBroadcast) broadcast;
+  OpenLibrary library{{"libnccl.so.2", "libnccl.so"}};
+  decltype(&::ncclGetVersion) get_version = library("ncclGetVersion");
+  decltype(&::ncclGetErrorString) error_string = library("ncclGetErrorString");
+  decltype(&::ncclGetLastError) last_error = library("ncclGetLastError");
+  decltype(&::ncclGetUniqueId) get_unique_id = library("ncclGetUniqueId");
+  decltype(&::ncclCommInitRank) init_rank = library("ncclCommInitRank");
+  decltype(&::ncclCommDestroy) destroy = library("ncclCommDestroy");
+  decltype(&::ncclCommAbort) abort = library("ncclCommAbort");
+  decltype(&::ncclGroupStart) group_start = library("ncclGroupStart");
+  decltype(&::ncclGroupEnd) group_end = library("ncclGroupEnd");
+  decltype(&::ncclSend) send = library("ncclSend");
+  decltype(&::ncclRecv) receive = library("ncclRecv");
+  decltype(&::ncclAllGather) all_gather = library("ncclAllGather");
+  decltype(&::ncclBroadcast) broadcast = library("ncclBroadcast");
 };
 // Error(kSystem) when the library is not to be found, or is older than 2.13.
 const NcclFunctions& nccl();

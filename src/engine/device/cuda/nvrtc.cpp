@@ -12,22 +12,23 @@
 namespace linnet {
 namespace {
 
+const std::vector<std::string> kNames{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+
 // What is used of nvrtc.h (NVRTC documentation, CUDA 12 and 13): results are 0 for success.
 using Program = void*;
 struct Nvrtc {
-  void* library = nullptr;
-  int (*version)(int* major, int* minor) = nullptr;
-  const char* (*error_text)(int result) = nullptr;
-  int (*create)(Program*, const char* source, const char* name, int, const char* const*, const char* const*) = nullptr;
-  int (*compile)(Program, int count, const char* const* options) = nullptr;
-  int (*log_size)(Program, size_t*) = nullptr;
-  int (*log)(Program, char*) = nullptr;
-  int (*cubin_size)(Program, size_t*) = nullptr;
-  int (*cubin)(Program, char*) = nullptr;
-  int (*destroy)(Program*) = nullptr;
+  OpenLibrary library{kNames};
+  int (*version)(int* major, int* minor) = library("nvrtcVersion");
+  const char* (*error_text)(int result) = library("nvrtcGetErrorString");
+  int (*create)(Program*, const char* source, const char* name, int, const char* const*,
+                const char* const*) = library("nvrtcCreateProgram");
+  int (*compile)(Program, int count, const char* const* options) = library("nvrtcCompileProgram");
+  int (*log_size)(Program, size_t*) = library("nvrtcGetProgramLogSize");
+  int (*log)(Program, char*) = library("nvrtcGetProgramLog");
+  int (*cubin_size)(Program, size_t*) = library("nvrtcGetCUBINSize");
+  int (*cubin)(Program, char*) = library("nvrtcGetCUBIN");
+  int (*destroy)(Program*) = library("nvrtcDestroyProgram");
 };
-
-const std::vector<std::string> kNames{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 
 // NVRTC opens a second library by its bare name, which is found only where the system looks. Opened from beside NVRTC
 // before, it is found by that name.
@@ -46,16 +47,6 @@ void open_builtins(const Nvrtc& api) {
 const Nvrtc& nvrtc() {
   static const Nvrtc opened = [] {
     Nvrtc api;
-    api.library = open_library(kNames);
-    find_symbol(api.library, "nvrtcVersion", api.version);
-    find_symbol(api.library, "nvrtcGetErrorString", api.error_text);
-    find_symbol(api.library, "nvrtcCreateProgram", api.create);
-    find_symbol(api.library, "nvrtcCompileProgram", api.compile);
-    find_symbol(api.library, "nvrtcGetProgramLogSize", api.log_size);
-    find_symbol(api.library, "nvrtcGetProgramLog", api.log);
-    find_symbol(api.library, "nvrtcGetCUBINSize", api.cubin_size);
-    find_symbol(api.library, "nvrtcGetCUBIN", api.cubin);
-    find_symbol(api.library, "nvrtcDestroyProgram", api.destroy);
     open_builtins(api);
     return api;
   }();
