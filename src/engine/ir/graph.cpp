@@ -272,4 +272,14 @@ void verify(const Graph& graph) {
   }
 }
 
+std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values) {
+  std::vector<TensorType> types;
+  for (const ValueId id : values) types.push_back(graph.value(id).type);
+  return types;
+}
+
+NodeTypes types_of(const Graph& graph, const Node& node) {
+  return {types_of(graph, node.in), types_of(graph, node.out)};
+}
+
 }  // namespace linnet

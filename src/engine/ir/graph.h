@@ -150,4 +150,10 @@ void verify(const Graph& graph);
 // One line a node: %12 = matmul(%3, %7) {trans_b} : f32[8, 16]   # gpt.cpp:57: matmul (in h.0.mlp)
 std::string dump(const Graph& graph);
 
+struct NodeTypes {
+  std::vector<TensorType> in, out;
+};
+NodeTypes types_of(const Graph& graph, const Node& node);
+std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values);
+
 }  // namespace linnet

@@ -24,10 +24,8 @@ std::string label_of(const Node& node) {
 
 double node_flops(const Graph& graph, const Node& node) {
   if (!node.op->flops) return 0;
-  std::vector<TensorType> in, out;
-  for (const ValueId id : node.in) in.push_back(graph.value(id).type);
-  for (const ValueId id : node.out) out.push_back(graph.value(id).type);
-  return node.op->flops({node, in, out});
+  const NodeTypes types = types_of(graph, node);
+  return node.op->flops({node, types.in, types.out});
 }
 
 double graph_flops(const Graph& graph) {

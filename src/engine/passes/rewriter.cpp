@@ -63,12 +63,6 @@ Graph Rewriter::finish() {
 
 ValueId other_operand(const Node& node, ValueId one) { return node.in[node.in[0] == one ? 1 : 0]; }
 
-std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values) {
-  std::vector<TensorType> types;
-  for (const ValueId id : values) types.push_back(graph.value(id).type);
-  return types;
-}
-
 Matcher::Matcher(const Graph& graph) : graph_(graph), readers_(static_cast<size_t>(graph.value_count())) {
   for (NodeId id = 0; id < graph.node_count(); ++id)
     for (const ValueId in : graph.node(id).in) readers_[static_cast<size_t>(in)].push_back(id);

@@ -1,6 +1,6 @@
-// What rewrites of graphs are made of: a Matcher, which says what computes a value and who reads it, and a Rewriter, which
-// walks the old graph in order and builds a new one, mapping values as it goes. Graphs are never changed in place, so a
-// pass cannot leave one half rewritten. Facts that hold for many ops are fields of OpDef (engine/ir/op.h).
+// What rewrites of graphs are made of: a Matcher, which says what computes a value and who reads it, and a Rewriter,
+// which walks the old graph in order and builds a new one, mapping values as it goes. Graphs are never changed in
+// place, so a pass cannot leave one half rewritten. Facts that hold for many ops are fields of OpDef (engine/ir/op.h).
 #pragma once
 #include <set>
 #include <span>
@@ -17,8 +17,6 @@ inline bool is(const Node* node, const OpDef& op) { return node && is(*node, op)
 
 // The operand of a node with two operands that is not `one`.
 ValueId other_operand(const Node& node, ValueId one);
-
-std::vector<TensorType> types_of(const Graph& graph, std::span<const ValueId> values);
 
 class Matcher {
  public:

@@ -11,12 +11,6 @@ namespace {
 
 size_t at(int32_t id) { return static_cast<size_t>(id); }
 
-std::vector<TensorType> result_types(const Graph& graph, const Node& node) {
-  std::vector<TensorType> types;
-  for (const ValueId out : node.out) types.push_back(graph.value(out).type);
-  return types;
-}
-
 class Splitter {
  public:
   Splitter(const Graph& graph, FunctionRef<std::string(size_t)> name)
@@ -80,7 +74,7 @@ class Splitter {
       std::vector<Tensor> in;
       for (const ValueId operand : node.in) in.push_back(backward(operand));
       graph.set_scope(node.scope);
-      out = graph.add_stored(*node.op, in, node.attrs, node.where, result_types(graph_, node));
+      out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
     }
     for (size_t i = 0; i < out.size(); ++i) backward_[at(node.out[i])] = out[i];
   }
@@ -127,7 +121,7 @@ class Splitter {
       for (const ValueId operand : node.in) in.push_back(use(operand));
       graph.set_scope(node.scope);
       const std::vector<Tensor> out =
-          graph.add_stored(*node.op, in, node.attrs, node.where, result_types(graph_, node));
+          graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
       for (size_t i = 0; i < out.size(); ++i) values[at(node.out[i])] = out[i];
     }
     for (const GraphOutput& output : graph_.outputs())

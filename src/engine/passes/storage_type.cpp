@@ -111,10 +111,6 @@ class CastToStorageType {
     }
   }
 
-  // The types with which a node runs.
-  struct NodeTypes {
-    std::vector<TensorType> in, out;
-  };
   bool has_kernel(const Node& node, const NodeTypes& types) const {
     return has_fast_kernel(node, types.in, types.out, backend_);
   }

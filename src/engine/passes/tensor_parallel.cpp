@@ -18,20 +18,12 @@ ShardedNode whole_node(const Node& node) {
       .attrs = node.attrs, .in = std::vector<Sharding>(node.in.size()), .out = std::vector<Sharding>(node.out.size())};
 }
 
-struct TypesOf {
-  TypesOf(const Graph& graph, const Node& node) {
-    for (const ValueId id : node.in) in.push_back(graph.value(id).type);
-    for (const ValueId id : node.out) out.push_back(graph.value(id).type);
-  }
-  std::vector<TensorType> in, out;
-};
-
 // What the rank's node is. `sharding`: of the operands.
 ShardedNode ask_rule(const Graph& graph, const Node& node, std::span<const Sharding> sharding, const TensorRank& rank,
                      std::span<const int64_t> parts) {
   const ShardRule rule = shard_rule(*node.op);
   if (!rule || is_all_whole(sharding)) return whole_node(node);
-  const TypesOf types(graph, node);
+  const NodeTypes types = types_of(graph, node);
   std::optional<ShardedNode> found = rule({node, types.in, types.out, sharding, rank, parts});
   return found ? std::move(*found) : whole_node(node);
 }

@@ -21,9 +21,7 @@ bool are_alike(const PanelsOf& x, const PanelsOf& y) {
 std::optional<PanelsOf> panels_of(const Plan& plan, NodeId id) {
   if (std::string_view(plan.kernels[static_cast<size_t>(id)]->name) != "gemm") return std::nullopt;
   const Node& node = plan.graph.node(id);
-  std::vector<TensorType> in, out;
-  for (const ValueId value : node.in) in.push_back(plan.graph.value(value).type);
-  for (const ValueId value : node.out) out.push_back(plan.graph.value(value).type);
+  const auto [in, out] = types_of(plan.graph, node);
   return linnet::panels_of({node, in, out, plan.threads, &cpu_device()});
 }
 

@@ -24,9 +24,7 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
   ChosenKernels chosen;
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
-    std::vector<TensorType> in, out;
-    for (ValueId value : node.in) in.push_back(graph.value(value).type);
-    for (ValueId value : node.out) out.push_back(graph.value(value).type);
+    const auto [in, out] = types_of(graph, node);
     const KernelQuery query{node, in, out, options.threads, backend.device};
     const Kernel& kernel = find_kernel(query, options.kernels, backend);
     chosen.kernels.push_back(&kernel);

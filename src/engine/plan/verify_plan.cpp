@@ -63,9 +63,7 @@ class Replay {
     const auto found = plan_.workspace_in_arena.find(id);
     if (found == plan_.workspace_in_arena.end()) return {};
     const Node& node = graph_.node(id);
-    std::vector<TensorType> in, out;
-    for (const ValueId value : node.in) in.push_back(graph_.value(value).type);
-    for (const ValueId value : node.out) out.push_back(graph_.value(value).type);
+    const auto [in, out] = types_of(graph_, node);
     const Kernel& kernel = *plan_.kernels[static_cast<size_t>(id)];
     const size_t bytes = kernel.workspace ? kernel.workspace({node, in, out, plan_.threads, &store_.device()}) : 0;
     if (found->second + bytes > store_.regions()[static_cast<size_t>(shared_.arena)].bytes)
