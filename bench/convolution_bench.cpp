@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
-#include "engine/device/buffer.h"
+#include "engine/device/device.h"
 #include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/conv/stored_convolution.h"
 #include "engine/kernels/isa.h"

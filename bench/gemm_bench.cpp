@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "engine/device/buffer.h"
+#include "engine/device/device.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"

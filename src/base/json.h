@@ -149,7 +149,7 @@ class Json {
  private:
   friend class JsonBuilder;
   struct Object;
-  // Owns an Object, which is defined in json_object.h.
+  // Owns an Object, which is defined in json.cpp.
   class Members {
    public:
     Members();

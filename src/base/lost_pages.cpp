@@ -27,7 +27,7 @@ uintptr_t page_size = 4096;
 static_assert(std::atomic<uintptr_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 
-std::mutex mutex;  // of what follows, and of those who write to `ranges`
+std::mutex mutex;                              // of what follows, and of those who write to `ranges`
 std::map<const void*, std::string>& paths() {  // by mapping
   static auto* const paths = new std::map<const void*, std::string>();  // never freed: files may be given back at exit
   return *paths;

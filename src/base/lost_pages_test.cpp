@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/shared_file.h"
+#include "base/packed_files.h"
 #include "temporary_folder.h"
 
 namespace linnet {

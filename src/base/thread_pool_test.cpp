@@ -1,7 +1,6 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
-
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,13 +40,14 @@ TEST(ThreadPoolDeathTest, ThreadsThatCannotBeStartedAreOneLine) {
     uint64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
     const rlim_t bytes = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + (512 << 20);
-    const struct rlimit limit {bytes, bytes};
+    const struct rlimit limit { bytes, bytes };
     ::setrlimit(RLIMIT_AS, &limit);
     try {
       const ThreadPool pool(1000);
       ::_exit(3);
     } catch (const Error& error) {
-      const bool is_told = std::strstr(error.what(), "cannot start a thread: ") && std::strstr(error.what(), "ulimit -v");
+      const bool is_told =
+          std::strstr(error.what(), "cannot start a thread: ") && std::strstr(error.what(), "ulimit -v");
       ::_exit(error.kind() == ErrorKind::kSystem && is_told ? 0 : 4);
     }
   };

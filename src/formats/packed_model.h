@@ -9,8 +9,8 @@
 //                  the other metadata, names, types and shapes)
 //
 // Opening compares linnet_packed_checksum and the sums of the files; the sums of the weights are compared when somebody
-// asks for it: before the weights are read, or before a first text is finished (serving/loaded/text_worker.h). Version 2 had one
-// checksum of everything, which is compared when such a file is opened.
+// asks for it: before the weights are read, or before a first text is finished (serving/loaded/text_worker.h). Version
+// 2 had one checksum of everything, which is compared when such a file is opened.
 //
 // The data begin at a page of the file.
 //
@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "base/packed_files.h"
-#include "base/shared_file.h"
 #include "formats/weight_files.h"
 
 namespace linnet {

@@ -6,7 +6,7 @@
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/quantized/quantized_conv2d.h"
+#include "engine/ops/quantized/quantized.h"
 #include "onnx/compose.h"
 
 namespace linnet {

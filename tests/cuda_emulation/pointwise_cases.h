@@ -1,11 +1,10 @@
-// Generated elementwise kernels (engine/ops/pointwise/pointwise_source.h) that are compiled for the CPU while building, and by
-// NVRTC where it is installed: every function, every kind and type of operand.
+// Generated elementwise kernels (engine/ops/pointwise/pointwise_source.h) that are compiled for the CPU while building,
+// and by NVRTC where it is installed: every function, every kind and type of operand.
 #pragma once
 #include <span>
 #include <string>
 #include <vector>
 
-#include "engine/ops/pointwise/pointwise_arguments.h"
 #include "engine/ops/pointwise/pointwise_source.h"
 
 namespace linnet::testing {

@@ -19,7 +19,6 @@
 #include "engine/ops/pixels/pixels.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/pointwise/scalar_functions.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"
 #include "engine/passes/gradient.h"

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "engine/device/buffer.h"
+#include "engine/device/device.h"
 #include "engine/ir/op.h"
 
 namespace linnet {

@@ -8,7 +8,7 @@
 #include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/quantized/quantized_conv2d.h"
+#include "engine/ops/quantized/quantized.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

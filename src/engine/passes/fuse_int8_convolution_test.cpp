@@ -6,7 +6,7 @@
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/quantized/quantized_conv2d.h"
+#include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/passes.h"
 

@@ -1,5 +1,3 @@
-#include "engine/passes/pipeline_parallel.h"
-
 #include <algorithm>
 #include <limits>
 #include <string_view>
@@ -7,6 +5,7 @@
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/passes/recompute_blocks.h"
+#include "engine/passes/tensor_parallel.h"
 
 namespace linnet {
 namespace {

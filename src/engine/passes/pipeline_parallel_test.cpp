@@ -1,11 +1,10 @@
-#include "engine/passes/pipeline_parallel.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/passes/tensor_parallel.h"
 
 namespace linnet {
 namespace {

@@ -14,8 +14,8 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
-#include "engine/passes/pipeline_parallel.h"
 #include "engine/passes/rewriter.h"
+#include "engine/passes/tensor_parallel.h"
 
 namespace linnet {
 namespace {

@@ -1,10 +1,9 @@
-#include "engine/plan/arena.h"
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "base/rounding.h"
+#include "engine/plan/storage.h"
 
 namespace linnet {
 namespace {

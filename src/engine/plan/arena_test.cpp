@@ -1,8 +1,8 @@
-#include "engine/plan/arena.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
+
+#include "engine/plan/storage.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/ir/op.h"
-#include "engine/ops/matmul/panel_matmul.h"
+#include "engine/ops/matmul/matmul_sizes.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {

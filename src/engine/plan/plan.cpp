@@ -4,7 +4,6 @@
 #include <map>
 
 #include "engine/ir/op.h"
-#include "engine/plan/arena.h"
 #include "engine/plan/storage.h"
 
 namespace linnet {

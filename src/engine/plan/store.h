@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/buffer.h"
+#include "engine/device/device.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {

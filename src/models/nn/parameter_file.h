@@ -1,5 +1,5 @@
-// The weights of a packed model (formats/packed_model.h) in the form and the order in which graphs read them, so that the
-// file's pages can be the model's memory. Its tensors are named after the model's parameters:
+// The weights of a packed model (formats/packed_model.h) in the form and the order in which graphs read them, so that
+// the file's pages can be the model's memory. Its tensors are named after the model's parameters:
 //
 //   NAME           a parameter that is not quantized: F32, or the type that the folder had all of it in
 //   NAME           BF16 [rows, columns]: WeightFormat::kBf16
@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "base/shared_file.h"
+#include "base/packed_files.h"
 #include "formats/packed_model.h"
 #include "models/nn/parameter_layout.h"
 

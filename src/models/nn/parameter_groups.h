@@ -19,8 +19,8 @@ struct ParameterGroup {
   // parameters need.
   bool frozen = false;
   // How the group's matrices lie in memory; empty: in fp32, as everything else does. Of a trained group kBf16 alone:
-  // updates compute in fp32 and are rounded stochastically (engine/ops/quantized/round_bf16.h). Never kInt8, whose products
-  // would round activations.
+  // updates compute in fp32 and are rounded stochastically (engine/ops/quantized/quantized.h). Never kInt8, whose
+  // products would round activations.
   std::optional<WeightFormat> storage = {};
   double rate_factor = 1;                        // of the learning rate
   std::optional<double> weight_decay = {};       // empty: the trainer's

@@ -1,5 +1,5 @@
-// A model whose layers the ranks of a pipeline share (engine/passes/pipeline_parallel.h): what of it a stage has, which goes
-// into the ParameterLayout, and the losses of a stage, which are traced with that layout.
+// A model whose layers the ranks of a pipeline share (engine/passes/tensor_parallel.h): what of it a stage has, which
+// goes into the ParameterLayout, and the losses of a stage, which are traced with that layout.
 #pragma once
 #include <map>
 #include <memory>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/passes/tensor_parallel.h"
 #include "models/nn/loss.h"
 #include "models/nn/parameter_layout.h"
-#include "engine/passes/pipeline_parallel.h"
 
 namespace linnet {
 

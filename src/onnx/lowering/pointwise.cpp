@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "engine/ir/op.h"
-#include "engine/ops/pointwise/gelu_expressions.h"
+#include "engine/ops/pointwise/expression_builder.h"
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {

@@ -1,5 +1,3 @@
-#include "training/run/progress_bar.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "training/run/run_reporter.h"
 
 namespace linnet {
 namespace {

@@ -1,11 +1,11 @@
 // The bar as a terminal shows it: what it writes to a pseudo-terminal, replayed on one line of that width.
-#include "training/run/progress_bar.h"
-
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <unistd.h>
 
 #include <cstdlib>
+
+#include "training/run/run_reporter.h"
 
 namespace linnet {
 namespace {

@@ -16,6 +16,7 @@
 #include "training/run/data_fingerprint.h"
 #include "training/run/memory_report.h"
 #include "training/run/trainer_options.h"
+#include "training/run/training_task.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
@@ -206,6 +207,12 @@ std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {
                                 : train.precision == "tf32" ? "tf32 products, the rest fp32"
                                                             : "strict fp32";
   return device.info().name + ", " + precision + attention(train.attention_precision);
+}
+
+double Evaluation::metric(const std::string& name) const {
+  for (const auto& [key, value] : metrics)
+    if (key == name) return value;
+  fail_internal("this task has no metric " + name);
 }
 
 }  // namespace linnet

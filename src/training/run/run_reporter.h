@@ -1,15 +1,40 @@
 // What a training run tells: a line of metrics.jsonl for the machine, the progress bar and messages for people.
 #pragma once
+#include <chrono>
 #include <optional>
 #include <string>
 
+#include "base/terminal_line.h"
 #include "config/config.h"
 #include "training/run/event_log.h"
-#include "training/run/progress_bar.h"
 #include "training/run/training_task.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
+
+// What a person sees while a run trains: one line that is redrawn at a terminal, a plain line now and then elsewhere.
+// With LINNET_LOG=warning or off, nothing.
+
+struct ProgressView {
+  int64_t step, max_steps;
+  double loss, learning_rate, speed, seconds_left;
+  double memory_mb;
+  const char* items;  // what speed counts, in a second: "tokens", "images"
+};
+
+class ProgressBar {
+ public:
+  ProgressBar();
+  void update(const ProgressView& view);
+  void clear() { line_.clear(); }  // removes the bar, so that a line can be printed
+  // A message between updates.
+  void print(const std::string& line);
+
+ private:
+  TerminalLine line_;
+  const bool shown_;
+  std::chrono::steady_clock::time_point last_;
+};
 
 // The figure a run's best checkpoint is chosen by; larger is better.
 double metric_of(const TrainConfig& config, const Evaluation& result);

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
+#include "engine/kernels/reduce/reduce.h"
+#include "engine/plan/state_names.h"
+#include "training/trainer/divided_states.h"
 #include "training/trainer/range_update.h"
 
 namespace linnet {
+
 namespace {
 
 // Cuts `count` elements into parts of about the same size. A matrix belongs to one rank, and so does each of the other
@@ -37,6 +41,17 @@ SliceBounds bounds_of(const ParameterLayout& layout, const TrainedRange& range, 
     default:
       return slice_bounds(static_cast<size_t>(range.count), ranks);
   }
+}
+
+constexpr const char* kSlices = "gradient slices";
+
+static_assert(kSliceUnit == kSumBlock);
+
+// The values of the blocks that begin in a rank's slice.
+Slice block_values(const SliceBounds& bounds, int rank) {
+  const Slice blocks = block_slice(bounds, rank);
+  const size_t first = std::min(blocks.first * kSliceUnit, bounds.back());
+  return {first, std::min((blocks.first + blocks.count) * kSliceUnit, bounds.back()) - first};
 }
 
 }  // namespace
@@ -73,6 +88,69 @@ std::vector<DividedPackedState> Ownership::packed_states(const ParameterLayout& 
           if (state.own_name() == part.name) state.bytes.back() += part.type.bytes();
   }
   return states;
+}
+
+void GradientSlices::declare(Store& store, const ParameterLayout& layout, const ShardShare& share,
+                             const Ownership& ownership) {
+  const auto count = static_cast<size_t>(ownership.count(share.rank) * share.most_nodes_after_a_round());
+  const RegionId region = store.add_region(kSlices, MemoryKind::kGradients, count * sizeof(float));
+  store.bind(kSlices, {region, 0}, count * sizeof(float));
+  bind_slices_in_order(store, layout, ownership.slices(share.rank), state::kGradient, {region, 0});
+}
+
+GradientSlices::GradientSlices(const Store& store, const ParameterLayout& layout, const ShardShare& share,
+                               const Ownership& ownership)
+    : nodes_(layout.ranges().size()) {
+  float* next = store.as<float>(kSlices);
+  for (int64_t node = 0; node < share.most_nodes_after_a_round(); ++node)
+    for (size_t range = 0; range < nodes_.size(); ++range) {
+      const size_t count = slice(ownership.bounds(range), share.rank).count;
+      nodes_[range].emplace_back(next, count);
+      next += count;
+    }
+}
+
+// The last block that begins in this rank's slice, when it ends in others; empty when it does not.
+std::span<const float> SharedSquares::complete_last_block(std::span<const float> own, const SliceBounds& bounds) {
+  const int rank = world_.rank();
+  const Slice mine = slice(bounds, rank), values = block_values(bounds, rank);
+  const size_t end = mine.first + mine.count;
+  std::vector<Communicator::Outgoing> outgoing;
+  std::vector<Communicator::Incoming> incoming;
+  for (int other = 0; other < rank; ++other)
+    if (const Slice part = overlap(block_values(bounds, other), mine); part.count > 0)
+      outgoing.push_back({other, std::as_bytes(own.subspan(part.first - mine.first, part.count))});
+  const Slice missing = overlap(values, {end, bounds.back() - end});
+  if (missing.count > 0) {
+    const size_t first = missing.first / kSliceUnit * kSliceUnit;  // of the block
+    last_block_.resize(missing.first + missing.count - first);
+    std::copy(own.begin() + static_cast<std::ptrdiff_t>(first - mine.first), own.end(), last_block_.begin());
+    for (int other = rank + 1; other < world_.size(); ++other)
+      if (const Slice part = overlap(slice(bounds, other), missing); part.count > 0)
+        incoming.push_back(
+            {other, std::as_writable_bytes(std::span(last_block_).subspan(part.first - first, part.count))});
+  }
+  world_.exchange(outgoing, incoming);
+  return missing.count > 0 ? std::span<const float>(last_block_) : std::span<const float>{};
+}
+
+float SharedSquares::sum(std::span<const float> own, const SliceBounds& bounds, ThreadPool& pool) {
+  blocks_.resize((bounds.back() + kSliceUnit - 1) / kSliceUnit);
+  const std::span<const float> last = complete_last_block(own, bounds);
+  const Slice mine = slice(bounds, world_.rank()), blocks = block_slice(bounds, world_.rank()),
+              values = block_values(bounds, world_.rank());
+  const size_t whole = blocks.count - (last.empty() ? 0 : 1);  // blocks that lie in the slice
+  if (whole > 0) {
+    const size_t end = std::min(values.first + whole * kSliceUnit, mine.first + mine.count);
+    block_squares(static_cast<int64_t>(end - values.first), own.data() + (values.first - mine.first),
+                  blocks_.data() + blocks.first, pool);
+  }
+  if (!last.empty())
+    block_squares(static_cast<int64_t>(last.size()), last.data(), blocks_.data() + blocks.first + whole, pool);
+  all_gather_slice_blocks(world_, blocks_, bounds);
+  double sum = 0;
+  for (const double block : blocks_) sum += block;
+  return static_cast<float>(sum);
 }
 
 }  // namespace linnet

@@ -1,9 +1,13 @@
 // Which parameters each rank updates where ranks divide the update (ZeRO, Rajbhandari et al. 2020): of every trained
 // range consecutive elements, in the order of the ranks, so that moments and gradients are divided alike.
 #pragma once
+#include <span>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
+#include "distributed/comm/shard_sum.h"
+#include "engine/plan/store.h"
 #include "training/trainer/range_update.h"
 #include "training/trainer/step_graphs.h"
 
@@ -32,6 +36,43 @@ class Ownership {
 
  private:
   std::vector<SliceBounds> bounds_;
+};
+
+// Where ranks divide the gradient (ZeRO stage 2): this rank's slices of what the rounds of a step (ShardSum::add_round
+// in distributed/comm/shard_sum.h) have added so far. After the last round the first node is the gradient, which
+// apply_slices_graph() reads.
+
+class GradientSlices {
+ public:
+  static void declare(Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership);
+  // Of a store that is allocated.
+  GradientSlices(const Store& store, const ParameterLayout& layout, const ShardShare& share,
+                 const Ownership& ownership);
+
+  // Of a trained range, most_nodes_after_a_round() of them.
+  std::span<const std::span<float>> nodes(size_t range) const { return nodes_[range]; }
+
+ private:
+  std::vector<std::vector<std::span<float>>> nodes_;
+};
+
+// The sum of squares of a gradient of which each rank has a slice, with the bits that the op sum_of_squares gives of
+// the whole: the partial sum of each block of kSliceUnit values is computed by the rank that owns its first value,
+// which gets the rest of the block from the ranks behind it.
+
+class SharedSquares {
+ public:
+  explicit SharedSquares(Communicator& world) : world_(world) {}
+
+  // Every rank gives its slice of the values that `bounds` divide, and gets the sum.
+  float sum(std::span<const float> own, const SliceBounds& bounds, ThreadPool& pool);
+
+ private:
+  std::span<const float> complete_last_block(std::span<const float> own, const SliceBounds& bounds);
+
+  Communicator& world_;
+  std::vector<double> blocks_;
+  std::vector<float> last_block_;
 };
 
 }  // namespace linnet

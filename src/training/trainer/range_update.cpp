@@ -7,7 +7,7 @@
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/optimizer/adam_8bit.h"
-#include "engine/ops/quantized/round_bf16.h"
+#include "engine/ops/quantized/quantized.h"
 #include "engine/plan/state_names.h"
 #include "training/trainer/matrix_updates.h"
 

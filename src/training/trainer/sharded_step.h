@@ -30,8 +30,8 @@
 #include "base/ordered_worker.h"
 #include "data/examples/batch.h"
 #include "distributed/comm/shard_sum.h"
-#include "training/trainer/divided_gradients.h"
 #include "training/trainer/gradient_buckets.h"
+#include "training/trainer/ownership.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {

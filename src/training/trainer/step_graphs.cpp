@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
-#include "engine/plan/state_names.h"
-#include "models/nn/pipeline_parallel.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
-#include "engine/passes/pipeline_parallel.h"
 #include "engine/passes/tensor_parallel.h"
+#include "engine/plan/state_names.h"
+#include "models/nn/pipeline_parallel.h"
 #include "training/trainer/range_update.h"
 
 namespace linnet {
@@ -159,8 +158,9 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
   Graph& graph = trace.graph();
   std::vector<Tensor> states;
   for (const TrainedRange& range : layout.ranges())
-    states.push_back(is_in_chunk(layout, range, options.chunk) ? flat_state(graph, state::kGradient, range, options.dtype)
-                                                               : Tensor{});
+    states.push_back(is_in_chunk(layout, range, options.chunk)
+                         ? flat_state(graph, state::kGradient, range, options.dtype)
+                         : Tensor{});
   for (const PackedRange& packed : layout.packed_ranges())
     states.push_back(flat_state(graph, state::kGradient, packed.range, options.dtype));
   const Traced traced = trace_gradients(trace, layout, loss, options, states);

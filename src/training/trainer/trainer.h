@@ -17,7 +17,7 @@
 #include "engine/exec/executor.h"
 #include "engine/ops/sharding.h"
 #include "engine/passes/passes.h"
-#include "engine/passes/pipeline_parallel.h"
+#include "engine/passes/tensor_parallel.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/state_names.h"
 #include "engine/profile/step_profiler.h"

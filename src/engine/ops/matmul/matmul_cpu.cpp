@@ -6,7 +6,6 @@
 #include "engine/kernels/gemm/panels.h"
 #include "engine/ops/matmul/dense_head.h"
 #include "engine/ops/matmul/matmul_sizes.h"
-#include "engine/ops/matmul/panel_matmul.h"
 #include "engine/ops/stored_operands.h"
 
 namespace linnet {

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "engine/ir/tensor.h"
 #include "engine/kernels/pointwise/expression.h"
 
 namespace linnet {
@@ -24,5 +25,19 @@ class ExpressionBuilder {
   Ref append(const Instruction& instruction);
   std::vector<Instruction> code_;
 };
+
+// Nodes of one scalar function (engine/kernels/pointwise/expression.h), elementwise over tensors and numbers. An
+// operand that is given twice is one operand of the node.
+
+Tensor apply_scalar(Scalar function, At x);
+Tensor apply_scalar(Scalar function, At a, Tensor b);
+Tensor apply_scalar(Scalar function, At a, Tensor b, Tensor c);
+Tensor apply_scalar(Scalar function, At a, double b);
+Tensor apply_scalar(Scalar function, double a, At b);
+
+// The two forms of gelu as expressions, by which a lowering recognizes them.
+
+Expression gelu_expression();       // x * (1 + erf(x / sqrt(2))) / 2
+Expression gelu_tanh_expression();  // x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
 
 }  // namespace linnet

@@ -8,8 +8,6 @@
 #include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
-#include "engine/ops/pointwise/gelu_expressions.h"
-#include "engine/ops/pointwise/scalar_functions.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {

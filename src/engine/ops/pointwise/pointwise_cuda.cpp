@@ -3,7 +3,6 @@
 #include "engine/device/cuda/compile.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/pointwise/pointwise_arguments.h"
 #include "engine/ops/pointwise/pointwise_source.h"
 
 namespace linnet {

@@ -33,4 +33,14 @@ std::string pointwise_arguments_text();
 // extern "C" __global__ void name(PointwiseArguments)
 std::string pointwise_kernel(const PointwiseSource& source, const std::string& name);
 
+// What a generated kernel gets (engine/ops/pointwise/pointwise_source.h). Generated sources hold this struct as text,
+// too.
+
+struct PointwiseArguments {
+  long long count;
+  const void* in[16];
+  long long size[16];  // of a suffix, its elements; of a prefix, how often each is repeated
+  void* out;
+};
+
 }  // namespace linnet

@@ -1,5 +1,3 @@
-#include "engine/ops/pointwise/scalar_functions.h"
-
 #include <array>
 #include <vector>
 

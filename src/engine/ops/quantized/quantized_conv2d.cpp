@@ -1,6 +1,5 @@
-#include "engine/ops/quantized/quantized_conv2d.h"
-
 #include "engine/ops/graph_of.h"
+#include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
 namespace {
@@ -88,10 +87,7 @@ double flops(const FlopsArgs& args) {
 
 }  // namespace
 
-const OpDef kQuantizedConv2d{.name = "quantized_conv2d",
-                             .infer = infer,
-                             .label = label,
-                             .flops = flops};
+const OpDef kQuantizedConv2d{.name = "quantized_conv2d", .infer = infer, .label = label, .flops = flops};
 
 Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const StaticRounding& rounding,
                         const WindowAxis& vertical, const WindowAxis& horizontal) {

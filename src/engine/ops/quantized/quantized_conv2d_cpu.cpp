@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/ops/quantized/quantized_conv2d.h"
+#include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
 namespace {

@@ -5,15 +5,13 @@
 #include <random>
 
 #include "base/thread_pool.h"
-#include "op_harness.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/quantized/quantized_conv2d.h"
-#include "engine/ops/quantized/round_bf16.h"
 #include "engine/passes/gradient.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

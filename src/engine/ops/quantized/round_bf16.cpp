@@ -1,12 +1,12 @@
-#include "engine/ops/quantized/round_bf16.h"
+#include "engine/kernels/quantized/round_bf16.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "engine/kernels/quantized/round_bf16.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/graph_of.h"
+#include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
 

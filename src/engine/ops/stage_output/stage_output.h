@@ -1,4 +1,4 @@
-// The end of a pipeline stage's forward pass (engine/passes/pipeline_parallel.h): a scalar that stands for the loss, of
+// The end of a pipeline stage's forward pass (engine/passes/tensor_parallel.h): a scalar that stands for the loss, of
 // which the stage knows only what the next one tells it. Operands are the values that go to the next stage and, for
 // each of them, its gradient, which comes from there:
 //
