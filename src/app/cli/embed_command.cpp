@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/missing_model.h"
 #include "serving/loaded/row_worker.h"
 
 namespace linnet {

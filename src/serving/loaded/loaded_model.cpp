@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/lost_pages.h"
-#include "base/missing_model.h"
 #include "config/task_rows.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_model.h"
