@@ -1,5 +1,6 @@
 // Ranks that are threads of a test: what is built on Communicator is tested without a starter.
 #pragma once
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <functional>

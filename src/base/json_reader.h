@@ -1,5 +1,6 @@
 // The fields of a JSON object, read by key with errors of one line that say where the object is and what its key holds.
 #pragma once
+#include <optional>
 #include <span>
 
 #include "base/json.h"

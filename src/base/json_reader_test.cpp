@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "base/json_reader.h"
 
 #include <gtest/gtest.h>

@@ -10,10 +10,10 @@ namespace linnet {
 namespace {
 
 struct Head {
-  size_t weight, bias;  // of graph.initializers; kNone: there is none
+  size_t weight, bias;  // of graph.initializers; kAbsent: there is none
   bool by_rows;         // [classes, features], as Gemm with transB has it; else [features, classes]
 };
-constexpr size_t kNone = SIZE_MAX;
+constexpr size_t kAbsent = SIZE_MAX;
 
 const OnnxNode* producer(const OnnxGraph& graph, const std::string& value) {
   const auto found =
@@ -26,7 +26,7 @@ size_t own_initializer(const OnnxGraph& graph, const std::string& name) {
   int64_t readers = 0;
   for (const OnnxNode& node : graph.nodes) readers += std::ranges::count(node.in, name);
   const auto found = std::ranges::find(graph.initializers, name, &OnnxTensor::name);
-  if (readers != 1 || found == graph.initializers.end() || found->element != OnnxElement::kFloat) return kNone;
+  if (readers != 1 || found == graph.initializers.end() || found->element != OnnxElement::kFloat) return kAbsent;
   return static_cast<size_t>(found - graph.initializers.begin());
 }
 
@@ -34,21 +34,21 @@ std::optional<Head> find_head(const OnnxModel& model) {
   const OnnxGraph& graph = model.graph;
   if (graph.outputs.size() != 1) return {};
   const OnnxNode* node = producer(graph, graph.outputs[0].name);
-  Head head{kNone, kNone, false};
+  Head head{kAbsent, kAbsent, false};
   if (node && node->op == "Add" && node->in.size() == 2) {
-    const bool swapped = own_initializer(graph, node->in[0]) != kNone;
+    const bool swapped = own_initializer(graph, node->in[0]) != kAbsent;
     head.bias = own_initializer(graph, node->in[swapped ? 0 : 1]);
-    if (head.bias == kNone) return {};
+    if (head.bias == kAbsent) return {};
     node = producer(graph, node->in[swapped ? 1 : 0]);
     if (node && node->op != "MatMul") return {};
   }
   if (!node || (node->op != "Gemm" && node->op != "MatMul") || node->in.size() < 2) return {};
   head.weight = own_initializer(graph, node->in[1]);
-  if (head.weight == kNone || graph.initializers[head.weight].dims.size() != 2) return {};
+  if (head.weight == kAbsent || graph.initializers[head.weight].dims.size() != 2) return {};
   if (node->op == "Gemm") {
     const OnnxAttribute* transposed = node->find("transB");
     head.by_rows = transposed && transposed->i != 0;
-    if (node->in.size() > 2 && !node->in[2].empty() && (head.bias = own_initializer(graph, node->in[2])) == kNone)
+    if (node->in.size() > 2 && !node->in[2].empty() && (head.bias = own_initializer(graph, node->in[2])) == kAbsent)
       return {};
   }
   return head;
@@ -74,7 +74,7 @@ void replace_head(OnnxModel& model, int64_t classes) {
     tensor = std::move(with);
   };
   replace(weight, float_tensor({shape[0], shape[1]}, values));
-  if (head->bias != kNone)
+  if (head->bias != kAbsent)
     replace(model.graph.initializers[head->bias],
             float_tensor({classes}, std::vector<float>(static_cast<size_t>(classes))));
   if (OnnxValueInfo& output = model.graph.outputs[0]; !output.dims.empty()) output.dims.back() = {classes, ""};

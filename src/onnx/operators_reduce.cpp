@@ -1,5 +1,6 @@
 // Sums, maxima and the like over axes, and what is made of them: softmax, cumulative sums.
 #include <cmath>
+#include <limits>
 
 #include "engine/ops/softmax/softmax.h"
 #include "onnx/operators.h"

@@ -80,9 +80,10 @@ TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
       Arguments arguments{"train", "classify", "--data", folder_ / "train.tsv", "--run", run_folder};
       for (const std::string setting :
            {"d_model=32", "num_heads=2", "d_ff=64", "vocab_size=60", "context=16", "batch_size=8", "eval_every=40",
-            "save_every=20", "schedule=constant", "learning_rate=5e-3", "warmup_steps=5"})
+            "save_every=20", "schedule=constant", "warmup_steps=5"})
         arguments.insert(arguments.end(), {"--set", setting});
-      arguments.insert(arguments.end(), {"--set", std::string("num_layers=") + layers});
+      arguments.insert(arguments.end(), {"--set", std::string("num_layers=") + layers,
+                                         "--set", *layers == '0' ? "learning_rate=5e-3" : "learning_rate=2e-3"});
       arguments.insert(arguments.end(), more.begin(), more.end());
       const Outcome outcome = run(arguments);
       ASSERT_EQ(outcome.exit_code, 0) << outcome.error;

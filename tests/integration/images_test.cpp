@@ -23,7 +23,7 @@ class Images : public ::testing::Test {
                         "--set", "max_steps=120", "--set", "eval_every=40",      "--set", "held_out_images=50",
                         "--set", "batch_size=32", "--set", "save_every=40",      "--set", "learning_rate=0.01"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return run(arguments, {.log = "info"});
   }
   // The folder of the same images, where every third has a class of its own.
   std::string three_classes() const {

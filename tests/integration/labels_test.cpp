@@ -84,9 +84,9 @@ TEST_F(Labels, NothingIsNeededToStartFrom) {
                                              {"regress", "numbers.tsv", "pearson"},
                                              {"tag", "tags.conll", "f1"}}) {
     const Outcome trained = run(
-        {"train", preset,           "--data", folder_ / data,      "--run", folder_ / preset, "--steps", "100",
-         "--set", "d_model=32",     "--set",  "d_ff=64",           "--set", "num_layers=1",   "--set",   "context=16",
-         "--set", "warmup_steps=5", "--set",  "learning_rate=4e-3"});
+        {"train", preset,           "--data", folder_ / data,      "--run", folder_ / preset, "--steps", "400",
+         "--set", "d_model=32",     "--set",  "d_ff=64",           "--set", "num_layers=2",   "--set",   "context=16",
+         "--set", "warmup_steps=5", "--set",  "learning_rate=1e-3"});
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     EXPECT_GT(evaluate(preset, data)[metric].get<double>(), 0.9) << preset;
   }

@@ -314,6 +314,7 @@ TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
   EXPECT_EQ(lines(list.out).size(), 3u) << list.out;  // head, a, b
   EXPECT_NE(list.out.find("tokens/s"), list.out.npos) << list.out;
   // The better first; one without evaluations last.
+  std::filesystem::create_directory(folder / "worse");
   folder.write("worse/config.toml", contents(folder / "a/config.toml"));
   folder.write("worse/metrics.jsonl", "{\"step\":1,\"split\":\"valid\",\"loss\":99,\"exact_match\":2}\n");
   for (const auto& [metric, last] : {std::pair{"loss", "worse"}, {"exact_match", "/b"}}) {

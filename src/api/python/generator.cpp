@@ -2,6 +2,8 @@
 #include <linnet/decoder.h>
 #include <linnet/error.h>
 
+#include <span>
+
 #include "api/python/learner.h"
 
 namespace linnet::python {

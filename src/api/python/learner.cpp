@@ -7,7 +7,9 @@
 #include <linnet/learner.h>
 #include <linnet/pretrained.h>
 
+#include <cstring>
 #include <exception>
+#include <span>
 
 #include "api/python/loader.h"
 #include "api/python/tree.h"

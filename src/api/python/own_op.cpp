@@ -3,6 +3,8 @@
 #include <linnet/own_op.h>
 #include <linnet/testing.h>
 
+#include <span>
+
 #include "api/python/python.h"
 
 namespace linnet::python {

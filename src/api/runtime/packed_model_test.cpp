@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <vector>
 
 namespace linnet {
 namespace {

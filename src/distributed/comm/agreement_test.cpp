@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "distributed/comm/agreement.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "engine/kernels/optimizer.h"
 
 #include "kernel_testing.h"

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "engine/kernels/stored_floats.h"
 
 #include "kernel_testing.h"

@@ -1,6 +1,8 @@
 // Models that the ranks of a tensor group train together, with threads as ranks: they train as one rank does, with the
 // same dropout masks, and checkpoints do not tell how many ranks wrote them.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "layouts_testing.h"
 

@@ -3,6 +3,8 @@
 #include <zlib.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "data/examples/images/image_splits.h"
 #include "image_testing.h"

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_file.h"

@@ -1,5 +1,6 @@
 // Methods of values, and functions, of the template language.
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <map>
 

@@ -1,5 +1,6 @@
 // What operators join: literals, names, subscripts, calls, filters and tests.
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include "data/text/chat/jinja_expressions.h"

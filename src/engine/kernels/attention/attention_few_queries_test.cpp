@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "engine/kernels/attention/attention_few_queries.h"
 
 #include "kernel_testing.h"

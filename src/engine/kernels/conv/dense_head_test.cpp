@@ -1,3 +1,6 @@
+#include <cmath>
+#include <vector>
+
 #include "engine/kernels/conv/dense_head.h"
 
 #include "kernel_testing.h"

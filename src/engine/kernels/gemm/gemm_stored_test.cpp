@@ -1,6 +1,7 @@
 // Products whose matrices lie in memory as bf16, in any mixture.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>

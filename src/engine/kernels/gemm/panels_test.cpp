@@ -1,4 +1,6 @@
 // Products with weights that were packed beforehand: the bits of those that pack their weight themselves.
+#include <algorithm>
+
 #include "engine/kernels/gemm/panels.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "engine/kernels/loss/cross_entropy.h"
 
 #include "kernel_testing.h"

@@ -1,6 +1,7 @@
 #include "engine/kernels/loss/linear_cross_entropy.h"
 
 #include <array>
+#include <cmath>
 
 #include "engine/kernels/gemm/gemm.h"
 #include "kernel_testing.h"

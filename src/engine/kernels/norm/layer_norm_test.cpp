@@ -1,6 +1,7 @@
 #include "engine/kernels/norm/layer_norm.h"
 
 #include <array>
+#include <cmath>
 
 #include "kernel_testing.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <span>
 
 #include "quantized_testing.h"
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "engine/kernels/reduce/softmax.h"
 
 #include "kernel_testing.h"

@@ -1,7 +1,9 @@
 #include "engine/kernels/reduce/top_k.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "kernel_testing.h"
 

@@ -1,6 +1,7 @@
 #include "engine/ops/attention/attention.h"
 
 #include <cmath>
+#include <limits>
 
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/graph_of.h"
