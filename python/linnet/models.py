@@ -103,8 +103,8 @@ class Model:
 
     def generate(self, prompt: str, **options: typing.Any) -> str:
         """The text that follows a prompt, or answers it, without the prompt. Options: max_tokens, temperature, top_p,
-        top_k, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias (of tokens by id), beams, stop,
-        seed, and response_format, as OpenAI has it; what is not given is as the model's author says."""
+        top_k, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias (of tokens by id), beams,
+        stop, seed, and response_format, as OpenAI has it; what is not given is as the model's author says."""
         return typing.cast(str, self._stream(prompt, options).finish())
 
     def stream(self, prompt: str, **options: typing.Any) -> Stream:
