@@ -160,12 +160,7 @@ void add_chat_command(Command& linnet) {
             {.least = 1, .most = 1e9})
       .take("--context", arguments->context, "tokens of the conversation (default: the model's, at most 2048)",
             {.least = 0, .most = 1e7})
-      .take("--temperature", arguments->temperature,
-            "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
-      .take("--top-k", arguments->top_k, "only among the K likeliest tokens; 0: all (default)")
-      .take("--top-p", arguments->top_p, "only among the likeliest tokens whose probabilities reach P (default 1: all)")
-      .take("--min-p", arguments->min_p, "only tokens at least P times as likely as the likeliest (default 0: all)")
-      .take("--repetition-penalty", arguments->repetition_penalty, "above 1: what was there already is less likely")
+      .take_sampling(*arguments)
       .take("--seed", arguments->seed, "of the sampling (default 1)")
       .take_adapters(arguments->adapters)
       .take_threads(arguments->threads)

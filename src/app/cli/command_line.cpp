@@ -13,6 +13,7 @@
 #include "app/cli/reference_commands.h"
 #include "config/hints.h"
 #include "models/nn/weight_quantization.h"
+#include "tasks/generation/generation_choice.h"
 
 namespace linnet {
 namespace {
@@ -190,6 +191,17 @@ Command& Command::take_adapters(std::vector<std::string>& words, bool by_request
                            "request in JSON chooses by \"adapter\": NAME"
                          : "LoRA adapters of another folder (PEFT's), beside the weights of a model folder",
               {.type = by_request ? "[NAME=]DIR" : "DIR"});
+}
+
+Command& Command::take_sampling(TextGenerationOptions& options) {
+  return take("--temperature", options.temperature,
+              "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
+      .take("--top-k", options.top_k, "only among the K likeliest tokens; 0: all (default)")
+      .take("--top-p", options.top_p, "only among the likeliest tokens whose probabilities reach P (default 1: all)")
+      .take("--min-p", options.min_p, "only tokens at least P times as likely as the likeliest (default 0: all)")
+      .take("--repetition-penalty", options.repetition_penalty, "above 1: what was there already is less likely")
+      .take("--frequency-penalty", options.frequency_penalty, "above 0: less likely each time that it was written")
+      .take("--presence-penalty", options.presence_penalty, "above 0: less likely once it was written");
 }
 
 Command Command::subcommand(const char* name, const char* help) {

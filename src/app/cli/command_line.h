@@ -15,6 +15,8 @@ class App;
 
 namespace linnet {
 
+struct TextGenerationOptions;  // tasks/generation/generation_choice.h
+
 // What the chosen command does; returns the exit code.
 using Action = std::function<int()>;
 
@@ -54,6 +56,9 @@ class Command {
   Command& take_packed_quantize(std::string& word, std::vector<std::string>& keep);
   // The words of parse_adapters().
   Command& take_adapters(std::vector<std::string>& words, bool by_request = false);
+
+  // How a token is drawn: --temperature to --presence-penalty, without --seed.
+  Command& take_sampling(TextGenerationOptions& options);
 
   // One of these must follow this command.
   Command subcommand(const char* name, const char* help);

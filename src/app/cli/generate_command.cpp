@@ -120,14 +120,7 @@ void add_generate_command(Command& linnet) {
       .flag("--json", arguments->json, "a line of JSON for each text, with tokens, log probabilities and why it ended")
       .take("--max-tokens", arguments->max_tokens, "tokens to write at most (default 200)", {.least = 1, .most = 1e9})
       .take("--stop", arguments->stop, "end a text before this one; may be given several times")
-      .take("--temperature", arguments->temperature,
-            "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
-      .take("--top-k", arguments->top_k, "only among the K likeliest tokens; 0: all (default)")
-      .take("--top-p", arguments->top_p, "only among the likeliest tokens whose probabilities reach P (default 1: all)")
-      .take("--min-p", arguments->min_p, "only tokens at least P times as likely as the likeliest (default 0: all)")
-      .take("--repetition-penalty", arguments->repetition_penalty, "above 1: what was there already is less likely")
-      .take("--frequency-penalty", arguments->frequency_penalty, "above 0: less likely each time that it was written")
-      .take("--presence-penalty", arguments->presence_penalty, "above 0: less likely once it was written")
+      .take_sampling(*arguments)
       .take("--beam", arguments->beams, "the likeliest text by a search of N beams, instead of sampling",
             {.least = 1, .most = 1024})
       .take("--length-penalty", arguments->length_penalty, "of the search (default 1)")
