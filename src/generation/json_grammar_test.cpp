@@ -71,6 +71,9 @@ TEST(JsonGrammar, HasTheTextsOfASchema) {
   EXPECT_TRUE(has(grammar_of("{}"), "12")) << "may go on, and may end";
   EXPECT_TRUE(has(grammar_of(R"({"properties": {}, "additionalProperties": false})"), "{}"));
   EXPECT_FALSE(has(grammar_of(R"({"type": "integer", "enum": [1, "a"]})"), "\"a\""));
+  TokenFilter several(grammar_of(R"({"anyOf": [{"const": 1}, {"enum": [1, 22]}]})"), bytes_and({""}), {kEnd});
+  several.accept('1');
+  EXPECT_TRUE(several.finished()) << "whole in two ways, and there is nothing more";
 }
 
 TEST(JsonGrammar, ARefusalNamesTheKeywordAndWhereItStands) {

@@ -80,10 +80,12 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
     }
   }
   std::ranges::sort(locations);
+  const auto twice = std::ranges::unique(locations);  // a text may be whole in several ways
+  locations.erase(twice.begin(), twice.end());
   const auto [found, is_new] = state_of_.try_emplace(locations, static_cast<int32_t>(states_.size()));
   if (!is_new) return found->second;
   State state{.locations = std::move(locations), .branches = {}, .whole = false};
-  if (state.locations.back() == kWhole) state.whole = true, state.locations.pop_back();
+  if (!state.locations.empty() && state.locations.back() == kWhole) state.whole = true, state.locations.pop_back();
   // Bytes that lead to the same locations are one branch: each begins where a range begins or one has ended.
   std::set<int> bounds;
   for (const uint64_t at : state.locations) {
