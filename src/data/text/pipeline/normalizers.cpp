@@ -1,37 +1,15 @@
 #include "data/text/pipeline/normalizers.h"
 
-#include <unicode/utf16.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/text/unicode/icu.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
-
-const UNormalizer2* normalizer_of(UnicodeNormalizer::Form form) {
-  UErrorCode error = U_ZERO_ERROR;
-  const UNormalizer2* found = nullptr;
-  switch (form) {
-    case UnicodeNormalizer::Form::kNfc:
-      found = icu().nfc(&error);
-      break;
-    case UnicodeNormalizer::Form::kNfd:
-      found = icu().nfd(&error);
-      break;
-    case UnicodeNormalizer::Form::kNfkc:
-      found = icu().nfkc(&error);
-      break;
-    case UnicodeNormalizer::Form::kNfkd:
-      found = icu().nfkd(&error);
-      break;
-  }
-  if (!found || U_FAILURE(error)) fail_internal("ICU has no Unicode normalization");
-  return found;
-}
 
 bool is_ascii(std::string_view text) {
   unsigned char all = 0;
@@ -39,66 +17,70 @@ bool is_ascii(std::string_view text) {
   return all < 0x80;
 }
 
-// A stretch between two places where normalization can start afresh.
-std::string normalized(const UNormalizer2* normalizer, std::string_view text) {
-  std::u16string units, result;
+using Form = UnicodeNormalizer::Form;
+bool is_compatible(Form form) { return form == Form::kNfkc || form == Form::kNfkd; }
+bool composes(Form form) { return form == Form::kNfc || form == Form::kNfkc; }
+
+// Whether a character of combining class 0 may become one with a character before it.
+bool composes_backward(char32_t c) {
+  if (c < 0x9BE) return false;
+  if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) return true;  // Hangul's vowels and last consonants
+  constexpr char32_t kVowels[] = {0x9BE,   0x9D7,   0xB3E,   0xB56,   0xB57,   0xBBE,   0xBD7,   0xCC2,
+                                  0xCD5,   0xCD6,   0xD3E,   0xD57,   0xDCF,   0xDDF,   0x102E,  0x1B35,
+                                  0x11127, 0x1133E, 0x11357, 0x114B0, 0x114BA, 0x114BD, 0x115AF, 0x11930};
+  return std::ranges::binary_search(kVowels, c);
+}
+
+// Whether what stands before `c` has no part in what becomes of `c`.
+bool starts_afresh(Form form, char32_t c, std::u32string& scratch) {
+  if (c < 0x300) return true;
+  scratch.clear();
+  append_decomposition(c, is_compatible(form), scratch);
+  return combining_class(scratch[0]) == 0 && !(composes(form) && composes_backward(scratch[0]));
+}
+
+struct Part {
+  char32_t c;
+  uint8_t combining_class;
+  bool first;  // of what its source became
+};
+
+// The characters of a stretch that starts afresh at both ends, decomposed, marks in canonical order.
+std::vector<Part> decomposed(Form form, std::string_view text) {
+  std::vector<Part> parts;
+  std::u32string letters;
   for (size_t i = 0; i < text.size(); i += utf8_length_at(text, i)) {
-    const char32_t c = utf8_code_point_at(text, i);
-    if (c >= 0x10000) {
-      units += static_cast<char16_t>(0xD800 + ((c - 0x10000) >> 10));
-      units += static_cast<char16_t>(0xDC00 + ((c - 0x10000) & 0x3FF));
-    } else {
-      units += static_cast<char16_t>(c);
-    }
+    letters.clear();
+    append_decomposition(utf8_code_point_at(text, i), is_compatible(form), letters);
+    for (size_t k = 0; k < letters.size(); ++k) parts.push_back({letters[k], combining_class(letters[k]), k == 0});
   }
-  result.resize(20 * units.size());  // no character grows more than 18-fold
-  UErrorCode error = U_ZERO_ERROR;
-  const int32_t size = icu().normalize(normalizer, units.data(), static_cast<int32_t>(units.size()), result.data(),
-                                       static_cast<int32_t>(result.size()), &error);
-  if (U_FAILURE(error)) fail_internal("ICU cannot normalize a text");
+  for (size_t i = 0; i < parts.size();) {
+    size_t run = i;
+    while (run < parts.size() && parts[run].combining_class != 0) ++run;
+    std::stable_sort(parts.begin() + static_cast<std::ptrdiff_t>(i), parts.begin() + static_cast<std::ptrdiff_t>(run),
+                     [](const Part& a, const Part& b) { return a.combining_class < b.combining_class; });
+    i = run + 1;
+  }
+  return parts;
+}
+
+std::string composed(Form form, std::string_view text) {
+  std::vector<utf8proc_int32_t> points;
+  for (const Part& part : decomposed(form, text)) points.push_back(static_cast<utf8proc_int32_t>(part.c));
+  const auto count = utf8proc_normalize_utf32(points.data(), std::ssize(points),
+                                              static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  if (count < 0) fail_internal("utf8proc cannot compose a text");
   std::string bytes;
-  for (int32_t i = 0; i < size; ++i) {
-    char32_t c = result[static_cast<size_t>(i)];
-    if (c >= 0xD800 && c < 0xDC00 && i + 1 < size)
-      c = 0x10000 + ((c - 0xD800) << 10) + (result[static_cast<size_t>(++i)] - 0xDC00u);
-    bytes += to_utf8(c);
-  }
+  for (utf8proc_ssize_t i = 0; i < count; ++i) bytes += to_utf8(static_cast<char32_t>(points[static_cast<size_t>(i)]));
   return bytes;
 }
 
 // A decomposition of text[begin, end), which starts afresh at both ends, with each character's source as tokenizers
 // counts it: marks that change places take the places' sources, not their own.
-void put_decomposed(const UNormalizer2* normalizer, AlignedText& text, size_t begin, size_t end) {
-  struct Part {
-    char32_t c;
-    uint8_t combining_class;
-    bool first;  // of what its source became
-  };
+void put_decomposed(Form form, AlignedText& text, size_t begin, size_t end) {
   const std::string_view old = text.view();
-  std::vector<Part> parts;
-  for (size_t i = begin; i < end; i += utf8_length_at(old, i)) {
-    const auto c = static_cast<UChar32>(utf8_code_point_at(old, i));
-    UChar units[64];
-    UErrorCode error = U_ZERO_ERROR;
-    const int32_t count = icu().decomposition(normalizer, c, units, 64, &error);
-    if (count < 0 || U_FAILURE(error)) parts.push_back({static_cast<char32_t>(c), icu().combining_class(c), true});
-    for (int32_t k = 0; k < count && U_SUCCESS(error);) {
-      UChar32 part;
-      const bool first = k == 0;
-      U16_NEXT(units, k, count, part);
-      parts.push_back({static_cast<char32_t>(part), icu().combining_class(part), first});
-    }
-  }
-  for (size_t i = 0; i < parts.size();) {  // canonical order: each run of marks by class
-    size_t run = i;
-    while (run < parts.size() && parts[run].combining_class != 0) ++run;
-    const auto from = parts.begin() + static_cast<std::ptrdiff_t>(i);
-    std::stable_sort(from, parts.begin() + static_cast<std::ptrdiff_t>(run),
-                     [](const Part& a, const Part& b) { return a.combining_class < b.combining_class; });
-    i = run + 1;
-  }
   size_t source = begin, next = begin;
-  for (const Part& part : parts) {
+  for (const Part& part : decomposed(form, old.substr(begin, end - begin))) {
     if (part.first && next < end) {
       source = next;
       next += utf8_length_at(old, next);
@@ -108,13 +90,12 @@ void put_decomposed(const UNormalizer2* normalizer, AlignedText& text, size_t be
 }
 
 // `bytes` for text[begin, end): character by character where they do not interact, else as a whole.
-void put_composed(const UNormalizer2* normalizer, AlignedText& text, size_t begin, size_t end,
-                  const std::string& bytes) {
+void put_composed(Form form, AlignedText& text, size_t begin, size_t end, const std::string& bytes) {
   const std::string_view old = text.view();
   std::vector<std::string> parts;
   std::string joined;
   for (size_t i = begin; i < end; i += utf8_length_at(old, i)) {
-    parts.push_back(normalized(normalizer, old.substr(i, utf8_length_at(old, i))));
+    parts.push_back(composed(form, old.substr(i, utf8_length_at(old, i))));
     joined += parts.back();
   }
   if (joined != bytes) return text.put(bytes, begin, end);
@@ -131,7 +112,7 @@ void put_composed(const UNormalizer2* normalizer, AlignedText& text, size_t begi
 void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
   const std::string_view old = text.view();
   if (is_ascii(old)) return;
-  const UNormalizer2* normalizer = normalizer_of(form_);
+  std::u32string scratch;
   text.start_rewrite();
   for (size_t begin = 0; begin < old.size();) {
     size_t end = begin + utf8_length_at(old, begin);
@@ -142,17 +123,17 @@ void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
     }
     for (; end < old.size(); end += utf8_length_at(old, end)) {
       const char32_t c = utf8_code_point_at(old, end);
-      if (icu().has_boundary_before(normalizer, static_cast<UChar32>(c)) || is_unknown_to_normalization(c)) break;
+      if (starts_afresh(form_, c, scratch) || is_unknown_to_normalization(c)) break;
     }
     const std::string_view part = old.substr(begin, end - begin);
     if (part.size() == 1 && static_cast<unsigned char>(part[0]) < 0x80) {
       text.keep(begin, end);
-    } else if (form_ == Form::kNfd || form_ == Form::kNfkd) {
-      put_decomposed(normalizer, text, begin, end);
-    } else if (const std::string bytes = normalized(normalizer, part); bytes == part) {
+    } else if (!composes(form_)) {
+      put_decomposed(form_, text, begin, end);
+    } else if (const std::string bytes = composed(form_, part); bytes == part) {
       text.keep(begin, end);
     } else {
-      put_composed(normalizer, text, begin, end, bytes);
+      put_composed(form_, text, begin, end, bytes);
     }
     begin = end;
   }

@@ -13,8 +13,6 @@
 
 namespace linnet {
 
-class Graphemes;  // ICU's iterator over them
-
 // What one thread needs to tokenize; reused from text to text.
 struct PipelineScratch {
   AlignedText text;
@@ -24,7 +22,6 @@ struct PipelineScratch {
   ModelScratch model;
   std::vector<ModelToken> tokens;
   WordCache cache;
-  std::shared_ptr<Graphemes> graphemes;
 };
 
 class Normalizer {

@@ -1,44 +1,63 @@
 #include "data/text/unicode/unicode_classes.h"
 
-#include <unicode/utf16.h>
+#include <utf8proc.h>
 
-#include "base/error.h"
-#include "data/text/unicode/icu.h"
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <span>
+
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
 
-UChar32 point(char32_t c) { return static_cast<UChar32>(c); }
+struct Assigned {
+  char32_t first, last;
+};
+#include "data/text/unicode/assigned.inc"
 
-// The version of Unicode that assigned the character, times 10; 0 for none.
-int age(char32_t c) {
-  UVersionInfo version;
-  icu().char_age(point(c), version);
-  return 10 * version[0] + version[1];
+bool holds(std::span<const Assigned> ranges, char32_t c) {
+  const auto range = std::ranges::lower_bound(ranges, c, {}, &Assigned::last);
+  return range != ranges.end() && range->first <= c;
 }
 
-// Category masks of Unicode 8, which differ from today's for six older characters.
+uint32_t mask_of(utf8proc_category_t category) { return uint32_t{1} << category; }
+template <typename... Categories>
+constexpr uint32_t masks(Categories... categories) {
+  return ((uint32_t{1} << categories) | ...);
+}
+constexpr uint32_t kMarks = masks(UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MC, UTF8PROC_CATEGORY_ME);
+constexpr uint32_t kLetters =
+    masks(UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LL, UTF8PROC_CATEGORY_LT, UTF8PROC_CATEGORY_LM, UTF8PROC_CATEGORY_LO);
+constexpr uint32_t kPunctuation =
+    masks(UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PD, UTF8PROC_CATEGORY_PS, UTF8PROC_CATEGORY_PE, UTF8PROC_CATEGORY_PI,
+          UTF8PROC_CATEGORY_PF, UTF8PROC_CATEGORY_PO);
+
+uint32_t category(char32_t c) { return mask_of(utf8proc_category(static_cast<utf8proc_int32_t>(c))); }
+
+// The category that Unicode 8 gave, which differs from today's for six older characters.
 uint32_t old_category(char32_t c) {
   switch (c) {
     case 0x166D:
     case 0x111C9:
-      return U_GC_PO_MASK;
+      return mask_of(UTF8PROC_CATEGORY_PO);
     case 0x1734:
-      return U_GC_MN_MASK;
+      return mask_of(UTF8PROC_CATEGORY_MN);
     case 0x1885:
     case 0x1886:
-      return U_GC_LO_MASK;
+      return mask_of(UTF8PROC_CATEGORY_LO);
     case 0xA9BD:
-      return U_GC_MC_MASK;
+      return mask_of(UTF8PROC_CATEGORY_MC);
     default:
       break;
   }
-  const int version = age(c);
-  return version == 0 || version > 80 ? U_GC_CN_MASK : U_MASK(icu().char_type(point(c)));
+  return holds(kUnicode8, c) ? category(c) : mask_of(UTF8PROC_CATEGORY_CN);
 }
 
-// Uppercase letters that are newer than ICU 72, with their lowercase (Unicode 16 and 17).
+bool is_in_unicode9(char32_t c) { return holds(kUnicode8, c) || holds(kNewInUnicode9, c); }
+
+// Uppercase letters that are newer than Unicode 15, with their lowercase (Unicode 16 and 17).
 struct Lower {
   char32_t first, last, lower;
 };
@@ -51,23 +70,25 @@ constexpr Lower kRecentLower[] = {{0x1C89, 0x1C89, 0x1C8A},   {0xA7CB, 0xA7CB, 0
 
 bool is_word_character(char32_t c) {
   if (c < 0x80) return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_';
-  const auto has = icu().has_binary_property;
-  return has(point(c), UCHAR_ALPHABETIC) || has(point(c), UCHAR_JOIN_CONTROL) ||
-         (U_MASK(icu().char_type(point(c))) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
+  constexpr uint32_t kWord =
+      kLetters | kMarks | masks(UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL, UTF8PROC_CATEGORY_PC);
+  // Joiners, and the symbols that are alphabetic: letters in circles and squares.
+  return (category(c) & kWord) != 0 || c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
+         (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }
 
 bool is_bert_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   if (c < 0x80) return c < ' ' || c == 0x7F;
-  return (old_category(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0;
+  return (old_category(c) & masks(UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CF, UTF8PROC_CATEGORY_CO)) != 0;
 }
 
 bool is_bert_punctuation(char32_t c) {
   if (c < 0x80) return c > ' ' && c < 0x7F && !(c >= '0' && c <= '9') && !((c | 32) >= 'a' && (c | 32) <= 'z');
-  return (old_category(c) & U_GC_P_MASK) != 0;
+  return (old_category(c) & kPunctuation) != 0;
 }
 
-bool is_bert_accent(char32_t c) { return c >= 0x300 && old_category(c) == U_GC_MN_MASK; }
+bool is_bert_accent(char32_t c) { return c >= 0x300 && old_category(c) == mask_of(UTF8PROC_CATEGORY_MN); }
 
 bool is_cjk_ideograph(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0xF900 && c <= 0xFAFF) ||
@@ -78,32 +99,32 @@ bool is_cjk_ideograph(char32_t c) {
 bool is_combining_mark(char32_t c) {
   if (c < 0x300 || c == 0x111C9) return false;
   if (c == 0x1CF2 || c == 0x1CF3) return true;
-  const int version = age(c);
-  return version > 0 && version <= 90 && (U_MASK(icu().char_type(point(c))) & U_GC_M_MASK) != 0;
+  return (category(c) & kMarks) != 0 && is_in_unicode9(c);
 }
 
-bool is_unknown_to_normalization(char32_t c) { return c >= 0x800 && age(c) > 90; }
+bool is_unknown_to_normalization(char32_t c) {
+  return c >= 0x800 && !is_in_unicode9(c) && category(c) != mask_of(UTF8PROC_CATEGORY_CN);
+}
 
-void append_decomposition(char32_t c, std::u32string& text) {
-  if (c < 0xC0) {  // none has one
+uint8_t combining_class(char32_t c) {
+  return c < 0x300 ? 0 : static_cast<uint8_t>(utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class);
+}
+
+void append_decomposition(char32_t c, bool compatible, std::u32string& text) {
+  if (c < (compatible ? 0xA0 : 0xC0) || is_unknown_to_normalization(c)) {
     text += c;
     return;
   }
-  UErrorCode error = U_ZERO_ERROR;
-  static const UNormalizer2* const nfd = icu().nfd(&error);
-  if (!nfd) fail_internal("ICU has no NFD");
-  UChar units[64];
-  error = U_ZERO_ERROR;
-  const int32_t count = icu().decomposition(nfd, point(c), units, 64, &error);
-  if (count < 0 || U_FAILURE(error) || is_unknown_to_normalization(c)) {
+  utf8proc_int32_t parts[32];  // U+FDFA becomes 18
+  int ignored = 0;
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0));
+  const auto count =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, std::ssize(parts), options, &ignored);
+  if (count <= 0 || count > std::ssize(parts))
     text += c;
-    return;
-  }
-  for (int32_t i = 0; i < count;) {
-    UChar32 part;
-    U16_NEXT(units, i, count, part);
-    text += static_cast<char32_t>(part);
-  }
+  else
+    text.append(parts, parts + count);
 }
 
 void append_lowercase(char32_t c, std::u32string& text) {
@@ -120,7 +141,7 @@ void append_lowercase(char32_t c, std::u32string& text) {
       text += range.lower + (c - range.first);
       return;
     }
-  text += static_cast<char32_t>(icu().to_lower(point(c)));
+  text += static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
 }
 
 size_t utf8_start_before(std::string_view text, size_t end) {

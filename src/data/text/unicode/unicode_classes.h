@@ -1,6 +1,7 @@
-// Classes of characters as the tokenizers library sees them. Its tables are of several versions of Unicode; ICU's are
-// cut back to them by the version that a character came with.
+// Classes of characters as the tokenizers library sees them. Its tables are of several versions of Unicode; those of
+// utf8proc are cut back to what such a version assigned.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,8 +18,9 @@ bool is_combining_mark(char32_t c);    // M* of Unicode 9: what StripAccents tak
 
 // Whether normalization leaves the character as it is and starts afresh after it, because the tables are of Unicode 9.
 bool is_unknown_to_normalization(char32_t c);
-// Appends the character's canonical decomposition (NFD), of Unicode 9.
-void append_decomposition(char32_t c, std::u32string& text);
+// Appends the character's decomposition of Unicode 9: the canonical one (NFD), or with `compatible` that of NFKD.
+void append_decomposition(char32_t c, bool compatible, std::u32string& text);
+uint8_t combining_class(char32_t c);  // 0 but for marks, which normalization sorts by it
 // Appends its lowercase letters, without regard to what is around it.
 void append_lowercase(char32_t c, std::u32string& text);
 

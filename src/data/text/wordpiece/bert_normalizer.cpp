@@ -33,7 +33,7 @@ void BertNormalizer::apply(AlignedText& text, PipelineScratch&) const {
     const bool spaced = space_cjk_ && is_cjk_ideograph(c);
     parts.clear();
     if (strip_accents_)
-      append_decomposition(c, parts);
+      append_decomposition(c, false, parts);
     else
       parts += c;
     if (spaced) text.put(" ", begin, end);
