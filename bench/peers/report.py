@@ -121,7 +121,20 @@ def update(label: str, workload: str, precision: str, records: list[dict]) -> No
     before, found, rest = readme.read_text().partition(MARKS[0] + "\n")
     _, end, after = rest.partition(MARKS[1])
     if found and end:
-        replace(readme, f"{before}{MARKS[0]}\n{text}{MARKS[1]}{after}")
+        replace(readme, f"{before}{MARKS[0]}\n{summary(rows)}{MARKS[1]}{after}")
+
+
+def summary(rows: list[dict]) -> str:
+    """A line for each workload: how many times PyTorch's best speed, and how much of its memory."""
+    columns = {"fp32": ("", "fp32"), "bf16": ("", "bf16"), "fp32, AVX2": ("-avx2", "fp32")}
+    lines = ["| workload | " + " | ".join(f"{name}: speed | memory" for name in columns) + " |", "|---|" + "---|" * 2 * len(columns)]
+    for workload in ORDER:
+        cells = []
+        for suffix, precision in columns.values():
+            row = next((r for r in rows if (r["workload"], r["precision"]) == (workload + suffix, precision)), None)
+            cells += [f"{row['ratio_to_best_peer']:.2f}x", f"{row['memory_mb'] / row['peer_memory_mb']:.2f}"] if row else ["", ""]
+        lines.append(f"| {workload} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def replace(path: Path, text: str) -> None:

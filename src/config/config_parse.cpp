@@ -14,12 +14,20 @@
 #include "data/text/unicode/utf8.h"
 
 #define TOML_ENABLE_FORMATTERS 0
+#if __has_include(<toml++/impl/unicode.hpp>)  // 3.4
+#include <toml++/impl/forward_declarations.hpp>
+#else
 #include <toml++/impl/forward_declarations.h>
-// toml++ 3.3 declares the letters U+00A1 to U+0499 outside of strings unreachable (is_non_ascii_horizontal_whitespace),
+#endif
+// toml++ declares the letters U+00A1 to U+0499 outside of strings unreachable (is_non_ascii_horizontal_whitespace),
 // so that an umlaut in a key would be undefined behaviour. In this one header they are "no white space" instead.
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
+#if __has_include(<toml++/impl/unicode.hpp>)
+#include <toml++/impl/unicode.hpp>
+#else
 #include <toml++/impl/unicode.h>
+#endif
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE __builtin_unreachable()
 #include <toml++/toml.h>

@@ -203,7 +203,7 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
 }
 
 // A classifier that was trained with the adapters, and of how many classes.
-OpenOptions options_for(const std::string& folder, const std::string& adapters, OpenOptions options) {
+OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   options.lora = read_adapter_options(adapters);
   const ConfigFile config(path_in(adapters, kConfigName));
   if (options.head || !options.architecture.empty()) return options;
@@ -223,7 +223,7 @@ PretrainedModel open_with_adapters(const std::string& folder, const std::vector<
   if (adapters.empty()) return open_pretrained(folder, options);
   PretrainedModel model = are_chosen(adapters)
                               ? open_with_sets(folder, adapters, options)
-                              : open_pretrained(folder, options_for(folder, adapters[0].folder, options));
+                              : open_pretrained(folder, options_for(adapters[0].folder, options));
   model.adapters = adapters;
   const ParameterLayout layout(*model.module);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);

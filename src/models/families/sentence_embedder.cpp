@@ -68,7 +68,8 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
 namespace {
 
 PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
-  const Family& family = find_family(ConfigFile(inside(folder, "config.json")));
+  const ConfigFile config(inside(folder, "config.json"));
+  const Family& family = find_family(config);
   if (family.kind != FamilyKind::kEncoder)
     fail_user("'" + folder + "' is a model of the kind \"" + family.model_type + "\"; sentence embeddings are of " +
               names_of_kind(FamilyKind::kEncoder));
