@@ -26,6 +26,7 @@ function(linnet_use_headers target headers)
 endfunction()
 
 # Called when all targets have their options. Sources with options of their own read the headers as they are.
+find_package(Threads REQUIRED)
 function(linnet_precompile)
   linnet_common_headers(linnet_headers)
   linnet_common_headers(linnet_quick_headers)

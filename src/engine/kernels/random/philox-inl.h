@@ -26,6 +26,9 @@ using PhiloxLanes = hwy::HWY_NAMESPACE::Vec<PhiloxTag>;
 // shift.
 struct PhiloxCounters {
   PhiloxLanes x0, x1, x2, x3;
+  // Constructors that are not written have no target attribute, which NEON's vectors need.
+  HWY_INLINE PhiloxCounters() {}
+  HWY_INLINE PhiloxCounters(PhiloxLanes a, PhiloxLanes b, PhiloxLanes c, PhiloxLanes d) : x0(a), x1(b), x2(c), x3(d) {}
 
   HWY_INLINE void round(PhiloxLanes key0, PhiloxLanes key1) {
     namespace hn = hwy::HWY_NAMESPACE;
