@@ -31,6 +31,8 @@ using EncoderOutputs = std::function<void(Graph&, const EncoderTensors&)>;
 
 // `config`: whose models of one type of tokens are not asked for it, as their tokenizers do not tell.
 std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOutputs& outputs) {
+  if (config.distance_span > 0 || config.linear_biases)
+    fail_user("an encoder whose scores depend on distances as DeBERTa's or Jina's do is not exported to ONNX");
   OnnxSource source{.symbols = first_symbols(2)};
   source.trace = [outputs, typed = config.token_types > 1](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
@@ -40,6 +42,14 @@ std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOut
   };
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), symbol(kLength)}}};
   source.form.separate_projections = true;
+  // Texts that windows do not cover, as shorter ones are computed without them.
+  int64_t window = 0;
+  for (const LayerKind& kind : config.layer_kinds) window = std::max(window, kind.window);
+  if (window > 0 && window < config.max_seq_len) {
+    source.sizes = default_sizes(source.symbols.size());
+    for (std::vector<int64_t>& sizes : source.sizes)
+      sizes[kLength] = std::min(sizes[kLength] + window, config.max_seq_len);
+  }
   return {{"model.onnx", source}};
 }
 

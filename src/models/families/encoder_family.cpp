@@ -35,13 +35,13 @@ std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFi
   return std::make_unique<SequenceClassifier>(config, label_count(file), dropout);
 }
 
-Fields<EncoderConfig> bert_fields() {
+Fields<EncoderConfig> bert_fields(const char* positions) {
   using C = EncoderConfig;
   return {fixed("is_decoder", false),
           fixed("add_cross_attention", false),
-          fixed("position_embedding_type", "absolute"),
+          fixed("position_embedding_type", positions),
           field("vocab_size", &C::vocab_size, kSizes),
-          field("type_vocab_size", &C::token_types, kSizes, 2),
+          field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2),
           field("hidden_size", &C::width, kWidths),
           field("num_attention_heads", &C::heads, kSizes),
           multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
@@ -85,23 +85,34 @@ class EncoderTable {
     if (config_.embedding_norm) norm(prefix + names_.embedding_norm, "bert.embedding_norm");
     if (config_.embedding_width > 0) table.add_linear(prefix + names_.projection, "bert.projection");
     if (config_.distance_buckets > 0) table.add(prefix + names_.distance_bias + ".weight", "bert.distance_bias");
+    if (config_.distance_span > 0) table.add(prefix + names_.distances + ".weight", "bert.distances.weight");
+    if (config_.distance_norm) norm(prefix + names_.distance_norm, "bert.distance_norm");
     if (config_.final_norm) norm(prefix + names_.final_norm, "bert.norm");
   }
 
   void add_layer(int64_t i, const std::string& theirs) {
     const std::string ours = "bert.layers." + std::to_string(i) + ".", in_proj = ours + "self_attn.in_proj";
     const int64_t width = config_.head_size > 0 ? config_.heads * config_.head_size : config_.width;
+    const int64_t key_width = config_.kv_heads > 0 ? width / config_.heads * config_.kv_heads : width;
     std::vector<std::string> projections;
     for (const std::string& name : names_.queries_keys_values) projections.push_back(theirs + name);
     if (projections.size() > 1)
-      table.add_stacked(projections, {width, width, width}, in_proj, config_.biases.attention);
+      table.add_stacked(projections, {width, key_width, key_width}, in_proj, config_.biases.attention);
     else
       linear(projections[0], in_proj, config_.biases.attention);
+    if (config_.query_key_norms != QueryKeyNorms::kNone) {
+      norm(theirs + names_.query_norm, ours + "self_attn.query_norm");
+      norm(theirs + names_.key_norm, ours + "self_attn.key_norm");
+    }
+    if (config_.norm_place == NormPlace::kInputAndResult) {
+      norm(theirs + names_.result_norm1, ours + "result_norm1");
+      norm(theirs + names_.result_norm2, ours + "result_norm2");
+    }
     linear(theirs + names_.output, ours + "self_attn.out_proj", config_.biases.output);
     if (i > 0 || config_.first_attention_norm) norm(theirs + names_.norm1, ours + "norm1");
     linear(theirs + names_.linear1, ours + "linear1", config_.biases.feed_forward);
     if (config_.gated) linear(theirs + names_.linear3, ours + "linear3", config_.biases.feed_forward);
-    linear(theirs + names_.linear2, ours + "linear2", config_.biases.feed_forward);
+    linear(theirs + names_.linear2, ours + "linear2", config_.biases.has_last());
     norm(theirs + names_.norm2, ours + "norm2");
   }
 

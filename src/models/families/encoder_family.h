@@ -14,8 +14,8 @@ std::vector<Architecture> encoder_architectures(const std::string& name);
 // kTokenClasses and kSpans: a TokenClassifier.
 std::unique_ptr<Module> make_encoder(const EncoderConfig& config, const ConfigFile& file, ModelHead head);
 
-// What BERT and RoBERTa have in common: keys but for positions and padding.
-Fields<EncoderConfig> bert_fields();
+// What BERT and RoBERTa have in common: keys but for positions and padding. `positions`: "position_embedding_type".
+Fields<EncoderConfig> bert_fields(const char* positions = "absolute");
 // "max_position_embeddings" where the position table's first rows, up to that of the padding token's id, are for
 // padding. They are not read here.
 Field<EncoderConfig> positions_after_padding();
@@ -27,9 +27,11 @@ struct EncoderNames {
   std::string words = "embeddings.word_embeddings", positions = "embeddings.position_embeddings",
               types = "embeddings.token_type_embeddings", embedding_norm = "embeddings.LayerNorm";
   std::string projection = "", distance_bias = "", final_norm = "", words_copy = "";
+  std::string distances = "", distance_norm = "";
   std::string layers = "encoder.layer.";  // followed by the layer's number and "."
   std::vector<std::string> queries_keys_values = {"attention.self.query", "attention.self.key", "attention.self.value"};
   std::string linear3 = "";  // of a gate
+  std::string query_norm = "", key_norm = "", result_norm1 = "", result_norm2 = "";
   std::string output = "attention.output.dense", norm1 = "attention.output.LayerNorm", linear1 = "intermediate.dense",
               linear2 = "output.dense", norm2 = "output.LayerNorm";
   // Heads, whose names have no prefix: of masked tokens (its output layer is the word embedding), of classes, and the

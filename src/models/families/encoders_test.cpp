@@ -18,10 +18,12 @@ struct Inputs {
 // Those of all families with that head.
 std::vector<std::string> folders(const std::string& part) {
   std::vector<std::string> names;
-  for (const char* family :
-       {"bert", "roberta", "xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "albert", "modernbert"})
+  for (const char* family : {"bert", "roberta", "xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "albert",
+                             "modernbert", "deberta"})
     names.push_back(std::string(family) + "_" + part);
-  if (part == "model") names.insert(names.end(), {"t5_encoder_model", "mt5_encoder_model"});
+  if (part == "model") names.insert(names.end(), {"t5_encoder_model", "mt5_encoder_model", "embedding_gemma_model"});
+  names.push_back("jina_" + part);
+  if (part != "masked") names.insert(names.end(), {"nomic_" + part, "gte_" + part});
   return names;
 }
 

@@ -12,6 +12,7 @@ namespace linnet {
   ROW(t5)                    \
   ROW(marian)                \
   ROW(gemma)                 \
+  ROW(embedding_gemma)       \
   ROW(phi3)                  \
   ROW(olmo2)                 \
   ROW(smollm3)               \
@@ -23,7 +24,11 @@ namespace linnet {
   ROW(electra)               \
   ROW(mpnet)                 \
   ROW(albert)                \
-  ROW(modernbert)
+  ROW(modernbert)            \
+  ROW(deberta)               \
+  ROW(nomic)                 \
+  ROW(gte)                   \
+  ROW(jina)
 
 #define LINNET_DECLARE(name) FamilyList families_of_##name();
 LINNET_FAMILIES(LINNET_DECLARE)

@@ -45,6 +45,9 @@ struct Family {
   // The one with that head. User error naming the family when it has none.
   const Architecture& architecture(ModelHead head) const;
 
+  // Whether a folder of this model_type and one of the architectures is of this family, where several have both.
+  virtual bool takes(const ConfigFile&) const { return true; }
+
   const char* const model_type;
   const FamilyKind kind;
   const std::vector<Architecture> architectures;  // the first is for folders that name none
@@ -82,11 +85,13 @@ struct ConfiguredFamily final : Family {
     return make(read(file), file, head);
   }
   NameTable names(const ConfigFile& file, ModelHead head) const override { return table(read(file), head); }
+  bool takes(const ConfigFile& file) const override { return !flag || file.flag(flag, false); }
 
   const Config base;  // the options that no key of config.json says
   const Fields<Config> fields;
   const Make make;
   const Names table;
+  const char* flag = nullptr;  // a key that is true of this family alone
 };
 
 using FamilyList = std::vector<const Family*>;

@@ -6,22 +6,20 @@
 namespace linnet {
 namespace {
 
-// Of several families with one model_type, the one with that architecture; else the first.
-const Family* family_of(const std::string& model_type, const std::string& architecture = "") {
-  const Family* found = nullptr;
+// Of several families with one model_type, the last with that architecture that takes the folder; else the first.
+const Family* family_of(const std::string& model_type, const ConfigFile& config = ConfigFile()) {
+  const std::vector<std::string> named = config.texts("architectures");
+  const Family *found = nullptr, *taken = nullptr;
   for (const Family* family : families()) {
     if (model_type != family->model_type) continue;
     if (!found) found = family;
     for (const Architecture& own : family->architectures)
-      if (own.name == architecture) return family;
+      if (!named.empty() && own.name == named[0] && family->takes(config)) taken = family;
   }
-  return found;
+  return taken ? taken : found;
 }
 
-const Family* family_of(const ConfigFile& config) {
-  const std::vector<std::string> named = config.texts("architectures");
-  return family_of(config.text("model_type", ""), named.empty() ? "" : named[0]);
-}
+const Family* family_of(const ConfigFile& config) { return family_of(config.text("model_type", ""), config); }
 
 template <class Which>
 std::string names(const char* quote, Which which) {

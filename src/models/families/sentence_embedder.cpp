@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/packed_files.h"
+#include "formats/weight_files.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
 #include "models/nn/forward.h"
@@ -20,13 +21,16 @@ std::string inside(const std::string& folder, const std::string& file) {
   return (std::filesystem::path(folder) / file).string();
 }
 
-// The pooling of one module's configuration: "pooling_mode": "mean", or the older flags, of which one is true.
-void check_mean(const ConfigFile& config) {
-  if (config.has("pooling_mode")) return void(config.choice("pooling_mode", {"mean"}));
-  config.require_flag("pooling_mode_mean_tokens", true);
-  for (const char* other : {"pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+// Whether the pooling of a module's configuration takes the first token: "pooling_mode" is "mean" or "cls", or of the
+// older flags one is true.
+bool takes_first(const ConfigFile& config) {
+  if (config.has("pooling_mode")) return config.choice("pooling_mode", {"mean", "cls"}) == "cls";
+  const bool first = config.flag("pooling_mode_cls_token", false);
+  config.require_flag("pooling_mode_mean_tokens", !first);
+  for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
                             "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
     config.require_flag(other, false);
+  return first;
 }
 
 // [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, ...]
@@ -56,16 +60,56 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   pooling.normalized = false;
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")
-      check_mean(ConfigFile(inside(inside(folder, module.path), "config.json")));
+      pooling.first = takes_first(ConfigFile(inside(inside(folder, module.path), "config.json")));
+    else if (module.kind == "Dense")
+      pooling.dense.push_back(inside(folder, module.path));
     else if (module.kind == "Normalize")
       pooling.normalized = true;
     else if (module.kind != "Transformer")
-      fail_user("'" + path + "': a module of type " + module.kind + ", Linnet has Transformer, Pooling and Normalize");
+      fail_user("'" + path + "': a module of type " + module.kind +
+                ", Linnet has Transformer, Pooling, Dense and Normalize");
   }
   return pooling;
 }
 
 namespace {
+
+// A linear layer behind the pooling (EmbeddingGemma has two).
+struct DenseLayer {
+  explicit DenseLayer(const std::string& folder) {
+    const ConfigFile config(inside(folder, "config.json"));
+    in = config.size("in_features"), out = config.size("out_features");
+    config.choice("activation_function", {"torch.nn.modules.linear.Identity"});
+    const WeightFiles files(folder);
+    read(files, folder, "linear.weight", {out, in}, weight);
+    if (config.flag("bias", true)) read(files, folder, "linear.bias", {out}, bias);
+  }
+  std::vector<float> operator()(std::span<const float> x) const {
+    std::vector<float> y(bias.empty() ? std::vector<float>(static_cast<size_t>(out)) : bias);
+    for (size_t row = 0; row < y.size(); ++row)
+      y[row] +=
+          std::inner_product(x.begin(), x.end(), weight.begin() + static_cast<std::ptrdiff_t>(row * x.size()), 0.0f);
+    return y;
+  }
+
+  int64_t in, out;
+  std::vector<float> weight, bias;
+
+ private:
+  static void read(const WeightFiles& files, const std::string& folder, const std::string& name, const Shape& shape,
+                   std::vector<float>& values) {
+    const WeightFiles::Weight* found = files.find(name);
+    if (!found || found->entry->type.shape != shape)
+      fail_user("'" + folder + "': there is no tensor " + name + " of shape " + shape.text());
+    values.resize(static_cast<size_t>(shape.elements()));
+    read_floats(found->entry->dtype, found->entry->data, shape.elements(), values.data());
+  }
+};
+
+void normalize(std::vector<float>& x) {
+  const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
+  for (float& value : x) value = static_cast<float>(value / std::sqrt(std::max(squares, 1e-24)));
+}
 
 PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   const ConfigFile config(inside(folder, "config.json"));
@@ -88,6 +132,8 @@ struct SentenceEmbedder::State {
   PretrainedModel model;
   TextEncoder& encoder;
   int64_t width, max_tokens;
+  std::vector<DenseLayer> dense;
+  bool normalized = false;  // behind them
   // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
   std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
@@ -110,7 +156,12 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   for (const int64_t few : {1, 4})
     if (few < rows) state.rows.push_back(few);
   state.rows.push_back(rows);
-  state.width = config.width;
+  state.width = config.width, state.normalized = pooling.normalized;
+  for (const std::string& layer : pooling.dense) {
+    state.dense.emplace_back(layer);
+    if (state.dense.back().in != std::exchange(state.width, state.dense.back().out))
+      fail_user("'" + layer + "' does not take embeddings of the size that it is given");
+  }
   state.max_tokens = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
   for (int64_t length = 16; length < state.max_tokens; length *= 2) state.lengths.push_back(length);
   state.lengths.push_back(state.max_tokens);
@@ -120,7 +171,9 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
       functions.emplace_back([&state, planned, length, pooling](Trace& trace) {
         const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
-        trace.graph().output("embeddings", sentence_embeddings(state.encoder, tokens, lengths, pooling.normalized));
+        const bool normalized = pooling.normalized && pooling.dense.empty();
+        trace.graph().output("embeddings",
+                             sentence_embeddings(state.encoder, tokens, lengths, normalized, pooling.first));
       });
   state.forward = std::make_unique<Forward>(
       *state.model.module, functions,
@@ -151,7 +204,7 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
   std::vector<size_t> order(sentences.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
-  const auto width = static_cast<size_t>(state.width), most = static_cast<size_t>(state.rows.back());
+  const auto width = static_cast<size_t>(state.encoder.config.width), most = static_cast<size_t>(state.rows.back());
   std::vector<float> result(sentences.size() * width);
   for (size_t first = 0; first < order.size(); first += most) {
     const std::span<const size_t> batch(order.data() + first, std::min(most, order.size() - first));
@@ -180,7 +233,16 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
                         result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
   }
   if (state.packed) state.packed->check_weights();
-  return result;
+  if (state.dense.empty()) return result;
+  std::vector<float> wide;
+  for (size_t i = 0; i < sentences.size(); ++i) {
+    std::vector<float> row(result.begin() + static_cast<std::ptrdiff_t>(i * width),
+                           result.begin() + static_cast<std::ptrdiff_t>((i + 1) * width));
+    for (const DenseLayer& layer : state.dense) row = layer(row);
+    if (state.normalized) normalize(row);
+    wide.insert(wide.end(), row.begin(), row.end());
+  }
+  return wide;
 }
 
 }  // namespace linnet

@@ -16,10 +16,12 @@ namespace linnet {
 // What a sentence-transformers folder says of pooling. A plain BERT folder has the defaults.
 struct SentencePooling {
   bool normalized = true;
-  int64_t max_tokens = 0;  // longer sentences are cut; 0: the model's positions
+  bool first = false;                   // the first token's state, in place of the mean
+  std::vector<std::string> dense = {};  // folders of linear layers that follow
+  int64_t max_tokens = 0;               // longer sentences are cut; 0: the model's positions
 };
 // modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for another pooling
-// than the mean, or for modules after it other than normalization.
+// than the mean and the first token's state, or for modules after it other than linear layers and normalization.
 SentencePooling read_sentence_pooling(const std::string& folder);
 
 class SentenceEmbedder {
@@ -35,7 +37,7 @@ class SentenceEmbedder {
                    const WeightQuantization& quantization, const LoadWeights& load = {});
   ~SentenceEmbedder();
 
-  int64_t width() const;  // numbers of an embedding
+  int64_t width() const;  // numbers of an embedding, behind linear layers that modules.json names
   int64_t vocab_size() const;
   int64_t max_tokens() const;  // of a sentence, with [CLS] and [SEP]
   // What a sentence of so many tokens is padded to where no longer one is beside it.

@@ -83,6 +83,43 @@ Tensor SelfAttention::project(Tensor x, Tensor positions) {
                     .positions = positions});
 }
 
+Tensor SelfAttention::project_part(Tensor of, int64_t first, int64_t rows) {
+  const Tensor product = matmul(of, slice(in_proj.weight.tensor(), 0, first, rows), false, true);
+  return in_proj.bias ? product + slice(in_proj.bias->tensor(), 0, first, rows) : product;
+}
+
+namespace {
+
+// [N, T, 2 T - 1] -> [N, T, T]: element (i, j) is (i, j - i + T - 1).
+Tensor by_distance(Tensor x) {
+  const int64_t batch = x.dim(0), length = x.dim(1);
+  const Tensor column = fill(*x.graph, {x.type().dtype, {batch, length, 1}}, 0);
+  const Tensor flat = reshape(concat(x, std::array{column}, 2), {batch, 2 * length * length});
+  const Tensor shifted = slice(flat, 1, length - 1, length * (2 * length - 1));
+  return slice(reshape(shifted, {batch, length, 2 * length - 1}), 2, 0, length);
+}
+
+// The products of each row of x [B, T, H * D] with what each head has of every distance, [2 T - 1, H * D], in the
+// order of by_distance(): [H, B, T, T].
+Tensor distance_products(Tensor x, Tensor distances, int64_t heads) {
+  const int64_t batch = x.dim(0), length = x.dim(1), size = x.dim(2) / heads, count = distances.dim(0);
+  const Tensor rows =
+      reshape(permute(reshape(x, {batch, length, heads, size}), {2, 0, 1, 3}), {heads, batch * length, size});
+  const Tensor columns = permute(reshape(distances, {count, heads, size}), {1, 0, 2});
+  const Tensor products = reshape(matmul(rows, columns, false, true), {heads * batch, length, count});
+  return reshape(by_distance(products), {heads, batch, length, length});
+}
+
+}  // namespace
+
+Tensor SelfAttention::distance_scores(Tensor queries, Tensor keys, const AttentionContext& context) {
+  const int64_t width = config.query_width();
+  const Tensor of_keys = project_part(context.falling, width, width),
+               of_queries = project_part(context.rising, 0, width);
+  const Tensor by_query = permute(distance_products(queries, of_keys, config.heads), {1, 0, 2, 3});
+  return by_query + permute(distance_products(keys, of_queries, config.heads), {1, 0, 3, 2});
+}
+
 Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
   ModuleScope scope(*this);
   const Tensor projected = project(x, context.positions);
@@ -103,19 +140,19 @@ Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
   options.lengths = context.lengths;
   options.starts = context.starts;
   options.distance_bias = context.distance_bias;
+  if (context.rising.defined()) {
+    options.scale = 1 / std::sqrt(3 * static_cast<double>(config.size()));  // three scores are added
+    options.score_bias = distance_scores(queries, keys, context) * options.scale;
+  }
   return out_proj(attention(queries, keys, values, options));
 }
 
 Tensor SelfAttention::cross(Tensor x, Tensor memory, Tensor lengths) {
   ModuleScope scope(*this);
   // The first rows of the weight make queries, the others keys and values.
-  const auto part = [&](Tensor of, int64_t first, int64_t rows) {
-    const Tensor product = matmul(of, slice(in_proj.weight.tensor(), 0, first, rows), false, true);
-    return in_proj.bias ? product + slice(in_proj.bias->tensor(), 0, first, rows) : product;
-  };
   const int64_t queries = config.query_width(), key_width = config.key_width();
-  const Tensor q = part(x, 0, queries);
-  const std::vector<Tensor> kv = split_evenly(part(memory, queries, 2 * key_width), -1, 2);
+  const Tensor q = project_part(x, 0, queries);
+  const std::vector<Tensor> kv = split_evenly(project_part(memory, queries, 2 * key_width), -1, 2);
   AttentionOptions options = options_for(config, *this);
   options.lengths = lengths;
   return out_proj(attention(q, kv[0], kv[1], options));

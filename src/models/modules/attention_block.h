@@ -68,9 +68,13 @@ using MemoryKeys = std::function<std::pair<Tensor, Tensor>(CrossAttention& atten
 struct AttentionContext {
   Tensor lengths = {};  // i32 [B]: so many keys count; undefined: all
   bool causal = false;
-  Tensor starts = {};          // i32 [B, T]: the first key that a query sees, as in rows of packed documents
-  Tensor positions = {};       // i32 [B, T], where they are rotary; undefined: 0, 1, 2, ... in every row
-  Tensor distance_bias = {};   // of scores: [heads, 2 T - 1], or [B, heads, S] of one query in each row
+  Tensor starts = {};         // i32 [B, T]: the first key that a query sees, as in rows of packed documents
+  Tensor positions = {};      // i32 [B, T], where they are rotary; undefined: 0, 1, 2, ... in every row
+  Tensor distance_bias = {};  // of scores: [heads, 2 T - 1], or [B, heads, S] of one query in each row
+  // Embeddings of the distance from a key to a query, [2 T - 1, D], rising from 1 - T on and falling from T - 1 on.
+  // With them attention is disentangled (He et al. 2021): scores also compare a query with its key's distance, and a
+  // key with its query's. Projected as states are.
+  Tensor rising = {}, falling = {};
   SplitProjection split = {};  // undefined: there are no earlier positions
   MemoryKeys memory = {};      // in a decoder's layer; undefined: projected from its memory
   Tensor memory_lengths = {};  // i32, of each memory: so many of its positions count
@@ -91,6 +95,9 @@ struct SelfAttention : Module {
 
  private:
   Tensor normalize_queries_keys(Tensor projected);
+  // What a part of the fused projection makes of something else: its rows from `first` on.
+  Tensor project_part(Tensor of, int64_t first, int64_t rows);
+  Tensor distance_scores(Tensor queries, Tensor keys, const AttentionContext& context);  // [B, heads, T, T]
   // Queries and keys, normalized and turned to their positions, and values: [B, T, query_width + 2 key_width].
   Tensor project(Tensor x, Tensor positions);
 };

@@ -58,13 +58,14 @@ FeedForward::FeedForward(Module* parent, const LayerConfig& config)
     : Module(parent, ""),
       activation(config.activation),
       fused_gate(config.fused_gate),
+      gate_second(config.gate_second),
       linear1{this,
               "linear1",
               config.width,
               (config.fused_gate ? 2 : 1) * config.hidden,
               or_glorot(config.weights),
               config.biases.feed_forward},
-      linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual), config.biases.feed_forward},
+      linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual), config.biases.has_last()},
       dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {
   if (config.gated && !fused_gate)
     linear3.emplace(this, "linear3", config.width, config.hidden, or_glorot(config.weights),
@@ -75,7 +76,7 @@ Tensor FeedForward::operator()(Tensor x) {
   Tensor hidden = linear1(x);
   if (fused_gate) {
     const std::vector<Tensor> halves = split_evenly(hidden, -1, 2);
-    return linear2(dropout(activate(halves[0], activation) * halves[1]));
+    return linear2(dropout(activate(halves[gate_second], activation) * halves[!gate_second]));
   }
   hidden = activate(hidden, activation);
   if (linear3) hidden = hidden * (*linear3)(x);

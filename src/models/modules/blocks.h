@@ -17,6 +17,8 @@ Tensor activate(Tensor x, Activation activation);
 // the feed-forward.
 struct Biases {
   bool attention = true, output = true, feed_forward = true;
+  std::optional<bool> last = {};  // of the feed-forward's last layer; empty: as feed_forward
+  bool has_last() const { return last.value_or(feed_forward); }
 };
 constexpr Biases kNoBiases{false, false, false};
 
@@ -49,8 +51,9 @@ struct LayerConfig {
   std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
   NormKind norms = NormKind::kLayer;
   Biases biases = {};
-  bool gated = false;       // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
-  bool fused_gate = false;  // linear1 and linear3 are one layer, linear1, whose second half is linear3's
+  bool gated = false;        // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  bool fused_gate = false;   // linear1 and linear3 are one layer, linear1, whose second half is linear3's
+  bool gate_second = false;  // of the fused layer, the second half is linear1's
   // Of attention (models/modules/attention_block.h).
   int64_t kv_heads = 0, head_size = 0, window = 0;
   QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
@@ -63,7 +66,7 @@ struct FeedForward : Module {
   Tensor operator()(Tensor x);
 
   Activation activation;
-  bool fused_gate;
+  bool fused_gate, gate_second;
   Linear linear1, linear2;
   std::optional<Linear> linear3;  // when gated, and not fused
   Dropout dropout;

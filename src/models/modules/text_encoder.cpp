@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/literal/literal.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
@@ -41,7 +43,10 @@ LayerConfig layer_config(const EncoderConfig& config, size_t i) {
           .biases = config.biases,
           .gated = config.gated,
           .fused_gate = config.fused_gate,
+          .gate_second = config.gate_second,
+          .kv_heads = config.kv_heads,
           .head_size = config.head_size,
+          .query_key_norms = config.query_key_norms,
           .attention_scale = config.attention_scale,
           .rotary = config.layer_kinds.empty() ? std::nullopt : config.layer_kinds.at(i).rotary};
 }
@@ -51,11 +56,46 @@ std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int6
   return std::make_unique<Embedding>(parent, name, rows, embedding_width(config), normal_init(kEncoderDeviation));
 }
 
+// [B, T, D] -> [B, D]
+Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)}); }
+
 // The mean of a sequence's states, [B, T, D] -> [B, D]: a query of zeros attends to all its tokens alike.
 Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
   const int64_t batch = states.dim(0), width = states.dim(2);
   const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
   return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
+}
+
+// [heads, 2 length - 1]: minus the distance, times the head's slope. Slopes are powers of 2^(-8 / n), n the largest
+// power of two up to the number of heads; heads beyond n have every other one of 2 n's.
+Tensor linear_biases(Graph& graph, DType dtype, int64_t heads, int64_t length) {
+  int64_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<double> biases;
+  for (int64_t head = 0; head < heads; ++head) {
+    const double slope =
+        head < power ? std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(power))
+                     : std::exp2(-4.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(power));
+    for (int64_t distance = 1 - length; distance < length; ++distance)
+      biases.push_back(-slope * static_cast<double>(std::abs(distance)));
+  }
+  const TensorType type{dtype, {heads, 2 * length - 1}};
+  if (dtype == DType::kF64) return literal(graph, type, biases.data());
+  const std::vector<float> floats(biases.begin(), biases.end());
+  return literal(graph, type, floats.data());
+}
+
+// The row of DeBERTa's table for a key `distance` positions before the query, in float as its authors compute it.
+int32_t distance_row(const EncoderConfig& config, int64_t distance) {
+  const int64_t middle = config.distance_span_buckets / 2, far = std::abs(distance);
+  if (middle > 0 && far > middle) {
+    const float steps = std::log(static_cast<float>(far) / static_cast<float>(middle)) /
+                        std::log(static_cast<float>(config.max_distance - 1) / static_cast<float>(middle)) *
+                        static_cast<float>(middle - 1);
+    const int64_t bucket = static_cast<int64_t>(std::ceil(steps)) + middle;
+    distance = distance < 0 ? -bucket : bucket;
+  }
+  return static_cast<int32_t>(std::clamp<int64_t>(distance + config.distance_span, 0, 2 * config.distance_span - 1));
 }
 
 }  // namespace
@@ -73,7 +113,7 @@ TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& 
                          : nullptr),
       dropout{this, "dropout", static_cast<float>(config.dropout)},
       layers{this, "layers"} {
-  words.padding = config.pad_token;
+  words.padding = config.pad_token, words.scale = config.embedding_scale;
   const int64_t blocks = config.layer_groups > 0 ? config.layer_groups * config.group_layers : config.layers;
   for (int64_t i = 0; i < blocks; ++i) layers.append(layer_config(config, static_cast<size_t>(i)));
   if (config.embedding_width > 0)
@@ -81,6 +121,9 @@ TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& 
   if (config.distance_buckets > 0)
     distance_bias.emplace(this, "distance_bias", Shape{config.distance_buckets, config.heads},
                           normal_init(kEncoderDeviation));
+  if (config.distance_span > 0)
+    distances.emplace(this, "distances", 2 * config.distance_span, config.width, normal_init(kEncoderDeviation));
+  if (config.distance_norm) distance_norm.emplace(this, "distance_norm", config.width, config.epsilon, config.norms);
   if (config.final_norm) norm.emplace(this, "norm", config.width, config.epsilon, config.norms);
 }
 
@@ -107,11 +150,28 @@ Tensor TextEncoder::bias_of(size_t i, Tensor shared, Tensor like) const {
   // of padding may see no key at all.
   constexpr double kHidden = -1e4;
   const auto entries = [&](int64_t count, double value) {
-    return fill(*like.graph, {like.type().dtype, {config.heads, count}}, value);
+    return fill(*like.graph, {like.type().dtype, {1, count}}, value);
   };
-  const Tensor far = entries(length - window, kHidden);
-  const Tensor bias = concat(far, std::array{entries(2 * window - 1, 0), far}, 1);
+  // Cut from the biases of the longest text, so that a graph for texts of any length has no size below 0.
+  const Tensor far = entries(config.max_seq_len - window, kHidden);
+  const Tensor all = concat(far, std::array{entries(2 * window - 1, 0), far}, 1);
+  const int64_t distances = 2 * length - 1;
+  const Tensor bias = broadcast_to(slice(all, 1, config.max_seq_len - length, distances), {config.heads, distances});
   return shared.defined() ? shared + bias : bias;
+}
+
+void TextEncoder::add_distances(AttentionContext& context, Tensor like) {
+  const int64_t length = like.dim(1);
+  std::vector<int32_t> rows;
+  for (int64_t distance = 1 - length; distance < length; ++distance) rows.push_back(distance_row(config, distance));
+  const auto embedded = [&] {
+    const Tensor ids = literal(*like.graph, {DType::kI32, {std::ssize(rows)}}, rows.data());
+    const Tensor x = (*distances)(ids);
+    return distance_norm ? (*distance_norm)(x) : x;
+  };
+  context.rising = embedded();
+  std::ranges::reverse(rows);
+  context.falling = embedded();
 }
 
 Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
@@ -124,9 +184,12 @@ Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
     const DistanceBucketsAttrs attrs{length, length, config.distance_buckets, config.max_distance, true};
     shared = permute(embedding(distance_bias->tensor(), distance_buckets(*x.graph, attrs)), {1, 0});
   }
+  if (config.linear_biases) shared = linear_biases(*x.graph, x.type().dtype, config.heads, length);
+  AttentionContext context{.lengths = lengths};
+  if (distances) add_distances(context, x);
   const size_t groups = static_cast<size_t>(config.layer_groups), inner = static_cast<size_t>(config.group_layers);
   for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i) {
-    const AttentionContext context{.lengths = lengths, .distance_bias = bias_of(i, shared, x)};
+    context.distance_bias = bias_of(i, shared, x);
     if (groups == 0) {
       x = layers[i](x, context);
       continue;
@@ -214,8 +277,7 @@ Pooler::Pooler(Module* parent, std::string name, const EncoderConfig& config, do
 }
 
 Tensor Pooler::operator()(Tensor states, Tensor lengths) {
-  const Tensor state = mean_heads > 0 ? mean_state(states, lengths, mean_heads)
-                                      : reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)});
+  const Tensor state = mean_heads > 0 ? mean_state(states, lengths, mean_heads) : first_state(states);
   const Tensor pooled = activate(dense(dropout(state)), activation);
   return norm ? (*norm)(pooled) : pooled;
 }
@@ -289,9 +351,10 @@ Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t
   return weighted_loss(trace, square(logits - trace.input("labels", logits.type())));
 }
 
-Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized) {
+Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized, bool first) {
   constexpr double kTiny = 1e-24;  // of the squared length: a zero vector stays one
-  const Tensor states = encoder(tokens, lengths), mean = mean_state(states, lengths, encoder.config.heads);
+  const Tensor states = encoder(tokens, lengths);
+  const Tensor mean = first ? first_state(states) : mean_state(states, lengths, encoder.config.heads);
   const int64_t batch = states.dim(0);
   return normalized ? mean * rsqrt(sum_to(square(mean), {batch, 1}) + kTiny) : mean;
 }

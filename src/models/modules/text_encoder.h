@@ -20,20 +20,29 @@ struct EncoderConfig {
   Activation head_activation = Activation::kGelu;  // of the masked-language-model head
   double epsilon = 1e-12;                          // of the norms
   int64_t pad_token = -1;                          // its embedding is not trained by lookups; -1: none
+  double embedding_scale = 1;                      // of the word embedding
   bool embedding_norm = true;                      // of the sum of the embeddings
   bool learned_positions = true;                   // added to the token embedding
   int64_t first_position = 0;                      // the row of the position table that the first token has
   int64_t embedding_width = 0;   // of all embeddings, with a projection to `width`; 0: width, and no projection
   int64_t max_distance = 128;    // of these buckets
   int64_t distance_buckets = 0;  // of a bias of all layers' scores by distance (ops/distance_buckets); 0: none
+  bool linear_biases = false;    // scores fall with the distance, in each head by another slope (Press et al. 2022)
+  // > 0: attention is disentangled (DeBERTa): distances to either side have embeddings, nearer ones one each. With
+  // distance_span_buckets those beyond half of them share one, up to max_distance.
+  int64_t distance_span = 0, distance_span_buckets = 0;
+  bool distance_norm = false;  // of these embeddings
   // Of layers (models/modules/blocks.h).
   NormPlace norm_place = NormPlace::kSum;
   NormKind norms = NormKind::kLayer;
   Biases biases = {};
-  int64_t head_size = 0;       // 0: width / heads
+  int64_t head_size = 0;  // 0: width / heads
+  int64_t kv_heads = 0;   // of keys and values; 0: as many as heads
+  QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
   double attention_scale = 0;  // of scores; 0: 1 / sqrt(head_size)
   bool gated = false;
   bool fused_gate = false;
+  bool gate_second = false;                 // see LayerConfig
   bool first_attention_norm = true;         // false: the first layer's attention has no norm
   bool final_norm = false;                  // of the last layer's states
   double hidden_dropout = 0;                // in the feed-forward
@@ -66,12 +75,15 @@ struct TextEncoder : Module {
   Dropout dropout;
   ModuleList<EncoderLayer> layers;         // with layer_groups: the blocks of each group
   std::optional<Parameter> distance_bias;  // [buckets, heads]
+  std::optional<Embedding> distances;      // [2 distance_span, D]
+  std::optional<LayerNorm> distance_norm;
   std::optional<LayerNorm> norm;
 
  private:
   Tensor embed(Tensor tokens, Tensor types);
   // Biases of scores of layer i by distance, [heads, 2 T - 1], or undefined. `shared`: that of all layers.
   Tensor bias_of(size_t i, Tensor shared, Tensor like) const;
+  void add_distances(AttentionContext& context, Tensor like);
 };
 
 // dense, activation, norm; then logits by the word embedding and a bias.
@@ -141,14 +153,15 @@ struct TokenClassifier : TextClassifier {
 
 // The encoder without a task. The pooler is part of the files and not used here.
 // The mean state of each sentence's tokens, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
-Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true);
+Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true,
+                           bool first = false);
 
 struct SentenceEncoder : Module {
   explicit SentenceEncoder(const EncoderConfig& config) : encoder{this, "bert", config} {
     if (config.has_pooler) pooler.emplace(this, "pooler", config);
   }
-  Tensor operator()(Tensor tokens, Tensor lengths, bool normalized = true) {
-    return sentence_embeddings(encoder, tokens, lengths, normalized);
+  Tensor operator()(Tensor tokens, Tensor lengths, bool normalized = true, bool first = false) {
+    return sentence_embeddings(encoder, tokens, lengths, normalized, first);
   }
 
   TextEncoder encoder;

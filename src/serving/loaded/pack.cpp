@@ -13,6 +13,7 @@
 #include "formats/packed_model.h"
 #include "models/nn/model_store.h"
 #include "models/families/pretrained.h"
+#include "models/families/sentence_embedder.h"
 #include "training/run/run_folder.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/language/language_model.h"
@@ -204,6 +205,8 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
   if (is_packed(folder)) fail_user("'" + folder + "' is packed already");
   const bool is_run = run.has_config() || !is_pretrained_folder(folder);
   if (is_run) run.load_config(), run.best_weights();  // says what is wrong
+  if (!is_run && !read_sentence_pooling(folder).dense.empty())
+    fail_user("'" + folder + "' has linear layers behind its pooling, which a packed model does not hold");
   if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words, open_any(folder));
   if (words.parsed().any())
     fail_user("'" + folder + "' answers no texts: its weights are packed as they are, without --quantize");

@@ -92,7 +92,8 @@ Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
 }
 
 // [B, H, Tq, Tk]: scale * q k^T + bias, -inf where a key is not visible. `in`: the operands of a node.
-Tensor masked_scores(const AttentionAttrs& attrs, std::span<const Tensor> in, double soft_cap = 0) {
+Tensor masked_scores(const AttentionAttrs& attrs, std::span<const Tensor> in, double soft_cap = 0,
+                     Tensor score_bias = {}) {
   const Tensor q = by_heads(in[0], attrs.heads, 1);
   const Tensor k = by_heads(in[1], attrs.kv_heads, attrs.heads / attrs.kv_heads);
   const Tensor lengths = attrs.has_lengths ? in[3] : Tensor{};
@@ -100,6 +101,7 @@ Tensor masked_scores(const AttentionAttrs& attrs, std::span<const Tensor> in, do
   Tensor products = matmul(q, k, false, true) * (soft_cap > 0 ? attrs.scale / soft_cap : attrs.scale);
   if (soft_cap > 0) products = tanh(products) * soft_cap;
   if (attrs.has_bias) products = products + by_places(in[attrs.bias_at(kAttentionFixed)], q.dim(2), k.dim(2));
+  if (score_bias.defined()) products = products + score_bias;
   return mask_scores(products, lengths, attrs.causal, starts, attrs.window);
 }
 
@@ -199,7 +201,8 @@ Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   if (attrs.has_starts) in.push_back(options.starts);
   if (attrs.has_bias) in.push_back(options.distance_bias);
   if (has_random(attrs)) in.push_back(options.random);
-  if (options.soft_cap > 0) return weighted_values(attrs, in, masked_scores(attrs, in, options.soft_cap));
+  if (options.soft_cap > 0 || options.score_bias.defined())
+    return weighted_values(attrs, in, masked_scores(attrs, in, options.soft_cap, options.score_bias));
   return graph_of(q)->add(kAttention, in, attrs, q.where)[0];
 }
 

@@ -75,9 +75,10 @@ struct AttentionOptions {
   Tensor starts = {};         // i32 [B, Tq]; undefined: 0
   Tensor distance_bias = {};  // [H, Tq + Tk - 1] or [B, H, Tq + Tk - 1]; undefined: none
   int64_t window = 0;         // 0: none
-  // Scores s become cap * tanh(s / cap), after the scale and before the mask (Gemma 2); 0: none. Such attention is not
-  // one node but those of its decomposition, and holds the scores in memory.
+  // Scores s become cap * tanh(s / cap), after the scale and before the mask (Gemma 2); 0: none. Attention with a cap
+  // or with score_bias is not one node but those of its decomposition, and holds the scores in memory.
   double soft_cap = 0;
+  Tensor score_bias = {};  // [B, H, Tq, Tk], added to the scaled scores (DeBERTa); undefined: none
   float dropout = 0;
   uint64_t dropout_site = 0;
   Tensor random = {};  // i32 [4], with dropout only

@@ -1,0 +1,83 @@
+// DeBERTa-v2 and v3 (He et al. 2021, 2023): BERT's layers with disentangled attention, whose embeddings of distances
+// all layers project as they project states.
+#include "models/families/encoder_family.h"
+
+namespace linnet {
+namespace {
+
+using C = EncoderConfig;
+
+EncoderConfig deberta_kind() {
+  EncoderConfig config;
+  config.has_pooler = false, config.pooler_activation = Activation::kGelu;
+  return config;
+}
+
+// "p2c|c2p", or a list of both.
+void check_scores(const ConfigFile& file) {
+  constexpr const char* kKey = "pos_att_type";
+  std::string text = file.is_text(kKey) ? file.text(kKey) : "";
+  if (!file.is_text(kKey))
+    for (const std::string& type : file.texts(kKey)) text += (text.empty() ? "" : "|") + type;
+  if (text != "p2c|c2p" && text != "c2p|p2c") file.fail("\"pos_att_type\" is not \"p2c|c2p\"");
+}
+
+void read_distances(const ConfigFile& file, C& config) {
+  for (const char* key : {"relative_attention", "share_att_key"})
+    if (!file.flag(key, false)) file.fail("\"" + std::string(key) + "\" is false, Linnet supports only true");
+  check_scores(file);
+  if (file.integer("conv_kernel_size", 0) > 0) file.fail("\"conv_kernel_size\" is not supported");
+  if (file.number("pooler_dropout", 0) != 0) file.fail("\"pooler_dropout\" is not 0");
+  if (file.size("embedding_size", config.width) != config.width) file.fail("\"embedding_size\" is not \"hidden_size\"");
+  const int64_t most = file.integer("max_relative_positions", -1);
+  config.max_distance = most < 1 ? config.max_seq_len : most;
+  config.distance_span_buckets = std::max<int64_t>(0, file.integer("position_buckets", -1));
+  config.distance_span = config.distance_span_buckets > 0 ? config.distance_span_buckets : config.max_distance;
+  const std::string norm = file.text("norm_rel_ebd", "none");
+  if (norm != "none" && norm != "layer_norm") file.fail("\"norm_rel_ebd\" is \"" + norm + "\"");
+  config.distance_norm = norm == "layer_norm";
+  if (file.has("cls_dropout")) config.classifier_dropout = probability_of(file, "cls_dropout", 0);
+}
+
+void write_distances(const C& config, ConfigFile& file) {
+  for (const char* key : {"relative_attention", "share_att_key"}) file.set(key, true);
+  file.set("pos_att_type", std::vector<std::string>{"p2c", "c2p"});
+  file.set("max_relative_positions", config.max_distance);
+  file.set("position_buckets", config.distance_span_buckets > 0 ? config.distance_span_buckets : -1);
+  file.set("norm_rel_ebd", config.distance_norm ? "layer_norm" : "none");
+}
+
+Fields<C> fields() {
+  return bert_fields() + Fields<C>{field("type_vocab_size", &C::token_types, {0, kSizes.most}, 0),
+                                   field("max_position_embeddings", &C::max_seq_len, kSizes, 512),
+                                   field("position_biased_input", &C::learned_positions, true),
+                                   field("pad_token_id", &C::pad_token, kIds, 0),
+                                   field("pooler_hidden_act", &C::pooler_activation, kActivations, Activation::kGelu),
+                                   {read_distances, write_distances},
+                                   {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
+}
+
+NameTable names(const C& config, ModelHead head) {
+  return encoder_names(
+      config, head,
+      {.prefix = "deberta.",
+       .distances = "encoder.rel_embeddings",
+       .distance_norm = "encoder.LayerNorm",
+       .queries_keys_values = {"attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"},
+       .masked_dense = "cls.predictions.transform.dense",
+       .masked_norm = "cls.predictions.transform.LayerNorm",
+       .masked_bias = "cls.predictions.bias",
+       .masked_copies = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
+       .class_dense = "pooler.dense",
+       .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}});
+}
+
+}  // namespace
+
+FamilyList families_of_deberta() {
+  static const EncoderFamily family("deberta-v2", FamilyKind::kEncoder, encoder_architectures("DebertaV2"),
+                                    deberta_kind(), fields(), make_encoder, names);
+  return {&family};
+}
+
+}  // namespace linnet

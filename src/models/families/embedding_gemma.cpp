@@ -1,0 +1,69 @@
+// EmbeddingGemma (Schechter Vera et al. 2025): Gemma 3 whose layers see both ways.
+#include "models/families/decoder_family.h"
+#include "models/families/encoder_family.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kBothWays = "use_bidirectional_attention";
+
+// Windows reach so far to either side as half of the key says.
+Field<EncoderConfig> as_encoder() {
+  return {[](const ConfigFile& file, EncoderConfig& config) {
+    ConfigFile causal = file;
+    causal.set(kBothWays, false);
+    const DecoderConfig gemma = decoder_config(causal);
+    if (gemma.soft_cap > 0) file.fail("\"attn_logit_softcapping\" is not supported in an encoder");
+    config.vocab_size = gemma.vocab_size, config.max_seq_len = gemma.max_seq_len;
+    config.width = gemma.width, config.heads = gemma.heads, config.kv_heads = gemma.kv_heads;
+    config.head_size = gemma.head_size, config.layers = gemma.layers, config.hidden = gemma.hidden;
+    config.activation = gemma.activation, config.gated = gemma.gated, config.epsilon = gemma.epsilon;
+    config.norms = gemma.norms, config.norm_place = gemma.norm_place, config.query_key_norms = gemma.query_key_norms;
+    config.attention_scale = gemma.attention_scale, config.embedding_scale = gemma.embedding_scale;
+    config.attention_dropout = gemma.attention_dropout, config.pad_token = gemma.pad_token;
+    config.layer_kinds = gemma.layer_kinds;
+    for (LayerKind& kind : config.layer_kinds)
+      if (kind.window > 0) kind.window = kind.window / 2 + 1;
+  }};
+}
+
+EncoderConfig encoder_kind() {
+  EncoderConfig config;
+  config.token_types = 0, config.dropout = 0, config.biases = kNoBiases, config.final_norm = true;
+  config.learned_positions = config.embedding_norm = config.has_pooler = false;
+  return config;
+}
+
+NameTable encoder_table(const EncoderConfig& config, ModelHead head) {
+  return encoder_names(config, head,
+                       {.prefix = "model.",
+                        .words = "embed_tokens",
+                        .final_norm = "norm",
+                        .layers = "layers.",
+                        .queries_keys_values = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+                        .linear3 = "mlp.up_proj",
+                        .query_norm = "self_attn.q_norm",
+                        .key_norm = "self_attn.k_norm",
+                        .result_norm1 = "post_attention_layernorm",
+                        .result_norm2 = "post_feedforward_layernorm",
+                        .output = "self_attn.o_proj",
+                        .norm1 = "input_layernorm",
+                        .linear1 = "mlp.gate_proj",
+                        .linear2 = "mlp.down_proj",
+                        .norm2 = "pre_feedforward_layernorm",
+                        .heads = {"lm_head.*"}});
+}
+
+}  // namespace
+
+FamilyList families_of_embedding_gemma() {
+  static const EncoderFamily embedder = [] {
+    EncoderFamily family("gemma3_text", FamilyKind::kEncoder, {{"Gemma3TextModel", ModelHead::kNone}}, encoder_kind(),
+                         {as_encoder()}, make_encoder, encoder_table);
+    family.flag = kBothWays;
+    return family;
+  }();
+  return {&embedder};
+}
+
+}  // namespace linnet

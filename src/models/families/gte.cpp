@@ -1,0 +1,69 @@
+// GTE (Zhang et al. 2024), whose folders call it "new": BERT's layers with rotary positions and a gate. Its authors'
+// program reads it so; transformers has other keys in config.json.
+#include <cmath>
+
+#include "models/families/encoder_family.h"
+
+namespace linnet {
+namespace {
+
+using C = EncoderConfig;
+
+C kind() {
+  C config;
+  config.learned_positions = config.has_pooler = false;
+  config.fused_gate = config.gate_second = true;
+  config.biases.feed_forward = false, config.biases.last = true;
+  return config;
+}
+
+// "ntk" divides all frequencies by factor^(2 / size) and takes a larger theta.
+void read_rotary(const ConfigFile& file, C& config) {
+  RotaryConfig rotary{.theta = positive_of(file, "rope_theta", 1e4)};
+  if (file.has("rope_scaling")) {
+    const ConfigFile scaling = file.object("rope_scaling");
+    scaling.choice("type", {"ntk"});
+    const double factor = positive_of(scaling, "factor", 1);
+    rotary.theta *= factor;
+    rotary.scaling = {
+        .kind = RopeScaling::Kind::kLinear,
+        .factor = std::pow(factor, 2 * static_cast<double>(config.heads) / static_cast<double>(config.width))};
+  }
+  config.layer_kinds.assign(static_cast<size_t>(config.layers), {.rotary = rotary});
+}
+
+Fields<C> fields() {
+  return bert_fields("rope") + Fields<C>{field("type_vocab_size", &C::token_types, {0, kSizes.most}, 1),
+                                         field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
+                                         field("pad_token_id", &C::pad_token, kIds, 0),
+                                         fixed("layer_norm_type", "layer_norm"),
+                                         fixed("pack_qkv", true),
+                                         fixed("logn_attention_scale", false),
+                                         {read_rotary}};
+}
+
+NameTable names(const C& config, ModelHead head) {
+  return encoder_names(config, head,
+                       {.prefix = "new.",
+                        .queries_keys_values = {"attention.qkv_proj"},
+                        .output = "attention.o_proj",
+                        .norm1 = "attn_ln",
+                        .linear1 = "mlp.up_gate_proj",
+                        .linear2 = "mlp.down_proj",
+                        .norm2 = "mlp_ln",
+                        .class_dense = "pooler.dense",
+                        .prefixed_class_dense = true,
+                        .heads = {"pooler.*", "lm_head.*", "classifier.*"}});
+}
+
+}  // namespace
+
+FamilyList families_of_gte() {
+  static const EncoderFamily family(
+      "new", FamilyKind::kEncoder,
+      {{"NewModel", ModelHead::kNone}, {"NewForSequenceClassification", ModelHead::kClasses}}, kind(), fields(),
+      make_encoder, names);
+  return {&family};
+}
+
+}  // namespace linnet

@@ -1,0 +1,74 @@
+// Nomic's BERT (Nussbaum et al. 2024): BERT's layers with rotary positions, a gate and no biases.
+#include "models/families/encoder_family.h"
+
+namespace linnet {
+namespace {
+
+using C = EncoderConfig;
+
+C nomic_kind() {
+  C config;
+  config.learned_positions = config.has_pooler = false;
+  config.gated = true, config.biases = kNoBiases, config.activation = Activation::kSilu;
+  return config;
+}
+
+void read_nomic_rotary(const ConfigFile& file, C& config) {
+  if (file.number("rotary_emb_fraction", 1) != 1) file.fail("\"rotary_emb_fraction\" is not 1");
+  if (file.has("rotary_scaling_factor")) file.fail("\"rotary_scaling_factor\" is not supported");
+  config.layer_kinds.assign(static_cast<size_t>(config.layers),
+                            {.rotary = RotaryConfig{.theta = positive_of(file, "rotary_emb_base", 1e4)}});
+}
+
+Fields<C> nomic_fields() {
+  Fields<C> all{field("vocab_size", &C::vocab_size, kSizes),
+                field("n_positions", &C::max_seq_len, kSizes),
+                field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2),
+                field("n_embd", &C::width, kWidths),
+                field("n_head", &C::heads, kSizes),
+                multiple("n_embd", &C::width, "n_head", &C::heads),
+                field("n_layer", &C::layers, kLayers),
+                field("n_inner", &C::hidden, kSizes),
+                probability("resid_pdrop", &C::dropout, 0),
+                probability("attn_pdrop", &C::attention_dropout, 0, &C::dropout),
+                positive("layer_norm_epsilon", &C::epsilon, 1e-12),
+                fixed("activation_function", "swiglu"),
+                {read_nomic_rotary, [](const C& config, ConfigFile& file) {
+                   file.set("activation_function", "swiglu"), file.set("rotary_emb_fraction", 1.0);
+                   file.set("rotary_emb_base", config.layer_kinds.at(0).rotary->theta);
+                 }}};
+  for (const char* key : {"prenorm", "use_rms_norm", "causal", "parallel_block", "rotary_emb_interleaved",
+                          "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"})
+    all.push_back(fixed(key, false));
+  return all;
+}
+
+NameTable nomic_names(const C& config, ModelHead head) {
+  return encoder_names(config, head,
+                       {.prefix = "bert.",
+                        .embedding_norm = "emb_ln",
+                        .layers = "encoder.layers.",
+                        .queries_keys_values = {"attn.Wqkv"},
+                        .linear3 = "mlp.fc11",
+                        .output = "attn.out_proj",
+                        .norm1 = "norm1",
+                        .linear1 = "mlp.fc12",
+                        .linear2 = "mlp.fc2",
+                        .norm2 = "norm2",
+                        .class_dense = "pooler.dense",
+                        .prefixed_class_dense = true,
+                        .heads = {"pooler.*", "cls.*", "classifier.*"},
+                        .computed = {"encoder.layers.*.rotary_emb.inv_freq"}});
+}
+
+}  // namespace
+
+FamilyList families_of_nomic() {
+  static const EncoderFamily family(
+      "nomic_bert", FamilyKind::kEncoder,
+      {{"NomicBertModel", ModelHead::kNone}, {"NomicBertForSequenceClassification", ModelHead::kClasses}}, nomic_kind(),
+      nomic_fields(), make_encoder, nomic_names);
+  return {&family};
+}
+
+}  // namespace linnet
