@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include "integration/program.h"
@@ -110,6 +111,21 @@ TEST(Kill, InFp16TheLossScaleGoesOnWhereItWas) {
   EXPECT_GE(kills.all, 3);
   const std::string last = lines(contents(folder / "run/metrics.jsonl")).at(59);
   EXPECT_EQ(last.find("\"skipped_steps\":0,"), std::string::npos) << last;
+}
+
+// A run that ends while it writes a model to be kept has not saved that step yet: resumed, it keeps the model.
+TEST(Kill, ModelThatWasNotKeptIsKeptByTheResumedRun) {
+  const TemporaryFolder folder;
+  const Arguments settings{"max_steps=6", "save_every=2", "keep_every=4", "eval_every=6"};
+  const std::string run = folder / "run", kept = run + "/checkpoints/4.safetensors";
+  ASSERT_EQ(train(run, {"max_steps=2", "save_every=2", "keep_every=4", "eval_every=6"}).exit_code, 0);
+  std::filesystem::create_directories(kept + "/in_the_way");
+  EXPECT_EQ(train(run, settings, {"--resume"}).exit_code, 2);
+  std::filesystem::remove_all(kept);
+  ASSERT_EQ(train(run, settings, {"--resume"}).exit_code, 0);
+  ASSERT_EQ(train(folder / "whole", settings).exit_code, 0);
+  ASSERT_TRUE(exists(kept));
+  EXPECT_EQ(contents(kept), contents(folder / "whole/checkpoints/4.safetensors"));
 }
 
 }  // namespace

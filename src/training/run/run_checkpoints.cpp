@@ -132,12 +132,14 @@ void RunCheckpoints::save_weights(const Progress& progress, const std::string& p
 }
 
 void RunCheckpoints::save(const Progress& progress) {
+  // The model that is kept is written first: a run that is killed between the two files resumes before this step and
+  // writes both again. In the other order the kept model would be missing for good.
+  if (progress.step > 0 && is_due(progress.step)) keep(progress);
   if (is_first_rank())
     save_training_state(folder_.state_path(), trainer_, progress, metadata(progress), whole_ ? &*whole_ : nullptr);
   else if (whole_)
     give_training_state(trainer_, *whole_);
   last_saved_ = progress.step;
-  if (progress.step > 0 && is_due(progress.step)) keep(progress);
 }
 
 bool RunCheckpoints::is_due(int64_t step) const {

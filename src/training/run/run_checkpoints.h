@@ -24,7 +24,7 @@ class RunCheckpoints {
   // Weights, moments and progress to begin with: those of the run's checkpoint, or weights of another run, of a model
   // folder, or drawn from the seed.
   Progress load();
-  // The training state, and as often as the configuration says a model beside it, which is kept.
+  // As often as the configuration says a model that is kept, then the training state.
   void save(const Progress& progress);
   // The run's model. `state`: "parameters", or their moving average.
   void save_best(const Progress& progress, const std::string& state);
