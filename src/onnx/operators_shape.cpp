@@ -37,8 +37,8 @@ void reshape_operator(OnnxCall& call) {
     if (size == -1) {
       if (rest >= 0) call.fail("two sizes are open");
       rest = static_cast<int64_t>(i);
-    } else {
-      known *= size;
+    } else if (__builtin_mul_overflow(known, size, &known)) {
+      call.fail("a shape of more elements than a program can count");
     }
     sizes.push_back(size);
   }

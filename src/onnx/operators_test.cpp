@@ -90,6 +90,17 @@ TEST(OnnxOperators, TopKIsSortedAndEqualOnesKeepTheirOrder) {
   EXPECT_THROW(run_node("TopK", {x, too_many}, 2), Error);
 }
 
+TEST(OnnxOperators, ReshapeRefusesSizesWhoseProductOverflows) {
+  const Operand x{{2, 2}, {1, 2, 3, 4}}, sizes{{3}, {0x1p62F, 4, -1}, OnnxElement::kInt64, true};
+  try {
+    run_node("Reshape", {x, sizes}, 1);
+    FAIL() << "it was reshaped";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("more elements than a program can count"), std::string::npos)
+        << error.what();
+  }
+}
+
 // Halves go to the even number, and what is beyond the range is its end. A scale for each row.
 TEST(OnnxOperators, QuantizedNumbersAreWholeAndWithinTheirRange) {
   const Operand scale{{2}, {1, 0.5F}}, zero{{2}, {0, 10}, OnnxElement::kInt8, true};
