@@ -63,15 +63,19 @@ int64_t least_bmp_bytes(std::FILE* file) {
 ImageInfo checked_info(std::FILE* file, const std::string& path) {
   int width = 0, height = 0, channels = 0;
   if (!stbi_info_from_file(file, &width, &height, &channels)) fail_decoding(path);
-  if (int64_t{width} * height > kMostPixels)
-    fail_user("'" + path + "' declares " + std::to_string(width) + "x" + std::to_string(height) +
+  const int64_t rows = std::abs(int64_t{height});  // a BMP whose first row is the upper one has a negative height
+  if (width < 1 || rows < 1)
+    fail_user("'" + path + "' declares " + std::to_string(width) + "x" + std::to_string(rows) +
+              " pixels; an image has at least one");
+  if (width * rows > kMostPixels)
+    fail_user("'" + path + "' declares " + std::to_string(width) + "x" + std::to_string(rows) +
               " pixels; Linnet decodes images of at most " + std::to_string(kMostPixels));
   std::rewind(file);
   struct stat status {};
   if (const int64_t least = least_bmp_bytes(file); ::fstat(::fileno(file), &status) == 0 && status.st_size < least)
     fail_user("'" + path + "' is cut short: its pixels take " + std::to_string(least) + " bytes, and it has " +
               std::to_string(status.st_size));
-  return {height, width, channels < 3 ? 1 : 3};
+  return {rows, width, channels < 3 ? 1 : 3};
 }
 
 struct Decoded {

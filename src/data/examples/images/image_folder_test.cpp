@@ -124,6 +124,31 @@ TEST_F(ImageFolderTest, AFileThatDeclaresTooManyPixelsIsRefused) {
   EXPECT_EQ(image_info(path("c.bmp")).height, 3);
 }
 
+TEST_F(ImageFolderTest, BmpThatBeginsWithItsUpperRowIsReadAsAnyOther) {
+  const auto number = [](int32_t value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
+  // One pixel wide, three high: a row is three bytes and one of padding.
+  const std::string after_height = std::string("\1\0\x18\0", 4) + number(0) + number(12) + std::string(16, '\0');
+  const std::string head = "BM" + number(66) + number(0) + number(54) + number(40) + number(1);
+  const std::string low = std::string(3, '\x11') + '\0', middle = std::string(3, '\x22') + '\0',
+                    high = std::string(3, '\x33') + '\0';
+  const std::string upward = write("a/1.bmp", head + number(3) + after_height + low + middle + high);
+  const std::string downward = write("a/2.bmp", head + number(-3) + after_height + high + middle + low);
+  const ImageInfo info = image_info(downward);
+  ASSERT_EQ(info.height, 3);
+  Pixels first(9), second(9);
+  read_image(upward, image_info(upward), first);
+  read_image(downward, info, second);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first[0], 0x33);
+  EXPECT_EQ(read_image_folder(folder_).height, 3);
+
+  const std::string sides = "BM" + number(66) + number(0) + number(54) + number(40);
+  EXPECT_EQ(error_of([&] { image_info(write("b.bmp", sides + number(-5) + number(3) + after_height + low)); }),
+            "'b.bmp' declares -5x3 pixels; an image has at least one");
+  EXPECT_NE(error_of([&] { image_info(write("c.bmp", sides + number(1) + number(INT32_MIN) + after_height)); }),
+            "no error");
+}
+
 TEST_F(ImageFolderTest, AnImageMustBeAFileAndKeepItsSize) {
   ASSERT_EQ(::mkfifo(path("pipe.png").c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { image_info(path("pipe.png")); }), "cannot read 'pipe.png': not a regular file");
