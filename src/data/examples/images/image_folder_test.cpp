@@ -149,6 +149,23 @@ TEST_F(ImageFolderTest, BmpThatBeginsWithItsUpperRowIsReadAsAnyOther) {
             "no error");
 }
 
+// 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here.
+TEST_F(ImageFolderTest, JpegWithTooManyHuffmanCodesIsRefused) {
+  std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0", 15);  // 8x8 pixels, grey
+  for (const int table : {0x00, 0x10}) {
+    const int bytes = 2 + 1 + 16 + 8 * 255;
+    jpeg += "\xff\xc4";
+    jpeg += {static_cast<char>(bytes >> 8), static_cast<char>(bytes & 255), static_cast<char>(table)};
+    jpeg += std::string(8, '\0') + std::string(8, '\xff') + std::string(8 * 255, '\1');
+  }
+  jpeg += std::string("\xff\xda\0\x08\1\1\0\0\x3f\0", 10) + std::string(100, '\x5a') + "\xff\xd9";
+  Pixels pixels(64);
+  EXPECT_NE(error_of([&] {
+              read_image(write("a.jpg", jpeg), {8, 8, 1}, pixels);
+            }).find("'a.jpg' cannot be decoded"),
+            std::string::npos);
+}
+
 TEST_F(ImageFolderTest, AnImageMustBeAFileAndKeepItsSize) {
   ASSERT_EQ(::mkfifo(path("pipe.png").c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { image_info(path("pipe.png")); }), "cannot read 'pipe.png': not a regular file");

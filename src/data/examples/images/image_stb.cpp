@@ -1,3 +1,10 @@
+#include <cstdlib>
+
+// Memory begins as zeros: before 2.28 stb_image reads tables that a damaged JPEG does not have, and pixels that a file
+// lacks would be what the memory held before.
+#define STBI_MALLOC(size) std::calloc(1, size)
+#define STBI_REALLOC(memory, size) std::realloc(memory, size)
+#define STBI_FREE(memory) std::free(memory)
 #define STB_IMAGE_IMPLEMENTATION
 #include "data/examples/images/image_stb-inl.h"
 #define STB_IMAGE_RESIZE_IMPLEMENTATION
