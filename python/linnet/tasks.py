@@ -112,54 +112,85 @@ def _text(value: typing.Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _rows(data: typing.Any) -> list[list[str]] | None:
-    """Rows of texts from a list, pandas or datasets; None for a path."""
-    if isinstance(data, (str, os.PathLike)):
-        return None
-    if hasattr(data, "column_names"):  # datasets.Dataset
-        data = list(zip(*(data[name] for name in data.column_names)))
-    elif hasattr(data, "columns") and hasattr(data, "itertuples"):  # pandas
-        data = list(data.itertuples(index=False))
-    elif isinstance(data, dict):
-        data = list(zip(*data.values()))
-    rows = []
-    for row in data:
-        cells = [row] if isinstance(row, str) else list(row.values() if isinstance(row, dict) else row)
-        rows.append([" ".join(str(cell).split()) for cell in cells])
-    return rows
+def _plain(value: typing.Any, where: str) -> typing.Any:
+    """A cell as JSON has it. One without a value is a mistake in the data."""
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if value is None or value != value:
+        raise UserError(f"{where} has no value")
+    return value
 
 
 def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
-    """The records of a list (or a datasets.Dataset) whose values are no plain texts and numbers: conversations, lists
-    of labels, tagged words. None for anything else."""
-    if isinstance(data, (str, os.PathLike, dict)) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+    """Rows by name, of a list of dicts, a dict of columns, pandas or datasets; None for anything else."""
+    if hasattr(data, "column_names"):  # datasets.Dataset
+        columns = {name: data[name] for name in data.column_names}
+    elif hasattr(data, "columns") and hasattr(data, "itertuples"):  # pandas
+        columns = dict(zip(map(str, data.columns), zip(*data.itertuples(index=False))))
+    elif isinstance(data, dict):
+        columns = data
+    elif isinstance(data, (list, tuple)) and data and all(isinstance(row, dict) for row in data):
+        return [{key: _plain(value, f'row {i}, "{key}"') for key, value in row.items()} for i, row in enumerate(data)]
+    else:
         return None
-    if len(data) == 0 or hasattr(data, "columns") or not isinstance(data[0], dict):
-        return None
-    nested = any(isinstance(value, (dict, list, tuple)) for value in data[0].values())
-    return [data[i] for i in range(len(data))] if nested else None
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f'"{name}" {len(column)}' for name, column in columns.items())
+        raise UserError(f"the columns have different lengths: {lengths}")
+    return [
+        {key: _plain(cell, f'row {i}, "{key}"') for key, cell in zip(columns, row)}
+        for i, row in enumerate(zip(*columns.values()))
+    ]
 
 
-def _data_file(data: typing.Any, name: str, run: str | None) -> str:
-    """A path as it is; else a file of the data: records with nested values as JSON lines; one column as a text, more
-    separated by tabs."""
+def _rows(data: typing.Any) -> list[list[str]]:
+    """Rows of texts without names."""
+    rows = []
+    for i, row in enumerate(data):
+        cells = [row] if isinstance(row, str) else list(row)
+        rows.append([" ".join(str(_plain(cell, f"row {i}, value {k}")).split()) for k, cell in enumerate(cells)])
+    return rows
+
+
+def _named_rows(task: str, records: list[dict[str, typing.Any]]) -> list[list[str]] | None:
+    """Rows for a task whose files have no names: texts, or pairs of them. None for a task that reads names."""
+    names = list(records[0])
+    if task == "translate":
+        wanted = ["source", "target"] if {"source", "target"} <= set(names) else names
+        if len(wanted) != 2:
+            given = ", ".join(names)
+            raise UserError(f'translate takes columns "source" and "target", or two of any name; there are {given}')
+    elif task in ("language", "masked"):
+        wanted = ["text"] if "text" in names else names
+        if len(wanted) != 1:
+            raise UserError(f'{task} takes a column "text", or one of any name; there are ' + ", ".join(names))
+    else:
+        return None
+    return _rows([record.get(name) for name in wanted] for record in records)
+
+
+def _data_file(task: str, data: typing.Any, name: str, run: str | None) -> str:
+    """A path as it is; else a file of the data: rows with names as JSON lines, which tasks read by their names; one
+    column as a text, more separated by tabs."""
+    if isinstance(data, (str, os.PathLike)):
+        return str(os.fspath(data))
     folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
     records = _records(data)
-    if records is not None:
-        os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, name + ".jsonl")
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        return path
-    rows = _rows(data)
-    if rows is None:
-        return str(os.fspath(data))
-    if not rows or len({len(row) for row in rows}) != 1:
+    if records is not None and not records:
+        raise UserError("the data has no rows")
+    rows = _rows(data) if records is None else _named_rows(task, records)
+    if rows is not None and (not rows or len({len(row) for row in rows}) != 1):
         raise UserError("the data has no rows, or rows of different lengths")
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, name + (".txt" if len(rows[0]) == 1 else ".tsv"))
+    if rows is None:
+        path = os.path.join(folder, name + ".jsonl")
+        lines = [json.dumps(record, ensure_ascii=False) for record in records or []]
+    else:
+        path = os.path.join(folder, name + (".txt" if len(rows[0]) == 1 else ".tsv"))
+        lines = ["\t".join(row) for row in rows]
     with open(path, "w", encoding="utf-8") as file:
-        file.writelines("\t".join(row) + "\n" for row in rows)
+        file.writelines(line + "\n" for line in lines)
     return path
 
 
@@ -177,14 +208,14 @@ def _choice(
     name = os.fspath(task)
     choice: dict[str, typing.Any] = dict(config=TASKS.get(name, name), data="", source="", target="", settings=[])
     if data is not None:
-        choice["data"] = _data_file(data, "train", run)
+        choice["data"] = _data_file(name, data, "train", run)
     if source is not None or target is not None:
         if source is None or target is None:
             raise UserError("source and target go together")
-        choice.update(source=_data_file(source, "source", run), target=_data_file(target, "target", run))
+        choice.update(source=_data_file(name, source, "source", run), target=_data_file(name, target, "target", run))
     for split, value in (("valid", valid), ("test", test)):
         if value is not None:
-            path = _data_file(value, split, run)
+            path = _data_file(name, value, split, run)
             is_text = name in ("language", "chat", "masked") or path.endswith(".txt")
             choice["settings"].append(f"{split}_{'text' if is_text else 'tsv'}={path}")
     for key, value in settings.items():
@@ -243,8 +274,10 @@ def train(
 
     task: "translate", "language", "classify", "images", "masked", the name of a preset (`linnet.presets()`), a TOML
     file or a run. data: a file, as `linnet train --data` takes it, or rows: a list of texts or of (source, target) or
-    (text, label), a pandas DataFrame, a datasets.Dataset; valid and test: the same. source, target: two files or lists
-    of lines. settings: keys of the configuration (docs/config.md), for example d_model=128, model_from="bert-base".
+    (text, label), a list of dicts, a dict of columns, a pandas DataFrame, a datasets.Dataset, which go by their names
+    ("text", "label" and so on: docs/data.md) and are written to the folder RUN.data; valid and test: the same.
+    source, target: two files or lists of lines. settings: keys of the configuration (docs/cli.md), for example
+    d_model=128, model_from="bert-base".
     callbacks hear each step and each evaluation; False ends the run, an exception or Ctrl-C ends it too and is raised
     again, each after it was saved: resume=True goes on. Raises UserError, NumericError when a loss is not finite, and
     MachineError.

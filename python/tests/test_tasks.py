@@ -121,3 +121,18 @@ def test_chats_and_labels_from_records(chatter: str, bert: str) -> None:
     numbers = [(f"the {animal}", number) for animal, number in (("dog", 1.5), ("cat", 0.25)) for _ in range(6)]
     report = ln.train("regress", numbers, "regress", model_from=bert, **small)
     assert "pearson" in ln.evaluate(report.run, split="valid").metrics
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_rows_with_names_go_by_their_names(columns: bool) -> None:
+    rows = [{"id": i, "label": "even" if i % 2 == 0 else "odd", "text": f"word{i % 2} again"} for i in range(40)]
+    data: typing.Any = {name: [row[name] for row in rows] for name in rows[0]} if columns else rows
+    ln.train("classify", data, "run", steps=2, num_layers=0)
+    with ln.load("run") as model:
+        assert model.classify("word0 again").label in ("even", "odd")
+
+
+def test_a_cell_without_a_value_is_named() -> None:
+    for rows in ([("a", "x"), ("b", None)], [{"text": "a", "label": 1}, {"text": "b", "label": float("nan")}]):
+        with pytest.raises(ValueError, match=r"row 1, .* has no value"):
+            ln.train("classify", rows, "run", steps=1)
