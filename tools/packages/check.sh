@@ -5,7 +5,7 @@
 #   tools/packages/check.sh [SUITE...]
 #
 # SUITE is a release of Debian: bookworm (the default), trixie, bullseye. A system is made with debootstrap in
-# build/roots/SUITE, once.
+# build/roots/SUITE, once. Exits with 3 where no system can be made: without an archive, or without the right to mount.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -43,11 +43,12 @@ for suite in "${@:-bookworm}"; do
   root=build/roots/$suite
   mkdir -p build/roots
   if [[ ! -x $root/bin/bash ]]; then
-    debootstrap --variant=minbase "$suite" "$root" >"$root.log" 2>&1 || fail "debootstrap could not make $root; see $root.log"
+    debootstrap --variant=minbase "$suite" "$root" >"$root.log" 2>&1 ||
+      { echo "packages: debootstrap could not make $root; see $root.log" >&2; exit 3; }
   fi
   cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
   for file in /etc/apt/apt.conf.d/*; do cp -n "$file" "$root/etc/apt/apt.conf.d/" 2>/dev/null || true; done
-  mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"  # a program finds its own folder there
+  mountpoint -q "$root/proc" || mount -t proc proc "$root/proc" || exit 3  # a program finds its own folder there
   rm -rf "$root"/root/*
   cp dist/*.deb dist/*-linux.tar.gz tools/packages/work.sh "$root/root/"
 
@@ -59,7 +60,8 @@ for suite in "${@:-bookworm}"; do
   fi
   try tarball 'export PATH=$(echo ../linnet-*/bin):$PATH'
 
-  in_root "apt-get update -q && apt-get install -y -q --no-install-recommends ./linnet_*.deb" >"$work/log" 2>&1 ||
+  in_root "apt-get update -q" >"$work/log" 2>&1 || { tail -n 5 "$work/log"; exit 3; }
+  in_root "apt-get install -y -q --no-install-recommends ./linnet_*.deb" >"$work/log" 2>&1 ||
     { tail -n 5 "$work/log"; fail "$suite: apt cannot install the package"; }
   try "Debian package" true
   in_root "apt-get purge -y -q linnet && ! ls /usr/lib/linnet 2>/dev/null" >"$work/log" 2>&1 ||
