@@ -100,8 +100,11 @@ bool LineReader::next(std::string& line) {
       position_ += static_cast<size_t>(end - begin) + 1;
       break;
     }
-    line.append(begin, size_ - position_);
+    // A NUL byte is refused wherever the line ends: the line of a device or a disk image may be larger than memory.
+    const void* nul = std::memchr(begin, '\0', size_ - position_);
+    line.append(begin, nul != nullptr ? static_cast<const char*>(nul) + 1 : buffer_.data() + size_);
     position_ = size_;
+    if (nul != nullptr) break;
   } while (fill());
   check(line);
   return true;

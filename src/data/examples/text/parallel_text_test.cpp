@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "data/examples/text/line_reader.h"
 
 namespace linnet {
@@ -179,6 +180,14 @@ TEST_F(ParallelTextTest, TsvLinesWithoutExactlyOneTab) {
             "a.tsv:1: expected source<TAB>target, found 3 tabs");
   EXPECT_EQ(error_of([&] { read_tsv(write("a.tsv", "a\tb\n\n")); }),
             "a.tsv:2: expected source<TAB>target, found an empty line");
+}
+
+TEST_F(ParallelTextTest, NulBytesWithoutALineEndAreRefusedBeforeTheyAreRead) {
+  const std::string path = write("zeros.txt", "abc");
+  fs::resize_file(path, uint64_t{1} << 30);
+  const uint64_t before = peak_resident_bytes();
+  EXPECT_EQ(error_of([&] { read_lines(path); }), "zeros.txt:1: NUL byte at byte 4 of the line; is this a text file?");
+  EXPECT_LT(peak_resident_bytes() - before, uint64_t{64} << 20);
 }
 
 TEST_F(ParallelTextTest, BytesThatAreNotText) {
