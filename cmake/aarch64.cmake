@@ -1,5 +1,5 @@
-# Builds for 64-bit ARM with Debian's cross compiler and its arm64 packages (cmake --preset arm64; docs/install.md). Programs run
-# under qemu-user, tests too.
+# Builds for 64-bit ARM with Debian's cross compiler and its arm64 packages (cmake --preset arm64). qemu-user runs what was
+# built; nothing has been run so far.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

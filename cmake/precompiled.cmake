@@ -25,8 +25,8 @@ function(linnet_use_headers target headers)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-dangling-else>)
 endfunction()
 
-# Called when all targets have their options. Sources with options of their own read the headers as they are.
 find_package(Threads REQUIRED)
+# Called when all targets have their options. Sources with options of their own read the headers as they are.
 function(linnet_precompile)
   linnet_common_headers(linnet_headers)
   linnet_common_headers(linnet_quick_headers)

@@ -5,7 +5,7 @@
 #   tools/packages/check.sh [SUITE...]
 #
 # SUITE is a release of Debian: bookworm (the default), trixie, bullseye. A system is made with debootstrap in
-# build/roots/SUITE, once. Exits with 3 where no system can be made: without an archive, or without the right to mount.
+# build/roots/SUITE, once. Exits with 3 where no system can be made: without root, Debian's archive, or the right to mount.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -13,6 +13,12 @@ fail() {
   echo "packages: $*" >&2
   exit 1
 }
+
+no_system() {
+  echo "packages: no fresh system can be made: $*" >&2
+  exit 3
+}
+((EUID == 0)) || no_system "that takes root"
 
 work=$(mktemp -d)
 root=
@@ -44,11 +50,12 @@ for suite in "${@:-bookworm}"; do
   mkdir -p build/roots
   if [[ ! -x $root/bin/bash ]]; then
     debootstrap --variant=minbase "$suite" "$root" >"$root.log" 2>&1 ||
-      { echo "packages: debootstrap could not make $root; see $root.log" >&2; exit 3; }
+      no_system "debootstrap failed; see $root.log"
   fi
   cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
   for file in /etc/apt/apt.conf.d/*; do cp -n "$file" "$root/etc/apt/apt.conf.d/" 2>/dev/null || true; done
-  mountpoint -q "$root/proc" || mount -t proc proc "$root/proc" || exit 3  # a program finds its own folder there
+  mountpoint -q "$root/proc" || mount -t proc proc "$root/proc" ||  # a program finds its own folder there
+    no_system "nothing can be mounted"
   rm -rf "$root"/root/*
   cp dist/*.deb dist/*-linux.tar.gz tools/packages/work.sh "$root/root/"
 
@@ -60,7 +67,7 @@ for suite in "${@:-bookworm}"; do
   fi
   try tarball 'export PATH=$(echo ../linnet-*/bin):$PATH'
 
-  in_root "apt-get update -q" >"$work/log" 2>&1 || { tail -n 5 "$work/log"; exit 3; }
+  in_root "apt-get update -q" >"$work/log" 2>&1 || no_system "$(tail -n 1 "$work/log")"
   in_root "apt-get install -y -q --no-install-recommends ./linnet_*.deb" >"$work/log" 2>&1 ||
     { tail -n 5 "$work/log"; fail "$suite: apt cannot install the package"; }
   try "Debian package" true

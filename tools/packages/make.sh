@@ -139,7 +139,11 @@ tarball() {
   cp -a "$stage/program/usr" "$folder"
   libraries_of $release/bin/linnet "$brought_elsewhere" | xargs cp -L -t "$folder/lib/linnet"
   chmod 644 "$folder"/lib/linnet/*
-  cp LICENSE README.md CHANGELOG.md "$folder"
+  mkdir -p "$folder/bench/results" "$folder/src"
+  cp -r LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$folder"  # README and docs link to each other
+  cp bench/README.md "$folder/bench"
+  cp bench/results/*.md bench/results/*.svg "$folder/bench/results"
+  cp src/README.md "$folder/src"
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$stage/tarball" -cf - "linnet-$version" |
     gzip -9n >"dist/$name.tar.gz"
 }

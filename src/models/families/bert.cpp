@@ -18,11 +18,6 @@ Fields<EncoderConfig> fields() {
 NameTable names(const EncoderConfig& config, ModelHead head) {
   NameTable table = encoder_names(config, head,
                                   {.prefix = "bert.",
-                                   .masked_dense = "cls.predictions.transform.dense",
-                                   .masked_norm = "cls.predictions.transform.LayerNorm",
-                                   .masked_bias = "cls.predictions.bias",
-                                   .masked_copies = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
-                                   .class_dense = "pooler.dense",
                                    .prefixed_class_dense = true,
                                    .heads = {"qa_outputs.*", "cls.*", "pooler.*", "classifier.*"}});
   table.old_endings = {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};

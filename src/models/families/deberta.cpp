@@ -64,11 +64,6 @@ NameTable names(const C& config, ModelHead head) {
        .distances = "encoder.rel_embeddings",
        .distance_norm = "encoder.LayerNorm",
        .queries_keys_values = {"attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"},
-       .masked_dense = "cls.predictions.transform.dense",
-       .masked_norm = "cls.predictions.transform.LayerNorm",
-       .masked_bias = "cls.predictions.bias",
-       .masked_copies = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
-       .class_dense = "pooler.dense",
        .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}});
 }
 

@@ -36,9 +36,11 @@ struct EncoderNames {
               linear2 = "output.dense", norm2 = "output.LayerNorm";
   // Heads, whose names have no prefix: of masked tokens (its output layer is the word embedding), of classes, and the
   // pooler of a bare model (with the prefix).
-  std::string masked_dense, masked_norm, masked_bias;
-  std::vector<std::string> masked_copies;  // of the word embedding (.weight) and of the bias (.bias)
-  std::string class_dense, class_norm = "", classifier = "classifier", pooler = "pooler.dense";
+  std::string masked_dense = "cls.predictions.transform.dense", masked_norm = "cls.predictions.transform.LayerNorm",
+              masked_bias = "cls.predictions.bias";
+  // Of the word embedding (.weight) and of the bias (.bias).
+  std::vector<std::string> masked_copies = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"};
+  std::string class_dense = "pooler.dense", class_norm = "", classifier = "classifier", pooler = "pooler.dense";
   bool prefixed_class_dense = false;    // the dense layer under the classifier is the bare model's pooler
   std::vector<std::string> heads = {};  // patterns of heads that other architectures of the family have
   std::vector<std::string> computed = {"embeddings.position_ids", "embeddings.token_type_ids"};

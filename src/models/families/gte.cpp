@@ -51,7 +51,6 @@ NameTable names(const C& config, ModelHead head) {
                         .linear1 = "mlp.up_gate_proj",
                         .linear2 = "mlp.down_proj",
                         .norm2 = "mlp_ln",
-                        .class_dense = "pooler.dense",
                         .prefixed_class_dense = true,
                         .heads = {"pooler.*", "lm_head.*", "classifier.*"}});
 }

@@ -28,11 +28,6 @@ NameTable names(const C& config, ModelHead head) {
                         .linear1 = "mlp.gated_layers",
                         .linear2 = "mlp.wo",
                         .norm2 = "mlp.layernorm",
-                        .masked_dense = "cls.predictions.transform.dense",
-                        .masked_norm = "cls.predictions.transform.LayerNorm",
-                        .masked_bias = "cls.predictions.bias",
-                        .masked_copies = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"},
-                        .class_dense = "pooler.dense",
                         .prefixed_class_dense = true,
                         .heads = {"pooler.*", "cls.*", "classifier.*", "qa_outputs.*"}});
 }

@@ -55,7 +55,6 @@ NameTable nomic_names(const C& config, ModelHead head) {
                         .linear1 = "mlp.fc12",
                         .linear2 = "mlp.fc2",
                         .norm2 = "norm2",
-                        .class_dense = "pooler.dense",
                         .prefixed_class_dense = true,
                         .heads = {"pooler.*", "cls.*", "classifier.*"},
                         .computed = {"encoder.layers.*.rotary_emb.inv_freq"}});

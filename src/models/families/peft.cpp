@@ -221,9 +221,8 @@ OpenOptions options_for(const std::string& adapters, OpenOptions options) {
 PretrainedModel open_with_adapters(const std::string& folder, const std::vector<AdapterFolder>& adapters,
                                    const OpenOptions& options) {
   if (adapters.empty()) return open_pretrained(folder, options);
-  PretrainedModel model = are_chosen(adapters)
-                              ? open_with_sets(folder, adapters, options)
-                              : open_pretrained(folder, options_for(adapters[0].folder, options));
+  PretrainedModel model = are_chosen(adapters) ? open_with_sets(folder, adapters, options)
+                                               : open_pretrained(folder, options_for(adapters[0].folder, options));
   model.adapters = adapters;
   const ParameterLayout layout(*model.module);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
