@@ -68,6 +68,7 @@ Description: $5
 $(fold -s -w 78 <<<"$6" | sed 's/ *$//; s/^/ /')
 TEXT
   find "$folder" -type d -exec chmod 755 {} +
+  find "$folder" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +  # dpkg-deb changes only times that are later
   dpkg-deb --root-owner-group -Zxz --build "$folder" "dist/${name}_${version}_$architecture.deb" >/dev/null
 }
 
