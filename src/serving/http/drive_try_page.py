@@ -3,11 +3,11 @@
 tried, tokens stream, what else was likely is shown, Stop ends a text, themes, a key, a narrow screen. It fails on a
 script error and on any request to another server. With --keep the screenshots stay in --folder.
 """
-import argparse, sys, time
+import argparse, json, sys, time
 from pathlib import Path
 
 here = Path(__file__).resolve().parent
-sys.path[:0] = [str(here), str(here.parent / "report")]
+sys.path[:0] = [str(here), str(here.parents[1] / "training" / "report")]
 import drive_page  # noqa: E402
 import drive_server  # noqa: E402
 from drive_page import Browser, expect, failures  # noqa: E402
@@ -21,12 +21,13 @@ def visit(browser, url, **size):
     wait(browser, "document.readyState === 'complete' && typeof models !== 'undefined'")
 
 
-def wait(browser, condition, seconds=20):
-    for _ in range(seconds * 20):
-        if browser.evaluate(condition):
-            return True
+def wait(browser, condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not browser.evaluate(condition):
+        if time.monotonic() > end:
+            return False
         time.sleep(0.05)
-    return False
+    return True
 
 
 def choose(browser, model, text):
@@ -34,6 +35,8 @@ def choose(browser, model, text):
 
 
 def run(browser):
+    # A busy browser may handle the click later: the last answer must not be taken for the next.
+    browser.evaluate("document.getElementById('answer').replaceChildren()")
     browser.click("#go")
     return wait(browser, "!running && document.getElementById('answer').textContent !== ''")
 
@@ -73,7 +76,7 @@ def main():
         expect("ms to the first token" in browser.evaluate("document.getElementById('speed').textContent"), "latency")
         before = browser.evaluate("document.getElementById('likely').textContent")
         browser.click("#answer .token")
-        expect(browser.evaluate("document.getElementById('likely').textContent") != before, "a click shows its token's")
+        expect(wait(browser, f"document.getElementById('likely').textContent !== {json.dumps(before)}"), "a click shows its token's")
         browser.screenshot(options.folder / "light.png")
         choose(browser, "llama", "w5 w6")
         expect(browser.evaluate("document.getElementById('chat').checked") and run(browser), "a conversation")
@@ -83,9 +86,9 @@ def main():
         messages = [{"role": "user", "content": "w5 w6"}, {"role": "assistant", "content": first}, {"role": "user", "content": "w8"}]
         wanted = server.post("/v1/chat/completions", {"model": "llama", "messages": messages, "max_tokens": 8, "temperature": 0})
         expect(answer(browser) == wanted["choices"][0]["message"]["content"], "is asked with the turns before it")
-        expect(browser.evaluate("document.querySelectorAll('.turn').length") == 3, "which are shown")
+        expect(wait(browser, "document.querySelectorAll('.turn').length === 3"), "which are shown")
         browser.click("#anew")
-        expect(browser.evaluate("turns.length + document.querySelectorAll('.turn').length") == 0, "a new one")
+        expect(wait(browser, "turns.length + document.querySelectorAll('.turn').length === 0"), "a new one")
         for model in ("marian", "bert_model", "bert_classifier"):
             choose(browser, model, "w7 w8")
             expect(run(browser) and not browser.evaluate("document.querySelector('#answer .error')"), model)
@@ -99,7 +102,7 @@ def main():
         choose(browser, "gpt2", "w5 " * 5000)
         expect(run(browser) and browser.evaluate("document.querySelector('#answer .error') !== null"), "an error is shown")
         browser.click("#theme")
-        expect(browser.evaluate("document.documentElement.dataset.theme") == "dark", "the dark theme")
+        expect(wait(browser, "document.documentElement.dataset.theme === 'dark'"), "the dark theme")
         browser.screenshot(options.folder / "dark.png")
         visit(browser, home, width=375, theme="dark")
         expect(browser.evaluate("document.documentElement.scrollWidth") <= 375, "it fits a phone")
