@@ -20,7 +20,7 @@ def main(folder: str, text: str, run: str, steps: int) -> str:
         batch_size=4,
         eval_every=steps,
     )
-    print(f"loss {report.best_loss:.3f} after {report.steps} steps")
+    print(f"loss {report.best_loss} after {report.steps} steps")
 
     with ln.load(run) as model:
         print(model.info)

@@ -146,6 +146,8 @@ class Learner:
         names = self._names_of(loss)
         shapes = _shapes_of(inputs, names or [])
         given = list(shapes[0]) if shapes else []
+        # Of the first shape, as many as the planned batch has.
+        self._rows = next((shape[0] for _, shape in (shapes[0] if shapes else {}).values() if shape), 32)
         self._names = [name for name in given if name in names] if names is not None else given
         missing = [name for name in self._required if name not in given]
         if missing:
@@ -235,7 +237,7 @@ class Learner:
         *,
         epochs: int | None = None,
         rate: Rate = 1e-3,
-        batch: int = 32,
+        batch: int | None = None,
         shuffle: bool = True,
         validation: typing.Any = None,
         metrics: typing.Sequence[Metric] = (),
@@ -244,8 +246,8 @@ class Learner:
         callbacks: typing.Sequence[typing.Callable[[FitEvent], object]] = (),
         on_epoch: typing.Callable[[FitEvent], object] | None = None,
     ) -> FitReport:
-        """Trains on a Loader, a Dataset or a dict of arrays (in batches of `batch`). Callbacks hear every step,
-        on_epoch every epoch; False stops. Without epochs the data are gone through once, or as often as
+        """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have).
+        Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through once, or as often as
         max_steps take. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
         NumericError, naming the line, when a loss is not finite."""
 
@@ -272,11 +274,10 @@ class Learner:
         found = self._core.fit(self._loader(data, batch, shuffle)._core, options)
         return FitReport(**{**found, "best": _evaluation(found["best"])})
 
-    @staticmethod
-    def _loader(data: typing.Any, batch: int, shuffle: bool) -> Loader:
+    def _loader(self, data: typing.Any, batch: int | None, shuffle: bool) -> Loader:
         if isinstance(data, Loader):
             return data
-        return Loader(data, batch=batch, shuffle=shuffle, drop_last=shuffle)
+        return Loader(data, batch=self._rows if batch is None else batch, shuffle=shuffle, drop_last=shuffle)
 
     @staticmethod
     def _metrics(metrics: typing.Sequence[Metric]) -> list[typing.Any]:
@@ -285,14 +286,22 @@ class Learner:
                 if samples:  # rows behind them are padding
                     batch = {name: value[:samples] if value.ndim else value for name, value in batch.items()}
                     outputs = {name: value[:samples] if value.ndim else value for name, value in outputs.items()}
-                return function(batch, outputs)
+                found = function(batch, outputs)
+                parts = found if isinstance(found, tuple) and len(found) == 2 else (found,)
+                try:
+                    return tuple(float(part) for part in parts) if len(parts) == 2 else float(found)
+                except (TypeError, ValueError):
+                    shape = f" of shape {found.shape}" if hasattr(found, "shape") else ""
+                    raise UserError(
+                        f'metric "{name}" returned a {type(found).__name__}{shape}; a mean or (sum, count) is wanted'
+                    ) from None
 
-            call.__name__ = getattr(function, "__name__", "metric")
+            call.__name__ = name = getattr(function, "__name__", "metric")
             return call
 
         return [metric if isinstance(metric, str) or not callable(metric) else cut(metric) for metric in metrics]
 
-    def evaluate(self, data: typing.Any, metrics: typing.Sequence[Metric] = (), batch: int = 32) -> Evaluation:
+    def evaluate(self, data: typing.Any, metrics: typing.Sequence[Metric] = (), batch: int | None = None) -> Evaluation:
         """Loss and metrics, without dropout. A metric is "accuracy" (of an output `logits` and a field `labels`) or a
         function of (batch, outputs) that returns a mean or (sum, count)."""
         found = _evaluation(self._core.evaluate(self._loader(data, batch, False)._core, self._metrics(metrics)))

@@ -39,16 +39,17 @@ class TrainEvent(typing.NamedTuple):
 
 
 class TrainReport(typing.NamedTuple):
-    """What train() has done. stopped: by a callback, after saving; `resume=True` goes on from there."""
+    """What train() has done. stopped: by a callback, after saving; `resume=True` goes on from there. best_: of the
+    evaluation that chose the model; None if there was none."""
 
     run: str
     stopped: bool
     steps: int
     epochs: int
     seconds: float
-    best_step: int
-    best_loss: float
-    best_metric: float
+    best_step: int | None
+    best_loss: float | None
+    best_metric: float | None
 
 
 class Plan:

@@ -123,7 +123,7 @@ def test_fit_validates_and_calls_back() -> None:
     assert report.reason == "epochs" and report.steps == 120 == len(events)
     assert events[-1].loss < events[0].loss
     assert report.best and report.best.metrics["<lambda>"] < 1
-    stopped = learner.fit({"x": X, "y": Y}, batch=16, epochs=9, callbacks=[lambda event: False])
+    stopped = learner.fit({"x": X, "y": Y}, epochs=9, callbacks=[lambda event: False])  # in batches of 16, as planned
     assert stopped.reason == "callback" and stopped.steps == 1
 
 

@@ -228,6 +228,8 @@ CALLED: dict[str, typing.Callable[[], typing.Any]] = {
     "fit in a callback": lambda: nested_fit(),
     "metric that is not there": lambda: good().evaluate({"x": X}, ["f1"], batch=4),
     "metric that fails": lambda: good().evaluate({"x": X}, [lambda batch, outputs: 1 / 0], batch=4),
+    "metric that gives an array": lambda: good().evaluate({"x": X}, [lambda batch, outputs: batch["x"]], batch=4),
+    "accuracy without logits": lambda: good().evaluate({"x": X}, ["accuracy"], batch=4),
     "metric that gives a text": lambda: good().evaluate({"x": X}, [lambda batch, outputs: "good"], batch=4),
     "accuracy without labels": lambda: good().evaluate({"x": X}, ["accuracy"], batch=4),
     "gradient before a step": lambda: good().gradient("fc.weight"),

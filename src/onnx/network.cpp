@@ -320,19 +320,27 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
   return trained;
 }
 
+namespace {
+
+// The network in a folder that `linnet import` or `linnet export --onnx` wrote; "": there is none. A folder that has its
+// weights as safetensors as well is one of its family.
+std::string network_of(const std::string& folder) {
+  if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
+  const std::string exported = folder + "/model.onnx";
+  return file_exists(exported) && !file_exists(folder + "/" + kParametersFile) ? exported : "";
+}
+
+}  // namespace
+
 bool is_onnx_path(const std::string& path) {
-  namespace fs = std::filesystem;
-  return !path.empty() &&
-         (fs::path(path).extension() == ".onnx" || file_exists((fs::path(path) / kNetworkFile).string()));
+  return !path.empty() && (std::filesystem::path(path).extension() == ".onnx" || !network_of(path).empty());
 }
 
 std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const bool is_folder = fs::is_directory(path, error);
-  const std::string file = is_folder ? (fs::path(path) / kNetworkFile).string() : path;
-  if (is_folder && !file_exists(file))
-    fail_user("'" + path + "' is a folder without " + kNetworkFile + ", which `linnet import` would have written");
+  const std::string file = std::filesystem::is_directory(path) ? network_of(path) : path;
+  if (file.empty())
+    fail_user("'" + path + "' is a folder without network.onnx or model.onnx, which `linnet import` and `linnet export "
+              "--onnx` write");
   OnnxModel model = read_onnx(file);
   if (classes > 0) replace_head(model, classes);
   return std::make_unique<OnnxNetwork>(std::move(model), file);

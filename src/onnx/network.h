@@ -72,10 +72,10 @@ class OnnxNetwork : public Module {
   int depth_ = 0;                  // of functions within functions
 };
 
-// Whether `path` is an ONNX file, by its name, or a folder that `linnet import` wrote.
+// Whether `path` is an ONNX file, by its name, or a folder that `linnet import` or `linnet export --onnx` wrote.
 bool is_onnx_path(const std::string& path);
 
-// `path`: an ONNX file, or a folder that `linnet import` wrote. `classes`: a classifier of another number gets a new
+// `path`: an ONNX file or such a folder. `classes`: a classifier of another number gets a new
 // last layer (onnx/new_head.h); 0: it stays as it is.
 std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes = 0);
 

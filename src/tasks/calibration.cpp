@@ -11,6 +11,7 @@
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/parallel_text.h"
+#include "data/examples/text/record_reader.h"
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
 #include "models/nn/activation_observer.h"
@@ -79,17 +80,20 @@ RunExamples open_model(const CalibrationRequest& request, const InferenceOptions
   return [predictor](const std::vector<std::string>& inputs) { predictor->answer(inputs, 1); };
 }
 
-// Of a .tsv for a classifier the text is what stands before the first tab.
 std::vector<std::string> read_lines(const CalibrationRequest& request) {
   if (is_folder(request.examples))
     fail_user("'" + request.examples + "' is a folder; this model reads text: --calibrate names a file");
-  const bool first_column = request.examples.ends_with(".tsv") && classifies(request.model);
   std::vector<std::string> lines;
-  LineReader reader(request.examples);
-  for (std::string line; std::ssize(lines) < request.most && reader.next(line);) {
-    if (first_column) line.resize(std::min(line.find('\t'), line.size()));
-    if (line.find_first_not_of(" \t") != line.npos) lines.push_back(std::move(line));
+  const auto add = [&](const std::string& line) {
+    if (std::ssize(lines) < request.most && line.find_first_not_of(" \t") != line.npos) lines.push_back(line);
+  };
+  if (has_records(request.examples) && classifies(request.model) && !takes_images(request.model)) {
+    const OpenedTextClassifier opened = open_text_classifier(request.model);
+    for_each_text(request.examples, opened.config.data, opened.pairs, add);
+    return lines;
   }
+  LineReader reader(request.examples);
+  for (std::string line; std::ssize(lines) < request.most && reader.next(line);) add(line);
   return lines;
 }
 

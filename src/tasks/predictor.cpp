@@ -24,6 +24,12 @@ class PredictorOfTexts : public Predictor {
     opened_.take_weights_into(*session_);
   }
   bool takes_pairs() const override { return opened_.pairs; }
+  void for_each_text(const std::string& path, const DataConfig& named, const UseText& use) const override {
+    DataConfig columns = opened_.config.data;
+    if (!named.text_column.empty()) columns.text_column = named.text_column;
+    if (!named.pair_column.empty()) columns.pair_column = named.pair_column;
+    task_.for_each_text(path, columns, opened_.pairs, use);
+  }
   int64_t outputs() const override { return std::ssize(opened_.outputs); }
   std::vector<Answer> answer(const std::vector<std::string>& texts, int64_t top) override {
     if (texts.empty()) return {};

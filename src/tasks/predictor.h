@@ -6,6 +6,7 @@
 
 #include "tasks/answer.h"
 #include "tasks/inference.h"
+#include "tasks/texts/text_records.h"
 
 namespace linnet {
 
@@ -16,6 +17,9 @@ class Predictor {
   virtual bool takes_images() const { return false; }
   // Whether an input is two texts with a tab between them.
   virtual bool takes_pairs() const { return false; }
+  // Calls use(text) for each text of a file, which may be a table or JSON lines (texts/text_records.h).
+  // `named`: columns that the user names; else those of the run.
+  virtual void for_each_text(const std::string&, const DataConfig&, const UseText&) const {}
   virtual int64_t outputs() const = 0;  // classes, labels, tags or numbers
   // What it says of each input; of classes the `top` likeliest.
   virtual std::vector<Answer> answer(const std::vector<std::string>& inputs, int64_t top) = 0;

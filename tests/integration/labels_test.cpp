@@ -65,6 +65,19 @@ TEST_F(Labels, PairsOfTextsAreToldApart) {
              other = predict(folder_ / "out", "b, cat\ttax the");
   EXPECT_EQ(same["label"], "same");
   EXPECT_EQ(other["label"], "other");
+  // Of a table or JSON lines the columns with texts are read, with labels or without.
+  folder_.write("asked.csv", "id,question1,question2\n1,\"the, dog\",dog runs\n2,\"b, cat\",tax the\n");
+  folder_.write("asked.jsonl", "{\"left\":\"the, dog\",\"right\":\"dog runs\"}\n");
+  const Outcome table = run({"predict", folder_ / "classify", folder_ / "asked.csv", folder_ / "pairs.csv"});
+  EXPECT_EQ(table.out.substr(0, 5), "same\t") << table.error;
+  EXPECT_EQ(lines(table.out).size(), 162u);
+  EXPECT_EQ(lines(table.out)[1].substr(0, 6), "other\t");
+  const Outcome named = run({"predict", folder_ / "classify", folder_ / "asked.jsonl", "--text-column", "left",
+                             "--pair-column", "right", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(named.out)["probability"], same["probability"]) << named.error;
+  const Outcome unknown = run({"predict", folder_ / "classify", folder_ / "asked.jsonl"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.error.find("--text-column NAME says which"), std::string::npos) << unknown.error;
   const Outcome single = run({"predict", folder_ / "classify"}, {.input = "the dog\n"});
   EXPECT_EQ(single.exit_code, 2);
   EXPECT_NE(single.error.find("takes two texts with a tab between them"), std::string::npos) << single.error;
@@ -91,6 +104,12 @@ TEST_F(Labels, NothingIsNeededToStartFrom) {
     EXPECT_GT(evaluate(preset, data)[metric].get<double>(), 0.9) << preset;
   }
   EXPECT_EQ(evaluate("tag", "tags.conll")["classes"]["PER"]["support"], 60);
+  folder_.write("asked.jsonl", R"({"tokens":["7","Cat"]})" "\n" R"({"text":"7 Cat"})" "\n");
+  const std::string found = run({"predict", folder_ / "tag", folder_ / "tags.conll", folder_ / "asked.jsonl"}).out;
+  ASSERT_EQ(lines(found).size(), 122u);
+  EXPECT_EQ(lines(found)[7], "PER: Cat\t7 Cat");
+  EXPECT_EQ(lines(found)[120], lines(found)[7]);
+  EXPECT_EQ(lines(found)[121], lines(found)[7]);
 }
 
 TEST_F(Labels, SeveralLabelsOfATextAreFound) {

@@ -171,7 +171,7 @@ TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   const Outcome smaller = run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB"});
   EXPECT_EQ(smaller.exit_code, 0) << smaller.error;
   const Outcome none = run({"plan", "reference", "--set", "train_samples=64", "--memory", "20MB"});
-  EXPECT_EQ(none.exit_code, 0) << none.error;
+  EXPECT_EQ(none.exit_code, 1) << none.error;
   EXPECT_NE(none.out.find("this does not fit within 20.0 MB: it takes "), std::string::npos) << none.out;
   EXPECT_NE(none.out.find("no batch_size fits within 20.0 MB: the smallest takes "), std::string::npos) << none.out;
   EXPECT_NE(none.out.find("a smaller max_seq_len would take less"), std::string::npos) << none.out;
@@ -179,7 +179,7 @@ TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text.txt", std::string(20'000, 'a') + std::string(20'000, 'b'));
   const Outcome huge = run({"plan", "text", "--data", text, "--set", "batch_size=1000000"});
-  EXPECT_EQ(huge.exit_code, 0) << huge.error;
+  EXPECT_EQ(huge.exit_code, 1) << huge.error;
   EXPECT_NE(huge.out.find("this does not fit within "), std::string::npos) << huge.out;
 }
 
@@ -212,7 +212,7 @@ TEST(Memory, ParametersBeyondTheMachineAreRefusedByTrainingAndAnsweredByPlan) {
   Arguments plan{"plan"}, train{"train"};
   for (Arguments* arguments : {&plan, &train}) arguments->insert(arguments->end(), settings.begin(), settings.end());
   const Outcome planned = run(plan);
-  EXPECT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_EQ(planned.exit_code, 1) << planned.error;
   EXPECT_NE(planned.out.find("this does not fit within "), std::string::npos) << planned.out;
   train.insert(train.end(), {"--run", folder / "run"});
   const Outcome trained = run(train);

@@ -118,6 +118,10 @@ Loss cross_entropy_loss(At logits, Tensor targets, double label_smoothing) {
 
 Metric accuracy(const std::string& predictions, const std::string& labels) {
   return {"accuracy", [=](const Arrays& batch, const Arrays& outputs) {
+            if (!batch.has(labels) || !outputs.has(predictions))
+              fail_user("the metric \"accuracy\" compares the output \"" + predictions + "\" with the field \"" +
+                        labels + "\" of the batch, and there is no " +
+                        (outputs.has(predictions) ? "such field" : "such output"));
             const auto wanted = batch.get<int32_t>(labels);
             const TensorType& type = outputs.type(predictions);
             const bool classes = type.dtype == DType::kI32;

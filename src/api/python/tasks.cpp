@@ -73,8 +73,10 @@ nb::dict train(const nb::dict& given, const std::string& run, bool resume, const
   nb::dict found;
   found["run"] = run, found["stopped"] = outcome.stopped, found["steps"] = outcome.progress.step;
   found["epochs"] = outcome.progress.epoch, found["seconds"] = outcome.train_seconds;
-  found["best_step"] = outcome.progress.best_step, found["best_loss"] = outcome.progress.best_loss;
-  found["best_metric"] = outcome.progress.best_metric;
+  const auto& progress = outcome.progress;
+  const auto of_best = [&](auto value) { return progress.best_step > 0 ? nb::cast(value) : nb::none(); };
+  found["best_step"] = of_best(progress.best_step), found["best_loss"] = of_best(progress.best_loss);
+  found["best_metric"] = of_best(progress.best_metric);
   return found;
 }
 

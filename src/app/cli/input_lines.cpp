@@ -3,9 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -26,16 +25,24 @@ std::string read_standard_input(const std::string& instead) {
   return text;
 }
 
-InputLines::~InputLines() { std::free(buffer_); }
-
 bool InputLines::next(std::string_view& line) {
-  errno = 0;
-  const ssize_t size = ::getline(&buffer_, &capacity_, stdin);
-  if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
-  if (size < 0) return false;
+  constexpr size_t kPart = 1 << 16, kLongest = 256'000'000;
+  size_t searched = at_, end;
+  while ((end = buffer_.find('\n', searched)) == buffer_.npos && !ended_) {
+    if (buffer_.size() - at_ > kLongest)
+      fail_user("standard input: line " + std::to_string(number_ + 1) + " has more than 256 MB");
+    buffer_.erase(0, at_);
+    at_ = 0, searched = buffer_.size();
+    buffer_.resize(searched + kPart);
+    const ssize_t size = ::read(STDIN_FILENO, buffer_.data() + searched, kPart);
+    if (size < 0) fail_system("cannot read standard input");
+    buffer_.resize(searched + static_cast<size_t>(size));
+    ended_ = size == 0;
+  }
+  if (at_ == buffer_.size()) return false;
+  line = std::string_view(buffer_).substr(at_, end == buffer_.npos ? end : end - at_);
+  at_ = std::min(end, buffer_.size() - 1) + 1;
   ++number_;
-  line = {buffer_, static_cast<size_t>(size)};
-  if (line.ends_with('\n')) line.remove_suffix(1);
   return true;
 }
 

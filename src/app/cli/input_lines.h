@@ -11,12 +11,8 @@ namespace linnet {
 
 class InputLines {
  public:
-  InputLines() = default;
-  ~InputLines();
-  InputLines(const InputLines&) = delete;
-  InputLines& operator=(const InputLines&) = delete;
-
-  // The bytes of the next line without its "\n"; false at the end. Good until the next call.
+  // The bytes of the next line without its "\n"; false at the end. Good until the next call. User error for a line of
+  // more than 256 MB.
   bool next(std::string_view& line);
   // The same as text: without "\r" before the end and without a byte order mark. User error, with the place, where it
   // is not valid UTF-8.
@@ -24,8 +20,9 @@ class InputLines {
   int64_t number() const { return number_; }  // of the last line, from 1
 
  private:
-  char* buffer_ = nullptr;
-  size_t capacity_ = 0;
+  std::string buffer_;  // what was read
+  size_t at_ = 0;       // where the next line begins in it
+  bool ended_ = false;
   int64_t number_ = 0;
 };
 

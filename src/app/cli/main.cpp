@@ -52,7 +52,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "linnet: %s\n", error.what());
     return linnet::exit_code(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {
-    std::fprintf(stderr, "linnet: '%s': %s\n", error.path1().c_str(), error.code().message().c_str());
+    // Of a copy that fails nothing says which of both paths it was.
+    const std::string to = error.path2().empty() ? "" : "' to '" + error.path2().string();
+    std::fprintf(stderr, "linnet: %s'%s%s': %s\n", to.empty() ? "" : "cannot copy ", error.path1().c_str(), to.c_str(),
+                 error.code().message().c_str());
     return 2;
   } catch (const std::system_error& error) {  // the machine refuses something, such as a lock
     std::fprintf(stderr, "linnet: %s%s\n", error.what(), linnet::memory_limit().c_str());

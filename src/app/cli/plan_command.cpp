@@ -140,9 +140,10 @@ int plan(const Arguments& arguments) {
     std::printf("each %d ranks compute one model together, some of its layers each\n", division.ranks_of_model());
   const PlanAnswer answer = division.pipeline > 1 ? plan_stages(config, limit, foresight.exact, division)
                                                   : plan_within(config, limit, foresight.exact);
+  const int exit_code = answer.forecast.peak() > limit ? 1 : 0;
   if (foresight.json) {
     print_json(answer, division, limit);
-    return 0;
+    return exit_code;
   }
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   if (division.tensor > 1 && division.pipeline > 1)
@@ -165,7 +166,7 @@ int plan(const Arguments& arguments) {
   print_fit(answer, limit);
   if (!arguments.html.empty()) write_page(arguments, config, answer);
   if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
-  return 0;
+  return exit_code;
 }
 
 }  // namespace
@@ -173,7 +174,7 @@ int plan(const Arguments& arguments) {
 void add_plan_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   PlanRanksArguments& foresight = arguments->foresight;
-  Command command = linnet.subcommand("plan", "the memory a run will take, and the largest batch that fits");
+  Command command = linnet.subcommand("plan", "the memory a run will take, and the largest batch that fits: exit code 1 if it does not fit");
   arguments->declare(command);
   command
       .flag("--exact", foresight.exact, "read the data, however many they are, for the sizes that training will have")

@@ -231,6 +231,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
         print_head();
       }
       show(*best, layouts.size() == 1);
+      fits = best->fits || layouts.size() > 1;
       silence_log();  // what was said of the data holds for every row
     }
   }

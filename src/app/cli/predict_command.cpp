@@ -26,6 +26,7 @@ struct Arguments : InferenceOptions {
   std::vector<std::string> inputs, data;
   int64_t top = 1;
   bool json = false, csv = false;
+  DataConfig columns;  // the names of those that are read
 };
 
 // As RFC 4180 writes a field.
@@ -112,7 +113,9 @@ class Predictions {
     }
     std::string line;
     for (const std::string& cell : answer.cells) line += arguments_.csv ? csv_field(cell) + ',' : cell + '\t';
-    line += arguments_.csv ? csv_field(input) : input;
+    std::string shown = arguments_.csv ? csv_field(input) : input;
+    if (!arguments_.csv) std::ranges::replace(shown, '\n', ' ');  // a record's text may have several lines
+    line += shown;
     std::printf("%s\n", line.c_str());
   }
 
@@ -124,13 +127,6 @@ class Predictions {
   Phase phase_;
 };
 
-// The text of a line: of a .tsv file what stands before the first tab; of a pair before the second.
-std::string text_of(const std::string& line, bool is_table, bool is_pair) {
-  if (!is_table) return line;
-  const size_t tab = line.find('\t');
-  return line.substr(0, is_pair && tab != line.npos ? line.find('\t', tab + 1) : tab);
-}
-
 // Most texts have no tab. Where all do, the lines are most likely those of a table.
 class TabCount {
  public:
@@ -141,8 +137,8 @@ class TabCount {
   void warn() const {
     if (texts_ > 0 && with_tab_ == texts_)
       log_warning(
-          "every line has a tab, and the whole line was taken for the text; of a file whose name ends in .tsv it is "
-          "what stands before the first tab");
+          "every line has a tab, and the whole line was taken for the text; of a file whose name ends in .tsv or "
+          ".csv it is one of the columns");
   }
 
  private:
@@ -156,13 +152,20 @@ int predict(Arguments arguments) {
   TabCount tabs;
   const bool images = predictions.predictor().takes_images(), pairs = predictions.predictor().takes_pairs();
   try {
-    for_each_line(images ? std::vector<std::string>{} : arguments.inputs, images && !arguments.inputs.empty(),
-                  [&](const std::string& line, const std::string& path) {
-                    const std::string text = text_of(line, has_ending(path, ".tsv"), pairs);
-                    if (!images && !pairs) tabs.add(text);
-                    predictions.add(text);
-                  });
-    for (const std::string& path : images ? arguments.inputs : std::vector<std::string>{}) {
+    const auto add_text = [&](const std::string& text) {
+      if (!images && !pairs) tabs.add(text);
+      predictions.add(text);
+    };
+    if (arguments.inputs.empty()) arguments.inputs = {"-"};
+    for (const std::string& path : arguments.inputs) {
+      if (path == "-") {
+        for_each_line({path}, false, [&](const std::string& line, const std::string&) { add_text(line); });
+        continue;
+      }
+      if (!images) {
+        predictions.predictor().for_each_text(path, arguments.columns, add_text);
+        continue;
+      }
       if (!std::filesystem::is_directory(path)) {
         predictions.add(path);
         continue;
@@ -190,10 +193,14 @@ void add_predict_command(Command& linnet) {
       .take("model", arguments->model, "a run of classification or of images, or the folder of a text classifier",
             {.required = true, .type = "MODEL"})
       .take("inputs", arguments->inputs,
-            "files with a text on each line (of a .tsv what is before the first tab); images, or folders of them "
+            "files with a text on each line, tables (.csv, .tsv) or JSON lines (.jsonl); images, or folders of them "
             "(default: standard input, a text or the path of an image on each line)",
             {.type = "FILE"})
       .take("--data", arguments->data, "the same as an input", {.type = "FILE"})
+      .take("--text-column", arguments->columns.text_column,
+            "the column or field with the text (default: as in training, else the usual names, else the first)",
+            {.type = "NAME"})
+      .take("--pair-column", arguments->columns.pair_column, "of pairs: that with the second text", {.type = "NAME"})
       .take("--top", arguments->top, "the K likeliest classes instead of one", {.type = "K", .least = 1, .most = 1e6})
       .flag("--json", arguments->json, "a JSON object on each line")
       .flag("--csv", arguments->csv, "comma-separated values with a heading")

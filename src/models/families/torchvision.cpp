@@ -62,7 +62,8 @@ Json beside(const std::string& file, const char* name, std::initializer_list<con
 bool is_torchvision_path(const std::string& path) {
   if (!is_folder(path)) return path.ends_with(".safetensors");
   const Json type = beside(file_of(path), "config.json", {"model_type"});
-  return file_exists(file_of(path)) && type.is_null() && !file_exists(path + "/config.toml");
+  return file_exists(file_of(path)) && type.is_null() && !file_exists(path + "/config.toml") &&
+         !file_exists(path + "/network.onnx");
 }
 
 TorchvisionNetwork describe_torchvision(const std::string& path) {

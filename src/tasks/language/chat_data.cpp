@@ -99,7 +99,7 @@ TargetedTokens tokens_of(const Rendered& rendered, const PretrainedTokenizer& to
 }  // namespace
 
 std::vector<TargetedTokens> read_chats(const std::string& path, const PretrainedTokenizer& tokenizer,
-                                       const std::string& folder, int64_t longest) {
+                                       const std::string& folder, int64_t longest, const std::string& why_cut) {
   if (tokenizer.kind() == "sentencepiece")
     fail_user("'" + folder + "' has no tokenizer.json, which task = \"chat\" needs to know the tokens of an answer");
   const ChatTemplate chat(tokenizer, folder);
@@ -122,7 +122,7 @@ std::vector<TargetedTokens> read_chats(const std::string& path, const Pretrained
   if (chats.empty()) fail_user("'" + path + "': no conversation has an answer of the assistant to learn");
   if (cut > 0)
     log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
-                " tokens and are cut there (--set context=N takes longer ones)");
+                " tokens and are cut there (" + why_cut + ")");
   if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
   return chats;
 }

@@ -21,17 +21,25 @@ const PretrainedTokenizer& tokenizer_of(const LanguageModel& language, const std
   fail_user("'" + folder + "' has no tokenizer with a chat template");
 }
 
+std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
+                                       const std::string& folder) {
+  const int64_t longest = longest_chat(config, *language.model);
+  const bool may_be_longer = longest < language.model->max_length();
+  return read_chats(path, tokenizer_of(language, folder), folder, longest,
+                    may_be_longer ? "--set context=N takes longer ones" : "the model takes no more");
+}
+
 // Conversations to train on and to choose by: those of valid_text, or a share of the former.
 std::pair<std::vector<TargetedTokens>, std::vector<TargetedTokens>> load_chats(const Config& config,
                                                                                const LanguageModel& language,
                                                                                const std::string& folder) {
   const DataConfig& data = config.data;
   if (data.text.empty()) fail_user("task = \"chat\" reads the file text, which is not given (--data FILE.jsonl)");
-  const PretrainedTokenizer& tokenizer = tokenizer_of(language, folder);
-  const int64_t longest = longest_chat(config, *language.model);
-  std::vector<TargetedTokens> all = read_chats(data_path(data, data.text), tokenizer, folder, longest), train, valid;
-  if (!data.valid_text.empty())
-    return {std::move(all), read_chats(data_path(data, data.valid_text), tokenizer, folder, longest)};
+  const auto read = [&](const std::string& file) {
+    return read_chats(data_path(data, file), config, language, folder);
+  };
+  std::vector<TargetedTokens> all = read(data.text), train, valid;
+  if (!data.valid_text.empty()) return {std::move(all), read(data.valid_text)};
   const std::vector<bool> chosen =
       choose_held_out(std::vector<int32_t>(all.size(), 0), data.valid_share, static_cast<uint64_t>(config.train.seed));
   for (size_t i = 0; i < all.size(); ++i) (chosen[i] ? valid : train).push_back(std::move(all[i]));
@@ -97,9 +105,7 @@ Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, SharedWork&
 
 Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                           const std::string& split) {
-  const auto read = [&](const std::string& file) {
-    return read_chats(file, tokenizer_of(opened, opened.folder), opened.folder, longest_chat(config, *opened.model));
-  };
+  const auto read = [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); };
   if (path.empty() && split == "test" && config.data.test_text.empty())
     fail_user("the run's configuration names no test_text; --data FILE names one");
   const std::vector<TargetedTokens> chats = !path.empty()     ? read(path)

@@ -39,23 +39,25 @@ std::string column(const Json& record, const std::string& asked, const FieldName
   return found ? *found : "";
 }
 
-Columns columns_of(const Json& record, const DataConfig& data, const std::string& where) {
+Columns columns_of(const Json& record, const DataConfig& data, bool labelled, const std::string& where) {
   Columns columns{column(record, data.text_column, kTexts, "text_column", where),
                   column(record, data.pair_column, kPairs, "pair_column", where),
                   column(record, data.label_column, kLabels, "label_column", where)};
   const size_t fields = record.size();
   if (columns.text.empty() && columns.label.empty() && record.contains("1")) {
+    if (!labelled) return {"1", fields > 1 ? "2" : "", ""};
     if (fields < 2 || fields > 3)
       fail_user(where + ": expected text<TAB>label or text<TAB>text<TAB>label, found " +
                 (fields < 2 ? "no tab" : std::to_string(fields - 1) + " tabs"));
     return {"1", fields == 3 ? "2" : "", std::to_string(fields)};
   }
+  if (columns.text.empty() && !labelled && fields == 1) columns.text = record.items().front().key;
   std::string names;
   for (const auto& [key, value] : record.items()) names += (names.empty() ? "" : ", ") + key;
   if (columns.text.empty())
     fail_user(where + ": no field is called \"text\" (there are " + names +
-              "); --set data.text_column=NAME says which");
-  if (columns.label.empty())
+              "); " + (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
+  if (columns.label.empty() && labelled)
     fail_user(where + ": no field is called \"label\" (there are " + names +
               "); --set data.label_column=NAME says which");
   return columns;
@@ -74,6 +76,13 @@ Json label_of(const Json& record, const std::string& name, const std::string& wh
   return value->is_string() ? Json(trimmed(value->text())) : *value;
 }
 
+// What the first line of a tab-separated file has among its fields if it is a heading.
+FieldNames heading_names(FieldNames names, const DataConfig& data) {
+  for (const std::string* asked : {&data.text_column, &data.pair_column, &data.label_column})
+    if (!asked->empty()) names.push_back(*asked);
+  return names;
+}
+
 }  // namespace
 
 std::string label_text(const Json& label) { return label.is_string() ? label.text() : label.dump(); }
@@ -85,16 +94,13 @@ std::vector<std::string> TextRecords::labels() const {
 }
 
 TextRecords read_text_records(const std::string& path, const DataConfig& data) {
-  FieldNames heading = kLabels;
-  for (const std::string* asked : {&data.text_column, &data.pair_column, &data.label_column})
-    if (!asked->empty()) heading.push_back(*asked);
-  RecordReader reader(path, heading);
+  RecordReader reader(path, heading_names(kLabels, data));
   TextRecords found;
   Columns columns;
   for (Json record; reader.next(record);) {
     const std::string& where = reader.where();
     if (columns.text.empty()) {
-      columns = columns_of(record, data, where);
+      columns = columns_of(record, data, true, where);
       found.pairs = !columns.pair.empty();
     }
     found.records.push_back({.text = text_of(record, columns.text, where),
@@ -104,6 +110,32 @@ TextRecords read_text_records(const std::string& path, const DataConfig& data) {
   }
   if (found.records.empty()) fail_user("'" + path + "' has no labelled lines");
   return found;
+}
+
+void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) {
+  if (!has_records(path)) {
+    LineReader lines(path);
+    for (std::string line; lines.next(line);) use(line);
+    return;
+  }
+  FieldNames heading = kTexts;
+  heading.insert(heading.end(), kLabels.begin(), kLabels.end());
+  RecordReader reader(path, heading_names(heading, data));
+  DataConfig named = data;
+  named.label_column.clear();  // the file may have no labels
+  if (!pairs) named.pair_column.clear();
+  Columns columns;
+  for (Json record; reader.next(record);) {
+    const std::string& where = reader.where();
+    if (columns.text.empty()) columns = columns_of(record, named, false, where);
+    std::string text = text_of(record, columns.text, where);
+    if (pairs) {
+      if (columns.pair.empty()) fail_user(where + ": the model takes two texts, and there is one field with a text");
+      std::ranges::replace(text, '\t', ' ');
+      text += '\t' + text_of(record, columns.pair, where);
+    }
+    use(text);
+  }
 }
 
 TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed) {

@@ -1,5 +1,6 @@
 // Examples of tasks on texts as their files have them, before they become tokens and numbers.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,12 @@ std::string label_text(const Json& label);
 // in a table without a heading, the first is the text and the last the label, and a second text is between them.
 // Spaces around a label do not count. User error, naming the line, for a record without text or label.
 TextRecords read_text_records(const std::string& path, const DataConfig& data);
+
+// Calls use(text) for each text of a file that a model is asked about: of a table or JSON lines the field that
+// read_text_records() would take, where no label is needed; of any other file each line. The two texts of a pair have a
+// tab between them. User error, naming the line, for a record without such a text.
+using UseText = std::function<void(const std::string& text)>;
+void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use);
 
 // Takes a share of the records out, of each label alike where `by_label` (data/examples/held_out.h).
 TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed);

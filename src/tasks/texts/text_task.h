@@ -38,6 +38,10 @@ class TextTask {
   virtual TextRecords read(const std::string& path, const DataConfig& data) const {
     return read_text_records(path, data);
   }
+  // The texts of a file that a model is asked about (text_records.h).
+  virtual void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) const {
+    linnet::for_each_text(path, data, pairs, use);
+  }
   // What the outputs of a model are called that learns from these records. User error for labels that do not fit the
   // task; `path` is their file.
   virtual Names outputs(const TextRecords& train, const std::string& path) const = 0;

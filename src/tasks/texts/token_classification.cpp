@@ -45,6 +45,10 @@ class TokenClassification : public TextTask {
     return read_tagged_texts(path, data);
   }
 
+  void for_each_text(const std::string& path, const DataConfig& data, bool, const UseText& use) const override {
+    for_each_text_of_words(path, data, use);
+  }
+
   Names outputs(const TextRecords& train, const std::string& path) const override {
     std::set<std::string> tags;
     for (const TextRecord& record : train.records)

@@ -91,30 +91,45 @@ const Json* first_of(const Json& record, std::initializer_list<std::string> name
   return nullptr;
 }
 
+const Json* tokens_of(const Json& json, const DataConfig& data) {
+  const Json* tokens = first_of(json, {data.text_column, "tokens", "words"});
+  return tokens && tokens->is_array() ? tokens : nullptr;
+}
+
+std::vector<std::string> texts_of(const Json& tokens, const std::string& where) {
+  std::vector<std::string> texts;
+  for (const Json& token : tokens) {
+    if (!token.is_string()) fail_user(where + ": a token is no text");
+    texts.push_back(token.text());
+  }
+  return texts;
+}
+
+const std::string& text_of(const Json& json, const DataConfig& data, const std::string& where) {
+  const Json* text = first_of(json, {data.text_column, "text", "sentence"});
+  if (!text || !text->is_string()) fail_user(where + ": there is neither \"tokens\" nor a \"text\"");
+  return text->text();
+}
+
 TextRecord read_record(const Json& json, const DataConfig& data, const std::string& where) {
-  if (const Json* tokens = first_of(json, {data.text_column, "tokens", "words"}); tokens && tokens->is_array()) {
+  if (const Json* tokens = tokens_of(json, data)) {
     const Json* tags = first_of(json, {data.label_column, "tags", "ner_tags", "labels"});
     if (!tags || !tags->is_array()) fail_user(where + ": there is no list \"tags\" beside the tokens");
     if (tags->size() != tokens->size())
       fail_user(where + ": " + std::to_string(tokens->size()) + " tokens and " + std::to_string(tags->size()) +
                 " tags");
-    std::vector<std::string> words, names;
-    for (const Json& token : *tokens) {
-      if (!token.is_string()) fail_user(where + ": a token is no text");
-      words.push_back(token.text());
-    }
+    std::vector<std::string> names;
     for (const Json& tag : *tags) {
       if (!tag.is_string())
         fail_user(where + ": the tag " + tag.dump() + " is no text: numbers do not say which tag they stand for");
       names.push_back(tag.text());
     }
-    return join(words, names, where);
+    return join(texts_of(*tokens, where), names, where);
   }
-  const Json* text = first_of(json, {data.text_column, "text", "sentence"});
+  const std::string& text = text_of(json, data, where);
   const Json* spans = first_of(json, {data.label_column, "entities", "spans", "label", "labels"});
-  if (!text || !text->is_string()) fail_user(where + ": there is neither \"tokens\" nor a \"text\"");
   if (!spans || !spans->is_array()) fail_user(where + ": there is no list \"entities\" beside the text");
-  return tag_spans(text->text(), *spans, where);
+  return tag_spans(text, *spans, where);
 }
 
 TextRecords read_json(const std::string& path, const DataConfig& data) {
@@ -124,7 +139,7 @@ TextRecords read_json(const std::string& path, const DataConfig& data) {
   return found;
 }
 
-TextRecords read_columns(const std::string& path) {
+TextRecords read_columns(const std::string& path, bool tagged) {
   LineReader reader(path);
   TextRecords found;
   std::vector<std::string> words, tags;
@@ -140,13 +155,17 @@ TextRecords read_columns(const std::string& path) {
       continue;
     }
     if (columns[0] == "-DOCSTART-") continue;
-    if (columns.size() < 2)
+    if (columns.size() < 2 && tagged)
       fail_user(reader.where() + ": expected a word and its tag, found '" + std::string(columns[0]) + "' alone");
     if (words.empty()) where = reader.where();
     words.emplace_back(columns.front()), tags.emplace_back(columns.back());
   }
   finish();
   return found;
+}
+
+bool has_any_ending(const std::string& path, std::initializer_list<std::string_view> endings) {
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return has_ending(path, ending); });
 }
 
 }  // namespace
@@ -168,10 +187,23 @@ WordRanges split_words(const std::string& text) {
 }
 
 TextRecords read_tagged_texts(const std::string& path, const DataConfig& data) {
-  const bool json = has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
-  TextRecords found = json ? read_json(path, data) : read_columns(path);
+  const bool json = has_any_ending(path, {".jsonl", ".ndjson", ".json"});
+  TextRecords found = json ? read_json(path, data) : read_columns(path, true);
   if (found.records.empty()) fail_user("'" + path + "' has no tagged texts");
   return found;
+}
+
+void for_each_text_of_words(const std::string& path, const DataConfig& data, const UseText& use) {
+  if (has_any_ending(path, {".conll", ".iob", ".iob2", ".bio", ".bioes"})) {
+    for (const TextRecord& record : read_columns(path, false).records) use(record.text);
+    return;
+  }
+  if (!has_any_ending(path, {".jsonl", ".ndjson", ".json"})) return for_each_text(path, data, false, use);
+  RecordReader reader(path, {});
+  for (Json record; reader.next(record);) {
+    const Json* tokens = tokens_of(record, data);
+    use(tokens ? join(texts_of(*tokens, reader.where()), {}, "").text : text_of(record, data, reader.where()));
+  }
 }
 
 }  // namespace linnet

@@ -19,4 +19,9 @@ std::vector<TextRange> split_words(const std::string& text);
 // that name the line.
 TextRecords read_tagged_texts(const std::string& path, const DataConfig& data);
 
+// The texts of such a file without regard to tags, which it may lack: of JSON lines "tokens" with a space between them,
+// or "text"; of a .conll, .iob, .iob2, .bio or .bioes file the words of the first column; of any other file as
+// for_each_text() does.
+void for_each_text_of_words(const std::string& path, const DataConfig& data, const UseText& use);
+
 }  // namespace linnet

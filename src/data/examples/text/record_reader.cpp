@@ -11,12 +11,22 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? std::string_view() : text.substr(begin, end - begin + 1);
 }
 
+namespace {
+bool has_json(const std::string& path) {
+  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
+}
+}  // namespace
+
+bool has_records(const std::string& path) {
+  return has_json(path) || has_ending(path, ".csv") || has_ending(path, ".tsv");
+}
+
 RecordReader::RecordReader(const std::string& path, std::span<const std::string_view> heading)
     : lines_(path),
       heading_(heading.begin(), heading.end()),
-      form_(has_ending(path, ".csv")                                                                 ? Form::kCommas
-            : has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json") ? Form::kJson
-                                                                                                     : Form::kTabs) {}
+      form_(has_ending(path, ".csv") ? Form::kCommas
+            : has_json(path)         ? Form::kJson
+                                     : Form::kTabs) {}
 
 bool RecordReader::next(Json& record) {
   if (form_ == Form::kJson) return read_json(record);
