@@ -34,7 +34,7 @@ void read_parameters(const SafetensorsFile& tensors) {
 }
 
 void read_tables(std::string_view bytes, const std::string& path) {
-  const PipelineTokenizer tokenizer(read_tokenizer_tables(bytes, path, nullptr));
+  const PipelineTokenizer tokenizer(read_tokenizer_tables(bytes, path));
   fuzzing::use(tokenizer, fuzzing::text_with(std::string(bytes.substr(0, 100))));
   fuzzing::use(tokenizer, "the <|endoftext|> [CLS] way");
   tokenizer.to_json();

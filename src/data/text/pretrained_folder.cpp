@@ -37,8 +37,7 @@ std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folde
   const std::string path = folder + "/" + kTokenizerTables;
   const PackedPath packed = split_packed_path(path);
   if (packed.packed.empty() || !file_exists(path)) return nullptr;
-  const std::shared_ptr<const PackedFiles> files = open_packed(packed.packed);
-  return finish(read_tokenizer_tables(files->files.at(packed.inside), path, files), folder);
+  return finish(read_tokenizer_tables(open_packed(packed.packed)->files.at(packed.inside), path), folder);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 model and quantized weights, each text is what `linnet generate` writes, also beside other requests, while clients go in the
 middle, and when SIGTERM comes.
 """
-import argparse, json, random, socket, time
+import argparse, json, os, random, socket, time
 from pathlib import Path
 
 import drive_server
@@ -104,6 +104,23 @@ def stop_under_load(model, requests, wanted, *options):
         check("all requests are answered" in server.log(), server.log()[-2000:])
 
 
+def cut_short(packed, body):
+    """Of a packed model that is cut short under the server, a request is answered, if by an error, and others go on."""
+    whole = Path(packed).read_bytes()
+    for share in (0.9, 0.5, 0.02, 0):
+        path = drive_server.options.folder / "cut.linnet"
+        path.write_bytes(whole)
+        with Server(str(path)) as server:
+            server.post("/v1/completions", body)
+            os.truncate(path, int(len(whole) * share))
+            for _ in range(3):
+                status, _, text = server.ask("POST", "/v1/completions", {**body, "prompt": f"w7 w8 w{random.randrange(9)}"})
+                check(status == 200 or "cut short" in text, status, text)
+            equal(server.ask("GET", "/health")[0], 200)
+            server.process.terminate()
+            check(server.process.wait(60) in (0, 2), server.log())  # 2: it says that the file was cut short
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("linnet", "golden", "folder"):
@@ -136,6 +153,9 @@ def main():
     began = time.monotonic()
     stop_under_load(packed, requests, quantized, "--draft", draft)
     print(f"{time.monotonic() - began:6.2f} s  SIGTERM", flush=True)
+    began = time.monotonic()
+    cut_short(packed, {"model": "cut", "prompt": "w5", "max_tokens": 2})
+    print(f"{time.monotonic() - began:6.2f} s  a model cut short")
     began = time.monotonic()
     adapters()
     print(f"{time.monotonic() - began:6.2f} s  adapters")

@@ -28,14 +28,12 @@ static_assert(sizeof(Vocabulary::Location) == 8 && sizeof(Vocabulary::Slot) == 8
 
 }  // namespace
 
-TokenizerTables::TokenizerTables(std::string_view bytes, const std::string& path, std::shared_ptr<const void> owner)
-    : where_("'" + path + "'"), owner_(std::move(owner)) {
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment != 0) {
-    const auto copy = std::make_shared<std::vector<std::max_align_t>>(bytes.size() / sizeof(std::max_align_t) + 1);
-    std::memcpy(copy->data(), bytes.data(), bytes.size());
-    bytes = {reinterpret_cast<const char*>(copy->data()), bytes.size()};
-    owner_ = copy;
-  }
+TokenizerTables::TokenizerTables(std::string_view bytes, const std::string& path) : where_("'" + path + "'") {
+  static_assert(alignof(std::max_align_t) % kAlignment == 0);
+  const auto copy = std::make_shared<std::vector<std::max_align_t>>(bytes.size() / sizeof(std::max_align_t) + 1);
+  std::memcpy(copy->data(), bytes.data(), bytes.size());
+  bytes = {reinterpret_cast<const char*>(copy->data()), bytes.size()};
+  owner_ = copy;
   Head head;
   if (bytes.size() < sizeof head || !bytes.starts_with(kMagic)) fail("it holds no tables of a tokenizer");
   std::memcpy(&head, bytes.data(), sizeof head);
@@ -88,8 +86,8 @@ std::string format_tokenizer_tables(const PipelineTokenizer& tokenizer) {
   return tables.bytes();
 }
 
-Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path, std::shared_ptr<const void> owner) {
-  const TokenizerTables tables(bytes, path, std::move(owner));
+Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path) {
+  const TokenizerTables tables(bytes, path);
   const std::span<const char> settings = tables.table<char>(TokenizerTable::kSettings);
   return read_tokenizer_json({settings.data(), settings.size()}, path, &tables);
 }

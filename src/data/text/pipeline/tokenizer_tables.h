@@ -1,4 +1,4 @@
-// A tokenizer in tables that are used where they lie, so that opening a packed model parses no vocabulary. They are
+// A tokenizer in tables that are used as they are, so that opening a packed model parses no vocabulary. They are
 // made of a tokenizer.json or of older files (pipeline_tokenizer.h), give the same tokens, and lie beside those files
 // as kTokenizerTables (base/packed_files.h).
 //
@@ -36,9 +36,9 @@ enum class TokenizerTable {
 
 class TokenizerTables {
  public:
-  // User error that names `path` for what is not such a file. `bytes` are kept by `owner`; where they do not begin at a
-  // multiple of 16 they are copied.
-  TokenizerTables(std::string_view bytes, const std::string& path, std::shared_ptr<const void> owner);
+  // User error that names `path` for what is not such a file. The bytes are copied: a file that is cut short while it is
+  // mapped reads as zeros (base/lost_pages.h), and a tokenizer that follows them never ends.
+  TokenizerTables(std::string_view bytes, const std::string& path);
 
   // User error when the bytes are not a whole number of them.
   template <class T>
@@ -75,6 +75,6 @@ class TokenizerTableWriter {
 
 std::string format_tokenizer_tables(const PipelineTokenizer& tokenizer);
 // The pipeline's model keeps `owner` for as long as it uses the tables.
-Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path, std::shared_ptr<const void> owner);
+Pipeline read_tokenizer_tables(std::string_view bytes, const std::string& path);
 
 }  // namespace linnet
