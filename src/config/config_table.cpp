@@ -165,9 +165,13 @@ std::span<const ConfigKey> config_keys() {
              "commas (.csv), or JSON lines (.jsonl).")),
       of({"text", "texts"}, any(DATA(valid_tsv), "The same for validation.")),
       of({"text", "texts"}, any(DATA(test_tsv), "The same for the test.")),
-      of({"texts"}, any(DATA(text_column), "The field with the text; empty: the usual names, else the first.")),
+      of({"texts", "text", "language", "masked_language", "chat"},
+         any(DATA(text_column),
+             "The field with the text; empty: the usual names, else the first. Of translations the source.")),
       of({"texts"}, any(DATA(pair_column), "The field with the second text of a pair; empty: the usual names.")),
-      of({"texts"}, any(DATA(label_column), "The field with the label; empty: the usual names, else the last.")),
+      of({"texts", "text"}, any(DATA(label_column),
+                                "The field with the label; empty: the usual names, else the last. Of translations the "
+                                "target.")),
       of(kTexts, any(DATA(text),
                      "Of language models, masked ones too: the training text, a file of plain text, of JSON lines "
                      "(.jsonl) each "

@@ -28,7 +28,7 @@ ParallelText load_pairs(const EvaluationRequest& request, const Config& config, 
   const int given = !request.source.empty() + !request.data.empty() + !request.split.empty();
   if (given > 1) fail_user("give one of --split, --data, and --source with --target");
   if (!request.source.empty()) return read_pair(request.source, request.target);
-  if (!request.data.empty()) return read_tsv(request.data);
+  if (!request.data.empty()) return read_table(request.data, {config.data.text_column, config.data.label_column});
   if (is_translation_folder(request.folder))
     fail_user("'" + request.folder + "' is a model; --source and --target, or --data, name a text");
   const bool valid = request.split.empty() ? !names_test_pairs(config) : request.split == "valid";

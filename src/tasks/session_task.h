@@ -28,6 +28,8 @@ class SessionTask : public TrainingTask {
   virtual std::unique_ptr<Session> make_session(const Config& config, bool verify) = 0;
   // 2 and 3. Plans, takes addresses, and begins the batches.
   void prepare(Capacity capacity);
+  // For the next prepare(), the same configuration with batches of other sizes. What was read stays.
+  void set_batches(const Config& config) { config_ = config; }
 
   const Session& planned() const { return *session_; }
   Trainer& trainer() override { return *session_->trainer; }
@@ -53,7 +55,7 @@ class SessionTask : public TrainingTask {
   // The model of a folder, of which the run begins or which describes it; null: none.
   virtual const PretrainedModel* pretrained() const { return nullptr; }
 
-  const Config config_;
+  Config config_;
   std::unique_ptr<Session> session_;
 
  private:

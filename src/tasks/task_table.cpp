@@ -113,19 +113,38 @@ const TaskActions& task_actions(const Config& config) {
   return *std::ranges::find(kActions, task_kind(config), &TaskActions::kind);
 }
 
-std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
+namespace {
+
+std::unique_ptr<SessionTask> open_task(const Config& config, const std::string& from) {
   // load_onnx() says what is wrong with the file of a network.
   const bool is_network = task_kind(config) == TaskKind::kImages ||
                           (task_kind(config) == TaskKind::kTexts && is_onnx_path(config.model.from));
   if (from.empty() && !config.model.from.empty() && !is_network) check_model_folder(config.model.from);
   std::unique_ptr<SessionTask> task = task_actions(config).make(config);
   task->open(from);
-  task->prepare(Capacity::kMustSuffice);
   return task;
 }
 
+}  // namespace
+
+std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::string& from) {
+  std::unique_ptr<SessionTask> task = open_task(of_one_shard(config), from);
+  const bool may_cut = config.train.micro_batches == 0;
+  if (may_cut) config.train.micro_batches = 1;
+  for (;;) {
+    try {
+      task->prepare(Capacity::kMustSuffice);
+      return task;
+    } catch (const DoesNotFit&) {
+      if (!may_cut || !halve_micro_batches(config)) throw;
+      task->set_batches(of_one_shard(config));
+    }
+  }
+}
+
 std::unique_ptr<TrainingTask> start_training_task(const Config& config, const std::string& from) {
-  std::unique_ptr<TrainingTask> task = make_training_task(config, from);
+  std::unique_ptr<SessionTask> task = open_task(config, from);
+  task->prepare(Capacity::kMustSuffice);
   task->take_memory();
   task->initialize();
   return task;

@@ -34,10 +34,12 @@ struct TaskActions {
 const TaskActions& task_actions(const Config& config);
 
 // Plans and binds everything; takes no planned memory yet. `from`: a run folder whose assets are taken instead of made
-// anew; empty: none. Throws Error(kUser), with the figures, for what the machine cannot hold.
-std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from);
+// anew; empty: none. Where config.train.micro_batches is 0, it is settled: as few as fit into the limit of memory.
+// Throws Error(kUser), with the figures, for what the machine cannot hold.
+std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::string& from);
 
-// The same, with its memory taken and its weights as training begins.
+// Of a configuration whose batches are those of one process (of_one_shard()), with its memory taken and its weights as
+// training begins.
 std::unique_ptr<TrainingTask> start_training_task(const Config& config, const std::string& from);
 
 }  // namespace linnet

@@ -112,6 +112,25 @@ TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
 }
 
 // A class that no text tells is only guessed where it counts for more than the others.
+TEST_F(Classification, ColumnsOfATableAreNamed) {
+  std::string rows = "id,kind,body\n";
+  for (int i = 0; i < 60; ++i)
+    rows += std::to_string(i) + (i % 2 ? ",animal,\"the cat, " : ",state,\"the law, ") + std::to_string(i) + "\"\n";
+  folder_.write("named.csv", rows);
+  Arguments train{"train",   "classify", "--data",        folder_ / "named.csv", "--run",          folder_ / "named",
+                  "--steps", "60",       "--text-column", "body",                "--label-column", "kind",
+                  "--set",   "d_model=16", "--set",       "num_layers=0",        "--set",          "context=8"};
+  const Outcome trained = run(train);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const Outcome predicted = run({"predict", folder_ / "named", folder_ / "named.csv"});
+  EXPECT_EQ(predicted.out.substr(0, 6), "state\t") << predicted.error;
+  train[9] = "bdy";
+  train[5] = folder_ / "other";
+  const Outcome unknown = run(train);
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.error.find("no field \"bdy\""), std::string::npos) << unknown.error;
+}
+
 TEST_F(Classification, RareClassesAreLearnedWhereTheyCountMore) {
   std::string rows = "text\tlabel\n";
   for (uint32_t i = 0; i < 400; ++i)

@@ -14,6 +14,7 @@
 #include "config/parallel_layout.h"
 #include "distributed/comm/shard_sum.h"
 #include "tasks/planning/plan_memory.h"
+#include "tasks/session_task.h"
 #include "training/run/run_record.h"
 
 namespace linnet {
@@ -66,8 +67,9 @@ void write_page(const Arguments& arguments, const Config& config, const PlanAnsw
 // As a run would do it: where recomputation alone does not fit into the limit that is set, with more micro-batches.
 PlanAnswer plan_within(Config& config, uint64_t limit, bool exact) {
   const bool may_cut = config.train.micro_batches == 0 && !config.train.memory.empty();
+  std::unique_ptr<SessionTask> task;
   const auto plan_parts = [&] {
-    return plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact});
+    return plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact, .task = &task});
   };
   PlanAnswer answer = plan_parts();
   while (may_cut && answer.forecast.peak() > limit && halve_micro_batches(config)) answer = plan_parts();

@@ -79,7 +79,7 @@ LanguageText last_part(const Config& config, const LanguageText& all) {
 
 LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path) {
   if (is_token_file(path)) return map_tokens(config, coder, path);
-  return encode(coder, read_texts(path), is_json_lines(path), -1, "'" + path + "'");
+  return encode(coder, read_texts(config.data, path), has_documents(path), -1, "'" + path + "'");
 }
 
 namespace {
@@ -102,14 +102,14 @@ LanguageData load_numbers(const Config& config, const std::string& path, std::sh
 LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder) {
   const std::string path = text_path(config, config.data.text, "text");
   if (is_token_file(path)) return load_numbers(config, path, std::move(coder));
-  std::vector<std::string> texts = read_texts(path), end;
+  std::vector<std::string> texts = read_texts(config.data, path), end;
   const bool own = config.data.valid_text.empty();
   if (own && !texts.empty()) end = split_end(texts, config.data.valid_share);
   size_t bytes = 0;
   for (const std::string& text : texts) bytes += text.size();
   if (bytes == 0) fail_user("'" + path + "' holds no text to train on");
   if (!coder) coder = make_text_coder(config, texts);
-  const bool packed = is_json_lines(path);
+  const bool packed = has_documents(path);
   LanguageText train = encode(*coder, texts, packed, -1, "the training text");
   texts.clear();
   int32_t last = 0;
@@ -130,12 +130,12 @@ LanguageText load_language_split(const Config& config, const TextCoder& coder, c
     return load_language_text(config, coder, data_path(config.data, config.data.valid_text));
   const std::string path = text_path(config, config.data.text, "text");
   if (is_token_file(path)) return last_part(config, map_tokens(config, coder, path));
-  std::vector<std::string> texts = read_texts(path);
+  std::vector<std::string> texts = read_texts(config.data, path);
   if (texts.empty()) fail_user("'" + path + "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
   std::vector<int32_t> before;
   coder.encode(texts.back(), before);
-  return encode(coder, end, is_json_lines(path), before.empty() ? -1 : before.back(), "the validation text");
+  return encode(coder, end, has_documents(path), before.empty() ? -1 : before.back(), "the validation text");
 }
 
 }  // namespace linnet

@@ -60,7 +60,7 @@ MaskedData load_numbers(const Config& config, const PretrainedTokenizer& tokeniz
 
 MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
   if (is_token_file(path)) return map_tokens(config, tokenizer, path);
-  MaskedText text = encode(tokenizer, read_texts(path));
+  MaskedText text = encode(tokenizer, read_texts(config.data, path));
   if (text.tokens.size() == 0) fail_user("'" + path + "' holds no text");
   return text;
 }
@@ -71,7 +71,7 @@ MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tok
   if (!config.data.valid_text.empty())
     return {load_masked_text(config, tokenizer, path),
             load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
-  std::vector<std::string> texts = read_texts(path);
+  std::vector<std::string> texts = read_texts(config.data, path);
   if (texts.empty()) fail_user("'" + path + "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
   MaskedData data{encode(tokenizer, texts), encode(tokenizer, end)};

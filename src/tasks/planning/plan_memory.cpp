@@ -294,11 +294,17 @@ class RankReader {
 }  // namespace
 
 PlanAnswer plan_memory(const PlanRequest& request) {
-  const std::unique_ptr<SessionTask> task = task_actions(request.config).make(request.config);
+  std::unique_ptr<SessionTask> own;
+  std::unique_ptr<SessionTask>& task = request.task ? *request.task : own;
+  const bool is_open = task != nullptr;
+  if (is_open)
+    task->set_batches(request.config);
+  else
+    task = task_actions(request.config).make(request.config);
   PlanAnswer answer;
   const DataAtHand data = task->data_at_hand(request.exact);
   if (data.read) {
-    task->open("");
+    if (!is_open) task->open("");
     task->prepare(Capacity::kMayBeShort);
   } else {
     answer.assumption = task->assume(data);

@@ -1,6 +1,7 @@
 // `linnet plan`: what a run would take, without taking it.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct PlanAnswer {
   bool all_fit = false;       // even the whole training data as one batch
 };
 
+class SessionTask;
+
 struct PlanRequest {
   Config config;
   uint64_t memory = 0;  // bytes that there are
@@ -47,6 +50,8 @@ struct PlanRequest {
   std::optional<uint64_t> resident = {};
   // Estimate a step's time, and do not look for the largest batch.
   std::optional<MachineSpeed> speed = {};
+  // Keeps what was read for the next plan, with batches of other sizes.
+  std::unique_ptr<SessionTask>* task = nullptr;
   // Called with the trainer that was planned. With it, too, the largest batch is not looked for.
   std::function<void(const Trainer&)> visit = {};
 };

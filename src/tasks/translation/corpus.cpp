@@ -73,7 +73,7 @@ ParallelText generate_random(const Config& config, uint64_t split, const char* k
 ParallelText read_split(const Config& config, const char* name, const std::string& tsv, const std::string& source,
                         const std::string& target) {
   const DataConfig& data = config.data;
-  if (!tsv.empty()) return read_tsv(data_path(data, tsv));
+  if (!tsv.empty()) return read_table(data_path(data, tsv), {data.text_column, data.label_column});
   if (source.empty() || target.empty())
     fail_user(std::string("no ") + name + " text: give " + name + "_source and " + name + "_target, or " + name +
               "_tsv" + (std::string(name) == "train" ? " (--data PAIRS.tsv, or --source FILE --target FILE)" : ""));

@@ -53,7 +53,10 @@ Config ConfigChoice::load(bool resume) const {
   for (const auto& [option, key, value] : {std::tuple{"--steps", "max_steps", &steps},
                                            {"--epochs", "max_epochs", &epochs},
                                            {"--batch", "batch_size", &batch},
-                                           {"--lr", "learning_rate", &learning_rate}})
+                                           {"--lr", "learning_rate", &learning_rate},
+                                           {"--text-column", "text_column", &text_column},
+                                           {"--pair-column", "pair_column", &pair_column},
+                                           {"--label-column", "label_column", &label_column}})
     if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
   if (!parallel.empty()) set_value(loaded, "parallel=" + parallel, "--parallel " + parallel);
   if (!memory.empty()) set_value(loaded, "memory=" + memory, "--memory " + memory);

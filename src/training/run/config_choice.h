@@ -12,7 +12,8 @@ struct ConfigChoice {
   std::string config;                                              // a file, the name of a preset, or a run folder
   std::vector<std::string> settings;                               // key=value
   std::string data, source, target;                                // --data, --source, --target
-  std::optional<std::string> steps, epochs, batch, learning_rate;  // short forms of keys, as they were written
+  // Short forms of keys, as they were written.
+  std::optional<std::string> steps, epochs, batch, learning_rate, text_column, pair_column, label_column;
   int threads = 0;
   std::string isa, device, memory;
   std::string parallel;  // --parallel, of commands that take --ranks

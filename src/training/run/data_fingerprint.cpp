@@ -39,7 +39,7 @@ std::string sampled_checksum(const std::string& path, uint64_t bytes) {
   return fmt::format("{:016x}", hash);
 }
 
-DataFingerprint::Entry of_folder(const std::string& path) {
+DataFingerprint::Entry of_folder(const std::string& key, const std::string& path) {
   std::vector<std::string> files;
   uint64_t bytes = 0;
   std::error_code error;
@@ -54,7 +54,7 @@ DataFingerprint::Entry of_folder(const std::string& path) {
   std::ranges::sort(files);
   uint64_t hash = fnv1a("");
   for (const std::string& file : files) hash = fnv1a(file, hash);
-  return {"data_dir", bytes, fmt::format("{:016x}", hash)};
+  return {key, bytes, fmt::format("{:016x}", hash)};
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -76,12 +76,14 @@ DataFingerprint DataFingerprint::of(const Config& config) {
   const std::vector<std::string*> paths = data_files(copy);
   for (size_t i = 0; i < paths.size(); ++i) {
     const std::string path = data_path(config.data, *paths[i]);
+    if (!path.empty() && fs::is_directory(path, ignored))
+      fingerprint.entries.push_back(of_folder(data_file_keys()[i], path));
     if (path.empty() || !fs::is_regular_file(path, ignored)) continue;
     const uint64_t bytes = fs::file_size(path, ignored);
     fingerprint.entries.push_back({data_file_keys()[i], bytes, sampled_checksum(path, bytes)});
   }
   if (task_kind(config) == TaskKind::kImages && fs::is_directory(config.data.data_dir, ignored))
-    fingerprint.entries.push_back(of_folder(config.data.data_dir));
+    fingerprint.entries.push_back(of_folder("data_dir", config.data.data_dir));
   return fingerprint;
 }
 

@@ -14,7 +14,6 @@
 #include "models/nn/pipeline_parallel.h"
 #include "models/nn/stage_text.h"
 #include "training/run/data_fingerprint.h"
-#include "training/run/memory_report.h"
 #include "training/run/trainer_options.h"
 #include "training/run/training_task.h"
 #include "training/trainer/trainer.h"
@@ -114,31 +113,15 @@ Config share_config(Communicator& world, const Config& config) {
   return shared;
 }
 
-namespace {
-
-std::unique_ptr<TrainingTask> make_within_memory(const std::string& assets, Config& config, MakeTaskFrom make) {
-  if (config.train.micro_batches > 0) return make(assets);
-  config.train.micro_batches = 1;
-  for (;;) {
-    try {
-      return make(assets);
-    } catch (const DoesNotFit&) {
-      if (!halve_micro_batches(config)) throw;
-    }
-  }
-}
-
-}  // namespace
-
 std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
                                                MakeTaskFrom make) {
-  if (world.size() == 1) return make_within_memory(assets, config, make);
+  if (world.size() == 1) return make(assets);
   std::unique_ptr<TrainingTask> task;
   std::unique_ptr<TemporaryFolder> folder;
   run_on_all(world, [&] {
     folder = std::make_unique<TemporaryFolder>();
     if (world.rank() > 0) return;
-    task = make_within_memory(assets, config, make);
+    task = make(assets);
     task->save_assets(folder->path());
   });
   share_files(world, folder->path());

@@ -21,8 +21,7 @@ void check_tasks_agree(Communicator& world, TrainingTask& task);
 Config share_config(Communicator& world, const Config& config);
 
 // Rank 0 makes the task with `assets` (a run folder, or empty); the others make it with the assets that rank 0's task
-// has, in a temporary folder. Where config.train.micro_batches is 0, rank 0 settles it: as few as fit into the limit of
-// memory. `make` takes its configuration from `config`.
+// has, in a temporary folder. `make` takes its configuration from `config`, of which rank 0 settles micro_batches.
 using MakeTaskFrom = FunctionRef<std::unique_ptr<TrainingTask>(const std::string& assets)>;
 std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
                                                MakeTaskFrom make);

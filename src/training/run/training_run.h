@@ -40,7 +40,7 @@ struct TrainOutcome {
 
 // The task of a configuration (see make_training_task in tasks/task_table.h). `assets`: a run folder whose tokenizers
 // and other assets are taken instead of made anew; empty: none.
-using MakeTask = std::unique_ptr<TrainingTask>(const Config& config, const std::string& assets);
+using MakeTask = std::unique_ptr<TrainingTask>(Config& config, const std::string& assets);
 
 // `afterwards` is called with the trained model still in memory, its best weights in the state that evaluation uses.
 TrainOutcome run_training(const TrainRequest& request, MakeTask* make_task,

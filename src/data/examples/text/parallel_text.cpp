@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "base/terminal_line.h"
+#include "base/json.h"
 #include "data/examples/text/line_reader.h"
+#include "data/examples/text/record_reader.h"
 
 namespace linnet {
 namespace {
@@ -38,9 +40,46 @@ std::pair<std::string, std::string> split_pair(const std::string& line, const st
   return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
 }
 
-ParallelText read_tsv(const std::string& path) {
-  LineReader reader(path);
+namespace {
+
+// The texts of a record, which may lie below "translation": those of the columns that are named, else of the usual
+// names, else both that there are.
+std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns& columns, const std::string& where) {
+  const Json* below = given.find("translation");
+  const Json& record = below && below->is_object() ? *below : given;
+  const auto find = [&](const std::string& asked, std::initializer_list<const char*> usual, size_t place) {
+    const Json* found = nullptr;
+    if (!asked.empty()) found = record.find(asked);
+    for (const char* name : usual)
+      if (!found && asked.empty()) found = record.find(name);
+    if (!found && asked.empty() && record.size() == 2) found = &record.items()[place].value;
+    if (found && found->is_string()) return found->text();
+    std::string names;
+    for (const auto& [key, value] : record.items()) names += (names.empty() ? "" : ", ") + key;
+    fail_user(where + ": no text is called \"" + (asked.empty() ? *usual.begin() : asked) + "\" (there are " + names +
+              "); --text-column and --label-column name source and target");
+  };
+  return {find(columns.source, {"source", "src"}, 0), find(columns.target, {"target", "tgt"}, 1)};
+}
+
+}  // namespace
+
+ParallelText read_table(const std::string& path, const PairColumns& columns) {
   ParallelText text;
+  if (has_records(path) && (!has_ending(path, ".tsv") || !columns.source.empty() || !columns.target.empty())) {
+    std::vector<std::string_view> heading;
+    for (const std::string* name : {&columns.source, &columns.target})
+      if (!name->empty()) heading.push_back(*name);
+    RecordReader reader(path, heading);
+    for (Json record; reader.next(record);) {
+      auto [source, target] = pair_of(record, columns, reader.where());
+      text.source.push_back(std::move(source));
+      text.target.push_back(std::move(target));
+    }
+    if (text.source.empty()) fail_empty(path);
+    return text;
+  }
+  LineReader reader(path);
   for (std::string line; reader.next(line);) {
     auto [source, target] = split_pair(line, reader.where());
     text.source.push_back(std::move(source));

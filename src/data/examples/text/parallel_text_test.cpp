@@ -110,12 +110,31 @@ TEST_F(ParallelTextTest, LinesLongerThanTheBuffer) {
 }
 
 TEST_F(ParallelTextTest, ReadsTsvAndPairs) {
-  const ParallelText tsv = read_tsv(write("a.tsv", "a dog\tein Hund\r\n\tnur hier\nend\t"));
+  const ParallelText tsv = read_table(write("a.tsv", "a dog\tein Hund\r\n\tnur hier\nend\t"));
   EXPECT_EQ(tsv.source, (Lines{"a dog", "", "end"}));
   EXPECT_EQ(tsv.target, (Lines{"ein Hund", "nur hier", ""}));
   const ParallelText pair = read_pair(write("a.en", "a\nb\n"), write_gzip("a.de.gz", "x\ny"));
   EXPECT_EQ(pair.source, (Lines{"a", "b"}));
   EXPECT_EQ(pair.target, (Lines{"x", "y"}));
+}
+
+TEST_F(ParallelTextTest, ReadsCommasAndJsonLines) {
+  const auto expect_pairs = [](const ParallelText& text) {
+    EXPECT_EQ(text.source, (Lines{"a, dog", "b"}));
+    EXPECT_EQ(text.target, (Lines{"ein \"Hund\"", "c"}));
+  };
+  expect_pairs(read_table(write("a.csv", "src,tgt\n\"a, dog\",\"ein \"\"Hund\"\"\"\nb,c\n")));
+  const std::string rows = "{\"translation\": {\"en\": \"a, dog\", \"de\": \"ein \\\"Hund\\\"\"}}\n"
+                           "{\"translation\": {\"en\": \"b\", \"de\": \"c\"}}\n";
+  expect_pairs(read_table(write_gzip("a.jsonl.gz", rows)));
+  const std::string named = write("a.tsv", "id\tde\ten\n1\tein \"Hund\"\ta, dog\n2\tc\tb\n");
+  expect_pairs(read_table(named, {"en", "de"}));
+  EXPECT_EQ(error_of([&] { read_table(named, {"en", "fr"}); }),
+            "a.tsv:2: no text is called \"fr\" (there are id, de, en); --text-column and --label-column name source and "
+            "target");
+  EXPECT_NE(error_of([&] { read_table(write("b.jsonl", "{\"a\": \"x\", \"b\": \"y\", \"c\": \"z\"}\n")); })
+                .find("no text is called \"source\" (there are a, b, c)"),
+            std::string::npos);
 }
 
 TEST_F(ParallelTextTest, FilesThatCannotBeRead) {
@@ -125,7 +144,7 @@ TEST_F(ParallelTextTest, FilesThatCannotBeRead) {
             "cannot read 'sub': it is a directory, a text file is needed");
   const std::string empty = write("empty.txt", "");
   EXPECT_EQ(error_of([&] { read_lines(empty); }), "'empty.txt' is empty");
-  EXPECT_EQ(error_of([&] { read_tsv(empty); }), "'empty.txt' is empty");
+  EXPECT_EQ(error_of([&] { read_table(empty); }), "'empty.txt' is empty");
   EXPECT_EQ(error_of([&] { read_lines(write_gzip("empty.gz", "")); }), "'empty.gz' is empty");
   if (::geteuid() != 0) {  // root may read everything
     const std::string locked = write("locked.txt", "x\n");
@@ -135,7 +154,7 @@ TEST_F(ParallelTextTest, FilesThatCannotBeRead) {
 }
 
 TEST_F(ParallelTextTest, AThirdColumnIsLeftOut) {
-  const ParallelText tsv = read_tsv(write("tatoeba.tsv", "Go.\tGeh.\tCC-BY 2.0 (France)\nHi.\tHallo!\t\nOh\tAch\n"));
+  const ParallelText tsv = read_table(write("tatoeba.tsv", "Go.\tGeh.\tCC-BY 2.0 (France)\nHi.\tHallo!\t\nOh\tAch\n"));
   EXPECT_EQ(tsv.source, (Lines{"Go.", "Hi.", "Oh"}));
   EXPECT_EQ(tsv.target, (Lines{"Geh.", "Hallo!", "Ach"}));
 }
@@ -174,11 +193,11 @@ TEST_F(ParallelTextTest, UnequalLineCountsGiveBoth) {
 }
 
 TEST_F(ParallelTextTest, TsvLinesWithoutExactlyOneTab) {
-  EXPECT_EQ(error_of([&] { read_tsv(write("a.tsv", "a\tb\nno tab here\n")); }),
+  EXPECT_EQ(error_of([&] { read_table(write("a.tsv", "a\tb\nno tab here\n")); }),
             "a.tsv:2: expected source<TAB>target, found no tab");
-  EXPECT_EQ(error_of([&] { read_tsv(write("a.tsv", "a\tb\tc\td\n")); }),
+  EXPECT_EQ(error_of([&] { read_table(write("a.tsv", "a\tb\tc\td\n")); }),
             "a.tsv:1: expected source<TAB>target, found 3 tabs");
-  EXPECT_EQ(error_of([&] { read_tsv(write("a.tsv", "a\tb\n\n")); }),
+  EXPECT_EQ(error_of([&] { read_table(write("a.tsv", "a\tb\n\n")); }),
             "a.tsv:2: expected source<TAB>target, found an empty line");
 }
 

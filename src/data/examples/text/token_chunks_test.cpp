@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
@@ -200,7 +201,22 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
   EXPECT_NE(user_error([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }).find(":2: no string \"text\""),
             std::string::npos);
-  EXPECT_NE(user_error([&] { read("e.jsonl", "[1]\n"); }).find(":1: not a JSON object"), std::string::npos);
+  read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");
+  EXPECT_EQ(texts, (std::vector<std::string>{"a, b", "c"}));
+  EXPECT_NE(user_error([&] { read("e.jsonl", "[1]\n"); }).find(":1: the line is no JSON object"), std::string::npos);
+}
+
+TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
+  const std::string folder = path_of("texts");
+  std::filesystem::create_directories(folder + "/below");
+  EXPECT_NE(user_error([&] { read_documents(folder, "text", [](const std::string&) {}); }).find("folder without texts"),
+            std::string::npos);
+  write(folder + "/b.txt", "two\n"), write(folder + "/picture.png", "\x89PNG"), write(folder + "/.hidden.txt", "none");
+  write(folder + "/a.md", "one"), write(folder + "/below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");
+  std::vector<std::string> texts;
+  read_documents(folder, "text", [&](std::string text) { texts.push_back(std::move(text)); });
+  EXPECT_EQ(texts, (std::vector<std::string>{"one", "two\n", "three", "four"}));
+  EXPECT_TRUE(has_documents(folder));
 }
 
 }  // namespace

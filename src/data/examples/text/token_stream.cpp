@@ -1,12 +1,16 @@
 #include "data/examples/text/token_stream.h"
 
+#include <algorithm>
 #include <bit>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/lost_pages.h"
 #include "data/examples/text/line_reader.h"
+#include "data/examples/text/record_reader.h"
 
 namespace linnet {
 
@@ -22,14 +26,9 @@ std::string document_of(Json& value, const std::string& key, const std::string& 
   return std::move(found->text());
 }
 
-void read_json_lines(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
-  LineReader reader(path);
-  for (std::string line; reader.next(line);) {
-    if (line.find_first_not_of(" \t") == std::string::npos) continue;
-    Json object = Json::parse_or_null(line, JsonLimits::settings());
-    if (!object.is_object()) fail_user(reader.where() + ": not a JSON object on a line of its own");
-    document(document_of(object, key, reader.where()));
-  }
+void read_records(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
+  RecordReader reader(path, {});
+  for (Json record; reader.next(record);) document(document_of(record, key, reader.where()));
 }
 
 std::string read_whole(const std::string& path) {
@@ -45,7 +44,7 @@ std::string read_whole(const std::string& path) {
 // One JSON value: an object, or a list of them. Also a file of JSON lines that is only called .json.
 void read_json(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
   Json value = Json::parse_or_null(read_whole(path), JsonLimits::tables());
-  if (value.is_null()) return read_json_lines(path, key, document);
+  if (value.is_null()) return read_records(path, key, document);
   if (value.is_object()) return document(document_of(value, key, "'" + path + "'"));
   if (!value.is_array()) fail_user("'" + path + "': neither JSON objects nor a list of them");
   size_t number = 0;
@@ -117,13 +116,41 @@ void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
                 ", and the vocabulary has " + std::to_string(vocab_size_) + " tokens");
 }
 
-bool is_json_lines(const std::string& path) {
-  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
+namespace {
+
+bool is_table_of_tabs(const std::string& path) { return has_ending(path, ".tsv"); }  // a text as any other
+
+// Files with texts in a folder and below it, by name.
+std::vector<std::string> find_texts(const std::string& folder) {
+  std::vector<std::string> texts;
+  int64_t others = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) continue;
+    const std::string path = entry.path().string();
+    const bool text = has_ending(path, ".txt") || has_ending(path, ".md") || has_records(path);
+    text ? texts.push_back(path) : void(++others);
+  }
+  if (texts.empty()) fail_user("'" + folder + "' is a folder without texts (.txt, .md, .jsonl, .json, .csv, .tsv)");
+  if (others > 0)
+    log_warning("'" + folder + "': " + std::to_string(others) + (others == 1 ? " file is" : " files are") +
+                " left out: a text ends in .txt, .md, .jsonl, .json, .csv or .tsv");
+  std::ranges::sort(texts);
+  return texts;
+}
+
+}  // namespace
+
+bool has_documents(const std::string& path) {
+  return (has_records(path) && !is_table_of_tabs(path)) || std::filesystem::is_directory(path);
 }
 
 void read_documents(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
+  if (std::filesystem::is_directory(path)) {
+    for (const std::string& file : find_texts(path)) read_documents(file, key, document);
+    return;
+  }
   if (has_ending(path, ".json")) return read_json(path, key, document);
-  if (is_json_lines(path)) return read_json_lines(path, key, document);
+  if (has_documents(path)) return read_records(path, key, document);
   document(read_whole(path));
 }
 

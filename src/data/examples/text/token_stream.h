@@ -33,14 +33,15 @@ class TokenStream {
   int64_t size_ = 0, vocab_size_ = 0, first_ = 0;  // first_: of the file, for messages
 };
 
-// Text for language models: documents of a file.
+// Text for language models: documents of a file or folder.
 
-// Whether the file's name says that it holds JSON objects, one document each: .jsonl or .ndjson, one on each line;
-// .json, also a list of them. Each may end with .gz, too; letter case does not matter.
-bool is_json_lines(const std::string& path);
+// Whether there are several: a folder, or a file whose name says that it has records (record_reader.h), one document
+// each. A .json file may also be a list of objects.
+bool has_documents(const std::string& path);
 
-// Calls `document` with each document: the string `key` of each JSON object, or any other file whole,
-// its line ends as "\n". Plain or gzip, UTF-8. Every problem is a user error that names file and line (see LineReader).
+// Calls `document` with each document: the field `key` of each record, or any other file whole, its line ends as "\n";
+// of a folder, of the files with texts in it and below it, by name. Plain or gzip, UTF-8. Every problem is a user error
+// that names file and line (see LineReader).
 void read_documents(const std::string& path, const std::string& key, FunctionRef<void(std::string text)> document);
 
 }  // namespace linnet

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/terminal_line.h"
 #include "data/text/sentencepiece/sentencepiece_tokenizer.h"
 
@@ -129,12 +130,9 @@ std::string number_after(const std::string& text, const std::string& words) {
   return text.substr(begin, std::min(text.find_first_not_of("0123456789", begin), text.size()) - begin);
 }
 
-// SentencePiece's words in ours where we know them: the two mistakes that happen are a vocabulary that is too large or
-// too small for the text.
+// SentencePiece's words in ours where we know them.
 [[noreturn]] void fail_training(const TokenizerOptions& options, std::string message) {
   const std::string wanted = "vocab_size " + std::to_string(options.vocab_size);
-  const std::string most = number_after(message, "Please set it to a value <= ");
-  if (!most.empty()) fail_user(wanted + " is too large for the training text; at most " + most + " is possible");
   const std::string least = number_after(message, " vs ");
   if (message.find("smaller than required_chars") != message.npos && !least.empty())
     fail_user(wanted + " is too small for the training text; its characters and the special tokens need " + least +
@@ -191,7 +189,15 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
                 ::strsignal(WTERMSIG(status)) + ")");
   }
   if (answer.size() > 1 && answer[0] == kModelFollows) return answer.substr(1);
-  fail_training(options, answer.size() > 1 ? answer.substr(1) : printed);
+  const std::string message = answer.size() > 1 ? answer.substr(1) : printed;
+  const std::string most = number_after(message, "Please set it to a value <= ");
+  if (most.empty()) fail_training(options, message);
+  TokenizerOptions smaller = options;
+  smaller.vocab_size = std::stoll(most);
+  if (smaller.vocab_size >= options.vocab_size) fail_training(options, message);
+  log_warning("the training text holds a vocabulary of " + most + ", which is taken instead of vocab_size " +
+              std::to_string(options.vocab_size));
+  return train_sentencepiece(smaller, lines);
 }
 
 }  // namespace linnet
