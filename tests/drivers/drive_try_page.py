@@ -3,14 +3,12 @@
 tried, tokens stream, what else was likely is shown, Stop ends a text, themes, a key, a narrow screen. It fails on a
 script error and on any request to another server. With --keep the screenshots stay in --folder.
 """
-import argparse, json, sys, time
+import argparse, json, time
 from pathlib import Path
 
-here = Path(__file__).resolve().parent
-sys.path[:0] = [str(here), str(here.parents[1] / "training" / "report")]
-import drive_page  # noqa: E402
-import drive_server  # noqa: E402
-from drive_page import Browser, expect, failures  # noqa: E402
+import drive_page
+import drive_server
+from drive_page import Browser, expect, failures
 
 
 def visit(browser, url, **size):
