@@ -7,10 +7,12 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "distributed/comm/rank_layout.h"
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
@@ -214,5 +216,39 @@ std::vector<std::string*> data_files(Config& config);
 std::vector<std::string> data_file_keys();  // their names, in the same order
 // `path` below data_dir, unless it is absolute or either is empty. Relative paths start at the current directory.
 std::string data_path(const DataConfig& data, const std::string& path);
+
+// What the configuration knows of the values of data.task: one row for each. What the program does with them is
+// tasks/task_table.h.
+
+enum class TaskKind { kTranslation, kLanguage, kMaskedLanguage, kTexts, kImages };
+
+// Where the examples come from: files that the user names, or the program itself.
+enum class ExampleOrigin { kFiles, kDates, kRandom };
+
+struct TaskRow {
+  std::string_view name;  // the value of data.task
+  TaskKind kind;
+  ExampleOrigin origin;
+  std::string DataConfig::*data;                    // the one file or folder that --data names
+  std::string_view data_task;                       // the task with data of the user's: this one, or "text"
+  std::string_view owner;                           // whose keys it has (config_table.cpp): itself, or "texts"
+  const char* description;                          // for people: "translation"
+  const char* items;                                // what a speed counts: "tokens"
+  std::span<const std::string_view> architectures;  // that go with it; the first is what a message suggests
+  std::span<const std::string_view> metrics;        // beside "loss", which every task has
+  std::span<const std::string_view> heads = {};     // parameters that are trained beside adapters
+};
+
+std::span<const TaskRow> task_rows();
+// The row of the configuration's task, which validate() or the parser found to exist.
+const TaskRow& task_row(const Config& config);
+inline TaskKind task_kind(const Config& config) { return task_row(config).kind; }
+
+// How train.parallel arranges ranks.
+
+// User error where it does not fit the number of ranks.
+RankLayout parallel_layout(const std::string& parallel, int ranks);
+// User error where it is not understood, for whatever number of ranks.
+void check_parallel(const std::string& parallel);
 
 }  // namespace linnet

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/digits.h"
+#include "config/config.h"
 #include "config/hints.h"
 
 namespace linnet {
+
 namespace {
 
 constexpr std::array kSections = {"model", "data", "lora", "train"};
@@ -158,6 +160,20 @@ std::string range_text(const ConfigKey& key) {
   if (std::isinf(key.least)) return "";
   const std::string least = "at least " + bound_text(key, key.least);
   return least + (key.below_most ? " and below " : " and at most ") + bound_text(key, key.most);
+}
+
+const PresetText* find_preset(std::string_view name) {
+  for (const PresetText& preset : preset_texts())
+    if (name == preset.name) return &preset;
+  return nullptr;
+}
+
+bool is_preset(const std::string& name) { return find_preset(name) != nullptr; }
+
+std::vector<Preset> presets() {
+  std::vector<Preset> result;
+  for (const PresetText& preset : preset_texts()) result.push_back({preset.name, preset.description});
+  return result;
 }
 
 }  // namespace linnet

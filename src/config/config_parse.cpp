@@ -9,8 +9,6 @@
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
-#include "config/presets.h"
-#include "config/task_rows.h"
 #include "data/text/unicode/utf8.h"
 
 #define TOML_ENABLE_FORMATTERS 0

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "config/config_keys.h"
-#include "config/task_rows.h"
 
 namespace linnet {
 

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "config/parallel_layout.h"
 
 namespace linnet {
 

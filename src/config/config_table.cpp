@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/config.h"
 #include "config/config_keys.h"
-#include "config/task_rows.h"
 
 namespace linnet {
 namespace {

@@ -11,8 +11,6 @@
 #include "base/files.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
-#include "config/parallel_layout.h"
-#include "config/task_rows.h"
 
 namespace linnet {
 namespace {

@@ -7,8 +7,6 @@
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
-#include "config/parallel_layout.h"
-#include "config/task_rows.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

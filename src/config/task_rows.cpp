@@ -1,9 +1,8 @@
-#include "config/task_rows.h"
-
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
+#include "config/config.h"
 
 namespace linnet {
 namespace {

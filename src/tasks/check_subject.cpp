@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "config/task_rows.h"
 #include "tasks/task_table.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "formats/safetensors.h"
 #include "models/nn/parameter_file.h"
 #include "tasks/images/image_session.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "tasks/images/image_task.h"
 #include "tasks/language/language_task.h"
 #include "tasks/masked/masked_task.h"

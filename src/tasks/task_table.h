@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "data/text/tokenizer.h"
 #include "tasks/evaluate_command.h"
 #include "tasks/inspection/inspect.h"

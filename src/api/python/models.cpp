@@ -12,7 +12,7 @@
 
 #include "api/python/python.h"
 #include "base/json_reader.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "models/families/pretrained.h"
 #include "serving/loaded/loaded_model.h"
 #include "tasks/describe_run.h"

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "engine/kernels/isa.h"
 #include "tasks/task_table.h"
 

@@ -1,16 +1,16 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/packed_files.h"
-#include "app/cli/commands.h"
-#include "config/task_rows.h"
-#include "serving/loaded/pack.h"
-#include "models/nn/model_file.h"
+#include "config/config.h"
 #include "models/families/pretrained.h"
-#include "training/run/run_folder.h"
+#include "models/nn/model_file.h"
+#include "serving/loaded/pack.h"
 #include "tasks/images/image_session.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "config/hints.h"
-#include "config/parallel_layout.h"
 #include "engine/kernels/bandwidth.h"
 #include "engine/kernels/peak.h"
 #include "tasks/planning/foresight.h"

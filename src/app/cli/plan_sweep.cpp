@@ -7,12 +7,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
-#include "config/task_rows.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/bandwidth.h"
 #include "engine/kernels/peak.h"
-#include "training/run/trainer_options.h"
 #include "tasks/planning/plan_memory.h"
+#include "training/run/trainer_options.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {

@@ -11,12 +11,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "engine/kernels/isa.h"
 #include "serving/loaded/batch.h"
-#include "tasks/predictor.h"
 #include "tasks/generation/text_writer.h"
 #include "tasks/images/image_session.h"
+#include "tasks/predictor.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {
@@ -64,8 +64,7 @@ int run_images(const Arguments& arguments) {
   options.quantize = arguments.text.quantize, options.keep = arguments.text.keep;
   const bool terminal = isatty(STDIN_FILENO);
   const size_t at_once = terminal ? 1 : kAtOnce;
-  const std::unique_ptr<Predictor> predictor =
-      open_predictor(arguments.model, options, static_cast<int64_t>(at_once));
+  const std::unique_ptr<Predictor> predictor = open_predictor(arguments.model, options, static_cast<int64_t>(at_once));
   std::optional<AppendFile> file;
   if (!arguments.out.empty()) file.emplace(arguments.out);
   std::vector<std::string> paths;

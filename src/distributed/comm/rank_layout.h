@@ -1,4 +1,4 @@
-// How ranks share the work: train.parallel (config/parallel_layout.h).
+// How ranks share the work: train.parallel (config/config.h).
 #pragma once
 
 namespace linnet {

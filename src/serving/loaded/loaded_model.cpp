@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/lost_pages.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_model.h"
 #include "training/run/run_folder.h"

@@ -8,17 +8,17 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "config/task_rows.h"
-#include "serving/loaded/loaded_model.h"
+#include "config/config.h"
+#include "data/text/pipeline/tokenizer_tables.h"
 #include "formats/packed_model.h"
-#include "models/nn/model_store.h"
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
-#include "training/run/run_folder.h"
-#include "tasks/texts/text_classifier.h"
+#include "models/nn/model_store.h"
+#include "serving/loaded/loaded_model.h"
 #include "tasks/language/language_model.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_model.h"
-#include "data/text/pipeline/tokenizer_tables.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/packed_files.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "engine/kernels/isa.h"
 #include "models/families/sentence_embedder.h"

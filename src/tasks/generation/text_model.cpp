@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/packed_files.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "engine/exec/backend.h"
 #include "engine/plan/packed_weights.h"
 #include "engine/plan/state_names.h"

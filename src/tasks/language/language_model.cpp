@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "models/modules/text_decoder.h"
 #include "models/nn/model_file.h"
 #include "training/run/memory_report.h"

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "distributed/comm/shard_sum.h"
 #include "tasks/planning/plan_memory.h"
 

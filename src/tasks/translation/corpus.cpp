@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "config/task_rows.h"
 #include "data/examples/held_out.h"
 #include "data/examples/text/dates.h"
 #include "data/text/tokenizer.h"

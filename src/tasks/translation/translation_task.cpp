@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "config/task_rows.h"
+#include "config/config.h"
 #include "models/modules/t5.h"
 #include "tasks/translation/corpus.h"
 

@@ -3,7 +3,6 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "config/task_rows.h"
 #include "engine/kernels/isa.h"
 #include "models/families/pretrained.h"
 #include "training/run/run_folder.h"

@@ -11,8 +11,6 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "config/parallel_layout.h"
-#include "config/task_rows.h"
 #include "training/run/run_folder.h"
 #include "training/trainer/checkpoint.h"
 

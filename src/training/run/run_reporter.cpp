@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/process_memory.h"
-#include "config/task_rows.h"
 #include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"
 #include "formats/safetensors.h"

@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include "config/hints.h"
-#include "config/parallel_layout.h"
-#include "config/task_rows.h"
 #include "distributed/comm/world.h"
 
 namespace linnet {
