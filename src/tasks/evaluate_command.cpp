@@ -1,5 +1,3 @@
-#include "tasks/evaluate_command.h"
-
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -7,6 +5,7 @@
 #include "tasks/images/image_task.h"
 #include "tasks/language/language_task.h"
 #include "tasks/masked/masked_task.h"
+#include "tasks/task_table.h"
 #include "tasks/texts/text_training.h"
 #include "tasks/translation/corpus.h"
 #include "training/run/run_folder.h"

@@ -1,6 +1,6 @@
 // A trained run, loaded to translate or to be evaluated.
 #pragma once
-#include "tasks/translation/pair_evaluation.h"
+#include "tasks/translation/translation_session.h"
 
 namespace linnet {
 

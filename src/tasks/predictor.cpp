@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/kernels/isa.h"
-#include "tasks/class_scores.h"
 #include "tasks/images/image_task.h"
 #include "tasks/task_table.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_training.h"
 #include "training/run/run_folder.h"
 

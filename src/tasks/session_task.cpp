@@ -2,6 +2,9 @@
 
 #include <malloc.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "base/process_memory.h"
@@ -49,6 +52,65 @@ const PretrainedModel* SessionTask::starts_from() const {
 void SessionTask::initialize() {
   trainer().initialize();
   if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of a file, or of all files in a folder and below it; 0 where nothing is.
+uint64_t bytes_at(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    const uint64_t bytes = fs::file_size(path, error);
+    return error ? 0 : bytes;
+  }
+  uint64_t bytes = 0;
+  for (auto entry = fs::recursive_directory_iterator(path, error);
+       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code unreadable;
+    if (entry->is_regular_file(unreadable)) bytes += entry->file_size(unreadable);
+  }
+  return bytes;
+}
+
+constexpr int64_t kUnknownTokens = 1 << 20;  // of a text that is not there
+constexpr int64_t kBytesPerSubword = 4;      // of English, about; fewer elsewhere
+
+}  // namespace
+
+int64_t DataAtHand::assumed_tokens(const DataConfig& data) const {
+  if (bytes == 0) return kUnknownTokens;
+  const bool one_a_character = data.tokenizer == "char" || data.tokenizer == "byte";
+  return std::max<int64_t>(1, static_cast<int64_t>(bytes) / (one_a_character ? 1 : kBytesPerSubword));
+}
+
+DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>& paths, bool exact, uint64_t quick) {
+  DataAtHand data;
+  std::string missing;
+  for (const std::string& path : paths) {
+    const uint64_t bytes = bytes_at(path);
+    if (bytes == 0 && missing.empty()) missing = path;
+    data.bytes += bytes;
+  }
+  if (paths.empty() || !missing.empty()) {
+    data.why_not = "No " + name + " was " + (paths.empty() ? "given" : "found at '" + missing + "'");
+  } else if (!exact && data.bytes > quick) {
+    char megabytes[32];
+    std::snprintf(megabytes, sizeof megabytes, "%.1f", static_cast<double>(data.bytes) / 1e6);
+    data.why_not = "The " + name + " has " + megabytes + " MB and was not read (--exact reads it)";
+  } else {
+    data.read = true;
+  }
+  return data;
+}
+
+DataAtHand text_at_hand(const Config& config, bool exact) {
+  std::vector<std::string> paths;
+  for (const std::string* name : {&config.data.text, &config.data.valid_text})
+    if (!name->empty()) paths.push_back(data_path(config.data, *name));
+  if (config.data.text.empty()) paths.clear();
+  return data_at_hand("text", paths, exact);
 }
 
 }  // namespace linnet

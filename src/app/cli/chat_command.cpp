@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "engine/kernels/isa.h"
 #include "tasks/generation/text_model.h"
-#include "tasks/generation/written_row.h"
+#include "tasks/generation/text_writer.h"
 
 namespace linnet {
 namespace {

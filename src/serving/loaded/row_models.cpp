@@ -12,7 +12,6 @@
 #include "models/nn/model_file.h"
 #include "models/nn/parameter_file.h"
 #include "serving/loaded/row_worker.h"
-#include "tasks/class_scores.h"
 #include "tasks/texts/text_classifier.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"

@@ -16,7 +16,7 @@
 
 #include "serving/loaded/fair_queue.h"
 #include "tasks/generation/text_model.h"
-#include "tasks/generation/written_row.h"
+#include "tasks/generation/text_writer.h"
 
 namespace linnet {
 

@@ -1,5 +1,3 @@
-#include "tasks/generation/source_generation.h"
-
 #include <algorithm>
 #include <set>
 
@@ -7,6 +5,7 @@
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
 #include "generation/source_generator.h"
+#include "tasks/generation/text_generation.h"
 
 namespace linnet {
 namespace {

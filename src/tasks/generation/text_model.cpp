@@ -9,7 +9,6 @@
 #include "engine/plan/packed_weights.h"
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
-#include "tasks/generation/source_generation.h"
 #include "tasks/generation/text_generation.h"
 #include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"

@@ -5,12 +5,14 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
 #include "generation/json_grammar.h"
 
 namespace linnet {
+
 namespace {
 
 void read_messages(const JsonObject& json, TextRequest& request) {
@@ -209,6 +211,13 @@ std::string format_written_text(const WrittenText& written, const TextRequest& r
   json["end"] = name_of(written.end);
   if (written.end_token >= 0) json["end_token"] = written.end_token;
   return json.dump();
+}
+
+std::string ask(const std::string& question, const std::string& system) {
+  Json messages = Json::array();
+  if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
+  messages.push_back({{"role", "user"}, {"content", question}});
+  return messages.dump();
 }
 
 }  // namespace linnet

@@ -10,7 +10,7 @@
 #include "models/families/family.h"
 #include "models/nn/model_file.h"
 #include "tasks/inference.h"
-#include "tasks/inspection/ask.h"
+#include "tasks/inspection/question.h"
 #include "tasks/language/language_model.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/task_table.h"

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "models/modules/causal_model.h"
+#include "models/modules/encoder_decoder.h"
+#include "models/modules/text_encoder.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
 
@@ -57,5 +60,15 @@ struct Findings {
 
 // `steps`: points of the path from the mean embedding at which gradients are taken; `threads` 0: all there are.
 Findings look_inside(const Question& question, int64_t steps, int threads = 0);
+
+// Questions to each kind of model, without answers and weights.
+
+// The model outlives the question.
+Question ask(CausalModel& model, std::vector<int32_t> tokens);
+Question ask(SequenceClassifier& model, std::vector<int32_t> tokens);
+Question ask(MaskedLanguageModel& model, std::vector<int32_t> tokens);
+Question ask(SentenceEncoder& model, std::vector<int32_t> tokens);
+// target_in: begin, then the target without its last token.
+Question ask(EncoderDecoder& model, std::vector<int32_t> source, std::vector<int32_t> target_in);
 
 }  // namespace linnet

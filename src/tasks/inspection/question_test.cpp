@@ -10,7 +10,6 @@
 #include "data/text/base64.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
-#include "tasks/inspection/ask.h"
 #include "training/report/report_page.h"
 
 namespace linnet {

@@ -1,13 +1,28 @@
 // Fine-tuning a language model on conversations, of which it learns the assistant's turns.
 #pragma once
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "tasks/language/chat_data.h"
+#include "data/examples/text/packed_rows.h"
+#include "data/text/pretrained_tokenizer.h"
 #include "tasks/language/language_model.h"
 #include "tasks/language/language_session.h"
 #include "tasks/session_task.h"
 
 namespace linnet {
+
+// Conversations as tokens of which a language model learns the assistant's.
+
+// Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
+// {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of `tokenizer`; learned
+// are the tokens of the assistant's turns, up to what ends them. A conversation beyond `longest` tokens is cut there;
+// one without anything to learn is left out; the log counts both. `folder` (the tokenizer's) and
+// `why_cut` are for messages. User error,
+// naming the line, for roles that the template refuses and templates that rewrite earlier turns.
+std::vector<TargetedTokens> read_chats(const std::string& path, const PretrainedTokenizer& tokenizer,
+                                       const std::string& folder, int64_t longest,
+                                       const std::string& why_cut);
 
 class ChatTask : public SessionTask {
  public:

@@ -3,9 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "data/examples/text/token_stream.h"
 #include "data/metrics/word_count.h"
+#include "tasks/text_files.h"
 
 namespace linnet {
+
 namespace {
 
 ChunkOptions chunk_options(const Config& config, const CausalModel& model, const LanguageOptions& language) {
@@ -82,6 +86,135 @@ Evaluation LanguageSession::evaluate(const LanguageText& text, SharedWork& ranks
     result.metrics.emplace_back("words", static_cast<double>(text.words));
   }
   return result;
+}
+
+namespace {
+
+// The token that the tokenizer puts before a text begins a document; without one, the separator does.
+DocumentTokens document_tokens(const TextCoder& coder) {
+  const int32_t begin = coder.begin(), end = coder.separator();
+  if (begin < 0 || begin == end) return {end, true};
+  return {begin, end < 0};
+}
+
+// Appends one document after another, each as the tokenizer makes it of a text by itself, with an end token.
+void encode_documents(const TextCoder& coder, const std::vector<std::string>& texts, std::vector<int32_t>& ids) {
+  const auto [begin, begin_ends] = document_tokens(coder);
+  if (begin < 0) fail_user("the tokenizer has no token that begins or ends a document, as JSON lines need");
+  if (begin_ends) ids.push_back(begin);
+  for (const std::string& text : texts) {
+    if (begin_ends)
+      coder.encode(text, ids);
+    else
+      coder.encode_whole(text, ids);
+    if (const int32_t end = begin_ends ? begin : coder.separator(); begin_ends || ids.back() != end) ids.push_back(end);
+  }
+}
+
+// `before`: the token in front of the text, as context for its first one; -1: the text is whole.
+LanguageText encode(const TextCoder& coder, const std::vector<std::string>& texts, bool packed, int32_t before,
+                    const std::string& name) {
+  std::vector<int32_t> ids;
+  int64_t words = 0;
+  for (const std::string& text : texts) words += count_words(text);
+  if (packed) {
+    encode_documents(coder, texts, ids);
+  } else {
+    if (before >= 0) ids.push_back(before);
+    for (const std::string& text : texts) before >= 0 ? coder.encode(text, ids) : coder.encode_whole(text, ids);
+  }
+  if (const int64_t unknown = coder.unknown_count(ids); unknown > 0)
+    log_warning(std::to_string(unknown) + " of " + std::to_string(ids.size()) + " characters of " + name +
+                " are not in the vocabulary");
+  return {TokenStream(ids, coder.vocab_size()), words, packed, document_tokens(coder)};
+}
+
+// Others may have written the file with or without the begin token.
+DocumentTokens find_document_tokens(const TokenStream& tokens, const TextCoder& coder) {
+  constexpr int64_t kLooked = 1 << 16;
+  const DocumentTokens documents = document_tokens(coder);
+  if (documents.begin_ends) return documents;
+  std::vector<int32_t> first(static_cast<size_t>(std::min(tokens.size(), kLooked)));
+  tokens.read(0, static_cast<int64_t>(first.size()), first.data());
+  if (std::ranges::find(first, documents.begin) != first.end()) return documents;
+  return {coder.separator(), true};
+}
+
+LanguageText map_tokens(const Config& config, const TextCoder& coder, const std::string& path) {
+  TokenStream tokens(path, static_cast<int>(config.data.token_bytes), coder.vocab_size());
+  const DocumentTokens documents = find_document_tokens(tokens, coder);
+  return {std::move(tokens), 0, documents.begin >= 0, documents};
+}
+
+// The end of a token file and, as context of its first token, the one before.
+LanguageText last_part(const Config& config, const LanguageText& all) {
+  const int64_t size = all.tokens.size();
+  const auto cut = static_cast<int64_t>(static_cast<double>(size) * (1 - config.data.valid_share));
+  const int64_t first = std::max<int64_t>(0, std::min(cut, size) - 1);
+  return {all.tokens.part(first, size - first), 0, all.packed, all.documents};
+}
+
+}  // namespace
+
+LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path) {
+  if (is_token_file(path)) return map_tokens(config, coder, path);
+  return encode(coder, read_texts(config.data, path), has_documents(path), -1, "'" + path + "'");
+}
+
+namespace {
+
+// Numbers without a text: the tokenizer is somewhere else, or nowhere.
+LanguageData load_numbers(const Config& config, const std::string& path, std::shared_ptr<const TextCoder> coder) {
+  const bool named = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
+  if (!coder) coder = named ? make_text_coder(config, {}) : make_number_coder(config.data.vocab_size);
+  LanguageText all = map_tokens(config, *coder, path);
+  if (!config.data.valid_text.empty())
+    return {coder, all, load_language_text(config, *coder, data_path(config.data, config.data.valid_text))};
+  const LanguageText valid = last_part(config, all);
+  LanguageText train = all;
+  train.tokens = all.tokens.part(0, all.tokens.size() - (valid.tokens.size() - 1));
+  return {coder, train, valid};
+}
+
+}  // namespace
+
+LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder) {
+  const std::string path = text_path(config, config.data.text, "text");
+  if (is_token_file(path)) return load_numbers(config, path, std::move(coder));
+  std::vector<std::string> texts = read_texts(config.data, path), end;
+  const bool own = config.data.valid_text.empty();
+  if (own && !texts.empty()) end = split_end(texts, config.data.valid_share);
+  size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  if (bytes == 0) fail_user("'" + path + "' holds no text to train on");
+  if (!coder) coder = make_text_coder(config, texts);
+  const bool packed = has_documents(path);
+  LanguageText train = encode(*coder, texts, packed, -1, "the training text");
+  texts.clear();
+  int32_t last = 0;
+  train.tokens.read(train.tokens.size() - 1, 1, &last);
+  LanguageText valid = own ? encode(*coder, end, packed, last, "the validation text")
+                           : load_language_text(config, *coder, data_path(config.data, config.data.valid_text));
+  if (valid.tokens.size() < 2)
+    fail_user("there is no validation text: valid_share = " + std::to_string(config.data.valid_share) + " of '" + path +
+              "' is empty, and valid_text is not given");
+  return {std::move(coder), std::move(train), std::move(valid)};
+}
+
+LanguageText load_language_split(const Config& config, const TextCoder& coder, const std::string& split) {
+  if (split == "test" && !config.data.test_text.empty())
+    return load_language_text(config, coder, data_path(config.data, config.data.test_text));
+  if (split == "test") fail_user("the run's configuration names no test_text; --split valid takes the validation text");
+  if (!config.data.valid_text.empty())
+    return load_language_text(config, coder, data_path(config.data, config.data.valid_text));
+  const std::string path = text_path(config, config.data.text, "text");
+  if (is_token_file(path)) return last_part(config, map_tokens(config, coder, path));
+  std::vector<std::string> texts = read_texts(config.data, path);
+  if (texts.empty()) fail_user("'" + path + "' holds no text");
+  const std::vector<std::string> end = split_end(texts, config.data.valid_share);
+  std::vector<int32_t> before;
+  coder.encode(texts.back(), before);
+  return encode(coder, end, has_documents(path), before.empty() ? -1 : before.back(), "the validation text");
 }
 
 }  // namespace linnet

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
-#include "tasks/class_scores.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"
 
 namespace linnet {

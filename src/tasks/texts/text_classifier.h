@@ -1,5 +1,6 @@
 // A classifier of texts, or of their tokens, and its tokenizer, opened for use.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,5 +56,10 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
 PretrainedModel open_classification_run(const std::string& folder);
 // Whether the folder is a model folder with such a head.
 bool is_text_classifier_folder(const std::string& folder);
+
+// The logits [rows, classes] as probabilities of one class each, which sum to 1 over a row.
+std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);
+// The probability of one label by itself.
+double sigmoid(double logit);
 
 }  // namespace linnet

@@ -7,7 +7,7 @@
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/entities.h"
 #include "data/text/unicode/utf8.h"
-#include "tasks/class_scores.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"
 #include "tasks/texts/words.h"
 

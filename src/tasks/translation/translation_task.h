@@ -2,7 +2,7 @@
 #pragma once
 #include "data/examples/batch_stream.h"
 #include "tasks/session_task.h"
-#include "tasks/translation/pair_evaluation.h"
+#include "tasks/translation/translation_session.h"
 
 namespace linnet {
 
