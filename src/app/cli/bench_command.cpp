@@ -5,9 +5,7 @@
 
 #include "app/bench/generation_bench.h"
 #include "app/bench/measure.h"
-#include "app/cli/bench_infer.h"
-#include "app/cli/bench_network.h"
-#include "app/cli/bench_sweep.h"
+#include "app/cli/bench_parts.h"
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"

@@ -1,5 +1,3 @@
-#include "app/cli/bench_infer.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <ranges>
@@ -7,7 +5,7 @@
 #include "app/bench/bar_chart.h"
 #include "app/bench/generation_bench.h"
 #include "app/bench/inference_bench.h"
-#include "app/cli/bench_sweep.h"
+#include "app/cli/bench_parts.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

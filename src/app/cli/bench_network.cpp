@@ -1,5 +1,3 @@
-#include "app/cli/bench_network.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -7,8 +5,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
+#include "app/cli/bench_parts.h"
 #include "app/cli/rank_start.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/thread_pool.h"

@@ -1,9 +1,8 @@
-#include "app/cli/bench_sweep.h"
-
 #include <charconv>
 #include <cstdio>
 
 #include "app/bench/batch_sweep.h"
+#include "app/cli/bench_parts.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

@@ -1,4 +1,4 @@
-// What commands were declared to take, for everything that tells about them: help, manual pages, shell completion.
+// What commands were declared to take, and what tells about it: help, manual pages, shell completion.
 #pragma once
 #include <list>
 #include <string>
@@ -40,5 +40,27 @@ void for_each_command(const CommandDescription& command, const Visit& visit,
 }
 
 std::string join(const std::vector<std::string>& words, const std::string& separator);
+
+// What `linnet help COMMAND` and `linnet COMMAND --help` print.
+
+// `path`: the names that lead from `root` to the command. It must be one of root's.
+std::string help_page(const CommandDescription& root, const std::vector<std::string>& path);
+
+// "linnet tokenizer train [OPTIONS] MODEL FILES..."
+std::string usage_line(const CommandDescription& root, const std::vector<std::string>& path);
+
+// The name of an argument by its position as help writes it: "model" is MODEL.
+std::string placeholder(const ArgumentDescription& argument);
+
+// Manual pages in the format of man(7).
+
+// "linnet-tokenizer-train" for {"tokenizer", "train"}.
+std::string man_page_name(const std::vector<std::string>& path);
+std::string man_page(const CommandDescription& root, const std::vector<std::string>& path);
+
+// Shell completion, generated from what the commands declared.
+
+// `shell`: bash, zsh or fish.
+std::string completion_script(const CommandDescription& root, const std::string& shell);
 
 }  // namespace linnet

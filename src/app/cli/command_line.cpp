@@ -9,8 +9,6 @@
 #include <type_traits>
 
 #include "app/cli/build_version.h"
-#include "app/cli/help_page.h"
-#include "app/cli/reference_commands.h"
 #include "config/hints.h"
 #include "models/nn/weight_quantization.h"
 #include "tasks/generation/generation_choice.h"

@@ -74,4 +74,9 @@ class Command {
 // commands `help`, `man` and `completion` are added to those that `declare` declares.
 int run_command_line(int argc, char** argv, const std::function<void(Command&)>& declare);
 
+// The commands about the commands: help, man and completion. All three are made from what the commands declared.
+
+// Call after all other commands are declared. `described` must outlive the parsing and the action.
+void add_reference_commands(Command& linnet, const CommandDescription& described);
+
 }  // namespace linnet

@@ -1,8 +1,6 @@
-#include "app/cli/completion.h"
-
 #include <algorithm>
 
-#include "app/cli/help_page.h"
+#include "app/cli/command_description.h"
 
 namespace linnet {
 namespace {

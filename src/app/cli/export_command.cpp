@@ -1,18 +1,130 @@
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "app/cli/commands.h"
-#include "app/cli/export_onnx.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "engine/plan/state_names.h"
 #include "models/families/pretrained.h"
+#include "models/families/static_scales.h"
+#include "onnx/sources.h"
+#include "tasks/images/image_session.h"
 #include "tasks/language/language_model.h"
 #include "tasks/task_table.h"
+#include "tasks/texts/onnx_classifier.h"
+#include "tasks/translation/translation_model.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string run, out, adapter, onnx, precision = "fp32";
+  int64_t opset = 17;
+  bool overwrite = false, no_cache = false, joined_past = false;
+};
+
+OnnxFolderOptions options_of(const Arguments& arguments) {
+  const OnnxPrecision precision = onnx_precision(arguments.precision);
+  OnnxFolderOptions options{.onnx = {.opset = arguments.opset, .precision = precision},
+                            .files = {.cache = !arguments.no_cache, .joined_past = arguments.joined_past}};
+  if (precision == OnnxPrecision::kInt8Qdq)
+    if (const auto scales = read_static_scales(arguments.run)) options.onnx.input_scales = scales->input_scales;
+  return options;
+}
+
+void export_model_folder(const std::string& folder, const std::string& out, const OnnxFolderOptions& options) {
+  const PretrainedModel model = open_pretrained(folder);
+  const ParameterLayout layout(*model.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load_parameters(model, layout, parameters.data());
+  export_onnx_folder(model, layout, parameters.data(), out, options);
+}
+
+// What optimum reads of an encoder-decoder: its classes know models by the names of Transformers' families, and take
+// from the configuration what generating needs. Marian is the family whose sizes ours are.
+ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
+  const auto& t = dynamic_cast<const Transformer&>(*opened.model).config;
+  const SpecialTokens& special = opened.tokenizers.special;
+  ConfigFile file;
+  file.set("architectures", std::vector<std::string>{"MarianMTModel"});
+  file.set("model_type", "marian");
+  file.set("is_encoder_decoder", true);
+  file.set("vocab_size", t.source_vocab);
+  file.set("decoder_vocab_size", t.target_vocab);
+  file.set("d_model", t.d_model);
+  file.set("encoder_layers", t.num_encoder_layers);
+  file.set("decoder_layers", t.num_decoder_layers);
+  for (const std::string stack : {"encoder", "decoder"}) {
+    file.set(stack + "_attention_heads", t.num_heads);
+    file.set(stack + "_ffn_dim", t.d_ff);
+  }
+  file.set("max_position_embeddings", t.max_seq_len);
+  file.set("pad_token_id", static_cast<int64_t>(special.pad));
+  file.set("decoder_start_token_id", static_cast<int64_t>(special.begin));
+  file.set("eos_token_id", static_cast<int64_t>(special.end));
+  return file;
+}
+
+// A run of the plain Transformer, which no model folder can hold.
+void export_translation_onnx(const OpenedTranslationModel& opened, const std::string& out,
+                             const OnnxFolderOptions& options) {
+  const ParameterLayout layout(*opened.model);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  opened.load_weights(layout, parameters.data());
+  make_directories(out);
+  for (const OnnxFile& file : onnx_files(*opened.model, options.files))
+    save_onnx(layout, parameters.data(), file, out, options.onnx);
+  translation_config_file(opened).save(out + "/config.json");
+  opened.tokenizers.save(out);
+}
+
+void export_image_onnx(const std::string& run, const Config& config, const std::string& out,
+                       const OnnxOptions& options) {
+  const ImageFormat format = ImageFormat::load(run);
+  ImageSession session(config, format, /*training=*/false);
+  take_run_weights(session, run);
+  make_directories(out);
+  for (const OnnxFile& file : onnx_files(session.image_model()))
+    save_onnx(session.layout, session.store.as<float>(state::kParameters), file, out, options);
+  format.save(out);
+}
+
+// A folder that is removed again, whatever happens.
+struct TemporaryFolder {
+  explicit TemporaryFolder(std::string path) : path(std::move(path)) {}
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string path;
+};
+
+void export_onnx(const Arguments& arguments) {
+  const OnnxFolderOptions options = options_of(arguments);
+  const RunFolder run(arguments.run);
+  if (!run.has_config()) return export_model_folder(arguments.run, arguments.onnx, options);
+  const Config config = run.load_config();
+  if (task_kind(config) == TaskKind::kImages)
+    return export_image_onnx(arguments.run, config, arguments.onnx, options.onnx);
+  if (task_kind(config) == TaskKind::kTranslation) {
+    const OpenedTranslationModel opened = open_translation_model(arguments.run);
+    if (!opened.pretrained) return export_translation_onnx(opened, arguments.onnx, options);
+  }
+  if (task_kind(config) == TaskKind::kTexts && is_onnx_run(arguments.run))
+    return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision,
+                           arguments.opset == Arguments{}.opset ? 0 : arguments.opset);
+  // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.
+  const TemporaryFolder folder(arguments.onnx + ".folder.tmp");
+  task_actions(config).export_model(arguments.run, folder.path);
+  export_model_folder(folder.path, arguments.onnx, options);
+}
 
 // Of a decoder's model folder.
 OpenedLanguageModel open_decoder(const std::string& folder) {
@@ -20,12 +132,6 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
     fail_user("'" + folder + "' is a model folder, not a run: `linnet convert` writes it in another form");
   return open_language_model(folder);
 }
-
-struct Arguments {
-  std::string run, out, adapter, onnx, precision = "fp32";
-  int64_t opset = 17;
-  bool overwrite = false, no_cache = false, joined_past = false;
-};
 
 // `folder` is free to be written to, or holds an export already that may be replaced.
 void check_onnx_out(const Arguments& arguments) {
@@ -65,12 +171,7 @@ int export_run(const Arguments& arguments) {
   }
   if (!arguments.onnx.empty()) {
     check_onnx_out(arguments);
-    export_onnx({.model = arguments.run,
-                 .out = arguments.onnx,
-                 .opset = arguments.opset,
-                 .precision = onnx_precision(arguments.precision),
-                 .cache = !arguments.no_cache,
-                 .joined_past = arguments.joined_past});
+    export_onnx(arguments);
     return 0;
   }
   check_out(arguments);

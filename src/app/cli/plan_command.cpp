@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "app/cli/commands.h"
-#include "app/cli/plan_ranks.h"
-#include "app/cli/plan_sweep.h"
+#include "app/cli/plan_parts.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

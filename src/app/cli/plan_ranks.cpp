@@ -1,11 +1,10 @@
-#include "app/cli/plan_ranks.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
+#include "app/cli/plan_parts.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

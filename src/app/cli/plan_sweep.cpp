@@ -1,9 +1,8 @@
-#include "app/cli/plan_sweep.h"
-
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "app/cli/plan_parts.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_pool.h"

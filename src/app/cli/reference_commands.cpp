@@ -1,13 +1,10 @@
-#include "app/cli/reference_commands.h"
-
 #include <cstdio>
 #include <memory>
 
+#include "app/cli/command_description.h"
+#include "app/cli/command_line.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "app/cli/completion.h"
-#include "app/cli/help_page.h"
-#include "app/cli/man_page.h"
 #include "config/hints.h"
 
 namespace linnet {

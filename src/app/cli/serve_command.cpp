@@ -1,10 +1,14 @@
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include "app/cli/commands.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/kernels/isa.h"
 #ifdef LINNET_SERVER
-#include "serving/http/server.h"
+#include "serving/http/http_server.h"
+#include "serving/http/service.h"
 #endif
 
 namespace linnet {
@@ -13,11 +17,42 @@ namespace linnet {
 
 namespace {
 
-struct Arguments : ServeOptions {
-  std::string isa = "auto";
+struct Arguments {
+  ServiceOptions service;
+  HttpLimits limits;
+  std::string host = "127.0.0.1", isa = "auto";
+  int port = 8080;
+  // Names by which requests may call the server, besides localhost, 127.0.0.1, [::1] and `host`. At an address that
+  // other machines reach they may call it by any name, unless this has one.
+  std::vector<std::string> allowed_hosts;
   int64_t body_megabytes = 4;
   bool quiet = false;
 };
+
+// Returns when a signal has ended it and every accepted request is answered.
+void serve(const Arguments& arguments) {
+  // Models end before the server does: their threads answer through it.
+  auto service = std::make_unique<Service>(arguments.service);
+  HttpServer server(*service, arguments.host, arguments.port, arguments.limits);
+  service->count_connections([&] { return server.connections(); });
+  const bool is_ipv6 = arguments.host.find(':') != std::string::npos;
+  const std::string host = is_ipv6 ? "[" + arguments.host + "]" : arguments.host;
+  for (const std::string& name : service->names()) std::printf("model %s\n", name.c_str());
+  std::printf("http://%s:%d\n", host.c_str(), server.port());
+  if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
+  if (server.is_loopback() || !arguments.allowed_hosts.empty()) {
+    std::vector<std::string> names = {"localhost", "127.0.0.1", "[::1]", host};
+    names.insert(names.end(), arguments.allowed_hosts.begin(), arguments.allowed_hosts.end());
+    for (std::string& name : names)
+      std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+    service->allow_hosts(std::move(names));
+  }
+  if (!server.is_loopback() && arguments.service.api_key_file.empty())
+    log_warning("anyone who reaches " + host + " may use the models: --api-key-file FILE asks for a key");
+  server.run([&] { service->reload(); });
+  service.reset();
+  log_info("all requests are answered");
+}
 
 int serve_models(Arguments arguments) {
   force_isa(arguments.isa);

@@ -1,4 +1,4 @@
-// `linnet plan --network`: what a run of several ranks would take and how fast it would be.
+// Parts of `linnet plan`, each in a file of its own.
 #pragma once
 #include <string>
 #include <vector>
@@ -6,6 +6,8 @@
 #include "config/config.h"
 
 namespace linnet {
+
+// `linnet plan --network`: what a run of several ranks would take and how fast it would be.
 
 struct PlanRanksArguments {
   std::string ranks;     // "64", or a list "1,2,4,8", a row each
@@ -21,5 +23,11 @@ std::vector<int> parse_rank_counts(const std::string& text);
 
 // `config` has neither process.ranks nor train.parallel. Returns the exit code.
 int plan_ranks(const PlanRanksArguments& arguments, const Config& config);
+
+// `linnet plan CONFIG --sweep`: memory and estimated time of a step for every precision, recomputation, optimizer and,
+// from a model folder, with and without adapters.
+
+// Prints the table, a line as soon as it is planned. `memory`: what is there; lines that take more are marked.
+void print_plan_sweep(const Config& config, uint64_t memory);
 
 }  // namespace linnet
