@@ -1,5 +1,7 @@
 // Operations on tensors beside those of linnet/ops.h, which says what holds for all of them.
 #pragma once
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "linnet/tensor.h"
@@ -129,6 +131,35 @@ Tensor sequence_mask(At lengths, int64_t size);
 Tensor pad(At x, int axis, int64_t before, int64_t after, double value = 0);
 // Images x [N, H, W, C] with each pixel repeated factor x factor times: [N, factor H, factor W, C].
 Tensor upsample(At x, int64_t factor = 2);
+// Convolution along a sequence: x [N, L, C], weight [O, K, C / groups] -> [N, L', O], L' = (L + 2 padding - dilation (K -
+// 1) - 1) / stride + 1.
+Tensor conv1d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
+// The transposed convolution: x [N, H, W, C], weight [C, R, S, O / groups] -> [N, H', W', O], H' = (H - 1) stride - 2
+// padding + dilation (R - 1) + output_padding + 1. It is the gradient of conv2d() by its images.
+Tensor conv_transpose2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t output_padding = 0,
+                        int64_t dilation = 1, int64_t groups = 1);
+
+// How resize() finds a value between pixels.
+enum class Interpolation { kNearest, kBilinear };
+// Images x [N, H, W, C] -> [N, height, width, C]. Pixels are squares whose centers are sampled (PyTorch's
+// align_corners=False), edges are repeated; nearest is the pixel that holds the center.
+Tensor resize(At x, int64_t height, int64_t width, Interpolation how = Interpolation::kBilinear);
+
+// Products of tensors, summed over letters, as NumPy's: "bij,bjk->bik" is a batch of matrix products. One letter for
+// each axis, each at most once in an operand; those that the result lacks are summed over. Without "->" the result has
+// the letters that occur once, in the order of the alphabet. Three or more operands are multiplied from left to right.
+Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands,
+              SourceLine where = SourceLine::current());
+
+// The order of the elements along the last axis, i32 of x's shape: place k has the index of the element that comes
+// k-th. Equal elements keep their order; NaN counts as largest. No gradient.
+Tensor argsort(At x, bool descending = false);
+// The elements along the last axis in order.
+Tensor sort(At x, bool descending = false);
+// The `count` largest elements along the last axis, the largest first, and their indices, i32: both [..., count].
+std::pair<Tensor, Tensor> top_k(At x, int64_t count);
+// Rows added up by number: values [..., D], ids i32 [...] in [0, rows) -> [rows, D], zeros where no id points.
+Tensor scatter_add(At values, Tensor ids, int64_t rows);
 
 // Rows of x [V, ...] by their numbers: ids i32 [...] in [0, V) -> [ids' axes, x's axes behind the first]. An id outside
 // is an Error(kUser) when the graph runs on the CPU, and gives NaN on a GPU.

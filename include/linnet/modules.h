@@ -56,19 +56,54 @@ struct Conv2dOptions {
   bool bias = true;
   // Of the filters; empty: He's rule for ReLU.
   Initializer initializer = {};
+  // Of filters that are not square: their width, and the zeros on the left and right; below 0: as the height.
+  int64_t width = -1, padding_width = -1;
 };
 
 // Convolution of images: x [N, H, W, in] -> [N, H', W', out], H' = (H + 2 padding - dilation (size - 1) - 1) / stride
 // + 1.
 struct Conv2d : Module {
-  // Filters of size x size.
+  // Filters of size x size, or size x options.width.
   Conv2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& options = {});
   // Applies it.
   Tensor operator()(At x);
 
   // As constructed.
   Conv2dOptions options;
-  // [out, size, size, in / groups]
+  // [out, size, width, in / groups]
+  Parameter weight;
+  // [out]
+  std::optional<Parameter> bias;
+};
+
+// Convolution along sequences: x [N, L, in] -> [N, L', out]; see conv1d().
+struct Conv1d : Module {
+  // Filters of `size` positions. Options without a width.
+  Conv1d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& options = {});
+  // Applies it.
+  Tensor operator()(At x);
+
+  // As constructed.
+  Conv2dOptions options;
+  // [out, size, in / groups]
+  Parameter weight;
+  // [out]
+  std::optional<Parameter> bias;
+};
+
+// Transposed convolution, which makes images larger: x [N, H, W, in] -> [N, H', W', out]; see conv_transpose2d().
+struct ConvTranspose2d : Module {
+  // Filters of size x size. Options without a width. `output_padding`: rows and columns more, on the right and below.
+  ConvTranspose2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size,
+                  const Conv2dOptions& options = {}, int64_t output_padding = 0);
+  // Applies it.
+  Tensor operator()(At x);
+
+  // As constructed.
+  Conv2dOptions options;
+  // As constructed.
+  int64_t output_padding;
+  // [in, size, size, out / groups]
   Parameter weight;
   // [out]
   std::optional<Parameter> bias;

@@ -5,6 +5,7 @@
 #include <linnet/testing.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -114,6 +115,95 @@ TEST(Tensors, MasksPadsAndRanges) {
               return upsample(reshape(arange(2), {1, 1, 2, 1}));
             }),
             (std::vector<float>{0, 0, 1, 1, 0, 0, 1, 1}));
+}
+
+TEST(Tensors, ConvolutionsOfSequencesAndTheirTransposes) {
+  for (const auto& [stride, padding, dilation, groups] : {std::array<int64_t, 4>{1, 0, 1, 1}, {2, 2, 1, 2}, {1, 3, 2, 1}})
+    check({{.shape = {2, 9, 4}}, {.shape = {6, 3, 4 / groups}}}, [=](const Tensors& in) {
+      return conv1d(in[0], in[1], stride, padding, dilation, groups);
+    });
+  for (const auto& [stride, padding, more, groups] : {std::array<int64_t, 4>{1, 0, 0, 1}, {2, 1, 1, 1}, {3, 0, 2, 2}})
+    check({{.shape = {2, 3, 4, 4}}, {.shape = {4, 3, 3, 6 / groups}}}, [=](const Tensors& in) {
+      return conv_transpose2d(in[0], in[1], stride, padding, more, 1, groups);
+    });
+  EXPECT_EQ(floats_of([](Tracer& t) {
+              return conv_transpose2d(reshape(arange(2) + 1.0, {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2);
+            }),
+            (std::vector<float>{1, 1, 2, 2}));
+  EXPECT_THROW(floats_of([](Tracer& t) {
+                 return conv_transpose2d(reshape(arange(2), {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2, 0, 2);
+               }),
+               Error);
+}
+
+TEST(Tensors, LayersOfConvolutionsAreTheirFunctions) {
+  struct Net : Module {
+    Conv1d line{this, "line", 4, 6, 3, {.padding = 1, .groups = 2}};
+    ConvTranspose2d larger{this, "larger", 3, 2, 3, {.stride = 2}, 1};
+    Conv2d wide{this, "wide", 3, 2, 1, {.bias = false, .width = 5, .padding_width = 2}};
+  } net;
+  Learner learner(net,
+                  [&](Tracer& t) -> Loss {
+                    const Tensor line = t.input("line", {DType::kF32, {2, 5, 4}});
+                    const Tensor image = t.input("image", {DType::kF32, {1, 3, 4, 3}});
+                    const Tensor zero = t.full({DType::kF32, {1}}, 0);
+                    t.output("line", net.line(line) - conv1d(line, net.line.weight, 1, 1, 1, 2) + zero);
+                    t.output("larger", net.larger(image) - conv_transpose2d(image, net.larger.weight, 2, 0, 1));
+                    t.output("wide", net.wide(image) - conv2d(pad(image, 2, 2, 2), net.wide.weight));
+                    return {.sum = sum(net.wide(image)), .count = t.number(1)};
+                  },
+                  {.training = false});
+  Arrays batch;
+  batch.set("line", {2, 5, 4}, std::vector<float>(40, 0.5f));
+  batch.set("image", {1, 3, 4, 3}, std::vector<float>(36, 0.25f));
+  const Arrays found = learner.predict(batch);
+  for (const auto& [name, shape] : {std::pair{"line", Shape{2, 5, 6}}, {"larger", Shape{1, 8, 10, 2}}, {"wide", Shape{1, 3, 4, 2}}}) {
+    EXPECT_EQ(found.type(name).shape, shape) << name;
+    for (const float difference : found.get<float>(name)) EXPECT_EQ(difference, 0) << name;
+  }
+  EXPECT_THROW((Conv1d{&net, "wrong", 4, 4, 3, {.width = 3}}), Error);
+}
+
+TEST(Tensors, ResizedAsPyTorchDoes) {
+  const auto row = [](int64_t from, int64_t to, Interpolation how) {
+    return floats_of([=](Tracer&) { return resize(reshape(arange(from), {1, 1, from, 1}), 1, to, how); });
+  };
+  EXPECT_EQ(row(2, 4, Interpolation::kBilinear), (std::vector<float>{0, 0.25, 0.75, 1}));
+  EXPECT_EQ(row(4, 2, Interpolation::kBilinear), (std::vector<float>{0.5, 2.5}));
+  EXPECT_EQ(row(3, 5, Interpolation::kNearest), (std::vector<float>{0, 0, 1, 1, 2}));
+  for (const Interpolation how : {Interpolation::kBilinear, Interpolation::kNearest})
+    check({{.shape = {2, 3, 4, 2}}}, [=](const Tensors& in) { return resize(in[0], 5, 3, how); });
+}
+
+TEST(Tensors, SumsOfProductsByLetters) {
+  const testing::OpInput a{.shape = {2, 3, 4}}, b{.shape = {2, 4, 5}}, c{.shape = {5, 3}};
+  check({a, b}, [](const Tensors& in) { return einsum("bij,bjk->bik", in); });
+  check({a, b}, [](const Tensors& in) { return einsum("bij, bjk -> kb", in); });
+  check({a, b, c}, [](const Tensors& in) { return einsum("bij,bjk,ki->b", in); });
+  check({a}, [](const Tensors& in) { return einsum("abc->ca", in); });
+  check({c, {.shape = {4}}}, [](const Tensors& in) { return einsum("ab,c->cba", in); });
+  EXPECT_EQ(floats_of([](Tracer&) {
+              return einsum("ij,jk", {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
+            }),
+            (std::vector<float>{2, 3, 6, 11}));
+  for (const char* wrong : {"ij,jk->iz", "ij,j", "ii,jk->ik", "ij,jk->ii", "i.,jk->k", "ijk,jk->i"})
+    EXPECT_THROW(floats_of([=](Tracer&) {
+                   return einsum(wrong, {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
+                 }),
+                 Error)
+        << wrong;
+}
+
+TEST(Tensors, SortedPickedAndAddedUp) {
+  check({{.shape = {3, 7}}}, [](const Tensors& in) { return sort(in[0]); });
+  check({{.shape = {3, 7}}}, [](const Tensors& in) { return top_k(in[0], 3).first; });
+  check({{.shape = {2, 5, 3}}, {.shape = {2, 5}, .integer = true, .low = 0, .high = 4}},
+        [](const Tensors& in) { return scatter_add(in[0], in[1], 6); });
+  const auto mixed = [] { return reshape((arange(6) - 2.0) * (arange(6) - 3.5), {2, 3}); };  // 7 2.5 0, -0.5 1 4.5
+  EXPECT_EQ(floats_of([&](Tracer&) { return sort(mixed(), true); }), (std::vector<float>{7, 2.5f, 0, 4.5f, 1, -0.5f}));
+  const Arrays order = values_of([&](Tracer&) { return top_k(mixed(), 2).second; });
+  EXPECT_TRUE(std::ranges::equal(order.get<int32_t>("value"), std::vector<int32_t>{0, 1, 2, 1}));
+  EXPECT_THROW(floats_of([&](Tracer&) { return top_k(mixed(), 4).first; }), Error);
 }
 
 TEST(Tensors, CrossEntropyByRowAndByClass) {
@@ -230,6 +320,10 @@ TEST(Gradient, OfParametersAndItsOwnGradient) {
   check({{.shape = {3, 4}}, {.shape = {4, 2}}}, [](const Tensors& in) {
     const Tensor y = sum(exp(tanh(matmul(in[0], in[1])) * 0.5));
     return square(gradient(y, in[0])) + 0.0 * in[0];
+  });
+  check({{.shape = {1, 4, 5, 2}}, {.shape = {3, 3, 3, 2}}}, [](const Tensors& in) {
+    const Tensor y = sum(square(tanh(conv2d(in[0], in[1], 2, 1))));
+    return square(gradient(y, in[0])) + sum(square(gradient(y, in[1])));
   });
   struct Net : Module {
     Parameter w{this, "w", {3}, values_init({1, 2, 3})};

@@ -67,6 +67,7 @@ namespace linnet {
   OP(kDropout, dropout, kOwn) \
   OP(kRandomUniform, random_uniform, kOwn) \
   OP(kCumsum, cumsum, kOwn) \
+  OP(kArgsort, argsort, kOwn) \
   OP(kEmbeddingGrad, embedding_grad, kOwn) \
   OP(kFakeQuantizeGrad, fake_quantize_grad, kNone) \
   OP(kBatchNormGrad, batch_norm_grad, kOwn) \

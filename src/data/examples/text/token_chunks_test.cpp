@@ -208,6 +208,7 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
 
 TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
   const std::string folder = path_of("texts");
+  std::filesystem::remove_all(folder);  // of an earlier run
   std::filesystem::create_directories(folder + "/below");
   EXPECT_NE(user_error([&] { read_documents(folder, "text", [](const std::string&) {}); }).find("folder without texts"),
             std::string::npos);

@@ -59,6 +59,24 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
           args.graph.add_one(kConv2dWeightGrad, std::array{x, dy}, for_weight, args.node.where)};
 }
 
+// Both gradients of a convolution are linear in each operand, and what they are differentiated by are its other two
+// forms: y -> x and weight; weight -> x and y.
+std::vector<Tensor> gradient_of_input(const GradientArgs& args) {
+  const Tensor dy = args.in[0], weight = args.in[1], g = args.out_grad[0];
+  Conv2dAttrs for_y = args.node.attrs.as<Conv2dAttrs>(), for_weight = for_y;
+  for_y.result = {}, for_weight.result = weight.shape();
+  return {args.graph.add_one(kConv2d, std::array{g, weight}, for_y, args.node.where),
+          args.graph.add_one(kConv2dWeightGrad, std::array{g, dy}, for_weight, args.node.where)};
+}
+
+std::vector<Tensor> gradient_of_weight(const GradientArgs& args) {
+  const Tensor x = args.in[0], dy = args.in[1], g = args.out_grad[0];
+  Conv2dAttrs for_x = args.node.attrs.as<Conv2dAttrs>(), for_y = for_x;
+  for_x.result = x.shape(), for_y.result = {};
+  return {args.graph.add_one(kConv2dInputGrad, std::array{dy, g}, for_x, args.node.where),
+          args.graph.add_one(kConv2d, std::array{x, g}, for_y, args.node.where)};
+}
+
 // Of one multiply-add for each tap of each result, those in the padding included.
 double flops_of(const Shape& weight, const Shape& y) {
   return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(weight.elements(1, 4));
@@ -89,6 +107,7 @@ const OpDef kConv2d{.name = "conv2d",
                     .flops = flops};
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
                              .infer = infer_input_grad,
+                             .gradient = gradient_of_input,
                              .storage = reduced<0b11, 0b1>,
                              .product = ProductKind::kMatrix,
                              .with_precision = set_precision<Conv2dAttrs>,
@@ -96,6 +115,7 @@ const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
                              .flops = input_grad_flops};
 const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
                               .infer = infer_weight_grad,
+                              .gradient = gradient_of_weight,
                               .storage = reduced<0b11, 0b0>,
                               .product = ProductKind::kMatrix,
                               .with_precision = set_precision<Conv2dAttrs>,
@@ -122,6 +142,13 @@ Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t dila
   return graph_of(x)->add_one(
       kConv2d, std::array{x.value, weight},
       Conv2dAttrs{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .result = {}}, x.where);
+}
+
+Tensor conv2d_transposed(At y, Tensor weight, const Shape& result, int64_t stride, int64_t padding, int64_t dilation,
+                         int64_t groups) {
+  Conv2dAttrs attrs{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
+  attrs.result = result;
+  return graph_of(y)->add_one(kConv2dInputGrad, std::array{y.value, weight}, attrs, y.where);
 }
 
 }  // namespace linnet

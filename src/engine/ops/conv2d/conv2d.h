@@ -47,4 +47,9 @@ ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& 
 // A bias is added by `+`.
 Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
 
+// The gradient of a convolution by its image: y [N, H', W', O], weight [O, R, S, C / groups] -> `result` [N, H, W, C],
+// images whose convolution has y's shape.
+Tensor conv2d_transposed(At y, Tensor weight, const Shape& result, int64_t stride = 1, int64_t padding = 0,
+                         int64_t dilation = 1, int64_t groups = 1);
+
 }  // namespace linnet

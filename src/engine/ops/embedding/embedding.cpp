@@ -1,5 +1,6 @@
 #include "engine/ops/embedding/embedding.h"
 
+#include "base/error.h"
 #include "engine/ops/graph_of.h"
 
 namespace linnet {
@@ -34,6 +35,16 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
           Tensor{}};
 }
 
+// A sum of rows by id is linear in the rows.
+std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
+  const auto& sums = args.node.attrs.as<EmbeddingGradAttrs>();
+  if (sums.accumulate || sums.scale != 1) fail_internal("the gradient of sums is taken before passes fuse them");
+  const EmbeddingAttrs attrs{.padding = sums.padding, .all_rows = sums.all_rows, .first_row = sums.first_row};
+  const Tensor rows = args.graph.add_one(kEmbedding, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where);
+  if (sums.padding < 0) return {rows, Tensor{}};
+  fail_user("the sums of rows that leave out the id " + std::to_string(sums.padding) + " have no gradient");
+}
+
 Attrs with_accumulator(const Attrs& old) {
   EmbeddingGradAttrs attrs = old.as<EmbeddingGradAttrs>();
   attrs.accumulate = true;
@@ -50,6 +61,7 @@ const OpDef kEmbedding{.name = "embedding",
 const OpDef kEmbeddingGrad{
     .name = "embedding_grad",
     .infer = infer_grad,
+    .gradient = gradient_of_sums,
     .may_overwrite = [](const Node&, int, int input) { return input == 2; },
     .can_accumulate = [](const Node& node) { return !node.attrs.as<EmbeddingGradAttrs>().accumulate; },
     .with_accumulator = with_accumulator,
