@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "generation/causal_generator.h"
+#include "generation/generators.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_decoder.h"
 using namespace linnet;

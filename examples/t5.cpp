@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "generation/source_generator.h"
+#include "generation/generators.h"
 #include "models/families/pretrained.h"
 using namespace linnet;
 

@@ -1,11 +1,10 @@
-#include "generation/causal_generator.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/error.h"
 #include "generation/causal_testing.h"
+#include "generation/generators.h"
 #include "models/modules/text_decoder.h"
 
 namespace linnet {

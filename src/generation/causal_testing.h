@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/exec/interpreter.h"
-#include "generation/causal_generator.h"
+#include "generation/generators.h"
 #include "models/nn/trace.h"
 
 namespace linnet {

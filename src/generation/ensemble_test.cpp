@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/exec/interpreter.h"
-#include "generation/source_generator.h"
+#include "generation/generators.h"
 #include "models/modules/t5.h"
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"

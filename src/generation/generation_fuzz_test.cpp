@@ -8,7 +8,7 @@
 #include <random>
 
 #include "generation/causal_testing.h"
-#include "generation/source_generator.h"
+#include "generation/generators.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/transformer.h"

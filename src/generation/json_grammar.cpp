@@ -1,7 +1,7 @@
-#include "generation/json_grammar.h"
-
 #include <algorithm>
 #include <string>
+
+#include "generation/text_grammar.h"
 
 namespace linnet {
 namespace {

@@ -1,10 +1,9 @@
 // Which texts a schema's grammar has, which tokens it lets through, and what a stranger's schema may cost.
-#include "generation/json_grammar.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "generation/text_grammar.h"
 #include "generation/token_filter.h"
 
 namespace linnet {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/exec/executor.h"
+#include "engine/ir/graph.h"
+#include "engine/plan/store.h"
 #include "models/modules/key_value_cache.h"
 
 namespace linnet {
@@ -152,5 +154,12 @@ class SlotModel {
 
 // The first of ascending lengths that is no smaller than `length`; the number of lengths if none is.
 size_t padded_to(std::span<const int64_t> lengths, int64_t length);
+
+// Memory for what generation alone reads: its batch and its caches.
+
+// Binds the inputs of these graphs that have no place yet, each as large as its largest use: integers ("generate.*") in
+// a batch region, states ("cache.*", "memory.*") in a cache. Parameters and constants are the caller's.
+// `cache`: where the states begin, in a region that grows to hold them; without it they get a region of their own.
+void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs, std::optional<Location> cache = {});
 
 }  // namespace linnet

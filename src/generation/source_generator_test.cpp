@@ -1,16 +1,15 @@
-#include "generation/source_generator.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
+#include "data/text/tokenizer.h"
 #include "engine/exec/interpreter.h"
+#include "engine/plan/packed_weights.h"
+#include "generation/generators.h"
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"
-#include "engine/plan/packed_weights.h"
-#include "data/text/tokenizer.h"
 
 namespace linnet {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "generation/causal_testing.h"
 #include "generation/engine_testing.h"
-#include "generation/json_grammar.h"
+#include "generation/text_grammar.h"
 #include "models/modules/text_decoder.h"
 
 namespace linnet {

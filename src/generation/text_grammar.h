@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace linnet {
 
@@ -60,5 +61,17 @@ class TextGrammar {
   std::vector<Step> steps_{1};
   Node begin_ = kReturn;
 };
+
+// The JSON texts that fit a schema, as a grammar of their bytes.
+
+// Any object: what a schema leaves open nests up to 16 levels deep.
+TextGrammar json_object_grammar();
+
+// Of JSON Schema: type (also several), properties, required, additionalProperties (true and false), items, enum, const,
+// anyOf, true; titles, descriptions and the like say nothing. User error that names any other keyword and where it
+// stands. The grammar has some of the texts that fit: an object has the properties that the schema names, in its
+// order; numbers have at most 15 digits on either side of the point; white space is a blank or a line end with up to 20
+// blanks.
+TextGrammar json_schema_grammar(const Json& schema);
 
 }  // namespace linnet

@@ -1,20 +1,20 @@
-#include "engine/plan/state_names.h"
 #include "linnet/decoder.h"
 
 #include <numeric>
 
-#include "base/error.h"
-#include "base/thread_pool.h"
-#include "generation/causal_generator.h"
 #include "api/cpp/busy.h"
 #include "api/cpp/decoding_scope.h"
-#include "models/modules/causal_model.h"
-#include "models/nn/model_store.h"
+#include "base/error.h"
+#include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/plan/state_names.h"
+#include "generation/generators.h"
+#include "models/modules/causal_model.h"
+#include "models/nn/model_store.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {

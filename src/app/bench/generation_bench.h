@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "generation/causal_generator.h"
+#include "generation/generators.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_decoder.h"
 #include "models/nn/model_store.h"

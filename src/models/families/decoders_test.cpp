@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "generation/causal_generator.h"
+#include "generation/generators.h"
 #include "models/families/decoder_family.h"
 #include "models/families/golden_testing.h"
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
-#include "generation/source_generator.h"
+#include "generation/generators.h"
 #include "tasks/generation/text_generation.h"
 
 namespace linnet {

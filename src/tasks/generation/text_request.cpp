@@ -9,7 +9,7 @@
 #include "base/json_reader.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
-#include "generation/json_grammar.h"
+#include "generation/text_grammar.h"
 
 namespace linnet {
 

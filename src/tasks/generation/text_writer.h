@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "generation/causal_generator.h"
+#include "generation/generators.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/generation/text_request.h"
 #include "tasks/text_coder.h"

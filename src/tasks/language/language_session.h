@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "data/examples/text/token_chunks.h"
 #include "data/examples/text/token_stream.h"
-#include "generation/causal_generator.h"
+#include "generation/generators.h"
 #include "models/modules/causal_model.h"
 #include "tasks/session.h"
 #include "tasks/text_coder.h"

@@ -7,7 +7,7 @@
 #include "data/examples/buckets.h"
 #include "data/examples/text/pair_dataset.h"
 #include "data/examples/text/parallel_text.h"
-#include "generation/source_generator.h"
+#include "generation/generators.h"
 #include "tasks/session.h"
 #include "tasks/translation/translation_model.h"
 #include "training/run/training_task.h"
