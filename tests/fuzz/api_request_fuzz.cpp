@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "serving/http/api_error.h"
 #include "serving/http/api_request.h"
+#include "serving/http/http.h"
 
 namespace {
 

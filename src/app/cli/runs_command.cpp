@@ -14,7 +14,7 @@
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "training/run/kept_checkpoints.h"
+#include "training/run/run_checkpoints.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include "base/json_reader.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
-#include "serving/http/api_error.h"
+#include "serving/http/http.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "serving/http/api_error.h"
+#include "serving/http/http.h"
 
 namespace linnet {
 namespace {

@@ -1,5 +1,7 @@
 #include "serving/http/http.h"
 
+#include "base/json.h"
+
 namespace linnet {
 
 std::string_view HttpRequest::header(std::string_view name) const {
@@ -41,6 +43,48 @@ const char* http_reason(int status) {
     default:
       return "Status";
   }
+}
+
+namespace {
+
+const char* type_of(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 403) return "permission_error";
+  if (status == 429) return "rate_limit_error";
+  return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+}  // namespace
+
+std::string error_body(const ApiError& error) {
+  Json inner;
+  inner["message"] = error.what();
+  inner["type"] = type_of(error.status);
+  inner["param"] = nullptr;
+  inner["code"] = nullptr;
+  if (!error.param.empty()) inner["param"] = error.param;
+  if (!error.code.empty()) inner["code"] = error.code;
+  return Json{{"error", std::move(inner)}}.dump();
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse response{.status = error.status, .body = error_body(error) + "\n"};
+  if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+// The files of src/serving/http/page, as the build embeds them (cmake/embed.cmake).
+extern const char* const kTryPage;
+
+HttpResponse try_page() {
+  return {.type = "text/html; charset=utf-8",
+          .body = kTryPage,
+          .headers = {{"Content-Security-Policy",
+                       "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+                       "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"}}};
 }
 
 }  // namespace linnet

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "serving/http/api_answer.h"
-#include "serving/http/api_error.h"
 #include "serving/http/api_keys.h"
+#include "serving/http/http.h"
 #include "serving/http/metrics.h"
 
 namespace linnet {

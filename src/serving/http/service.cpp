@@ -8,8 +8,6 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "serving/http/api_answer.h"
-#include "serving/http/api_error.h"
-#include "serving/http/try_page.h"
 
 namespace linnet {
 namespace {

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "serving/http/api_error.h"
 #include "serving/http/api_keys.h"
 #include "serving/http/api_request.h"
 #include "serving/http/http.h"

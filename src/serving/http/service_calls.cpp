@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "serving/http/api_answer.h"
-#include "serving/http/api_error.h"
+#include "serving/http/http.h"
 #include "serving/http/service.h"
 
 namespace linnet {

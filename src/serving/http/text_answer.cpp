@@ -1,7 +1,5 @@
 #include "serving/http/text_answer.h"
 
-#include "serving/http/api_error.h"
-
 namespace linnet {
 
 void TextAnswer::make_room(int64_t choice) {

@@ -1,9 +1,12 @@
 // The files of weights that a training run reads and writes: what it begins with, checkpoints, models. Rank 0 has the
 // files. Every rank makes the same calls, as the others give and take their parts of what ranks divide.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "config/config.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/tensor_group.h"
 #include "models/families/pretrained.h"
@@ -71,5 +74,23 @@ void calibrate_steps(TrainingTask& task);
 // folder cannot be read.
 void load_divided_weights(Communicator& world, Trainer& trainer, WholeStates& whole, const PretrainedModel* model,
                           uint64_t seed);
+
+// The weights that a run keeps beside its best ones: checkpoints/STEP.safetensors.
+
+struct KeptCheckpoint {
+  int64_t step;
+  std::string path;
+};
+
+// Those of a run folder, oldest first.
+std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder);
+// Where the weights of a step belong.
+std::string kept_checkpoint_path(const std::string& folder, int64_t step);
+// Removes all but the last `keep_checkpoints` and every step that is a multiple of `keep_every`.
+void remove_old_checkpoints(const std::string& folder, const TrainConfig& config);
+
+// The mean of the last `count` kept checkpoints as a run folder of its own, with the run's configuration and
+// tokenizers. User error when there are not so many.
+void average_checkpoints(const std::string& run, int64_t count, const std::string& out);
 
 }  // namespace linnet
