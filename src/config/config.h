@@ -43,6 +43,7 @@ struct DataConfig {
   std::string data_dir;
   std::string train_source, train_target, valid_source, valid_target, test_source, test_target;
   std::string train_tsv, valid_tsv, test_tsv;
+  std::string source_language, target_language;
   std::string text_column, pair_column, label_column;
   std::string text, valid_text, test_text;
   std::string tokenizer_dir;

@@ -155,6 +155,10 @@ std::span<const ConfigKey> config_keys() {
          any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images.")),
       of({"text"}, any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ...")),
       of({"text"}, any(DATA(train_target), "... and its translation, line by line.")),
+      of({"text"}, any(DATA(source_language),
+                       "Language of the source, for a model of many languages, as its tokenizer spells it: eng_Latn, "
+                       "en_XX, en; default: what the model folder says.")),
+      of({"text"}, any(DATA(target_language), "Language of its translation.")),
       of({"text"}, any(DATA(valid_source), "Validation text, for choosing the best checkpoint.")),
       of({"text"}, any(DATA(valid_target), "Its translation.")),
       of({"text"}, any(DATA(test_source), "Test text, for `linnet eval` only.")),

@@ -37,7 +37,9 @@ int64_t BeamSearch::candidates() const { return looked_at() + static_cast<int64_
 
 void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
   if (options_.forced_end && !options_.ends.empty() && steps_ + 1 == limit_)
-    end_all();
+    force(options_.ends[0]);
+  else if (steps_ < std::ssize(options_.first))
+    force(options_.first[static_cast<size_t>(steps_)]);
   else
     collect_candidates(count, tokens, logits, log_sum_exp);
   choose();
@@ -69,12 +71,12 @@ void BeamSearch::collect_candidates(int64_t count, const int32_t* tokens, const 
   candidates_.resize(kept);
 }
 
-// Candidates when nothing but the end may follow: each beam, with its own probability.
-void BeamSearch::end_all() {
+// Candidates when nothing but this token may follow: each beam, with its own probability.
+void BeamSearch::force(int32_t token) {
   candidates_.clear();
   for (int64_t beam = 0; beam < beams_; ++beam)
     if (const double so_far = log_probabilities_[static_cast<size_t>(beam)]; so_far != kNoBeam)
-      candidates_.push_back({so_far, options_.ends[0], beam});
+      candidates_.push_back({so_far, token, beam});
   std::ranges::stable_sort(candidates_, std::ranges::greater{}, &Candidate::log_probability);
 }
 

@@ -31,6 +31,7 @@ struct BeamOptions {
   double length_penalty = 1;  // score = log probability / length^length_penalty
   EarlyStopping early_stopping = EarlyStopping::kLikely;
   bool forced_end = false;          // the token at the length limit is ends[0] for certain (forced_eos_token_id)
+  std::vector<int32_t> first = {};  // what a text begins with for certain (forced_bos_token_id)
   std::vector<int32_t> ends = {};   // tokens that end a text
   std::vector<int32_t> never = {};  // tokens that are not generated
 };
@@ -74,7 +75,7 @@ class BeamSearch {
   };
 
   void collect_candidates(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp);
-  void end_all();
+  void force(int32_t token);
   void choose();
   bool may_improve(int64_t length) const;
   void place_beams();

@@ -70,6 +70,15 @@ TEST(BeamSearch, AForcedEndFinishesEveryBeamAtTheLimit) {
   }
 }
 
+TEST(BeamSearch, TheFirstTokensMayBeCertain) {
+  const std::map<int32_t, std::vector<float>> table{
+      {3, {0.9f, 0.06f, 0.04f}}, {4, {0.1f, 0.8f, 0.1f}}, {5, {0.1f, 0.3f, 0.6f}}};
+  const auto found = search_table({.first = {5}}, 2, 3, table);
+  EXPECT_EQ(found[0].ids, (Ids{5, 5, 5}));
+  EXPECT_NEAR(found[0].log_probability, std::log(0.6 * 0.6), 1e-6);  // of the others
+  EXPECT_EQ(found[1].ids, (Ids{5, 4, 4}));
+}
+
 // Two texts end early; a third would beat them when it has grown.
 TEST(BeamSearch, EarlyStoppingSaysHowLongToGoOn) {
   const std::map<int32_t, std::vector<float>> table{

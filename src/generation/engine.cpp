@@ -45,6 +45,7 @@ BeamOptions beam_options(const GenerateSettings& settings) {
   return {.length_penalty = settings.length_penalty,
           .early_stopping = settings.early_stopping,
           .forced_end = settings.forced_end,
+          .first = {settings.begin.begin() + std::min<ptrdiff_t>(1, std::ssize(settings.begin)), settings.begin.end()},
           .ends = settings.ends,
           .never = settings.never};
 }
@@ -108,7 +109,7 @@ RequestId Engine::submit(GenerateRequest request) {
                   std::to_string(beams()));
   auto job = std::make_unique<Job>(Job{.id = next_id_++, .request = std::move(request)});
   const GenerateSettings& settings = job->request.settings;
-  job->sequence = model_->first_tokens(job->request.prompt);
+  job->sequence = settings.begin.empty() ? model_->first_tokens(job->request.prompt) : std::vector{settings.begin[0]};
   if (job->request.search || job->request.beams > 1) {
     job->limit = std::min(settings.max_tokens, model_->room() - job->first_size());
     job->search.emplace(job->request.beams, job->limit, beam_options(settings));
@@ -325,6 +326,9 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
     return job.search->advance(count, job.ids.data(), job.values.data(), output.log_sum_exp.data());
   }
   const GenerateSettings& settings = job.request.settings;
+  job.picked_log_probability = 0;
+  if (const size_t next = job.result.tokens.size() + 1; next < settings.begin.size())
+    return void(job.picked = settings.begin[next]);
   const TokenMask* allowed = job.filter ? job.filter->allowed() : nullptr;
   if (job.filter && !allowed) {
     job.picked = -1;

@@ -43,7 +43,10 @@ struct GenerateSettings {
   EarlyStopping early_stopping = EarlyStopping::kLikely;  // of beam search
   bool forced_end = false;                                // of a search: the token at the limit is ends[0] for certain
   std::vector<int32_t> ends;                              // tokens that end a text
-  std::vector<int32_t> never = {};                        // tokens that are not generated
+  // Of an encoder-decoder: what decoding begins with instead of SourceOptions::begin, and tokens that the text has
+  // behind it whatever is likely.
+  std::vector<int32_t> begin = {};
+  std::vector<int32_t> never = {};  // tokens that are not generated
   // Where the cache is full: false stops there; true goes on from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i draws as sample first_sample + i

@@ -258,7 +258,8 @@ class EncoderDecoderFixture {
     config.max_seq_len = 24;
     config.norm_first = config.final_norm = random.coin();
     config.share_embeddings = random.coin(), config.tie_head = random.coin();
-    config.halved_positions = random.coin(), config.scale_embedding = random.coin();
+    config.positions = random.coin() ? Positions::kHalved : Positions::kAlternating,
+    config.scale_embedding = random.coin();
     auto model = std::make_unique<Transformer>(config);
     logits_ = [&marian = *model](Tensor source, Tensor lengths, Tensor target, Tensor target_lengths) {
       return marian(source, lengths, target, target_lengths);

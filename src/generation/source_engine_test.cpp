@@ -32,7 +32,8 @@ std::unique_ptr<EncoderDecoder> make_model(Kind kind) {
   config.source_vocab = config.target_vocab = kVocab;
   config.d_model = 48, config.num_heads = 4, config.d_ff = 72, config.max_seq_len = 100;
   const bool marian = kind == Kind::kMarian;
-  config.share_embeddings = config.tie_head = config.halved_positions = marian;
+  config.share_embeddings = config.tie_head = marian;
+  if (marian) config.positions = Positions::kHalved;
   config.norm_first = config.final_norm = !marian;
   return std::make_unique<Transformer>(config);
 }

@@ -53,6 +53,8 @@ void shorten(const TranslationEnsemble& opened, Config& config) {
 
 void apply(const InferenceOptions& options, Config& config, const std::string& folder) {
   if (options.beams > 0) config.train.beam = options.beams;
+  if (!options.languages.source.empty()) config.data.source_language = options.languages.source;
+  if (!options.languages.target.empty()) config.data.target_language = options.languages.target;
   if (options.threads > 0) config.train.threads = options.threads;
   config.train.device = options.device;
   config.quantization = folder_quantization(folder, options.quantize, options.keep, options.device);
@@ -66,7 +68,7 @@ Config inference_config(const std::string& folder, const InferenceOptions& optio
 }
 
 LoadedEvaluation::LoadedEvaluation(const std::vector<std::string>& folders, Config config, ParallelText text) {
-  const TranslationEnsemble opened(folders);
+  const TranslationEnsemble opened(folders, {}, languages_of(config));
   shorten(opened, config);
   set = std::make_unique<EvaluationSet>(std::move(text), opened.tokenizers, config.model.max_seq_len);
   const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
@@ -82,7 +84,7 @@ Evaluation LoadedEvaluation::run() {
 
 Translator::Translator(const std::vector<std::string>& folders, const Config& chosen,
                        const std::vector<AdapterFolder>& adapters) {
-  const TranslationEnsemble opened(folders, adapters);
+  const TranslationEnsemble opened(folders, adapters, languages_of(chosen));
   Config config = chosen;
   shorten(opened, config);
   session_ = load_session(opened, config, {}, config.model.max_seq_len);
@@ -90,15 +92,14 @@ Translator::Translator(const std::vector<std::string>& folders, const Config& ch
 
 std::vector<std::vector<Translation>> Translator::translate(const std::vector<std::string>& lines, int n_best) {
   const TokenizerPair& tokenizers = session_->tokenizers;
-  const auto longest = static_cast<size_t>(session_->config.model.max_seq_len);
+  const SentenceFrame frame = tokenizers.frame();
   std::vector<std::vector<int32_t>> sources;
   std::vector<size_t> line_of;  // empty lines are not translated
   for (size_t i = 0; i < lines.size(); ++i) {
     std::vector<int32_t> ids;
     tokenizers.source->encode(lines[i], ids);
     if (ids.empty()) continue;
-    if (ids.size() + 1 > longest) ids.resize(longest - 1), ++cut_lines_;
-    ids.push_back(tokenizers.special.end);
+    cut_lines_ += frame_sentence(ids, frame.source_begin, frame.source_end, session_->config.model.max_seq_len);
     sources.push_back(std::move(ids));
     line_of.push_back(i);
   }

@@ -11,6 +11,7 @@ struct InferenceOptions {
   std::string quantize = {};                          // folder_quantization()
   std::vector<std::string> keep = {};                 // parameters that stay in fp32
   std::vector<std::string> adapters = {};             // parse_adapters()
+  Languages languages = {};                           // of translation; what is empty is as the configuration says
   std::shared_ptr<ActivationObserver> observer = {};  // of what linear layers read
 };
 

@@ -83,7 +83,7 @@ class LanguageScorer : public Scorer {
 class TranslationScorer : public Scorer {
  public:
   TranslationScorer(const std::string& folder, const InferenceOptions& options)
-      : opened_(open_translation_model(folder)) {
+      : opened_(open_translation_model(folder, {}, options.languages)) {
     Config config = opened_.config;
     apply(options, config, folder);
     config.train.label_smoothing = 0;
@@ -101,18 +101,20 @@ class TranslationScorer : public Scorer {
   bool takes_pairs() const override { return true; }
 
   TextScore score(const std::string& text, const std::string& source_text) override {
-    const SpecialTokens& special = session_->tokenizers.special;
-    std::vector<int32_t> source, target;
-    bool cut = encode(*session_->tokenizers.source, source_text, source);
-    cut = encode(*session_->tokenizers.target, text, target) || cut;
-    cut_texts_ += cut;
+    const TokenizerPair& tokenizers = session_->tokenizers;
+    const SentenceFrame frame = tokenizers.frame();
+    std::vector<int32_t> source, begun;
+    tokenizers.source->encode(source_text, source);
+    tokenizers.target->encode(text, begun);
+    const bool cut = frame_sentence(source, frame.source_begin, frame.source_end, lengths_.back());
+    cut_texts_ += frame_sentence(begun, frame.target_begin, frame.target_end, lengths_.back() + 1) || cut;
+    std::vector<int32_t> target(begun.begin() + 1, begun.end());
+    begun.pop_back();
     const size_t rows = shape_for(lengths_, source.size()), columns = shape_for(lengths_, target.size());
     const auto source_length = static_cast<int32_t>(source.size()), target_length = static_cast<int32_t>(target.size());
-    std::vector<int32_t> begun{special.begin};
-    begun.insert(begun.end(), target.begin(), target.end() - 1);
-    source.resize(static_cast<size_t>(lengths_[rows]), special.pad);
+    source.resize(static_cast<size_t>(lengths_[rows]), tokenizers.special.pad);
     for (std::vector<int32_t>* side : {&begun, &target})
-      side->resize(static_cast<size_t>(lengths_[columns]), special.pad);
+      side->resize(static_cast<size_t>(lengths_[columns]), tokenizers.special.pad);
     Batch batch;
     batch.shape_index = static_cast<int>(rows * lengths_.size() + columns);
     batch.arrays = {
@@ -124,16 +126,6 @@ class TranslationScorer : public Scorer {
   }
 
  private:
-  // The tokens of one side and its end; whether it was cut.
-  bool encode(const Tokenizer& tokenizer, const std::string& text, std::vector<int32_t>& ids) const {
-    const auto longest = static_cast<size_t>(lengths_.back());
-    tokenizer.encode(text, ids);
-    const bool cut = ids.size() + 1 > longest;
-    if (cut) ids.resize(longest - 1);
-    ids.push_back(session_->tokenizers.special.end);
-    return cut;
-  }
-
   OpenedTranslationModel opened_;
   std::vector<int64_t> lengths_;
   std::unique_ptr<TranslationSession> session_;

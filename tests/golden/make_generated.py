@@ -17,7 +17,21 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Generation
 from pretrained_common import FOLDER, prepare
 
 DECODERS, OTHERS = ["gpt2", "llama"], ["t5", "t5_gated", "marian"]
+NEWER = ["bart", "pegasus", "mbart", "m2m_100"]  # greedily and with beams alone
 NEW_TOKENS, BEAMS = 14, 3
+SOURCE_LANGUAGE, FIRST = 58, 0
+
+
+def framed(name, prompt, end):
+    """As `linnet generate` reads a prompt: an encoder-decoder's ends with the end token."""
+    before = {"bart": [FIRST], "m2m_100": [SOURCE_LANGUAGE]}.get(name, [])
+    behind = [end] + ([SOURCE_LANGUAGE] if name == "mbart" else [])
+    return torch.cat([torch.tensor([before], dtype=torch.long), prompt, torch.tensor([behind])], dim=1)
+
+
+def never(model, end):
+    """Padding, and what decoding begins with."""
+    return [[token] for token in {model.config.pad_token_id, model.generation_config.decoder_start_token_id} - {end}]
 
 
 def write(name, kind):
@@ -28,13 +42,12 @@ def write(name, kind):
     cases = []
     for length in (3, 5, 6):
         prompt = torch.randint(5, 60, (1, length), generator=generator)
-        # As `linnet generate` reads a prompt: an encoder-decoder's ends with the end token.
-        ids = prompt if decoder else torch.cat([prompt, torch.tensor([[end]])], dim=1)
+        ids = prompt if decoder else framed(name, prompt, end)
         case = {"prompt": prompt[0].tolist()}
         for key, beams in ("greedy", 1), ("beam", BEAMS):
             out = model.generate(ids, attention_mask=torch.ones_like(ids), num_beams=beams, do_sample=False,
                                  max_new_tokens=NEW_TOKENS, pad_token_id=0 if decoder else pad,
-                                 bad_words_ids=None if decoder else [[pad]])[0].tolist()
+                                 bad_words_ids=None if decoder else never(model, end))[0].tolist()
             out = out[length:] if decoder else out[1:]
             case[key] = out[:out.index(end)] if end in out else out
         cases.append(case)
@@ -68,7 +81,8 @@ def search(name, kind):
 
 def keep(file_name, function):
     found = {name: function(name, AutoModelForCausalLM) for name in DECODERS}
-    found.update({name: function(name, AutoModelForSeq2SeqLM) for name in OTHERS})
+    others = OTHERS + NEWER if function is write else OTHERS
+    found.update({name: function(name, AutoModelForSeq2SeqLM) for name in others})
     with open(os.path.join(FOLDER, file_name), "w") as file:
         json.dump(found, file, indent=1 if function is write else None)
         file.write("\n")

@@ -202,6 +202,13 @@ Command& Command::take_sampling(TextGenerationOptions& options) {
       .take("--presence-penalty", options.presence_penalty, "above 0: less likely once it was written");
 }
 
+Command& Command::take_languages(std::string& source, std::string& target) {
+  take("--source-language", source,
+       "language of the source, of a model of many languages (mBART, M2M100, NLLB), as its tokenizer spells it: "
+       "eng_Latn, en_XX, en (default: the folder's)");
+  return take("--target-language", target, "language to translate to (default: the folder's)");
+}
+
 Command Command::subcommand(const char* name, const char* help) {
   app_->require_subcommand(1);
   CommandDescription& described = described_->subcommands.emplace_back();

@@ -54,6 +54,8 @@ class Command {
   Command& take_quantize(std::string& word, std::vector<std::string>& keep);
   // The same for weights that are written.
   Command& take_packed_quantize(std::string& word, std::vector<std::string>& keep);
+  // --source-language and --target-language, of models of many languages.
+  Command& take_languages(std::string& source, std::string& target);
   // The words of parse_adapters().
   Command& take_adapters(std::vector<std::string>& words, bool by_request = false);
 

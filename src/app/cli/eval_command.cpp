@@ -105,6 +105,7 @@ void add_eval_command(Command& linnet) {
       .flag("--json", arguments->json, "one JSON object instead of a line for people")
       .take_threads(arguments->threads)
       .take_device(arguments->device)
+      .take_languages(arguments->languages.source, arguments->languages.target)
       .take_quantize(arguments->quantize, arguments->keep)
       .does([arguments] { return evaluate(*arguments); });
 }

@@ -141,6 +141,7 @@ void add_generate_command(Command& linnet) {
       .flag("--echo", arguments->echo, "also print the prompt")
       .take_threads(arguments->threads)
       .take_device(arguments->device)
+      .take_languages(arguments->languages.source, arguments->languages.target)
       .take_quantize(arguments->quantize, arguments->keep)
       .take_adapters(arguments->adapters, true)
       .take_isa(arguments->isa)

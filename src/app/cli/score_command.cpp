@@ -89,6 +89,7 @@ void add_score_command(Command& linnet) {
       .flag("--json", arguments->json, "a JSON object on each line")
       .take_threads(arguments->threads)
       .take_device(arguments->device)
+      .take_languages(arguments->languages.source, arguments->languages.target)
       .take_quantize(arguments->quantize, arguments->keep)
       .does([arguments] { return score(*arguments); });
 }

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/error.h"
-#include "base/log.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "engine/kernels/isa.h"
 #include "tasks/task_table.h"
 
@@ -82,6 +82,7 @@ void add_translate_command(Command& linnet) {
             {.least = 1, .most = 1024})
       .take_threads(arguments->threads)
       .take_device(arguments->device)
+      .take_languages(arguments->languages.source, arguments->languages.target)
       .take_quantize(arguments->quantize, arguments->keep)
       .take_adapters(arguments->adapters)
       .does([arguments] { return translate_input(*arguments); });

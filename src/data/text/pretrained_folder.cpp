@@ -62,10 +62,10 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     return finish(read_tokenizer_json(read_file(file), file), folder);
   // Marian's folders have a vocab.json, too.
   const bool is_model = path.ends_with(".model") || path.ends_with(".spm");
-  if (const std::string file =
-          is_folder  ? first_of(folder, {"spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.spm"})
-          : is_model ? path
-                     : "";
+  if (const std::string file = is_folder  ? first_of(folder, {"spiece.model", "tokenizer.model",
+                                                              "sentencepiece.bpe.model", "spm.model", "source.spm"})
+                               : is_model ? path
+                                          : "";
       !file.empty())
     return read_sentencepiece_files(file, folder);
   if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
@@ -86,7 +86,7 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
 }
 
 bool has_pretrained_tokenizer(const std::string& folder) {
-  return !first_of(folder, {"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model",
+  return !first_of(folder, {"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "spm.model",
                             "source.spm", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe", "vocab.txt"})
               .empty();
 }

@@ -152,7 +152,8 @@ TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
 // XLM-RoBERTa's files hold the ids of SentencePiece, and its models those of fairseq: one more, or four in CamemBERT.
 TEST(Pretrained, FairseqIdsOfASentencePieceModel) {
   const std::string model = "tests/golden/sentencepiece/unigram_own.model", text = "foo bar baz";
-  const std::vector<TokenId> plain = load_pretrained_tokenizer(model)->encode(text, EncodeOptions{.add_special = false}).ids;
+  const std::vector<TokenId> plain =
+      load_pretrained_tokenizer(model)->encode(text, EncodeOptions{.add_special = false}).ids;
   ASSERT_FALSE(plain.empty());
   for (const TokenId offset : {1, 4}) {
     testing::TemporaryFolder folder;
@@ -171,6 +172,38 @@ TEST(Pretrained, FairseqIdsOfASentencePieceModel) {
     EXPECT_EQ(roles.unknown, 3);
     EXPECT_EQ(roles.mask, tokenizer->vocab_size() - 1);
   }
+}
+
+// NLLB's ids are fairseq's, with languages behind the model's pieces.
+TEST(Pretrained, IdsAndLanguagesOfNllb) {
+  const std::string model = "tests/golden/sentencepiece/unigram_own.model", text = "foo bar baz";
+  const auto original = load_pretrained_tokenizer(model);
+  testing::TemporaryFolder folder;
+  folder.write("sentencepiece.bpe.model", read_file(model));
+  folder.write("config.json", R"({"model_type": "m2m_100"})");
+  folder.write("tokenizer_config.json", R"({"additional_special_tokens": ["eng_Latn", "deu_Latn"]})");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  std::vector<TokenId> expected;
+  for (const TokenId id : original->encode(text, EncodeOptions{.add_special = false}).ids)
+    expected.push_back(id == 0 ? 3 : id + 1);
+  EXPECT_EQ(tokenizer->encode(text, EncodeOptions{.add_special = false}).ids, expected);
+  const TokenId size = static_cast<TokenId>(original->vocab_size());
+  EXPECT_EQ(tokenizer->id_of("deu_Latn"), size + 2);
+  EXPECT_TRUE(tokenizer->is_special(size + 2));
+  EXPECT_EQ(tokenizer->roles().mask, size + 3);
+}
+
+// transformers 5 saves the tokenizer of M2M100 without them.
+TEST(Pretrained, M2m100HasItsLanguagesWhereAFolderDoesNotListThem) {
+  testing::TemporaryFolder folder;
+  folder.write("sentencepiece.bpe.model", read_file("tests/golden/sentencepiece/unigram_own.model"));
+  folder.write("vocab.json", R"({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3})");
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "M2M100Tokenizer"})");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->id_of("__af__"), 4);
+  EXPECT_EQ(tokenizer->id_of("__zu__"), 103);
+  EXPECT_TRUE(tokenizer->is_special(103));
+  EXPECT_EQ(tokenizer->encode("foo", EncodeOptions{}).ids.back(), 2);
 }
 
 TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {

@@ -11,6 +11,7 @@ namespace linnet {
   ROW(qwen3)                 \
   ROW(t5)                    \
   ROW(marian)                \
+  ROW(bart)                  \
   ROW(gemma)                 \
   ROW(embedding_gemma)       \
   ROW(phi3)                  \

@@ -76,7 +76,7 @@ std::vector<std::string> unsupported_keys(const ConfigFile& file) {
   for (const auto& [key, neutral] : kNumbers)
     if (file.number(key, neutral) != neutral) keys.emplace_back(key);
   for (const char* key : {"suppress_tokens", "begin_suppress_tokens", "sequence_bias", "stop_strings",
-                          "force_words_ids", "exponential_decay_length_penalty", "forced_bos_token_id"})
+                          "force_words_ids", "exponential_decay_length_penalty"})
     if (file.has(key)) keys.emplace_back(key);
   return keys;
 }
@@ -92,6 +92,7 @@ GenerationConfig read_generation_config(const std::string& folder) {
   config.begin = optional_token(file, "bos_token_id");
   config.pad = optional_token(file, "pad_token_id");
   config.decoder_start = optional_token(file, "decoder_start_token_id");
+  config.forced_begin = optional_token(file, "forced_bos_token_id");
   config.forced_end = optional_token(file, "forced_eos_token_id");
   config.forbidden = file.integer_lists("bad_words_ids");
   config.max_length = optional_size(file, "max_length");

@@ -10,7 +10,7 @@ namespace linnet {
 // Empty: the file says nothing.
 struct GenerationConfig {
   std::vector<int64_t> ends;  // eos_token_id: any of them ends a text
-  std::optional<int64_t> begin, pad, decoder_start, forced_end;
+  std::optional<int64_t> begin, pad, decoder_start, forced_begin, forced_end;
   std::vector<std::vector<int64_t>> forbidden;  // bad_words_ids: sequences that must not be written
   std::optional<int64_t> max_length, max_new_tokens;
   std::optional<bool> sample;

@@ -1,14 +1,12 @@
 // Marian's layout of the encoder-decoder Transformer (MarianMTModel: OPUS-MT). Decoding begins with config.json's
 // "decoder_start_token_id", which is the padding token.
 #pragma once
-#include "models/families/family.h"
-#include "models/modules/transformer.h"
+#include "models/families/transformer_family.h"
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {
 
-using MarianFamily = ConfiguredFamily<TransformerConfig>;
-extern const MarianFamily kMarianFamily;
+extern const TransformerFamily kMarianFamily;
 
 // What new_pretrained() takes for a model that was trained here. User error for what Marian does not have: norms before
 // the sub-layers, a head of its own, alternating positions.

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "models/modules/translation_loss.h"
 #include "models/families/generation_config.h"
 #include "models/families/golden_testing.h"
+#include "models/modules/translation_loss.h"
 
 namespace linnet {
 namespace {
@@ -26,7 +26,8 @@ TEST_P(Marian, AgreesWithTransformers) {
   golden.check_saving();
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, Marian, testing::Values("marian", "marian_two_vocabularies"),
+INSTANTIATE_TEST_SUITE_P(Folders, Marian,
+                         testing::Values("marian", "marian_two_vocabularies", "bart", "mbart", "pegasus", "m2m_100"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(GenerationConfig, SaysWhereDecodingBeginsAndEnds) {
@@ -49,7 +50,7 @@ TEST(MarianConfig, SurvivesTheFile) {
                                  .attention_dropout = 0.1,
                                  .hidden_dropout = 0,
                                  .scale_embedding = true,
-                                 .halved_positions = true,
+                                 .positions = Positions::kHalved,
                                  .pad_token = 39,
                                  .zero_start = true};
   const std::string text = marian_config_file(config, 39, 0).dump();

@@ -1,6 +1,7 @@
 #include "models/modules/transformer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "engine/ops/embedding/embedding.h"
@@ -20,6 +21,20 @@ LayerConfig layer_config(const TransformerConfig& config) {
           .norm_place = config.norm_first ? NormPlace::kInput : NormPlace::kSum,
           .activation = config.activation,
           .attention_dropout = config.attention_dropout};
+}
+
+// Sines, then cosines; the row of a position is `first` + that.
+Initializer inclusive_positions(int64_t first) {
+  return [first](std::span<float> values, const Shape& shape, const auto&) {
+    const int64_t width = shape[1], half = width / 2;
+    for (int64_t row = 0; row < shape[0]; ++row)
+      for (int64_t i = 0; i < half; ++i) {
+        const double exponent = static_cast<double>(i) / static_cast<double>(std::max<int64_t>(half - 1, 1));
+        const double angle = static_cast<double>(first + row) * std::pow(10000.0, -exponent);
+        values[static_cast<size_t>(row * width + i)] = static_cast<float>(std::sin(angle));
+        values[static_cast<size_t>(row * width + half + i)] = static_cast<float>(std::cos(angle));
+      }
+  };
 }
 
 Initializer zeros_then_ones() {
@@ -52,24 +67,25 @@ Tensor TransformerDecoder::operator()(Tensor x, const AttentionContext& context,
   return norm ? (*norm)(x) : x;
 }
 
-Head::Head(Module* parent, std::string name, const TransformerConfig& config)
-    : Module(parent, std::move(name)), bias{this, "bias", {config.target_vocab}, constant_init(0)} {
+Head::Head(Module* parent, std::string name, const TransformerConfig& config) : Module(parent, std::move(name)) {
+  if (config.head_bias) bias.emplace(this, "bias", Shape{config.target_vocab}, constant_init(0));
   if (!config.tie_head) weight.emplace(this, "weight", Shape{config.target_vocab, config.d_model}, xavier_uniform());
 }
 
 Tensor Head::operator()(Tensor x, const Embedding& target_embedding) {
   ModuleScope scope(*this);
-  return matmul(x, weight ? *weight : target_embedding.weight, false, true) + bias;
+  const Tensor logits = matmul(x, weight ? *weight : target_embedding.weight, false, true);
+  return bias ? logits + *bias : logits;
 }
 
 Tensor Head::loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing) {
   ModuleScope scope(*this);
-  return linear_cross_entropy_sum(x, weight ? *weight : target_embedding.weight, bias, targets, label_smoothing);
+  return linear_cross_entropy_sum(x, weight ? *weight : target_embedding.weight,
+                                  bias ? std::optional(bias->tensor()) : std::nullopt, targets, label_smoothing);
 }
 
 Transformer::Transformer(const TransformerConfig& config)
     : config(config),
-      positions{this, "positions", {config.max_seq_len, config.d_model}, sinusoidal_positions(config.halved_positions)},
       embedding_dropout{this, "embedding_dropout", static_cast<float>(config.dropout)},
       encoder{this, "encoder", config},
       decoder{this, "decoder", config},
@@ -77,10 +93,24 @@ Transformer::Transformer(const TransformerConfig& config)
   if (config.share_embeddings && config.source_vocab != config.target_vocab)
     fail_user("shared embeddings need one vocabulary, got " + std::to_string(config.source_vocab) + " and " +
               std::to_string(config.target_vocab));
-  if (config.zero_start)
-    after_start.emplace(this, "after_start", Shape{config.max_seq_len, config.d_model}, zeros_then_ones());
   const double root = std::sqrt(static_cast<double>(config.d_model));
   const Initializer small = normal_init(1 / root);
+  if (config.positions == Positions::kLearned) {
+    const int64_t rows = config.first_position + config.max_seq_len;
+    source_positions.emplace(this, "source_positions", rows, config.d_model, small);
+    target_positions.emplace(this, "target_positions", rows, config.d_model, small);
+  } else {
+    positions.emplace(this, "positions", Shape{config.max_seq_len, config.d_model},
+                      config.positions == Positions::kInclusive
+                          ? inclusive_positions(config.first_position)
+                          : sinusoidal_positions(config.positions == Positions::kHalved));
+  }
+  if (config.zero_start)
+    after_start.emplace(this, "after_start", Shape{config.max_seq_len, config.d_model}, zeros_then_ones());
+  if (config.embedding_norm) {
+    source_norm.emplace(this, "source_norm", config.d_model);
+    target_norm.emplace(this, "target_norm", config.d_model);
+  }
   if (config.share_embeddings) {
     shared_embedding.emplace(this, "shared_embedding", config.source_vocab, config.d_model, small);
   } else {
@@ -93,18 +123,26 @@ Transformer::Transformer(const TransformerConfig& config)
   }
 }
 
-Tensor Transformer::embed(Embedding& table, Tensor ids) {
-  return embedding_dropout(table(ids) + slice(positions.tensor(), 0, 0, ids.dim(1)));
+Tensor Transformer::add_positions(Tensor embedded, bool of_target, const RowsOf& rows) {
+  if (of_target && after_start) embedded = embedded * rows(after_start->tensor());
+  if (positions) {
+    embedded = embedded + rows(positions->tensor());
+  } else {
+    const Tensor table = (of_target ? target_positions : source_positions)->weight;
+    embedded = embedded + rows(slice(table, 0, config.first_position, config.max_seq_len));
+  }
+  std::optional<LayerNorm>& norm = of_target ? target_norm : source_norm;
+  return embedding_dropout(norm ? (*norm)(embedded) : embedded);
 }
 
 Tensor Transformer::embed_target(Tensor ids) {
-  if (!after_start) return embed(target_table(), ids);
-  const Tensor embedded = target_table()(ids) * slice(after_start->tensor(), 0, 0, ids.dim(1));
-  return embedding_dropout(embedded + slice(positions.tensor(), 0, 0, ids.dim(1)));
+  return add_positions(target_table()(ids), true, [&](Tensor table) { return slice(table, 0, 0, ids.dim(1)); });
 }
 
 Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
-  return encoder(embed(source_table(), source), source_lengths);
+  const Tensor x =
+      add_positions(source_table()(source), false, [&](Tensor table) { return slice(table, 0, 0, source.dim(1)); });
+  return encoder(x, source_lengths);
 }
 
 Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
@@ -114,13 +152,10 @@ Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_i
 }
 
 Tensor Transformer::decode(const TargetRows& rows) {
-  const auto at_positions = [&](const Constant& table) {
-    return rows.positions.defined() ? embedding(table.tensor(), rows.positions)
-                                    : slice(table.tensor(), 0, rows.past, rows.tokens.dim(1));
-  };
-  Tensor embedded = target_table()(rows.tokens);
-  if (after_start) embedded = embedded * at_positions(*after_start);
-  return head(decoder(embedding_dropout(embedded + at_positions(positions)), rows.context(), {}), target_table());
+  const Tensor x = add_positions(target_table()(rows.tokens), true, [&](Tensor table) {
+    return rows.positions.defined() ? embedding(table, rows.positions) : slice(table, 0, rows.past, rows.tokens.dim(1));
+  });
+  return head(decoder(x, rows.context(), {}), target_table());
 }
 
 Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {

@@ -1,12 +1,21 @@
 // The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017), with the variants that train
 // better today: normalization before each sub-layer (Xiong et al. 2020), GELU, shared embeddings (Press & Wolf 2017).
 #pragma once
+#include <functional>
 #include <optional>
 
 #include "models/modules/blocks.h"
 #include "models/modules/encoder_decoder.h"
 
 namespace linnet {
+
+// Positions that are added to the embeddings. Those of sines and cosines are computed.
+enum class Positions {
+  kAlternating,  // sines and cosines alternate
+  kHalved,       // the sines come before the cosines (Marian, Pegasus)
+  kInclusive,    // the same with wavelengths from 2 pi to 10000 * 2 pi, both included (M2M100)
+  kLearned,      // a table for each side (BART)
+};
 
 struct TransformerConfig {
   int64_t source_vocab = 256, target_vocab = 256;
@@ -21,10 +30,13 @@ struct TransformerConfig {
   bool tie_head = false;          // the output projection is the target embedding
   // Of attention probabilities and of the feed-forward's hidden units; empty: as `dropout`.
   std::optional<double> attention_dropout = {}, hidden_dropout = {};
-  bool scale_embedding = true;    // embeddings times sqrt(d_model)
-  bool halved_positions = false;  // the table's sines come before its cosines (Marian) instead of alternating
-  int64_t pad_token = -1;         // its embedding is not trained by lookups; -1: none
-  bool zero_start = false;        // the target's first position has the zero embedding, whatever its token is (Marian)
+  bool scale_embedding = true;  // embeddings times sqrt(d_model)
+  Positions positions = Positions::kAlternating;
+  int64_t first_position = 0;   // the row of the position table that the first token has
+  bool embedding_norm = false;  // of the sum of embedding and position, one for each side (BART)
+  bool head_bias = true;
+  int64_t pad_token = -1;   // its embedding is not trained by lookups; -1: none
+  bool zero_start = false;  // the target's first position has the zero embedding, whatever its token is (Marian)
 };
 
 struct Encoder : Module {
@@ -50,7 +62,7 @@ struct Head : Module {
   Tensor loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing);
 
   std::optional<Parameter> weight;  // absent when tied
-  Parameter bias;
+  std::optional<Parameter> bias;
 };
 
 struct Transformer : EncoderDecoder {
@@ -74,7 +86,9 @@ struct Transformer : EncoderDecoder {
 
   const TransformerConfig config;
   std::optional<Embedding> shared_embedding, source_embedding, target_embedding;
-  Constant positions;                   // [max_seq_len, D]
+  std::optional<Constant> positions;                            // [max_seq_len, D]; none where they are learned
+  std::optional<Embedding> source_positions, target_positions;  // [first_position + max_seq_len, D], learned
+  std::optional<LayerNorm> source_norm, target_norm;            // of the embeddings
   std::optional<Constant> after_start;  // [max_seq_len, D]: 0 at the first position, 1 at the others; of zero_start
   Dropout embedding_dropout;
   Encoder encoder;
@@ -84,8 +98,11 @@ struct Transformer : EncoderDecoder {
  private:
   Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
   Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
-  Tensor embed(Embedding& table, Tensor ids);  // from position 0
-  Tensor embed_target(Tensor ids);             // the same
+  // What the layers read of one side's embedded tokens. `rows` gives what a table of [max_seq_len, D] has at their
+  // positions.
+  using RowsOf = std::function<Tensor(Tensor table)>;
+  Tensor add_positions(Tensor embedded, bool of_target, const RowsOf& rows);
+  Tensor embed_target(Tensor ids);  // from position 0
   // What the head predicts from: [B, T, D]
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };

@@ -228,7 +228,11 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
       if (const auto penalty = settings->number(
               "length_penalty", [](double) { return true; }, "a number"))
         call.options.length_penalty = penalty;
-      settings->ignore({"src_lang", "tgt_lang", "clean_up_tokenization_spaces", "truncation"});
+      Languages& languages = call.options.languages;
+      for (const char* key : {"source_language", "src_lang"}) languages.source = settings->text(key, languages.source);
+      for (const char* key : {"target_language", "tgt_lang"}) languages.target = settings->text(key, languages.target);
+      languages.may_ignore = settings->has("src_lang") || settings->has("tgt_lang");
+      settings->ignore({"clean_up_tokenization_spaces", "truncation"});
     }
   }
   parameters.check_names(nearest);

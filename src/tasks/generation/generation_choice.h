@@ -11,6 +11,7 @@
 #include "generation/text_grammar.h"
 #include "models/families/generation_config.h"
 #include "tasks/language/language_model.h"
+#include "tasks/translation/languages.h"
 
 namespace linnet {
 
@@ -36,6 +37,7 @@ struct TextGenerationOptions {
   std::vector<std::string> keep = {};      // parameters that stay in fp32
   std::vector<std::string> adapters = {};  // parse_adapters()
   std::string adapter;                     // of a request, see find_adapter()
+  Languages languages = {};                // of a translation
   std::string draft;                       // a folder: the draft model (generation/engine.h); "": none
   int64_t draft_tokens = 4;
   // Of the prefix cache (generation/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.

@@ -19,8 +19,9 @@ int64_t padded_length(int64_t tokens, int64_t most) {
   return std::min((tokens + kSourceStep - 1) / kSourceStep * kSourceStep, most);
 }
 
-// As the model was trained: the text and the end token.
-std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const TextRequest& request) {
+// As the model was trained: the text in its frame.
+std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const SentenceFrame& frame,
+                                   const TextRequest& request) {
   if (!request.messages.empty())
     fail_user(request.where + ": a conversation is for models that go on from their prompt");
   if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
@@ -28,7 +29,7 @@ std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const T
   std::vector<int32_t> ids = request.tokens;
   if (!request.has_tokens) opened.tokenizers.source->encode(request.prompt, ids);
   if (ids.empty()) fail_user(request.where + " is empty");
-  if (!request.has_tokens) ids.push_back(opened.tokenizers.special.end);
+  if (!request.has_tokens) frame_sentence(ids, frame.source_begin, frame.source_end);
   const int64_t vocabulary = opened.tokenizers.source->vocab_size();
   for (const int32_t id : ids)
     if (id >= vocabulary)
@@ -87,9 +88,7 @@ SourceGeneration::SourceGeneration(const std::string& folder, const TextGenerati
       makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
   if (!options.draft.empty())
     fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
-  const SpecialTokens& special = opened_.tokenizers.special;
-  for (const int32_t token : {special.pad, special.begin})
-    if (token >= 0) never_.push_back(token);
+  never_ = opened_.tokenizers.never_written();
 }
 
 std::string SourceGeneration::decode(const std::vector<int32_t>& tokens) const {
@@ -121,7 +120,13 @@ TextJob SourceGeneration::prepare_translation(const TextRequest& given) const {
 }
 
 TextJob SourceGeneration::prepare_job(const TextRequest& request, bool warn) const {
-  TextJob job{.prompt = encode_source(opened_, request), .choice = choose(request.options, opened_, makers_, warn)};
+  TokenizerPair framed = opened_.tokenizers;
+  if (!request.options.languages.empty())
+    frame_sentences(framed, opened_.pretrained ? opened_.pretrained->config : ConfigFile(), request.options.languages);
+  const SentenceFrame frame = framed.frame();
+  TextJob job{.prompt = encode_source(opened_, frame, request),
+              .choice = choose(request.options, opened_, makers_, warn),
+              .begin = frame.target_begin};
   job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
   return job;
 }

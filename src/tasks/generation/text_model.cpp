@@ -79,6 +79,7 @@ GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) c
                             .early_stopping = job.choice.early_stopping,
                             .forced_end = job.choice.forced_end,
                             .ends = job.choice.ends,
+                            .begin = job.begin,
                             .never = never_,
                             .slide = slides_ && job.choice.beams == 1,
                             .first_sample = sample,

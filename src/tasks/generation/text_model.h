@@ -29,6 +29,7 @@ namespace linnet {
 struct TextJob {
   std::vector<int32_t> prompt;
   GenerationChoice choice;
+  std::vector<int32_t> begin = {};  // see GenerateSettings
   std::vector<std::string> stops;
   bool log_probabilities = false;
   std::shared_ptr<const TextGrammar> grammar = {};  // see GenerateSettings

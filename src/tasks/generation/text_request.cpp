@@ -150,6 +150,8 @@ void read_text_options(const JsonObject& json, TextGenerationOptions& options) {
   read_format(json, options);
   number(
       "length_penalty", [](double) { return true; }, "a number", options.length_penalty);
+  options.languages.source = json.text("source_language", options.languages.source);
+  options.languages.target = json.text("target_language", options.languages.target);
   options.ignore_end = json.flag("ignore_end", options.ignore_end);
   if (!json.has("stop")) return;
   options.stop = json.texts("stop");

@@ -134,7 +134,7 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
 
 namespace {
 
-// The translation that is looked at: the given one, or the model's own.
+// The framed translation that is looked at: the given one, or the model's own.
 std::vector<int32_t> translation_of(const std::string& folder, const TranslationModel& model,
                                     const InspectOptions& options) {
   std::string text;
@@ -146,7 +146,8 @@ std::vector<int32_t> translation_of(const std::string& folder, const Translation
   }
   std::vector<int32_t> ids;
   model.tokenizers.target->encode(text, ids);
-  ids.push_back(model.tokenizers.special.end);
+  const SentenceFrame frame = model.tokenizers.frame();
+  frame_sentence(ids, frame.target_begin, frame.target_end);
   return ids;
 }
 
@@ -158,12 +159,13 @@ Inspection inspect_translation(const std::string& folder, const InspectOptions& 
   std::vector<int32_t> source;
   tokenizers.source->encode(options.text, source);
   if (source.empty()) fail_user("the text has no tokens");
-  source.push_back(tokenizers.special.end);
+  const SentenceFrame frame = tokenizers.frame();
+  frame_sentence(source, frame.source_begin, frame.source_end);
   check_length(source, opened.config.model.max_seq_len, "text");
-  const std::vector<int32_t> target = translation_of(folder, opened, options);
+  std::vector<int32_t> target_in = translation_of(folder, opened, options);
+  const std::vector<int32_t> target(target_in.begin() + 1, target_in.end());
+  target_in.pop_back();
   check_length(target, opened.config.model.max_seq_len, "translation");
-  std::vector<int32_t> target_in{tokenizers.special.begin};
-  target_in.insert(target_in.end(), target.begin(), target.end() - 1);
   Question question = ask(*opened.model, source, target_in);
   for (size_t i = 0; i < target.size(); ++i)
     question.answers.push_back({.position = static_cast<int64_t>(i), .id = target[i]});

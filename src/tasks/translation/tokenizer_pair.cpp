@@ -33,6 +33,22 @@ SpecialTokens begin_of(const Config& config, SpecialTokens special) {
   return special;
 }
 
+SentenceFrame TokenizerPair::frame() const {
+  if (!missing_language.empty()) fail_user(missing_language);
+  SentenceFrame frame = SentenceFrame::of(special);
+  frame.source_begin = before_source;
+  frame.source_end.insert(frame.source_end.end(), after_source.begin(), after_source.end());
+  frame.target_begin.insert(frame.target_begin.end(), before_target.begin(), before_target.end());
+  return frame;
+}
+
+std::vector<TokenId> TokenizerPair::never_written() const {
+  std::vector<TokenId> never;
+  for (const TokenId token : {special.pad, special.begin})
+    if (token >= 0 && token != special.end) never.push_back(token);
+  return never;
+}
+
 void TokenizerPair::save(const std::string& folder) const {
   if (source == target) return source->save(folder, kJoint);
   source->save(folder, kSource);

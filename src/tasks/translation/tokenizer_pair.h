@@ -4,14 +4,22 @@
 
 #include "config/config.h"
 #include "data/examples/text/parallel_text.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentence_frame.h"
 
 namespace linnet {
 
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source, target;  // the same object when the vocabulary is joint
   SpecialTokens special = {};                       // what begins and ends a sentence, for the model
+  // Around a sentence, beside these: of a source before it and behind its end, of a target behind what decoding begins
+  // with. Languages, or what a text begins with (tasks/translation/languages.h).
+  std::vector<TokenId> before_source = {}, after_source = {}, before_target = {};
+  std::string missing_language = {};  // why there is no frame: which language nobody has said, and how to say it
 
+  // User error where a language is missing.
+  SentenceFrame frame() const;
+  // Padding, and what decoding begins with unless it is the end.
+  std::vector<TokenId> never_written() const;
   void save(const std::string& folder) const;  // tokenizer.*, or source.* and target.*
 };
 

@@ -31,17 +31,17 @@ void check_alike(const OpenedTranslationModel& first, const OpenedTranslationMod
   if (first.model->output_vocab_size() != other.model->output_vocab_size() || !same_vocabulary(*a.target, *b.target))
     refuse("target vocabulary");
   if (!same_vocabulary(*a.source, *b.source)) refuse("source vocabulary");
-  if (a.special.begin != b.special.begin || a.special.end != b.special.end || a.special.pad != b.special.pad)
+  if (a.frame() != b.frame() || a.special.pad != b.special.pad)
     refuse("token for the beginning or the end of a sentence");
 }
 
 }  // namespace
 
 TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders,
-                                         const std::vector<AdapterFolder>& adapters) {
+                                         const std::vector<AdapterFolder>& adapters, const Languages& languages) {
   if (folders.size() > 1 && !adapters.empty()) fail_user("--adapter goes with one model");
   for (const std::string& folder : folders) {
-    members.push_back(open_translation_model(folder, adapters));
+    members.push_back(open_translation_model(folder, adapters, languages));
     check_alike(members.front(), members.back());
   }
   static_cast<TranslationModel&>(*this) = members.front();

@@ -9,8 +9,8 @@ namespace linnet {
 
 struct TranslationEnsemble : TranslationModel {
   // Run folders or model folders; adapters go with one model folder. User error for models whose vocabularies differ.
-  explicit TranslationEnsemble(const std::vector<std::string>& folders,
-                               const std::vector<AdapterFolder>& adapters = {});
+  explicit TranslationEnsemble(const std::vector<std::string>& folders, const std::vector<AdapterFolder>& adapters = {},
+                               const Languages& languages = {});
 
   // Into a flat buffer in the order of `layout`, which is of `model`.
   void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;

@@ -39,7 +39,7 @@ ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
 
 ConfigFile marian_file(const Config& config, const TokenizerPair& tokenizers) {
   TransformerConfig t = transformer_config(config, tokenizers);
-  t.halved_positions = true, t.pad_token = tokenizers.special.pad, t.zero_start = true;
+  t.positions = Positions::kHalved, t.pad_token = tokenizers.special.pad, t.zero_start = true;
   return marian_config_file(t, tokenizers.special.pad, tokenizers.special.end);
 }
 
@@ -49,7 +49,7 @@ void set_pretrained(TranslationModel& model, PretrainedModel pretrained) {
 }
 
 // What begins and ends a sentence is the model's decision.
-void set_special(TranslationModel& model) {
+void set_special(TranslationModel& model, const Config& run) {
   const ConfigFile& config = model.pretrained->config;
   SpecialTokens& special = model.tokenizers.special;
   const auto token = [&](const char* key, TokenId other) {
@@ -66,6 +66,17 @@ void set_special(TranslationModel& model) {
   special.end = token("eos_token_id", special.end);
   if (special.begin < 0 || special.end < 0)
     config.fail(std::string("there is no \"") + (special.end < 0 ? "eos" : "decoder_start") + "_token_id\"");
+  frame_sentences(model.tokenizers, config, languages_of(run));
+}
+
+// Tokens that some folders have in generation_config.json alone.
+void take_generation_tokens(ConfigFile& config, const GenerationConfig& makers) {
+  const auto take = [&](const char* key, const std::optional<int64_t>& token) {
+    if (token && !config.has(key)) config.set(key, *token);
+  };
+  take("bos_token_id", makers.begin);
+  take("decoder_start_token_id", makers.decoder_start);
+  take("forced_bos_token_id", makers.forced_begin);
 }
 
 void check_vocabulary(const TranslationModel& model, const std::string& folder) {
@@ -128,7 +139,8 @@ TranslationModel open_translation_folder(const Config& config, const std::string
   TranslationModel model;
   set_pretrained(model, open_with_adapters(folder, adapters, {.lora = lora_options(config)}));
   model.tokenizers = open_tokenizers(folder);
-  set_special(model);
+  take_generation_tokens(model.pretrained->config, read_generation_config(folder));
+  set_special(model, config);
   check_vocabulary(model, folder);
   check_length(config, *model.model);
   return model;
@@ -140,7 +152,7 @@ TranslationModel load_translation_run(const Config& config, const std::string& f
   TranslationModel model;
   model.tokenizers = std::move(tokenizers);
   set_pretrained(model, open_run_model(folder));
-  set_special(model);
+  set_special(model, config);
   return model;
 }
 
@@ -161,12 +173,15 @@ Config translation_folder_config(const std::string& folder) {
   return config;
 }
 
-OpenedTranslationModel open_translation_model(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
+OpenedTranslationModel open_translation_model(const std::string& folder, const std::vector<AdapterFolder>& adapters,
+                                              const Languages& languages) {
   OpenedTranslationModel opened;
   opened.folder = folder;
   opened.is_run = !is_translation_folder(folder);
   if (opened.is_run) refuse_adapters(folder, adapters);
   opened.config = opened.is_run ? RunFolder(folder).load_config() : translation_folder_config(folder);
+  if (!languages.source.empty()) opened.config.data.source_language = languages.source;
+  if (!languages.target.empty()) opened.config.data.target_language = languages.target;
   static_cast<TranslationModel&>(opened) = opened.is_run ? load_translation_run(opened.config, folder)
                                                          : open_translation_folder(opened.config, folder, adapters);
   return opened;

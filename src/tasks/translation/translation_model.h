@@ -8,6 +8,7 @@
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/transformer.h"
 #include "models/nn/parameter_layout.h"
+#include "tasks/translation/languages.h"
 #include "tasks/translation/tokenizer_pair.h"
 
 namespace linnet {
@@ -39,7 +40,8 @@ struct OpenedTranslationModel : TranslationModel {
 };
 // With the adapters of another folder, if any, beside the weights of a model folder.
 OpenedTranslationModel open_translation_model(const std::string& folder,
-                                              const std::vector<AdapterFolder>& adapters = {});
+                                              const std::vector<AdapterFolder>& adapters = {},
+                                              const Languages& languages = {});
 // The configuration alone. `folder` holds a T5 or Marian.
 Config translation_folder_config(const std::string& folder);
 // Whether a model folder holds an encoder-decoder.

@@ -53,21 +53,21 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
   plan(pair_inputs(shapes), losses);
   if (!options.generation) return;
   const GenerationNeeds& needs = *options.generation;
-  const SpecialTokens& special = tokenizers.special;
+  const SentenceFrame frame = tokenizers.frame();
   const SourceOptions plan{.rows = needs.sentences,
                            .beams = needs.beams,
                            .max_length = config.model.max_seq_len,
                            .source_lengths = padded_source_lengths(needs.longest_source),
-                           .begin = special.begin,
+                           .begin = frame.target_begin[0],
                            .flat_name = trainer->evaluated_state(),
                            .threads = trainer->options().threads,
                            .verify_plans = options.verify_plans,
                            .cache_in_arena = true};
   SearchSettings search;
   search.generate.length_penalty = config.train.length_penalty;
-  search.generate.ends = {special.end};
-  for (const int32_t token : {special.pad, special.begin})
-    if (token >= 0) search.generate.never.push_back(token);
+  search.generate.ends = frame.target_end;
+  search.generate.never = tokenizers.never_written();
+  search.generate.begin = frame.target_begin;
   generator = std::make_unique<SourceGenerator>(*model, layout, store, shared, plan, search);
 }
 
@@ -85,7 +85,7 @@ void TranslationSession::allocate() {
 EvaluationSet::EvaluationSet(ParallelText pairs, const TokenizerPair& tokenizers, int64_t max_seq_len)
     : text(std::move(pairs)),
       dataset(text, *tokenizers.source, *tokenizers.target,
-              {.max_seq_len = max_seq_len, .drop_long = false, .special = tokenizers.special}) {}
+              {.max_seq_len = max_seq_len, .drop_long = false, .frame = tokenizers.frame()}) {}
 
 double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets, SharedWork& ranks) {
   EvaluationBatches batches(set.dataset, buckets);
@@ -101,8 +101,10 @@ double mean_loss(TranslationSession& session, const EvaluationSet& set, const Bu
 std::vector<std::string> translate(TranslationSession& session, const EvaluationSet& set, int64_t pairs,
                                    SharedWork& ranks) {
   std::vector<int64_t> lines;
+  const SentenceFrame frame = session.tokenizers.frame();
+  const size_t empty = frame.source_begin.size() + frame.source_end.size();
   for (int64_t i = 0; i < pairs; ++i)
-    if (set.dataset.source(i).size() > 1) lines.push_back(i);  // an empty line stays one, as in `linnet translate`
+    if (set.dataset.source(i).size() > empty) lines.push_back(i);  // an empty line stays one, as in `linnet translate`
   const auto translate_lines = [&](std::span<const int64_t> items) {
     std::vector<std::vector<int32_t>> sources;
     for (const int64_t item : items) {

@@ -72,7 +72,7 @@ void TranslationTask::open(const std::string& from) {
         "precision = \"bf16\" and \"fp32\" do not overflow");
   train_ = std::make_unique<PairDataset>(
       corpus.train, *tokenizers().source, *tokenizers().target,
-      PairLimits{.max_seq_len = config_.model.max_seq_len, .special = tokenizers().special});
+      PairLimits{.max_seq_len = config_.model.max_seq_len, .frame = tokenizers().frame()});
   valid_ = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers(), config_.model.max_seq_len);
   log_info("training text: " + train_->report().text());
   log_info("validation text: " + valid_->dataset.report().text());

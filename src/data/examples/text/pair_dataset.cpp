@@ -38,13 +38,6 @@ class TokenBlocks {
   int64_t size_ = 0;
 };
 
-// Cuts the ids so that they fit with one more token; true if there was something to cut.
-bool cut(std::vector<TokenId>& ids, int64_t max_seq_len) {
-  if (static_cast<int64_t>(ids.size()) < max_seq_len) return false;
-  ids.resize(static_cast<size_t>(max_seq_len - 1));
-  return true;
-}
-
 std::string grouped(int64_t number) {
   std::string digits = std::to_string(number);
   for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
@@ -65,8 +58,9 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
                          const PairLimits& limits) {
   if (text.source.size() != text.target.size()) fail_internal("parallel text with unequal sides");
   if (limits.max_seq_len < 2) fail_user("max_seq_len must be at least 2: a token and the end of the sentence");
-  const SpecialTokens special = limits.special.value_or(source.special());
-  const auto unknown_in = [&](const std::vector<TokenId>& ids) { return std::ranges::count(ids, special.unknown); };
+  const SentenceFrame frame = limits.frame.value_or(SentenceFrame::of(source.special()));
+  const TokenId unknown = source.special().unknown;
+  const auto unknown_in = [&](const std::vector<TokenId>& ids) { return std::ranges::count(ids, unknown); };
   TokenBlocks tokens;
   std::vector<TokenId> source_ids, target_ids;
   starts_.reserve(2 * text.source.size() + 1);
@@ -77,24 +71,23 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
     target_ids.clear();
     source.encode(text.source[line], source_ids);
     target.encode(text.target[line], target_ids);
+    const bool empty = source_ids.empty() || target_ids.empty();
+    // The model reads a target without its last token, and finds it without its first.
+    const bool source_long = frame_sentence(source_ids, frame.source_begin, frame.source_end, limits.max_seq_len);
+    const bool target_long = frame_sentence(target_ids, frame.target_begin, frame.target_end, limits.max_seq_len + 1);
+    const bool is_long = source_long || target_long;
     if (limits.drop_long) {
-      const int64_t longer = static_cast<int64_t>(std::max(source_ids.size(), target_ids.size()));
-      const bool empty = source_ids.empty() || target_ids.empty(), is_long = longer >= limits.max_seq_len;
       report_.dropped_empty += empty;
       report_.dropped_long += is_long && !empty;
       if (empty || is_long) continue;
     } else {
-      const bool source_cut = cut(source_ids, limits.max_seq_len), target_cut = cut(target_ids, limits.max_seq_len);
-      report_.truncated += source_cut || target_cut;
+      report_.truncated += is_long;
     }
     ++report_.pairs;
     report_.unknown_source_tokens += unknown_in(source_ids);
     report_.unknown_target_tokens += unknown_in(target_ids);
-    source_ids.push_back(special.end);
-    target_ids.push_back(special.end);
     report_.source_tokens += static_cast<int64_t>(source_ids.size());
-    report_.target_tokens += static_cast<int64_t>(target_ids.size());
-    target_ids.insert(target_ids.begin(), special.begin);
+    report_.target_tokens += static_cast<int64_t>(target_ids.size()) - 1;
     starts_.push_back(tokens.size());
     tokens.append(source_ids);
     starts_.push_back(tokens.size());

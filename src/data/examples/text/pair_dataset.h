@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/examples/text/parallel_text.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentence_frame.h"
 
 namespace linnet {
 
@@ -17,8 +17,8 @@ struct PairLimits {
   // true (training): pairs with an empty or too long side are left out.
   // false (evaluation): every pair stays, too long sides are cut and end with the end token. Pair i is then line i.
   bool drop_long = true;
-  // What begins and ends a side; empty: as the source tokenizer says.
-  std::optional<SpecialTokens> special = {};
+  // Empty: of the source tokenizer's special tokens.
+  std::optional<SentenceFrame> frame = {};
 };
 
 struct DatasetReport {
@@ -36,9 +36,9 @@ class PairDataset {
   PairDataset(const ParallelText& text, const Tokenizer& source, const Tokenizer& target, const PairLimits& limits);
 
   int64_t size() const { return report_.pairs; }
-  std::span<const TokenId> source(int64_t pair) const;      // ids, end
-  std::span<const TokenId> target_in(int64_t pair) const;   // begin, ids
-  std::span<const TokenId> target_out(int64_t pair) const;  // ids, end: as long as target_in
+  std::span<const TokenId> source(int64_t pair) const;      // with its frame
+  std::span<const TokenId> target_in(int64_t pair) const;   // with its frame but for the last token
+  std::span<const TokenId> target_out(int64_t pair) const;  // but for the first: as long as target_in
   int64_t source_length(int64_t pair) const { return starts_[2 * pair + 1] - starts_[2 * pair]; }
   int64_t target_length(int64_t pair) const { return starts_[2 * pair + 2] - starts_[2 * pair + 1] - 1; }
   std::vector<std::pair<int, int>> lengths() const;  // source, target: what Buckets::choose() asks for
@@ -46,7 +46,7 @@ class PairDataset {
   size_t bytes() const;
 
  private:
-  // Pair i is tokens_[starts_[2i]..] = source ids, end; tokens_[starts_[2i+1]..] = begin, target ids, end.
+  // Pair i is tokens_[starts_[2i]..] = the framed source; tokens_[starts_[2i+1]..] = the framed target.
   std::vector<TokenId> tokens_;
   std::vector<int64_t> starts_;
   DatasetReport report_;

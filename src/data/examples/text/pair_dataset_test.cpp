@@ -51,6 +51,18 @@ TEST_F(PairDatasetTest, RowsCarryBeginAndEnd) {
   EXPECT_EQ(data.lengths(), (std::vector<std::pair<int, int>>{{3, 3}, {2, 4}}));
 }
 
+// As of models of many languages: what decoding begins with is read alone, the language after it is found, too.
+TEST_F(PairDatasetTest, AFrameIsPartOfTheLength) {
+  const SentenceFrame frame{.source_begin = {70}, .source_end = {71}, .target_begin = {71, 72}, .target_end = {71}};
+  const ParallelText text{{"a man", "a plan a"}, {"ein mann", "ein"}};
+  const PairDataset data(text, *source_, *target_, {.max_seq_len = 4, .drop_long = false, .frame = frame});
+  EXPECT_EQ(copy(data.source(0)), joined(joined({70}, source("a man")), {71}));
+  EXPECT_EQ(copy(data.target_in(0)), joined({71, 72}, target("ein mann")));
+  EXPECT_EQ(copy(data.target_out(0)), joined(joined({72}, target("ein mann")), {71}));
+  EXPECT_EQ(copy(data.source(1)), joined(joined({70}, source("a plan")), {71}));  // cut
+  EXPECT_EQ(data.report().truncated, 1);
+}
+
 TEST_F(PairDatasetTest, TrainingDropsEmptyAndLongPairsAndCountsThem) {
   // Of 4 tokens with the end token at most; the second pair has an empty side, the third and fifth are too long.
   const PairDataset data = dataset(

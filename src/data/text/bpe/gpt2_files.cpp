@@ -43,9 +43,9 @@ Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabul
   read_post_processor(step, pipeline.post);
   read_decoder(step, pipeline.decoders);
   pipeline.pre_tokenizer_json = pipeline.post_json = pipeline.decoder_json = byte_level.dump_sorted();
-  const char* kEnd = "<|endoftext|>";
-  if (const TokenId end = pipeline.model->vocabulary().find(kEnd); end >= 0)
-    pipeline.added.push_back({.id = end, .text = kEnd, .special = true});
+  for (const char* piece : {"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"})  // of GPT-2, RoBERTa and BART
+    if (const TokenId id = pipeline.model->vocabulary().find(piece); id >= 0)
+      pipeline.added.push_back({.id = id, .text = piece, .special = true});
   return pipeline;
 }
 

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <ranges>
 
 #include "base/files.h"
 #include "base/json_reader.h"
@@ -19,20 +20,65 @@ std::string tokenizer_kind(const std::string& type, const std::string& folder) {
   if (!type.empty() || !file_exists(path)) return type;
   const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
   const std::string model = JsonObject(json, "'" + path + "':").text("model_type", "");
-  return model == "xlm-roberta" ? "XLMRoberta" : model == "camembert" ? "Camembert" : "";
+  constexpr std::pair<const char*, const char*> kKinds[] = {
+      {"xlm-roberta", "XLMRoberta"}, {"camembert", "Camembert"}, {"mbart", "MBart"},
+      {"m2m_100", "Nllb"},           {"pegasus", "Pegasus"},     {"deberta-v2", "DebertaV2"}};
+  for (const auto& [name, kind] : kKinds)
+    if (model == name) return kind;
+  return "";
 }
 
-// The ids of fairseq: its own special tokens come first, then the model's pieces but for its special ones (of CamemBERT
-// but for the unknown one), then the mask.
-std::string fairseq_vocabulary(const SentencePieceModelFile& file, bool camembert) {
-  std::vector<std::string> pieces{"<s>", "<pad>", "</s>", "<unk>"};
-  if (camembert) pieces = {"<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"};
-  for (size_t id = camembert ? 1 : 3; id < file.pieces.size(); ++id) pieces.push_back(file.pieces[id].text);
-  pieces.emplace_back("<mask>");
+// Ids that are not the model's: special tokens come first, then the model's pieces from `first` on, then others.
+struct OwnIds {
+  std::vector<std::string> before;
+  size_t first = 0;
+  std::vector<std::string> after = {};
+};
+
+// Of fairseq's models: languages, if there are any, and the mask are the last.
+OwnIds fairseq_ids(bool camembert, std::vector<std::string> languages) {
+  languages.emplace_back("<mask>");
+  if (camembert) return {{"<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"}, 1, std::move(languages)};
+  return {{"<s>", "<pad>", "</s>", "<unk>"}, 3, std::move(languages)};
+}
+
+OwnIds pegasus_ids() {
+  OwnIds ids{{"<pad>", "</s>", "<mask_1>", "<mask_2>"}, 2};
+  for (int i = 2; i < 103; ++i) ids.before.push_back("<unk_" + std::to_string(i) + ">");
+  return ids;
+}
+
+std::string vocabulary_of(const SentencePieceModelFile& file, const OwnIds& own) {
+  std::vector<std::string> pieces = own.before;
+  for (size_t id = own.first; id < file.pieces.size(); ++id) pieces.push_back(file.pieces[id].text);
+  pieces.insert(pieces.end(), own.after.begin(), own.after.end());
   std::string vocabulary;
   for (size_t id = 0; id < pieces.size(); ++id)
     vocabulary += (id > 0 ? "," : "{") + Json(pieces[id]).dump() + ":" + std::to_string(id);
   return vocabulary + "}";
+}
+
+// The languages of M2M100's class, in the order of their ids, for folders that do not list them.
+constexpr std::string_view kM2mLanguages =
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht "
+    "hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl "
+    "ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu";
+constexpr std::string_view kWmt21Languages = "en ha is ja cs ru zh de";
+
+std::vector<std::string> m2m_languages(const std::string& codes) {
+  std::vector<std::string> languages;
+  for (const auto code : std::views::split(codes == "wmt21" ? kWmt21Languages : kM2mLanguages, ' '))
+    languages.push_back("__" + std::string(code.begin(), code.end()) + "__");
+  return languages;
+}
+
+// M2M100's vocab.json, whose languages come after it.
+std::string with_languages(const std::string& vocabulary, const std::string& path,
+                           const std::vector<std::string>& languages) {
+  Json json = Json::parse(vocabulary, "'" + path + "'", JsonLimits::tables());
+  int64_t next = static_cast<int64_t>(json.size());
+  for (const std::string& language : languages) json[language] = next++;
+  return json.dump();
 }
 
 }  // namespace
@@ -51,40 +97,61 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   std::string bytes = read_file(path);
   SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
   const bool marian = path.ends_with(".spm");
+  const std::string kind = tokenizer_kind(type, folder);
+  const std::string map = read_if_there(map_path);
+  const Json map_json = parse_tokenizer_config(map, map_path);
+  const JsonObject special(map_json, "'" + map_path + "':");
+  constexpr const char* kMore = "additional_special_tokens";
+  std::vector<std::string> languages = special.has(kMore)  ? special.texts(kMore)
+                                       : config.has(kMore) ? config.texts(kMore)
+                                                           : std::vector<std::string>();
+  const bool pegasus = kind.starts_with("Pegasus"), deberta = kind.starts_with("DebertaV2");
   // T5's special tokens: pad, end, unknown, and no begin.
-  const bool t5 = type.starts_with("T5") || (type.empty() && has_piece(file, 0, "<pad>") &&
+  const bool t5 = type.starts_with("T5") || (kind.empty() && has_piece(file, 0, "<pad>") &&
                                              has_piece(file, 1, "</s>") && has_piece(file, 2, "<unk>"));
   const bool llama = type.starts_with("Llama") || (type.empty() && has_piece(file, 0, "<unk>") &&
                                                    has_piece(file, 1, "<s>") && has_piece(file, 2, "</s>"));
   options.add_begin = config.flag("add_bos_token", llama);
-  options.add_end = config.flag("add_eos_token", t5 || marian);
+  options.add_end = config.flag("add_eos_token", t5 || marian || pegasus);
   options.extra_ids = config.integer("extra_ids", t5 && path.ends_with("spiece.model") ? 100 : 0);
   if (options.extra_ids < 0 || options.extra_ids > 10000) config.fail("extra_ids", "is out of range");
   // A name that a folder is searched for.
-  const bool usual = marian || name == "spiece.model" || name == "sentencepiece.bpe.model";
+  const bool usual = marian || name == "spiece.model" || name == "sentencepiece.bpe.model" || name == "spm.model";
   options.file_name = usual ? name : "tokenizer.model";
   if (marian) {
     options.vocabulary_path = folder + "/vocab.json";
     options.vocabulary = read_if_there(options.vocabulary_path);
   }
-  const std::string kind = tokenizer_kind(type, folder);
-  const bool camembert = kind.starts_with("Camembert"), fairseq = camembert || kind.starts_with("XLMRoberta");
-  if (fairseq) {
-    options.add_begin = options.add_end = true;
+  const bool camembert = kind.starts_with("Camembert"), many = kind.starts_with("MBart") || kind.starts_with("Nllb");
+  const bool fairseq = camembert || many || kind.starts_with("XLMRoberta");
+  const std::string pieces = folder + "/vocab.json";
+  const bool m2m = (kind.starts_with("M2M100") || kind.starts_with("Nllb")) && file_exists(pieces);
+  if (m2m) {
+    if (languages.empty()) languages = m2m_languages(config.text("language_codes", "m2m100"));
+    options.add_end = true;
+    options.vocabulary_path = pieces;
+    options.vocabulary = with_languages(read_file(pieces), pieces, languages);
+  } else if (fairseq || pegasus || deberta) {
+    options.add_begin = (fairseq && !many) || deberta, options.add_end = true;
     options.vocabulary_path = path;
-    options.vocabulary = fairseq_vocabulary(file, camembert);
+    const OwnIds own = deberta   ? OwnIds{{}, 0, {"[MASK]"}}
+                       : pegasus ? pegasus_ids()
+                                 : fairseq_ids(camembert, many ? languages : std::vector<std::string>());
+    options.vocabulary = vocabulary_of(file, own);
   }
+  if (deberta) options.special_pieces = {"[MASK]"};
+  if (many || m2m) options.special_pieces = languages;
   const std::string config_text = options.config_json;
   auto tokenizer =
       std::make_unique<SentencePiecePretrained>(std::move(file), std::move(bytes), path, std::move(options));
   // Marian's target side keeps the roles of the shared vocabulary.
-  if ((marian || fairseq) && tokenizer->roles().pad == kNoToken) {
+  if ((marian || fairseq || m2m) && tokenizer->roles().pad == kNoToken) {
     TokenRoles roles = tokenizer->roles();
     roles.pad = tokenizer->id_of("<pad>");
     if (fairseq) roles.mask = tokenizer->id_of("<mask>");
     tokenizer->set_roles(roles);
   }
-  set_roles_from_files(*tokenizer, config_text, config_path, read_if_there(map_path), map_path);
+  set_roles_from_files(*tokenizer, config_text, config_path, map, map_path);
   return tokenizer;
 }
 

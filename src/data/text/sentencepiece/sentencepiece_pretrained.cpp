@@ -100,8 +100,9 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
   for (const auto& [piece, id] : json.items())
     if (!id.is_integer(0, Vocabulary::kMaxId) || !vocabulary.add(piece, id.get<TokenId>()))
       fail_user("'" + path + "' has an id that is out of range or comes twice");
-  const TokenId unknown = vocabulary.find("<unk>");
-  if (unknown < 0) fail_user("'" + path + "' has no <unk>");
+  const std::string& unknown_piece = pieces_[static_cast<size_t>(model_->unknown())];
+  const TokenId unknown = vocabulary.find(unknown_piece);
+  if (unknown < 0) fail_user("'" + path + "' has no " + unknown_piece);
   const std::vector<bool> was_special = special_;
   const std::vector<std::string> model_pieces = std::move(pieces_);
   pieces_.clear();
@@ -116,6 +117,8 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
     special_[static_cast<size_t>(ours)] = was_special[id];
   }
   if (const TokenId pad = vocabulary.find("<pad>"); pad >= 0) special_[static_cast<size_t>(pad)] = true;
+  for (const std::string& piece : options_.special_pieces)
+    if (const TokenId id = vocabulary.find(piece); id >= 0) special_[static_cast<size_t>(id)] = true;
 }
 
 // What the model does not know may be in a vocabulary that two models share.

@@ -15,6 +15,7 @@ struct SentencePieceOptions {
   bool add_begin = false, add_end = false;    // the template
   std::string vocabulary;                     // Marian: vocab.json, piece to id; else "": ids are the model's own
   std::string vocabulary_path;                // for messages
+  std::vector<std::string> special_pieces;    // of the vocabulary, beside the model's: languages
   std::string config_json;                    // tokenizer_config.json as it was read
 };
 
