@@ -54,6 +54,12 @@ CASES = {
         ffn_dim=40, dropout=0.0, word_embed_proj_dim=12, do_layer_norm_before=False)),
     "starcoder2": dict(seed=21, kind="Starcoder2", small=OTHERS, config=dict(num_key_value_heads=2, sliding_window=5,
                                                                             norm_epsilon=1e-5)),
+    "mixtral": dict(seed=22, kind="Mixtral", config=dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=5)),
+    "olmoe": dict(seed=23, kind="Olmoe", config=dict(num_experts=5, num_experts_per_tok=3, num_key_value_heads=4, pad_token_id=None,
+                                                        eos_token_id=None)),
+    "qwen3_moe": dict(seed=24, kind="Qwen3Moe", config=dict(
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, head_dim=6, norm_topk_prob=True,
+        router_aux_loss_coef=0.05)),
     "qwen3": dict(seed=7, kind="Qwen3", config=dict(head_dim=6, tie_word_embeddings=True)),
 }
 
@@ -88,6 +94,32 @@ def make_exact(model, config):
                 setattr(module, name, frequencies(rope, size))
 
 
+class Routers:
+    """What each router reads, for the loss that keeps experts equally busy: of all positions, padding too."""
+
+    def __init__(self, model):
+        self.config, self.logits, self.hooked = model.config, [], False
+        for name, module in model.named_modules():
+            if name.endswith(".gate") and hasattr(module, "weight"):
+                module.register_forward_pre_hook(self.hear)
+                self.hooked = True
+
+    def hear(self, module, args):
+        states = args[0].reshape(-1, args[0].shape[-1])
+        self.logits.append(states @ module.weight.T)
+
+    def loss(self):
+        count = getattr(self.config, "num_experts", None) or self.config.num_local_experts
+        chosen = self.config.num_experts_per_tok
+        probabilities = torch.cat([logits.softmax(1) for logits in self.logits])
+        busy = torch.nn.functional.one_hot(probabilities.topk(chosen, 1)[1], count).double().sum(1).mean(0)
+        loss = count * (busy * probabilities.mean(0)).sum()
+        theirs = sys.modules[f"transformers.models.{self.config.model_type}.modeling_{self.config.model_type}"]
+        torch.testing.assert_close(loss, theirs.load_balancing_loss_func(tuple(self.logits), count, chosen).double(),
+                                   rtol=1e-5, atol=0)
+        return self.config.router_aux_loss_coef * loss
+
+
 def make(name, case):
     kind = case.get("kind", "Llama")
     config = getattr(transformers, kind + case.get("text", "") + "Config")(**{**case.get("small", SMALL), **case["config"]}, attn_implementation="eager")
@@ -98,7 +130,7 @@ def make(name, case):
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
 
-    model = architecture.from_pretrained(folder, attn_implementation="eager").double().eval()
+    model = architecture.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager").double().eval()
     make_exact(model, config)
     generator = torch.Generator().manual_seed(100 + case["seed"])
     lengths, columns = [11, 4, 7], 11
@@ -108,12 +140,15 @@ def make(name, case):
         tokens[1, 2] = config.pad_token_id  # whose embedding is not trained by lookups
     targets = torch.full_like(tokens, IGNORED)
     targets[:, :-1] = tokens[:, 1:].masked_fill(~real[:, 1:], IGNORED)
+    routers = Routers(model)
+    with exact():  # causal: the mask changes states of padding alone, which only the routers' loss sees; Linnet has none
+        logits = model(input_ids=tokens, attention_mask=(real if not routers.hooked else torch.ones_like(real)).long()).logits
+    balance = routers.loss() if routers.logits else 0
     with exact():
-        logits = model(input_ids=tokens, attention_mask=real.long()).logits
         theirs = model(input_ids=tokens, attention_mask=real.long(), labels=tokens.masked_fill(~real, IGNORED)).loss
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
     assert abs(theirs - loss) < 1e-5
-    loss.backward()
+    (loss + balance).backward()
     model.generation_config = transformers.GenerationConfig()  # no end
     generated = model.generate(tokens[:1, :5], attention_mask=torch.ones(1, 5), max_new_tokens=20, do_sample=False, pad_token_id=0)
     assert generated.shape[1] == 25

@@ -40,6 +40,15 @@ def masked(values, real):
     return values.detach().masked_fill(~real[..., None], float("nan"))
 
 
+def parts(tensor):
+    """A tensor; of experts that are held in one, each by itself, and the two halves of each."""
+    yield tensor
+    if tensor.dim() == 3:
+        for expert in tensor:
+            yield expert
+            yield from expert.chunk(2)
+
+
 def gradients(model, folder=None):
     """By the names that the files of pretrained/<folder> have, which may call a parameter otherwise than the model."""
     saved = load_file(os.path.join(FOLDER, folder, "model.safetensors")) if folder else {}
@@ -47,9 +56,12 @@ def gradients(model, folder=None):
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
             continue
-        if saved and name not in saved:
-            name, = [key for key, value in saved.items() if np.array_equal(value, parameter.detach().float().numpy())]
-        found["grad." + name] = parameter.grad
+        if not saved or name in saved:
+            found["grad." + name] = parameter.grad
+            continue
+        for part, gradient in zip(parts(parameter.detach().float()), parts(parameter.grad)):
+            for key in [key for key, value in saved.items() if np.array_equal(value, part.numpy())]:
+                found["grad." + key] = gradient
     return found
 
 

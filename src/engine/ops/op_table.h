@@ -17,6 +17,7 @@ namespace linnet {
   OP(kPointwise, pointwise, kLibrary) \
   OP(kReduce, reduce, kOwn) \
   OP(kMatmul, matmul, kLibrary) \
+  OP(kGroupedMatmul, grouped_matmul, kNone) \
   OP(kReshape, reshape, kOwn) \
   OP(kStopGradient, stop_gradient, kOwn) \
   OP(kSplit, split, kOwn) \
@@ -69,6 +70,7 @@ namespace linnet {
   OP(kCumsum, cumsum, kOwn) \
   OP(kArgsort, argsort, kOwn) \
   OP(kEmbeddingGrad, embedding_grad, kOwn) \
+  OP(kGroupedMatmulGrad, grouped_matmul_grad, kNone) \
   OP(kFakeQuantizeGrad, fake_quantize_grad, kNone) \
   OP(kBatchNormGrad, batch_norm_grad, kOwn) \
   OP(kLayerNormGrad, layer_norm_grad, kOwn) \

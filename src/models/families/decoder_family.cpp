@@ -80,6 +80,24 @@ Field<DecoderConfig> no_window_field() {
   }};
 }
 
+Fields<DecoderConfig> expert_fields(const char* count) {
+  using C = DecoderConfig;
+  const auto check = [=](const ConfigFile& file, C& config) {
+    if (config.chosen_experts > config.experts)
+      file.fail("\"num_experts_per_tok\" is more than \"" + std::string(count) + "\"");
+  };
+  // transformers writes either name.
+  const auto name_in = [=](const ConfigFile& file) {
+    constexpr const char* kOther = "num_local_experts";
+    return !file.has(count) && file.has(kOther) ? kOther : count;
+  };
+  return {{[=](const ConfigFile& file, C& config) { config.experts = integer_in(file, name_in(file), kLayers); },
+           [=](const C& config, ConfigFile& file) { file.set(name_in(file), config.experts); }},
+          field("num_experts_per_tok", &C::chosen_experts, kLayers),
+          {check},
+          number("router_aux_loss_coef", &C::load_loss, 0.001)};
+}
+
 Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
   constexpr const char *kWindow = "sliding_window", *kTypes = "layer_types", *kSliding = "sliding_attention",
                        *kFull = "full_attention";
@@ -105,6 +123,23 @@ Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
             if (size > 0) file.set(kWindow, size);
           }};
 }
+
+namespace {
+
+void add_experts(NameTable& table, const DecoderConfig& config, const DecoderNames& names, const std::string& theirs,
+                 const std::string& ours) {
+  table.add(theirs + names.router + ".weight", ours + "router.weight");
+  std::vector<std::string> first, second;
+  for (int64_t i = 0; i < config.experts; ++i) {
+    const std::string expert = theirs + names.experts + std::to_string(i) + ".";
+    first.insert(first.end(), {expert + names.expert[0], expert + names.expert[1]});
+    second.push_back(expert + names.expert[2]);
+  }
+  table.add_stacked(first, std::vector(first.size(), config.hidden), ours + "linear1", false);
+  table.add_stacked(second, std::vector(second.size(), config.width), ours + "linear2", false);
+}
+
+}  // namespace
 
 NameTable decoder_names(const DecoderConfig& config, ModelHead head, const DecoderNames& names) {
   const int64_t size = config.head_size > 0 ? config.head_size : config.width / config.heads;
@@ -156,6 +191,10 @@ NameTable decoder_names(const DecoderConfig& config, ModelHead head, const Decod
       table.add(theirs + names.key_norm + ".weight", ours + "self_attn.key_norm.weight");
     }
     add_linear(theirs + names.output, ours + "self_attn.out_proj", config.biases.output);
+    if (config.experts > 0) {
+      add_experts(table, config, names, theirs, ours + "experts.");
+      continue;
+    }
     add_linear(theirs + names.linear1, ours + "linear1", config.biases.feed_forward);
     if (config.gated && !config.fused_gate)
       add_linear(theirs + names.linear3, ours + "linear3", config.biases.feed_forward);

@@ -28,6 +28,9 @@ struct DecoderNames {
   // One name for queries, keys and values: the rows of one tensor, or head by head.
   bool by_heads = false;
   std::string linear1 = "mlp.gate_proj", linear3 = "mlp.up_proj", linear2 = "mlp.down_proj";
+  // Of experts, each of which is experts + its number + ".": its linear1, linear3 and linear2.
+  std::string router = "mlp.gate", experts = "mlp.experts.";
+  std::vector<std::string> expert = {"gate_proj", "up_proj", "down_proj"};
   std::vector<std::string> computed = {"layers.*.self_attn.rotary_emb.inv_freq"};
 };
 NameTable decoder_names(const DecoderConfig& config, ModelHead head, const DecoderNames& names);
@@ -37,6 +40,9 @@ Fields<DecoderConfig> llama_fields();
 NameTable llama_names(const DecoderConfig& config, ModelHead head);
 // "attention_bias" (of all four projections) and "mlp_bias".
 Fields<DecoderConfig> bias_fields();
+// How many experts there are, by that key, and how many a token has, by "num_experts_per_tok"; and the weight of the
+// loss that keeps them equally busy.
+Fields<DecoderConfig> expert_fields(const char* count);
 // The two halves of heads that turn.
 Field<DecoderConfig> whole_pairs_field();
 // What keys say of rotary positions.

@@ -9,6 +9,7 @@ namespace linnet {
   ROW(roberta)               \
   ROW(llama)                 \
   ROW(qwen3)                 \
+  ROW(moe)                   \
   ROW(t5)                    \
   ROW(marian)                \
   ROW(bart)                  \

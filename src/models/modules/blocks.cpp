@@ -37,22 +37,6 @@ Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, Su
 
 }  // namespace
 
-Tensor activate(Tensor x, Activation activation) {
-  switch (activation) {
-    case Activation::kRelu:
-      return relu(x);
-    case Activation::kGelu:
-      return gelu(x);
-    case Activation::kGeluTanh:
-      return gelu_tanh(x);
-    case Activation::kSilu:
-      return silu(x);
-    case Activation::kTanh:
-      return tanh(x);
-  }
-  return x;
-}
-
 // The two projections are named directly under the layer, as PyTorch does: this module adds no name of its own.
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)
     : Module(parent, ""),
@@ -89,9 +73,19 @@ EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& 
       parallel(config.parallel),
       residual_scale(config.residual_scale),
       self_attn{this, "self_attn", attention_config(config)},
-      feed_forward{this, config},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)} {
+  if (config.experts > 0)
+    experts.emplace(this, "experts",
+                    ExpertsConfig{.width = config.width,
+                                  .hidden = config.hidden,
+                                  .count = config.experts,
+                                  .chosen = config.chosen_experts,
+                                  .normalized = config.normalized_choice,
+                                  .activation = config.activation,
+                                  .weights = or_glorot(config.weights)});
+  else
+    feed_forward.emplace(this, config);
   const auto add_norm = [&](std::optional<LayerNorm>& norm, const char* called) {
     norm.emplace(this, called, config.width, config.epsilon, config.norms);
   };
@@ -117,7 +111,7 @@ Tensor EncoderLayer::operator()(Tensor x, const AttentionContext& context) {
     return dropout(y);
   };
   const auto attend = [&](Tensor y) { return self_attn(y, context); };
-  const auto feed = [&](Tensor y) { return feed_forward(y); };
+  const auto feed = [&](Tensor y) { return experts ? (*experts)(y) : (*feed_forward)(y); };
   const Tensor attended = sub_layer(x, norm1, result_norm1, dropout1, attend);
   if (parallel) return add(add(x, attended), sub_layer(x, norm2, result_norm2, dropout2, feed));
   x = add(x, attended);

@@ -6,12 +6,9 @@
 #include <optional>
 
 #include "models/modules/attention_block.h"
+#include "models/modules/experts.h"
 
 namespace linnet {
-
-enum class Activation { kRelu, kGelu, kGeluTanh, kSilu, kTanh };
-
-Tensor activate(Tensor x, Activation activation);
 
 // Which linear layers have one: attention's projections to queries, keys and values, that of its result, and those of
 // the feed-forward.
@@ -54,6 +51,10 @@ struct LayerConfig {
   bool gated = false;        // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
   bool fused_gate = false;   // linear1 and linear3 are one layer, linear1, whose second half is linear3's
   bool gate_second = false;  // of the fused layer, the second half is linear1's
+  // > 0: in place of the feed-forward so many of `hidden` units, gated, of which each token has some
+  // (models/modules/experts.h).
+  int64_t experts = 0, chosen_experts = 0;
+  bool normalized_choice = false;
   // Of attention (models/modules/attention_block.h).
   int64_t kv_heads = 0, head_size = 0, window = 0;
   QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
@@ -81,7 +82,8 @@ struct EncoderLayer : Module {
   bool parallel;
   double residual_scale;
   SelfAttention self_attn;
-  FeedForward feed_forward;
+  std::optional<FeedForward> feed_forward;  // or experts
+  std::optional<Experts> experts;
   std::optional<LayerNorm> norm1, norm2;                // norm1 is absent without attention_norm
   std::optional<LayerNorm> result_norm1, result_norm2;  // with kInputAndResult
   Dropout dropout1, dropout2;

@@ -32,8 +32,11 @@ Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length
   if (packed) rows.positions = trace.input("positions", type), rows.starts = trace.input("starts", type);
   const Tensor hidden = model.hidden(rows);
   const Tensor count = count_targets(targets, hidden.type().dtype);
-  if (model.logit_cap() > 0) return {cross_entropy_sum(model.logits(hidden), targets, label_smoothing), count};
-  return {linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt, targets, label_smoothing), count};
+  const Tensor sum = model.logit_cap() > 0 ? cross_entropy_sum(model.logits(hidden), targets, label_smoothing)
+                                           : linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt,
+                                                                      targets, label_smoothing);
+  const Tensor more = trace.options().training ? model.training_loss() : Tensor{};
+  return {more.defined() ? sum + more * count : sum, count};
 }
 
 }  // namespace linnet

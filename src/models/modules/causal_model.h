@@ -36,6 +36,8 @@ struct CausalModel : Module {
   virtual Tensor hidden(const TokenRows& rows) = 0;
   // The output layer: logits = hidden weight^T. [V, D]; often the token embedding.
   virtual Tensor head_weight() = 0;
+  // Added to the mean loss while training, of what hidden() has traced last; undefined: nothing.
+  virtual Tensor training_loss() { return {}; }
   // 0, or: logits are cap * tanh(hidden weight^T / cap).
   virtual double logit_cap() const { return 0; }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {
@@ -30,6 +31,9 @@ LayerConfig layer_config(const DecoderConfig& config, const LayerKind& kind) {
           .biases = config.biases,
           .gated = config.gated,
           .fused_gate = config.fused_gate,
+          .experts = config.experts,
+          .chosen_experts = config.chosen_experts,
+          .normalized_choice = config.normalized_choice,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
           .window = kind.window,
@@ -105,6 +109,20 @@ Tensor TextDecoder::hidden(const TokenRows& rows) {
   if (norm) x = (*norm)(x);
   if (project_out) x = (*project_out)(x);
   return config.logit_scale == 1 ? x : x * config.logit_scale;
+}
+
+// The number of experts times the sum over them of: the share of tokens that chose one, times its mean probability,
+// both over all layers.
+Tensor TextDecoder::training_loss() {
+  if (config.experts == 0 || config.load_loss == 0) return {};
+  Tensor chosen, probability;
+  for (EncoderLayer& layer : layers) {
+    const Experts::Load& load = layer.experts->load;
+    chosen = chosen.defined() ? chosen + load.chosen : load.chosen;
+    probability = probability.defined() ? probability + load.probability : load.probability;
+  }
+  const double count = static_cast<double>(config.layers);
+  return sum_to(chosen * probability, {}) * (config.load_loss * static_cast<double>(config.experts) / (count * count));
 }
 
 bool TextDecoder::is_looked_up(const ParameterSpec& parameter) const {

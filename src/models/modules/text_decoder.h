@@ -18,10 +18,13 @@ struct DecoderConfig {
   bool gated = false;  // the feed-forward (models/modules/blocks.h)
   NormKind norms = NormKind::kLayer;
   NormPlace norm_place = NormPlace::kInput;
-  double epsilon = 1e-5;    // of the norms
-  bool final_norm = true;   // of the last layer's states
-  bool parallel = false;    // attention and feed-forward (models/modules/blocks.h)
-  bool fused_gate = false;  // of the feed-forward
+  double epsilon = 1e-5;                    // of the norms
+  bool final_norm = true;                   // of the last layer's states
+  bool parallel = false;                    // attention and feed-forward (models/modules/blocks.h)
+  bool fused_gate = false;                  // of the feed-forward
+  int64_t experts = 0, chosen_experts = 0;  // > 0: in place of the feed-forward (models/modules/blocks.h)
+  bool normalized_choice = false;
+  double load_loss = 0;  // weight of a loss in training that keeps experts equally busy (Fedus et al. 2022)
   QueryKeyNorms query_key_norms = QueryKeyNorms::kNone;
   bool learned_positions = true;  // added to the token embedding...
   int64_t first_position = 0;     // ...from this row of their table on
@@ -55,6 +58,7 @@ struct TextDecoder : CausalModel {
   int64_t window() const override;
   double logit_cap() const override { return config.logit_cap; }
   Tensor hidden(const TokenRows& rows) override;
+  Tensor training_loss() override;
   Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
   // Whether a step of decoding reads only rows of the parameter, as of an embedding that is no output layer.
   bool is_looked_up(const ParameterSpec& parameter) const;

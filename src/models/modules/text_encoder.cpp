@@ -79,10 +79,7 @@ Tensor linear_biases(Graph& graph, DType dtype, int64_t heads, int64_t length) {
     for (int64_t distance = 1 - length; distance < length; ++distance)
       biases.push_back(-slope * static_cast<double>(std::abs(distance)));
   }
-  const TensorType type{dtype, {heads, 2 * length - 1}};
-  if (dtype == DType::kF64) return literal(graph, type, biases.data());
-  const std::vector<float> floats(biases.begin(), biases.end());
-  return literal(graph, type, floats.data());
+  return literal(graph, {dtype, {heads, 2 * length - 1}}, biases);
 }
 
 // The row of DeBERTa's table for a key `distance` positions before the query, in float as its authors compute it.

@@ -18,7 +18,9 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
   if (shape.rows < PackedShape::kPanel || shape.columns < PackedShape::kBlock ||
       shape.columns > PackedShape::kMostColumns)
     return {};
-  if (matches(spec.name, "*.lora_A.*") || matches(spec.name, "*.lora_B.*")) return {};
+  // Of adapters, and of experts, whose products have no kernel for these formats.
+  for (const char* pattern : {"*.lora_A.*", "*.lora_B.*", "*.experts.*"})
+    if (matches(spec.name, pattern)) return {};
   if (std::ranges::any_of(keep, [&](const std::string& pattern) { return matches(spec.name, pattern); })) return {};
   return shape;
 }

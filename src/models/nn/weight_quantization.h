@@ -26,7 +26,7 @@ struct WeightQuantization {
 
   bool any() const { return linear || table; }
   bool operator==(const WeightQuantization&) const = default;
-  // How a parameter is kept; empty: in fp32, as are adapters (models/nn/low_rank.h) and all but
+  // How a parameter is kept; empty: in fp32, as are adapters (models/nn/low_rank.h), experts and all but
   // matrices of at least 16 rows of 32 numbers.
   std::optional<PackedShape> choose(const ParameterSpec& spec) const;
 };

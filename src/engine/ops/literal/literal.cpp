@@ -31,4 +31,10 @@ Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine w
   return graph.add_one(kLiteral, {}, std::move(attrs), where);
 }
 
+Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values) {
+  if (type.dtype == DType::kF64) return literal(graph, type, values.data());
+  const std::vector<float> floats(values.begin(), values.end());
+  return literal(graph, type, floats.data());
+}
+
 }  // namespace linnet

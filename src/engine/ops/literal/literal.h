@@ -19,5 +19,7 @@ extern const OpDef kLiteral;
 
 // `elements`: type.bytes() bytes.
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where = SourceLine::current());
+// The same of f32 or f64, rounded from `values`.
+Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values);
 
 }  // namespace linnet

@@ -1,0 +1,140 @@
+#include "engine/ops/grouped_matmul/grouped_matmul.h"
+
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/graph_of.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+// Sizes that fit each other: rows of `x` and of the choice.
+void expect_rows(const TensorType& x, const TensorType& choice) {
+  expect(is_float(x.dtype) && x.shape.rank() == 2 && choice.dtype == DType::kI32 && choice.shape.rank() == 1 &&
+             x.shape[0] > 0 && choice.shape[0] % x.shape[0] == 0,
+         "got rows " + x.text() + " and choices " + choice.text());
+}
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect_inputs(args, 3);
+  const auto& attrs = args.attrs.as<GroupedMatmulAttrs>();
+  const TensorType &x = args.in[0], &weights = args.in[1];
+  expect_rows(x, args.in[2]);
+  expect(
+      weights.dtype == x.dtype && weights.shape.rank() == 2 && attrs.groups > 0 && weights.shape[0] % attrs.groups == 0,
+      "got weights " + weights.text() + " of " + std::to_string(attrs.groups) + " groups");
+  const int64_t rows = weights.shape[0] / attrs.groups, columns = weights.shape[1];
+  expect(x.shape[1] == (attrs.transposed ? columns : rows), "got " + x.text() + " and weights " + weights.text());
+  return {{x.dtype, {args.in[2].shape[0], attrs.transposed ? rows : columns}}};
+}
+
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<GroupedMatmulAttrs>();
+  expect_inputs(args, size_t{3} + attrs.accumulate);
+  expect_rows(args.in[0], args.in[2]), expect_rows(args.in[1], args.in[2]);
+  const TensorType out{args.in[0].dtype, {attrs.groups * args.in[0].shape[1], args.in[1].shape[1]}};
+  expect(args.in[1].dtype == out.dtype, "got " + args.in[0].text() + " and " + args.in[1].text());
+  if (attrs.accumulate) expect(args.in[3] == out, "accumulator of type " + args.in[3].text());
+  return {out};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const Tensor x = args.in[0], choice = args.in[2], dy = args.out_grad[0];
+  const int64_t rows = x.dim(0), width = x.dim(1), times = choice.dim(0) / rows;
+  std::vector<Tensor> gradients(3);
+  if (args.wanted[0]) {
+    gradients[0] = grouped_matmul(At(dy, args.node.where), args.in[1], choice,
+                                  {.groups = attrs.groups, .transposed = !attrs.transposed, .exact = attrs.exact});
+    if (times > 1)
+      gradients[0] = reshape(sum_to(reshape(gradients[0], {times, rows, width}), {1, rows, width}), {rows, width});
+  }
+  if (args.wanted[1])
+    gradients[1] =
+        args.graph.add_one(kGroupedMatmulGrad, std::array{attrs.transposed ? dy : x, attrs.transposed ? x : dy, choice},
+                           GroupedMatmulAttrs{.groups = attrs.groups, .exact = attrs.exact}, args.node.where);
+  return gradients;
+}
+
+// A copy of its weight for each row, unless there is only one weight.
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
+  const Tensor x = args.in[0], weights = args.in[1], choice = args.in[2];
+  const int64_t rows = weights.dim(0) / attrs.groups, columns = weights.dim(1), count = choice.dim(0);
+  std::vector<Tensor> repeated(static_cast<size_t>(count / x.dim(0)), x);
+  const Tensor all = repeated.size() == 1 ? x : concat(x, std::span(repeated).subspan(1), 0);
+  if (attrs.groups == 1) return {matmul(all, weights, false, attrs.transposed)};
+  const Tensor chosen = embedding(reshape(weights, {attrs.groups, rows * columns}), choice);
+  const Tensor product =
+      matmul(reshape(all, {count, 1, x.dim(1)}), reshape(chosen, {count, rows, columns}), false, attrs.transposed);
+  return {reshape(product, {count, product.dim(2)})};
+}
+
+bool can_accumulate(const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; }
+
+Attrs with_accumulator(const Attrs& old) {
+  GroupedMatmulAttrs attrs = old.as<GroupedMatmulAttrs>();
+  attrs.accumulate = true;
+  return attrs;
+}
+
+Attrs with_precision(const Attrs& old, Precision precision) {
+  return old.as<GroupedMatmulAttrs>().exact ? old : set_precision<GroupedMatmulAttrs>(old, precision);
+}
+
+StorageRule storage(const Node& node) {
+  if (node.attrs.as<GroupedMatmulAttrs>().exact) return {};
+  return {.in = {Storage::kReduced, Storage::kReduced}, .out = {Storage::kAny}};
+}
+
+StorageRule grad_storage(const Node& node) {
+  StorageRule rule = storage(node);
+  rule.in.resize(3, Storage::kF32);
+  if (node.attrs.as<GroupedMatmulAttrs>().accumulate) rule.in.push_back(Storage::kAsResult);
+  return rule;
+}
+
+Attrs with_independent_rows(const Attrs& old) {
+  GroupedMatmulAttrs attrs = old.as<GroupedMatmulAttrs>();
+  attrs.independent_rows = true;
+  return attrs;
+}
+
+// Each row is multiplied once.
+double flops(const FlopsArgs& args) {
+  const auto& weights = args.node.op == &kGroupedMatmul ? args.in[1].shape : args.out[0].shape;
+  const int64_t choices = args.in[2].shape[0], groups = args.node.attrs.as<GroupedMatmulAttrs>().groups;
+  return 2.0 * static_cast<double>(choices) * static_cast<double>(weights.elements() / groups);
+}
+
+}  // namespace
+
+const OpDef kGroupedMatmul{.name = "grouped_matmul",
+                           .infer = infer,
+                           .gradient = gradient,
+                           .decompose = decompose,
+                           .storage = storage,
+                           .product = ProductKind::kMatrix,
+                           .with_precision = with_precision,
+                           .with_independent_rows = with_independent_rows,
+                           .by_gpu_library = true,  // there is no CUDA kernel yet: a GPU refuses it
+                           .flops = flops};
+const OpDef kGroupedMatmulGrad{
+    .name = "grouped_matmul_grad",
+    .infer = infer_grad,
+    .may_overwrite = [](const Node& node, int,
+                        int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
+    .can_accumulate = can_accumulate,
+    .with_accumulator = with_accumulator,
+    .storage = grad_storage,
+    .product = ProductKind::kMatrix,
+    .with_precision = with_precision,
+    .by_gpu_library = true,
+    .flops = flops};
+
+Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAttrs& attrs) {
+  return graph_of(x)->add_one(kGroupedMatmul, std::array{x.value, weights, choice}, attrs, x.where);
+}
+
+}  // namespace linnet

@@ -1,0 +1,64 @@
+// Decoders with experts in place of the feed-forward: Mixtral (Jiang et al. 2024), OLMoE (Muennighoff et al. 2024) and
+// Qwen3-MoE (Yang et al. 2025), which have the layers of Mistral, OLMo and Qwen3.
+#include "models/families/decoder_family.h"
+
+namespace linnet {
+namespace {
+
+using C = DecoderConfig;
+
+DecoderConfig kind(QueryKeyNorms norms, bool normalized_choice = false) {
+  DecoderConfig config = llama_kind({});
+  config.query_key_norms = norms, config.normalized_choice = normalized_choice;
+  return config;
+}
+
+// Any other value would have layers without experts.
+Field<DecoderConfig> all_layers_have_experts() {
+  return {[](const ConfigFile& file, DecoderConfig&) {
+    if (!file.integers("mlp_only_layers").empty() || file.integer("decoder_sparse_step", 1) != 1)
+      file.fail(
+          "\"mlp_only_layers\" or \"decoder_sparse_step\" asks for layers without experts, which Linnet does not "
+          "support");
+  }};
+}
+
+// Clipped queries, keys and values.
+Field<DecoderConfig> no_clip() {
+  return {[](const ConfigFile& file, DecoderConfig&) {
+    if (file.has("clip_qkv")) file.fail("\"clip_qkv\" is not supported");
+  }};
+}
+
+NameTable mixtral_names(const DecoderConfig& config, ModelHead head) {
+  return decoder_names(
+      config, head,
+      {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts.", .expert = {"w1", "w3", "w2"}});
+}
+
+DecoderFamily family(const char* type, const std::string& name, const DecoderConfig& base, const Fields<C>& more,
+                     DecoderFamily::Names names) {
+  return {type, FamilyKind::kDecoder, decoder_architectures(name), base, llama_fields() + more, make_decoder, names};
+}
+
+}  // namespace
+
+FamilyList families_of_moe() {
+  static const DecoderFamily mixtral =
+      family("mixtral", "Mixtral", kind(QueryKeyNorms::kNone, /*normalized_choice=*/true),
+             expert_fields("num_local_experts") + Fields<C>{window_field(0)}, mixtral_names);
+  static const DecoderFamily olmoe =
+      family("olmoe", "Olmoe", kind(QueryKeyNorms::kWhole),
+             expert_fields("num_experts") + Fields<C>{field("norm_topk_prob", &C::normalized_choice, false),
+                                                      fixed("attention_bias", false), no_clip()},
+             llama_names);
+  static const DecoderFamily qwen3 = family(
+      "qwen3_moe", "Qwen3Moe", kind(QueryKeyNorms::kHeads),
+      Fields<C>{field("moe_intermediate_size", &C::hidden, kSizes), field("head_dim", &C::head_size, kSizes, 128),
+                fixed("attention_bias", false), no_window_field(), all_layers_have_experts()} +
+          expert_fields("num_experts") + Fields<C>{field("norm_topk_prob", &C::normalized_choice, false)},
+      llama_names);
+  return {&mixtral, &olmoe, &qwen3};
+}
+
+}  // namespace linnet
