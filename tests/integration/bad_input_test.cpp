@@ -309,7 +309,7 @@ TEST_F(BadTokenizer, SentencePieceModels) {
   add("vocab.json", R"({"a":1,"<unk>":1})");
   expect_refused(encode(), {"vocab.json", "comes twice"});
   add("vocab.json", R"({"a":1})");
-  expect_refused(encode(), {"vocab.json", "has no <unk>"});
+  expect_refused(encode(), {"vocab.json", "has no ?"});
 }
 
 TEST_F(BadTokenizer, PathsAndStreams) {

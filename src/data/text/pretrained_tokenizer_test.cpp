@@ -191,6 +191,13 @@ TEST(Pretrained, IdsAndLanguagesOfNllb) {
   EXPECT_EQ(tokenizer->id_of("deu_Latn"), size + 2);
   EXPECT_TRUE(tokenizer->is_special(size + 2));
   EXPECT_EQ(tokenizer->roles().mask, size + 3);
+  // As a run keeps it, without config.json.
+  testing::TemporaryFolder run;
+  tokenizer->save_pretrained(run.path());
+  const auto again = load_pretrained_tokenizer(run.path());
+  EXPECT_EQ(again->encode(text, EncodeOptions{}).ids, tokenizer->encode(text, EncodeOptions{}).ids);
+  EXPECT_EQ(again->id_of("deu_Latn"), size + 2);
+  EXPECT_TRUE(again->is_special(size + 2));
 }
 
 // transformers 5 saves the tokenizer of M2M100 without them.
@@ -204,6 +211,9 @@ TEST(Pretrained, M2m100HasItsLanguagesWhereAFolderDoesNotListThem) {
   EXPECT_EQ(tokenizer->id_of("__zu__"), 103);
   EXPECT_TRUE(tokenizer->is_special(103));
   EXPECT_EQ(tokenizer->encode("foo", EncodeOptions{}).ids.back(), 2);
+  testing::TemporaryFolder run;
+  tokenizer->save_pretrained(run.path());
+  EXPECT_EQ(load_pretrained_tokenizer(run.path())->id_of("__zu__"), 103);
 }
 
 TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {

@@ -72,12 +72,13 @@ std::vector<std::string> m2m_languages(const std::string& codes) {
   return languages;
 }
 
-// M2M100's vocab.json, whose languages come after it.
+// M2M100's vocab.json, whose languages come after it unless files() wrote it.
 std::string with_languages(const std::string& vocabulary, const std::string& path,
                            const std::vector<std::string>& languages) {
   Json json = Json::parse(vocabulary, "'" + path + "'", JsonLimits::tables());
   int64_t next = static_cast<int64_t>(json.size());
-  for (const std::string& language : languages) json[language] = next++;
+  for (const std::string& language : languages)
+    if (!json.contains(language)) json[language] = next++;
   return json.dump();
 }
 
@@ -141,6 +142,11 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   }
   if (deberta) options.special_pieces = {"[MASK]"};
   if (many || m2m) options.special_pieces = languages;
+  // files() gives neither config.json nor special_tokens_map.json.
+  Json kept = json;
+  if (type.empty() && !kind.empty() && kind != "MBart") kept["tokenizer_class"] = kind + "Tokenizer";
+  if (!languages.empty()) kept[kMore] = languages;
+  options.config_json = kept.dump();
   const std::string config_text = options.config_json;
   auto tokenizer =
       std::make_unique<SentencePiecePretrained>(std::move(file), std::move(bytes), path, std::move(options));
