@@ -10,7 +10,6 @@
 #include "formats/safetensors.h"
 #include "models/nn/trace.h"
 #include "onnx/compose.h"
-#include "onnx/new_head.h"
 
 namespace linnet {
 namespace {

@@ -19,6 +19,7 @@
 
 #include "models/nn/module.h"
 #include "onnx/call.h"
+#include "onnx/file/model.h"
 
 namespace linnet {
 
@@ -76,11 +77,20 @@ class OnnxNetwork : public Module {
 bool is_onnx_path(const std::string& path);
 
 // `path`: an ONNX file or such a folder. `classes`: a classifier of another number gets a new
-// last layer (onnx/new_head.h); 0: it stays as it is.
+// last layer (below); 0: it stays as it is.
 std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes = 0);
 
 // Writes a folder with the network (network.onnx) and its parameters (model.safetensors, which network.onnx refers to
 // as its external data, so that both together are an ONNX model for other programs too).
 void save_onnx_folder(const OnnxNetwork& network, const std::string& folder);
+
+// The last layer of a classifier that was read from an ONNX file, for other classes than the file's.
+
+// How many classes the network tells apart: the outputs of the linear layer (Gemm, or MatMul with or without Add) that
+// gives its only output. 0: it does not end in such a layer, whose weight nothing else reads.
+int64_t head_classes(const OnnxModel& model);
+// Gives that layer so many outputs: a weight drawn by its name, a bias of zeros. Of a network that has as many, or ends
+// otherwise, nothing changes.
+void replace_head(OnnxModel& model, int64_t classes);
 
 }  // namespace linnet

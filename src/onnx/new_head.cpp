@@ -1,10 +1,9 @@
-#include "onnx/new_head.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "models/nn/initializer.h"
+#include "onnx/network.h"
 
 namespace linnet {
 namespace {

@@ -1,9 +1,9 @@
-#include "onnx/new_head.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "onnx/network.h"
 
 namespace linnet {
 namespace {

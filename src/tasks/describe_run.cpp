@@ -1,5 +1,3 @@
-#include "tasks/describe_run.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include "formats/safetensors.h"
 #include "models/nn/parameter_file.h"
 #include "tasks/images/image_session.h"
+#include "tasks/task_table.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {

@@ -72,4 +72,20 @@ std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::stri
 // training begins.
 std::unique_ptr<TrainingTask> start_training_task(const Config& config, const std::string& from);
 
+// The tokenizer of a run folder, whatever its task and kind.
+
+// `target`: of a run with two vocabularies that of the translations, otherwise that of the sources. User error for a
+// run that reads no text.
+std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, bool target);
+
+// Of a run of translation, and of one that reads one text.
+std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const std::string& folder, bool target);
+std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config& config, const std::string& folder, bool target);
+
+// A run folder in lines for people.
+
+// Task, model, data, how far it was trained and its best evaluation, files; ends with a newline. User error when the
+// folder is no run.
+std::string describe_run(const std::string& folder);
+
 }  // namespace linnet

@@ -2,18 +2,41 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
-#include "api/cpp/dataset_state.h"
 #include "api/cpp/shuffle.h"
 #include "linnet/error.h"
 
 namespace linnet {
+
+struct DenseField {
+  std::string name;
+  TensorType type;  // of one sample
+  std::shared_ptr<const std::vector<std::byte>> bytes;
+};
+
+struct SequenceField {
+  std::string name;
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> sequences;
+};
+
 namespace {
 
 std::string length_name(const std::string& name) { return name + "_length"; }
 
 }  // namespace
+
+struct Dataset::State {
+  std::vector<DenseField> dense;
+  std::vector<SequenceField> sequences;
+  Function function;  // if set, instead of fields
+  InputTypes function_types;
+  int64_t count = 0;                                    // of what the fields hold
+  std::shared_ptr<const std::vector<int64_t>> indices;  // if set, which of them are the samples
+};
 
 Dataset::Dataset() : state_(std::make_shared<State>()) {}
 Dataset::Dataset(const Dataset& other) = default;

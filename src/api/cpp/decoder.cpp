@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "api/cpp/busy.h"
 #include "api/cpp/decoding_scope.h"
+#include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"

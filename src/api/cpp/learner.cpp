@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "api/cpp/busy.h"
+#include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "engine/plan/state_names.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <thread>
 
-#include "api/cpp/busy.h"
+#include "api/cpp/helpers.h"
 #include "api/cpp/shuffle.h"
 #include "base/thread_pool.h"
 #include "linnet/dataset.h"

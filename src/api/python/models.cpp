@@ -15,7 +15,6 @@
 #include "config/config.h"
 #include "models/families/pretrained.h"
 #include "serving/loaded/loaded_model.h"
-#include "tasks/describe_run.h"
 #include "tasks/scorer.h"
 #include "tasks/task_table.h"
 #include "training/run/run_folder.h"

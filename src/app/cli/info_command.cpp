@@ -1,15 +1,15 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/thread_pool.h"
 #include "app/cli/build_version.h"
 #include "app/cli/commands.h"
+#include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "models/families/describe.h"
+#include "tasks/task_table.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
-#include "tasks/describe_run.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {

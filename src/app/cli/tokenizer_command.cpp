@@ -4,15 +4,15 @@
 #include <memory>
 #include <string_view>
 
+#include "app/cli/commands.h"
+#include "app/cli/input_lines.h"
 #include "base/digits.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "app/cli/commands.h"
-#include "app/cli/input_lines.h"
-#include "training/run/run_folder.h"
-#include "tasks/run_tokenizer.h"
 #include "data/text/bpe/bpe_trainer.h"
 #include "data/text/pretrained_tokenizer.h"
+#include "tasks/task_table.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {

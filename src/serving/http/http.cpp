@@ -11,38 +11,23 @@ std::string_view HttpRequest::header(std::string_view name) const {
 }
 
 const char* http_reason(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 413:
-      return "Content Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 422:
-      return "Unprocessable Content";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Status";
-  }
+  static constexpr std::pair<int, const char*> kReasons[] = {{200, "OK"},
+                                                             {400, "Bad Request"},
+                                                             {401, "Unauthorized"},
+                                                             {403, "Forbidden"},
+                                                             {404, "Not Found"},
+                                                             {405, "Method Not Allowed"},
+                                                             {408, "Request Timeout"},
+                                                             {413, "Content Too Large"},
+                                                             {415, "Unsupported Media Type"},
+                                                             {422, "Unprocessable Content"},
+                                                             {429, "Too Many Requests"},
+                                                             {431, "Request Header Fields Too Large"},
+                                                             {500, "Internal Server Error"},
+                                                             {503, "Service Unavailable"}};
+  for (const auto& [known, reason] : kReasons)
+    if (known == status) return reason;
+  return "Status";
 }
 
 namespace {

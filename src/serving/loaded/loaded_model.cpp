@@ -36,17 +36,8 @@ std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> 
 }  // namespace
 
 const char* model_kind_name(ModelKind kind) {
-  switch (kind) {
-    case ModelKind::kLanguage:
-      return "language";
-    case ModelKind::kTranslation:
-      return "translation";
-    case ModelKind::kClassifier:
-      return "classifier";
-    case ModelKind::kEmbedder:
-      break;
-  }
-  return "embedder";
+  static constexpr const char* kNames[] = {"language", "translation", "classifier", "embedder"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 ModelKind model_kind(const std::string& folder) {

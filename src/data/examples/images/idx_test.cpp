@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/examples/images/image_splits.h"
+#include "data/examples/images/image_folder.h"
 #include "image_testing.h"
 
 namespace linnet {

@@ -7,7 +7,6 @@
 
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_file.h"
-#include "data/examples/images/image_splits.h"
 #include "image_testing.h"
 
 #pragma GCC diagnostic push

@@ -1,5 +1,3 @@
-#include "data/examples/images/image_splits.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +5,7 @@
 #include "base/files.h"
 #include "data/examples/held_out.h"
 #include "data/examples/images/idx.h"
+#include "data/examples/images/image_folder.h"
 
 namespace linnet {
 namespace {
