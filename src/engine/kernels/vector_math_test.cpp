@@ -1,4 +1,4 @@
-#include "engine/kernels/vector_math.h"
+#include "vector_math.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-#include "engine/kernels/vector_math.h"
+#include "vector_math.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/vector_math_simd.cpp"
+#define HWY_TARGET_INCLUDE "vector_math_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
