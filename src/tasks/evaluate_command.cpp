@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "tasks/images/image_task.h"
-#include "tasks/language/language_task.h"
+#include "tasks/images/image_session.h"
+#include "tasks/language/language_session.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_training.h"

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/kernels/isa.h"
-#include "tasks/images/image_task.h"
+#include "tasks/images/image_session.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_training.h"

@@ -7,9 +7,8 @@
 #include "base/files.h"
 #include "models/families/pretrained.h"
 #include "onnx/network.h"
-#include "tasks/images/image_task.h"
-#include "tasks/language/chat_task.h"
-#include "tasks/language/language_task.h"
+#include "tasks/images/image_session.h"
+#include "tasks/language/language_model.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/texts/text_training.h"
 #include "tasks/translation/tokenizer_pair.h"
@@ -26,8 +25,8 @@ std::unique_ptr<SessionTask> make(const Config& config) {
   return std::make_unique<Task>(config);
 }
 
-std::unique_ptr<SessionTask> make_language_task(const Config& config) {
-  return config.data.task == "chat" ? make<ChatTask>(config) : make<LanguageTask>(config);
+std::unique_ptr<SessionTask> make_decoder_task(const Config& config) {
+  return config.data.task == "chat" ? make_chat_task(config) : make_language_task(config);
 }
 
 // Refuses, by the task it finds, what is no language model.
@@ -49,7 +48,7 @@ constexpr std::array kActions{
                 .no_inspection = nullptr,
                 .export_model = export_translation_run},
     TaskActions{.kind = TaskKind::kLanguage,
-                .make = make_language_task,
+                .make = make_decoder_task,
                 .evaluate = evaluate_language,
                 .no_translation = "learned to write text, not translation; `linnet generate` lets it",
                 .score = open_language_scorer,
@@ -61,7 +60,7 @@ constexpr std::array kActions{
                 .no_inspection = nullptr,
                 .export_model = export_language_run},
     TaskActions{.kind = TaskKind::kMaskedLanguage,
-                .make = make<MaskedTask>,
+                .make = make_masked_task,
                 .evaluate = evaluate_masked,
                 .no_translation = "learned to find masked tokens, not translation",
                 .score = nullptr,
@@ -85,7 +84,7 @@ constexpr std::array kActions{
                 .no_inspection = nullptr,
                 .export_model = export_classification_run},
     TaskActions{.kind = TaskKind::kImages,
-                .make = make<ImageTask>,
+                .make = make_image_task,
                 .evaluate = evaluate_images,
                 .no_translation = "learned to tell images apart, not translation",
                 .score = nullptr,

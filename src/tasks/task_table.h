@@ -45,6 +45,12 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
 // The configuration of a run, or one made up for a model folder by what it holds.
 Config evaluation_config(const std::string& folder);
 
+// What trains, a file each.
+std::unique_ptr<SessionTask> make_language_task(const Config& config);
+std::unique_ptr<SessionTask> make_chat_task(const Config& config);
+std::unique_ptr<SessionTask> make_masked_task(const Config& config);
+std::unique_ptr<SessionTask> make_image_task(const Config& config);
+
 // A function that is null has a text beside it that says why, after "run 'FOLDER' ".
 struct TaskActions {
   TaskKind kind;

@@ -81,4 +81,18 @@ void take_image_weights(ImageSession& session, const std::string& folder);
 // How many threads decode images for a configuration.
 int decoding_threads(const Config& config);
 
+// A split of a configuration's images: "test" or "valid", as training divides them. An empty `split` becomes "test", or
+// "valid" where there are no test images. User error when there is none.
+ImageDataset load_image_split(const Config& config, std::string& split);
+// All images of a directory of class folders, or the test images of one that is divided, for the run in `folder`.
+ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images);
+
+// `linnet export` of a run of images: a residual network's weights under torchvision's names
+// (models/families/torchvision.h) in model.safetensors, and images.json; a ViT's model folder as transformers has it.
+// User error for another architecture.
+void export_image_run(const std::string& folder, const std::string& out);
+
+// `linnet eval` of a run of images.
+Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
+
 }  // namespace linnet

@@ -1,19 +1,24 @@
-#include "tasks/images/image_task.h"
-
+// Training an image classifier.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "config/hints.h"
+#include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_folder.h"
 #include "engine/plan/state_names.h"
 #include "models/families/pretrained.h"
+#include "models/families/torchvision.h"
 #include "models/families/vit.h"
 #include "onnx/network.h"
 #include "tasks/class_weights.h"
+#include "tasks/images/image_session.h"
+#include "tasks/session_task.h"
+#include "tasks/task_table.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
@@ -79,129 +84,157 @@ bool has_images(const std::string& directory) {
   return has_class_folders(directory) || has_class_folders(directory + "/train");
 }
 
-}  // namespace
+class ImageTask : public SessionTask {
+ public:
+  explicit ImageTask(const Config& config) : SessionTask(config) {}
 
-DataAtHand ImageTask::data_at_hand(bool exact) const {
-  constexpr uint64_t kQuickImages = 64 << 20;  // bytes
-  const std::string& folder = config_.data.data_dir;
-  std::vector<std::string> paths;
-  if (!folder.empty()) paths.push_back(folder);
-  DataAtHand data = linnet::data_at_hand("folder of images", paths, exact, kQuickImages);
-  data.read = data.read || (data.bytes > 0 && !has_images(folder));
-  return data;
-}
-
-void ImageTask::open(const std::string& from) {
-  {
-    ImageSplits splits = load_splits(config_);
-    train_ = std::move(splits.train), valid_ = std::move(splits.validation);
+  // `from`: a run folder, from which a ViT's configuration is taken.
+  void open(const std::string& from) override {
+    {
+      ImageSplits splits = load_splits(config_);
+      train_ = std::move(splits.train), valid_ = std::move(splits.validation);
+    }
+    check_classes(train_, config_.data.data_dir);
+    format_ = ImageFormat::of(train_, decoding_threads(config_));
+    take_model(from);
+    count_ = train_.count, in_memory_ = train_.in_memory();
+    log_info(std::to_string(count_) + " images to train on, " + std::to_string(valid_.count) +
+             " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
+             std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes" +
+             (in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")"));
   }
-  check_classes(train_, config_.data.data_dir);
-  format_ = ImageFormat::of(train_, decoding_threads(config_));
-  take_model(from);
-  count_ = train_.count, in_memory_ = train_.in_memory();
-  log_info(std::to_string(count_) + " images to train on, " + std::to_string(valid_.count) + " to choose by, of size " +
-           std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
-           std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes" +
-           (in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")"));
-}
 
-std::string ImageTask::assume(const DataAtHand& data) {
-  std::string assumption;
-  if (data.bytes > 0) {
-    format_ = outlined_format(config_.data.data_dir, config_.data.image_size, count_);
-    assumption = data.why_not + "; assuming that all images are like the first.";
-  } else {
-    format_.class_names.resize(10), format_.mean = {0}, format_.deviation = {1};
-    assumption = data.why_not + "; assuming MNIST's, 60,000 images of 28 x 28 x 1 in 10 classes.";
+  std::string assume(const DataAtHand& data) override {
+    std::string assumption;
+    if (data.bytes > 0) {
+      format_ = outlined_format(config_.data.data_dir, config_.data.image_size, count_);
+      assumption = data.why_not + "; assuming that all images are like the first.";
+    } else {
+      format_.class_names.resize(10), format_.mean = {0}, format_.deviation = {1};
+      assumption = data.why_not + "; assuming MNIST's, 60,000 images of 28 x 28 x 1 in 10 classes.";
+    }
+    const auto decoded = static_cast<uint64_t>(count_ * format_.height * format_.width * format_.channels);
+    const uint64_t memory = parse_byte_size(config_.data.image_memory).value_or(UINT64_MAX);
+    in_memory_ = decoded <= memory;
+    assumed_bytes_ = std::min(decoded, memory);
+    return assumption;
   }
-  const auto decoded = static_cast<uint64_t>(count_ * format_.height * format_.width * format_.channels);
-  const uint64_t memory = parse_byte_size(config_.data.image_memory).value_or(UINT64_MAX);
-  in_memory_ = decoded <= memory;
-  assumed_bytes_ = std::min(decoded, memory);
-  return assumption;
-}
 
-std::unique_ptr<Session> ImageTask::make_session(const Config& config, bool verify) {
-  // Images that are decoded or changed on the way are not kept on the device.
-  const bool as_they_are = in_memory_ && !augmentation_of(config, format_).any();
-  std::vector<int64_t> counts(format_.class_names.size());
-  for (const int32_t label : train_.labels) ++counts[static_cast<size_t>(label)];
-  return std::make_unique<ImageSession>(
-      config, format_, true, verify, as_they_are ? count_ : 0,
-      class_weights(config.train.class_weights, format_.class_names, counts, std::ssize(train_.labels)));
-}
+  DataAtHand data_at_hand(bool exact) const override {
+    constexpr uint64_t kQuickImages = 64 << 20;  // bytes
+    const std::string& folder = config_.data.data_dir;
+    std::vector<std::string> paths;
+    if (!folder.empty()) paths.push_back(folder);
+    DataAtHand data = linnet::data_at_hand("folder of images", paths, exact, kQuickImages);
+    data.read = data.read || (data.bytes > 0 && !has_images(folder));
+    return data;
+  }
 
-void ImageTask::begin() {
-  batches_.emplace(
-      train_, config_.data.batch_size, static_cast<uint64_t>(config_.train.seed),
-      ImageBatchOptions{.augmentation = augmentation_of(config_, format_), .threads = decoding_threads(config_)});
-  if (session_->resident)
-    for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
-}
+  std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
+    // Images that are decoded or changed on the way are not kept on the device.
+    const bool as_they_are = in_memory_ && !augmentation_of(config, format_).any();
+    std::vector<int64_t> counts(format_.class_names.size());
+    for (const int32_t label : train_.labels) ++counts[static_cast<size_t>(label)];
+    return std::make_unique<ImageSession>(
+        config, format_, true, verify, as_they_are ? count_ : 0,
+        class_weights(config.train.class_weights, format_.class_names, counts, std::ssize(train_.labels)));
+  }
 
-std::string ImageTask::batches_text(const Session& session) const {
-  return std::to_string(static_cast<const ImageSession&>(session).batch_size) + " images of " +
-         std::to_string(format_.height) + " x " + std::to_string(format_.width) + " x " +
-         std::to_string(format_.channels);
-}
+  BatchSource& batches() override { return *batches_; }
+  void initialize() override {
+    trainer().initialize();
+    if (resnet_)
+      trainer().load_parameters([&](const ParameterTarget& parameters) {
+        load_torchvision(resnet_->file, trainer().layout(), parameters, new_head_,
+                         static_cast<uint64_t>(config_.train.seed));
+      });
+    if (vit_folder_.empty()) return;
+    const OpenOptions options{.head = ModelHead::kClasses, .labels = train_.classes()};
+    load_initial_weights(trainer(), open_pretrained(vit_folder_, options), config_);
+  }
 
-// What the model that training begins with says of images.
-void ImageTask::take_model(const std::string& from) {
-  if (!from.empty() && file_exists(from + "/images.json")) {  // a run goes on with what it began with
-    const ImageFormat saved = ImageFormat::load(from);
-    if (!saved.vit.empty() || saved.depth > 0) {
-      format_.vit = saved.vit, format_.depth = saved.depth;
-      format_.mean = saved.mean, format_.deviation = saved.deviation;
+  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  void save_assets(const std::string& folder) const override { format_.save(folder); }
+
+  int64_t most() const override { return count_; }
+  uint64_t assumed_bytes() const override { return assumed_bytes_; }
+  std::string batches_text(const Session& session) const override {
+    return std::to_string(static_cast<const ImageSession&>(session).batch_size) + " images of " +
+           std::to_string(format_.height) + " x " + std::to_string(format_.width) + " x " +
+           std::to_string(format_.channels);
+  }
+
+ protected:
+  void begin() override {
+    batches_.emplace(
+        train_, config_.data.batch_size, static_cast<uint64_t>(config_.train.seed),
+        ImageBatchOptions{.augmentation = augmentation_of(config_, format_), .threads = decoding_threads(config_)});
+    if (session_->resident)
+      for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
+  }
+
+ private:
+  ImageSession& session() { return static_cast<ImageSession&>(*session_); }
+  // What the model that training begins with says of images.
+  void take_model(const std::string& from) {
+    if (!from.empty() && file_exists(from + "/images.json")) {  // a run goes on with what it began with
+      const ImageFormat saved = ImageFormat::load(from);
+      if (!saved.vit.empty() || saved.depth > 0) {
+        format_.vit = saved.vit, format_.depth = saved.depth;
+        format_.mean = saved.mean, format_.deviation = saved.deviation;
+        return;
+      }
+    }
+    if (is_torchvision_path(config_.model.from)) {
+      take_resnet(describe_torchvision(config_.model.from));
       return;
     }
-  }
-  if (is_torchvision_path(config_.model.from)) {
-    take_resnet(describe_torchvision(config_.model.from));
-    return;
-  }
-  if (!starts_from_vit(config_)) {
-    format_.network = config_.model.from;
-    if (from.empty() && !format_.network.empty()) {
-      const int64_t classes = head_classes(load_onnx(format_.network)->model());
-      if (classes > 0 && classes != train_.classes()) tell_of_head(train_.classes());
+    if (!starts_from_vit(config_)) {
+      format_.network = config_.model.from;
+      if (from.empty() && !format_.network.empty()) {
+        const int64_t classes = head_classes(load_onnx(format_.network)->model());
+        if (classes > 0 && classes != train_.classes()) tell_of_head(train_.classes());
+      }
+      return;
     }
-    return;
+    vit_folder_ = config_.model.from;
+    format_.vit = vit_folder_ + "/config.json";
+    const VitConfig vit = kVitFamily.read(ConfigFile(format_.vit));
+    format_.mean = vit.mean, format_.deviation = vit.deviation;
   }
-  vit_folder_ = config_.model.from;
-  format_.vit = vit_folder_ + "/config.json";
-  const VitConfig vit = kVitFamily.read(ConfigFile(format_.vit));
-  format_.mean = vit.mean, format_.deviation = vit.deviation;
-}
 
-void ImageTask::take_resnet(const TorchvisionNetwork& network) {
-  const auto channels = static_cast<size_t>(format_.channels);
-  if (format_.channels != 1 && format_.channels != network.channels)
-    fail_user("'" + network.file + "' takes images of " + std::to_string(network.channels) +
-              " channels, and the data's have " + std::to_string(channels));
-  resnet_ = network, format_.depth = network.depth;
-  format_.mean = network.mean, format_.deviation = network.deviation;
-  for (std::vector<double>* of_channels : {&format_.mean, &format_.deviation}) {
-    const double sum = std::accumulate(of_channels->begin(), of_channels->end(), 0.0);
-    if (of_channels->size() != channels) of_channels->assign(channels, sum / static_cast<double>(of_channels->size()));
+  void take_resnet(const TorchvisionNetwork& network) {
+    const auto channels = static_cast<size_t>(format_.channels);
+    if (format_.channels != 1 && format_.channels != network.channels)
+      fail_user("'" + network.file + "' takes images of " + std::to_string(network.channels) +
+                " channels, and the data's have " + std::to_string(channels));
+    resnet_ = network, format_.depth = network.depth;
+    format_.mean = network.mean, format_.deviation = network.deviation;
+    for (std::vector<double>* of_channels : {&format_.mean, &format_.deviation}) {
+      const double sum = std::accumulate(of_channels->begin(), of_channels->end(), 0.0);
+      if (of_channels->size() != channels)
+        of_channels->assign(channels, sum / static_cast<double>(of_channels->size()));
+    }
+    new_head_ =
+        network.class_names.empty() ? network.classes != train_.classes() : network.class_names != train_.class_names;
+    log_info("begins with the ResNet-" + std::to_string(network.depth) + " of '" + network.file + "'");
+    if (new_head_) tell_of_head(train_.classes());
   }
-  new_head_ =
-      network.class_names.empty() ? network.classes != train_.classes() : network.class_names != train_.class_names;
-  log_info("begins with the ResNet-" + std::to_string(network.depth) + " of '" + network.file + "'");
-  if (new_head_) tell_of_head(train_.classes());
-}
 
-void ImageTask::initialize() {
-  trainer().initialize();
-  if (resnet_)
-    trainer().load_parameters([&](const ParameterTarget& parameters) {
-      load_torchvision(resnet_->file, trainer().layout(), parameters, new_head_,
-                       static_cast<uint64_t>(config_.train.seed));
-    });
-  if (vit_folder_.empty()) return;
-  const OpenOptions options{.head = ModelHead::kClasses, .labels = train_.classes()};
-  load_initial_weights(trainer(), open_pretrained(vit_folder_, options), config_);
-}
+  std::optional<TorchvisionNetwork> resnet_;  // the same of a residual network's file
+  bool new_head_ = false;                     // ... of which all but the last layer is taken
+  std::string vit_folder_;                    // whose weights training begins with; empty: drawn, or those of a run
+  ImageDataset train_, valid_;
+  ImageFormat format_;
+  int64_t count_ = 60'000;  // of training images
+  bool in_memory_ = true;   // as pixels
+  uint64_t assumed_bytes_ = 0;
+  std::optional<ImageBatches> batches_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionTask> make_image_task(const Config& config) { return std::make_unique<ImageTask>(config); }
 
 ImageDataset load_image_split(const Config& config, std::string& split) {
   ImageSplits splits = load_splits(config);

@@ -1,130 +1,29 @@
-#include "tasks/language/chat_task.h"
-
+// Fine-tuning a language model on conversations, of which it learns the assistant's turns.
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "data/examples/held_out.h"
+#include "data/examples/text/packed_rows.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/word_count.h"
 #include "data/text/chat/chat_template.h"
+#include "data/text/pretrained_tokenizer.h"
 #include "tasks/inference.h"
+#include "tasks/language/language_model.h"
+#include "tasks/language/language_session.h"
+#include "tasks/session_task.h"
+#include "tasks/task_table.h"
 
 namespace linnet {
 
 namespace {
 
-int64_t longest_chat(const Config& config, const CausalModel& model) {
-  const int64_t most = model.max_length();
-  return config.data.context > 0 ? std::min(config.data.context, most) : most;
-}
-
-const PretrainedTokenizer& tokenizer_of(const LanguageModel& language, const std::string& folder) {
-  if (const PretrainedTokenizer* tokenizer = language.coder->pretrained()) return *tokenizer;
-  fail_user("'" + folder + "' has no tokenizer with a chat template");
-}
-
-std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
-                                       const std::string& folder) {
-  const int64_t longest = longest_chat(config, *language.model);
-  const bool may_be_longer = longest < language.model->max_length();
-  return read_chats(path, tokenizer_of(language, folder), folder, longest,
-                    may_be_longer ? "--set context=N takes longer ones" : "the model takes no more");
-}
-
-// Conversations to train on and to choose by: those of valid_text, or a share of the former.
-std::pair<std::vector<TargetedTokens>, std::vector<TargetedTokens>> load_chats(const Config& config,
-                                                                               const LanguageModel& language,
-                                                                               const std::string& folder) {
-  const DataConfig& data = config.data;
-  if (data.text.empty()) fail_user("task = \"chat\" reads the file text, which is not given (--data FILE.jsonl)");
-  const auto read = [&](const std::string& file) {
-    return read_chats(data_path(data, file), config, language, folder);
-  };
-  std::vector<TargetedTokens> all = read(data.text), train, valid;
-  if (!data.valid_text.empty()) return {std::move(all), read(data.valid_text)};
-  const std::vector<bool> chosen =
-      choose_held_out(std::vector<int32_t>(all.size(), 0), data.valid_share, static_cast<uint64_t>(config.train.seed));
-  for (size_t i = 0; i < all.size(); ++i) (chosen[i] ? valid : train).push_back(std::move(all[i]));
-  if (valid.empty()) fail_user("too few conversations to set some aside; --set data.valid_text=FILE names others");
-  return {std::move(train), std::move(valid)};
-}
-
-}  // namespace
-
-DataAtHand ChatTask::data_at_hand(bool exact) const {
-  DataAtHand data = text_at_hand(config_, exact);
-  if (data.read && config_.model.from.empty()) data.read = false, data.why_not = "No model folder was given";
-  return data;
-}
-
-void ChatTask::open(const std::string& from) {
-  const std::string& folder = from.empty() ? config_.model.from : from;
-  if (folder.empty())
-    fail_user("task = \"chat\" starts from a model folder, which is not given (--set model.from=FOLDER)");
-  language_ = make_language_model(config_, from.empty() ? open_text_coder(folder) : load_text_coder(from), from);
-  std::tie(train_, valid_) = load_chats(config_, language_, folder);
-  count_ = std::ssize(train_);
-  log_info(std::to_string(count_) + " conversations to train on, " + std::to_string(valid_.size()) + " to choose by");
-}
-
-std::string ChatTask::assume(const DataAtHand& data) {
-  constexpr int64_t kChats = 10'000;
-  language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
-  count_ = kChats;
-  assumed_bytes_ = 2 * data.bytes;
-  return data.why_not + "; assuming " + std::to_string(count_) + " conversations.";
-}
-
-std::unique_ptr<Session> ChatTask::make_session(const Config& config, bool verify) {
-  return std::make_unique<LanguageSession>(config, language_.model,
-                                           LanguageOptions{.packed = true, .verify_plans = verify});
-}
-
-void ChatTask::begin() {
-  rows_.emplace(train_, session().chunks, static_cast<uint64_t>(config_.train.seed));
-  valid_rows_.emplace(valid_, session().chunks, 0);
-}
-
-std::string ChatTask::batches_text(const Session& session) const {
-  const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
-  return std::to_string(chunks.rows) + " rows of " + std::to_string(chunks.length) +
-         " tokens, with several conversations each";
-}
-
-Evaluation ChatTask::evaluate(SharedWork& ranks) { return evaluate_rows(session(), *valid_rows_, ranks); }
-
-Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, SharedWork& ranks) {
-  const std::vector<double> found =
-      ranks.numbers(rows.batches_per_epoch(), 2, [&](int64_t index, std::span<double> result) {
-        const LossTotal total = session.trainer->evaluate(rows.ordered_batch(index));
-        result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
-      });
-  double nats = 0;
-  int64_t tokens = 0;
-  for (size_t i = 0; i < found.size(); i += 2) nats += found[i], tokens += static_cast<int64_t>(found[i + 1]);
-  return {nats / static_cast<double>(tokens), tokens, {{"perplexity", perplexity(nats, tokens)}}, {}};
-}
-
-Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
-                          const std::string& split) {
-  const auto read = [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); };
-  if (path.empty() && split == "test" && config.data.test_text.empty())
-    fail_user("the run's configuration names no test_text; --data FILE names one");
-  const std::vector<TargetedTokens> chats = !path.empty()     ? read(path)
-                                            : split == "test" ? read(data_path(config.data, config.data.test_text))
-                                                              : load_chats(config, opened, opened.folder).second;
-  LanguageSession session(config, opened.model, {.training = false, .packed = true});
-  take_model_weights(session, opened.folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    opened.load_weights(layout, parameters);
-  });
-  PackedRows rows(chats, session.chunks, 0);
-  SharedWork alone = SharedWork::alone();
-  return evaluate_rows(session, rows, alone);
-}
-
-namespace {
+// Conversations as tokens of which a language model learns the assistant's.
 
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
@@ -211,10 +110,25 @@ TargetedTokens tokens_of(const Rendered& rendered, const PretrainedTokenizer& to
   return found;
 }
 
-}  // namespace
+int64_t longest_chat(const Config& config, const CausalModel& model) {
+  const int64_t most = model.max_length();
+  return config.data.context > 0 ? std::min(config.data.context, most) : most;
+}
 
-std::vector<TargetedTokens> read_chats(const std::string& path, const PretrainedTokenizer& tokenizer,
-                                       const std::string& folder, int64_t longest, const std::string& why_cut) {
+const PretrainedTokenizer& tokenizer_of(const LanguageModel& language, const std::string& folder) {
+  if (const PretrainedTokenizer* tokenizer = language.coder->pretrained()) return *tokenizer;
+  fail_user("'" + folder + "' has no tokenizer with a chat template");
+}
+
+// Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
+// {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of the language's tokenizer;
+// learned are the tokens of the assistant's turns, up to what ends them. A conversation beyond longest_chat() is cut
+// there; one without anything to learn is left out; the log counts both. `folder` is for messages. User error, naming
+// the line, for roles that the template refuses and templates that rewrite earlier turns.
+std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
+                                       const std::string& folder) {
+  const PretrainedTokenizer& tokenizer = tokenizer_of(language, folder);
+  const int64_t longest = longest_chat(config, *language.model);
   if (tokenizer.kind() == "sentencepiece")
     fail_user("'" + folder + "' has no tokenizer.json, which task = \"chat\" needs to know the tokens of an answer");
   const ChatTemplate chat(tokenizer, folder);
@@ -237,9 +151,125 @@ std::vector<TargetedTokens> read_chats(const std::string& path, const Pretrained
   if (chats.empty()) fail_user("'" + path + "': no conversation has an answer of the assistant to learn");
   if (cut > 0)
     log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
-                " tokens and are cut there (" + why_cut + ")");
+                " tokens and are cut there (" +
+                (longest < language.model->max_length() ? "--set context=N takes longer ones)" : "the model takes no more)"));
   if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
   return chats;
+}
+
+// Conversations to train on and to choose by: those of valid_text, or a share of the former.
+std::pair<std::vector<TargetedTokens>, std::vector<TargetedTokens>> load_chats(const Config& config,
+                                                                               const LanguageModel& language,
+                                                                               const std::string& folder) {
+  const DataConfig& data = config.data;
+  if (data.text.empty()) fail_user("task = \"chat\" reads the file text, which is not given (--data FILE.jsonl)");
+  const auto read = [&](const std::string& file) { return read_chats(data_path(data, file), config, language, folder); };
+  std::vector<TargetedTokens> all = read(data.text), train, valid;
+  if (!data.valid_text.empty()) return {std::move(all), read(data.valid_text)};
+  const std::vector<bool> chosen =
+      choose_held_out(std::vector<int32_t>(all.size(), 0), data.valid_share, static_cast<uint64_t>(config.train.seed));
+  for (size_t i = 0; i < all.size(); ++i) (chosen[i] ? valid : train).push_back(std::move(all[i]));
+  if (valid.empty()) fail_user("too few conversations to set some aside; --set data.valid_text=FILE names others");
+  return {std::move(train), std::move(valid)};
+}
+
+// Loss and perplexity over the assistant's tokens.
+Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, SharedWork& ranks) {
+  const std::vector<double> found =
+      ranks.numbers(rows.batches_per_epoch(), 2, [&](int64_t index, std::span<double> result) {
+        const LossTotal total = session.trainer->evaluate(rows.ordered_batch(index));
+        result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
+      });
+  double nats = 0;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < found.size(); i += 2) nats += found[i], tokens += static_cast<int64_t>(found[i + 1]);
+  return {nats / static_cast<double>(tokens), tokens, {{"perplexity", perplexity(nats, tokens)}}, {}};
+}
+
+class ChatTask : public SessionTask {
+ public:
+  explicit ChatTask(const Config& config) : SessionTask(config) {}
+
+  void open(const std::string& from) override {
+    const std::string& folder = from.empty() ? config_.model.from : from;
+    if (folder.empty())
+      fail_user("task = \"chat\" starts from a model folder, which is not given (--set model.from=FOLDER)");
+    language_ = make_language_model(config_, from.empty() ? open_text_coder(folder) : load_text_coder(from), from);
+    std::tie(train_, valid_) = load_chats(config_, language_, folder);
+    count_ = std::ssize(train_);
+    log_info(std::to_string(count_) + " conversations to train on, " + std::to_string(valid_.size()) + " to choose by");
+  }
+
+  std::string assume(const DataAtHand& data) override {
+    constexpr int64_t kChats = 10'000;
+    language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
+    count_ = kChats;
+    assumed_bytes_ = 2 * data.bytes;
+    return data.why_not + "; assuming " + std::to_string(count_) + " conversations.";
+  }
+
+  DataAtHand data_at_hand(bool exact) const override {
+    DataAtHand data = text_at_hand(config_, exact);
+    if (data.read && config_.model.from.empty()) data.read = false, data.why_not = "No model folder was given";
+    return data;
+  }
+
+  std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
+    return std::make_unique<LanguageSession>(config, language_.model,
+                                             LanguageOptions{.packed = true, .verify_plans = verify});
+  }
+
+  BatchSource& batches() override { return *rows_; }
+  Evaluation evaluate(SharedWork& ranks) override { return evaluate_rows(session(), *valid_rows_, ranks); }
+  void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
+
+  int64_t most() const override { return count_; }
+  uint64_t assumed_bytes() const override { return assumed_bytes_; }
+  std::string batches_text(const Session& session) const override {
+    const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
+    return std::to_string(chunks.rows) + " rows of " + std::to_string(chunks.length) +
+           " tokens, with several conversations each";
+  }
+
+  const char* shorter_key() const override { return "context"; }
+
+ protected:
+  void begin() override {
+    rows_.emplace(train_, session().chunks, static_cast<uint64_t>(config_.train.seed));
+    valid_rows_.emplace(valid_, session().chunks, 0);
+  }
+
+  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
+
+ private:
+  LanguageSession& session() { return static_cast<LanguageSession&>(*session_); }
+
+  LanguageModel language_;
+  std::vector<TargetedTokens> train_, valid_;
+  int64_t count_ = 1;  // conversations to train on, which are rows at most
+  uint64_t assumed_bytes_ = 0;
+  std::optional<PackedRows> rows_, valid_rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionTask> make_chat_task(const Config& config) { return std::make_unique<ChatTask>(config); }
+
+Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                          const std::string& split) {
+  const auto read = [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); };
+  if (path.empty() && split == "test" && config.data.test_text.empty())
+    fail_user("the run's configuration names no test_text; --data FILE names one");
+  const std::vector<TargetedTokens> chats = !path.empty()     ? read(path)
+                                            : split == "test" ? read(data_path(config.data, config.data.test_text))
+                                                              : load_chats(config, opened, opened.folder).second;
+  LanguageSession session(config, opened.model, {.training = false, .packed = true});
+  take_model_weights(session, opened.folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    opened.load_weights(layout, parameters);
+  });
+  PackedRows rows(chats, session.chunks, 0);
+  SharedWork alone = SharedWork::alone();
+  return evaluate_rows(session, rows, alone);
 }
 
 }  // namespace linnet

@@ -8,6 +8,7 @@
 #include "data/examples/text/token_stream.h"
 #include "generation/generators.h"
 #include "models/modules/causal_model.h"
+#include "tasks/language/language_model.h"
 #include "tasks/session.h"
 #include "tasks/text_coder.h"
 #include "training/run/training_task.h"
@@ -68,5 +69,12 @@ class LanguageSession : public Session {
   const std::shared_ptr<CausalModel> model;
   std::unique_ptr<CausalGenerator> generator;  // null without sample_length
 };
+
+// `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
+Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                                   const std::string& split);
+// `linnet eval` of a run of this task: of a file, or with `path` empty of what the run chose by or of its test text.
+Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                          const std::string& split);
 
 }  // namespace linnet

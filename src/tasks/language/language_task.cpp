@@ -1,12 +1,16 @@
-#include "tasks/language/language_task.h"
+// Training a model to predict the next token of a text.
+#include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "models/families/decoder_family.h"
 #include "models/modules/text_decoder.h"
 #include "tasks/inference.h"
-#include "tasks/language/chat_task.h"
 #include "tasks/language/language_model.h"
+#include "tasks/language/language_session.h"
+#include "tasks/session_task.h"
+#include "tasks/task_table.h"
 
 namespace linnet {
 
@@ -14,61 +18,89 @@ namespace {
 
 constexpr double kSampleTemperature = 0.8;
 
+class LanguageTask : public SessionTask {
+ public:
+  explicit LanguageTask(const Config& config) : SessionTask(config) {}
+
+  void open(const std::string& from) override {
+    {
+      LanguageData data = load_language_data(config_, from.empty() ? nullptr : load_text_coder(from));
+      language_ = make_language_model(config_, std::move(data.coder), from);
+      train_.emplace(std::move(data.train)), valid_.emplace(std::move(data.valid));
+    }
+    tokens_ = train_->tokens.size();
+    packed_ = train_->packed || valid_->packed;
+    log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
+             " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
+  }
+
+  std::string assume(const DataAtHand& data) override {
+    tokens_ = data.assumed_tokens(config_.data);
+    language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
+    return data.why_not + "; assuming " + std::to_string(tokens_) + " tokens and a vocabulary of " +
+           std::to_string(language_.model->vocab_size()) + ".";
+  }
+
+  DataAtHand data_at_hand(bool exact) const override { return text_at_hand(config_, exact); }
+  std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
+    LanguageOptions options{.packed = packed_, .sample_length = config.train.sample_length, .verify_plans = verify};
+    if (train_) options.documents = train_->packed ? train_->documents : valid_->documents;
+    auto session = std::make_unique<LanguageSession>(config, language_.model, options);
+    context_ = session->chunks.length;
+    return session;
+  }
+
+  BatchSource& batches() override { return *chunks_; }
+  Evaluation evaluate(SharedWork& ranks) override {
+    Evaluation result = session().evaluate(*valid_, ranks);
+    if (!session().generator) return result;
+    GenerateSettings settings;
+    settings.max_tokens = config_.train.sample_length, settings.slide = true;
+    settings.sampling.temperature = kSampleTemperature,
+    settings.sampling.seed = static_cast<uint64_t>(config_.train.seed);
+    settings.ends = language_.ends();
+    settings.first_sample = evaluations_++;
+    // Where no token begins a text, the sample goes on from the first one of the text that was evaluated.
+    std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
+    if (prompts[0][0] < 0) valid_->tokens.read(0, 1, prompts[0].data());
+    result.samples.push_back(ranks.text([&] {
+      return language_.coder->decode(session().generator->generate(prompts, settings, trainer().pool())[0].tokens);
+    }));
+    return result;
+  }
+
+  void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
+
+  int64_t most() const override { return std::max<int64_t>(1, tokens_ / context_); }
+  uint64_t assumed_bytes() const override { return 2 * static_cast<uint64_t>(tokens_); }
+  std::string batches_text(const Session& session) const override {
+    const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
+    return std::to_string(chunks.rows) + " x " + std::to_string(chunks.length) + " tokens";
+  }
+
+  const char* shorter_key() const override { return "context"; }
+
+ protected:
+  void begin() override {
+    chunks_.emplace(train_->tokens, session().chunks, static_cast<uint64_t>(config_.train.seed), packed_);
+  }
+
+  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
+
+ private:
+  LanguageSession& session() { return static_cast<LanguageSession&>(*session_); }
+
+  LanguageModel language_;
+  std::optional<LanguageText> train_, valid_;
+  int64_t tokens_ = 0, context_ = 1;  // to train on; of a chunk
+  bool packed_ = false;
+  std::optional<TrainingChunks> chunks_;
+  uint64_t evaluations_ = 0;
+};
+
 }  // namespace
 
-void LanguageTask::open(const std::string& from) {
-  {
-    LanguageData data = load_language_data(config_, from.empty() ? nullptr : load_text_coder(from));
-    language_ = make_language_model(config_, std::move(data.coder), from);
-    train_.emplace(std::move(data.train)), valid_.emplace(std::move(data.valid));
-  }
-  tokens_ = train_->tokens.size();
-  packed_ = train_->packed || valid_->packed;
-  log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
-           " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
-}
-
-std::string LanguageTask::assume(const DataAtHand& data) {
-  tokens_ = data.assumed_tokens(config_.data);
-  language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
-  return data.why_not + "; assuming " + std::to_string(tokens_) + " tokens and a vocabulary of " +
-         std::to_string(language_.model->vocab_size()) + ".";
-}
-
-std::unique_ptr<Session> LanguageTask::make_session(const Config& config, bool verify) {
-  LanguageOptions options{.packed = packed_, .sample_length = config.train.sample_length, .verify_plans = verify};
-  if (train_) options.documents = train_->packed ? train_->documents : valid_->documents;
-  auto session = std::make_unique<LanguageSession>(config, language_.model, options);
-  context_ = session->chunks.length;
-  return session;
-}
-
-void LanguageTask::begin() {
-  chunks_.emplace(train_->tokens, session().chunks, static_cast<uint64_t>(config_.train.seed), packed_);
-}
-
-std::string LanguageTask::batches_text(const Session& session) const {
-  const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
-  return std::to_string(chunks.rows) + " x " + std::to_string(chunks.length) + " tokens";
-}
-
-Evaluation LanguageTask::evaluate(SharedWork& ranks) {
-  Evaluation result = session().evaluate(*valid_, ranks);
-  if (!session().generator) return result;
-  GenerateSettings settings;
-  settings.max_tokens = config_.train.sample_length, settings.slide = true;
-  settings.sampling.temperature = kSampleTemperature,
-  settings.sampling.seed = static_cast<uint64_t>(config_.train.seed);
-  settings.ends = language_.ends();
-  settings.first_sample = evaluations_++;
-  // Where no token begins a text, the sample goes on from the first one of the text that was evaluated.
-  std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
-  if (prompts[0][0] < 0) valid_->tokens.read(0, 1, prompts[0].data());
-  result.samples.push_back(ranks.text([&] {
-    return language_.coder->decode(session().generator->generate(prompts, settings, trainer().pool())[0].tokens);
-  }));
-  return result;
-}
+std::unique_ptr<SessionTask> make_language_task(const Config& config) { return std::make_unique<LanguageTask>(config); }
 
 Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                                    const std::string& split) {

@@ -1,6 +1,7 @@
 #include "tasks/masked/masked_task.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -8,6 +9,7 @@
 #include "engine/exec/backend.h"
 #include "models/families/encoder_family.h"
 #include "models/families/pretrained.h"
+#include "tasks/task_table.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 #include "training/run/trainer_options.h"
@@ -158,61 +160,89 @@ Evaluation MaskedSession::evaluate(MaskedChunks& chunks, SharedWork& ranks) {
   return {nats / items, masked, {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", right / items}}, {}};
 }
 
-DataAtHand MaskedTask::data_at_hand(bool exact) const {
-  DataAtHand data = text_at_hand(config_, exact);
-  const bool tokenizer = !config_.data.tokenizer_dir.empty() || !config_.model.from.empty();
-  if (data.read && !tokenizer) data.read = false, data.why_not = "No tokenizer was given";
-  return data;
-}
+namespace {
 
-void MaskedTask::open(const std::string& from) {
-  model_ = make_masked_model(config_, from);
-  const PretrainedTokenizer& tokenizer = *model_.tokenizer;
-  data_.emplace(load_masked_data(config_, tokenizer));
-  tokens_ = data_->train.tokens.size();
-  log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(data_->valid.tokens.size()) +
-           " to choose by, of " + std::to_string(tokenizer.vocab_size()) + " kinds");
-  masking_ = masking_options(config_, model_.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(),
-                             data_->train.documents.size() > 1);
-}
+class MaskedTask : public SessionTask {
+ public:
+  explicit MaskedTask(const Config& config) : SessionTask(config) {}
 
-std::string MaskedTask::assume(const DataAtHand& data) {
-  model_.pretrained =
-      config_.model.from.empty()
-          ? describe_masked_model(config_, config_.data.vocab_size, 0)
-          : open_pretrained(config_.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config_)});
-  const EncoderConfig& encoder = model_.model().encoder.config;
-  const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
-  masking_ = masking_options(config_, encoder, roles, encoder.vocab_size, true);
-  tokens_ = data.assumed_tokens(config_.data);
-  return data.why_not + "; assuming " + std::to_string(tokens_) +
-         " tokens in documents of all lengths, and a vocabulary of " + std::to_string(encoder.vocab_size) + ".";
-}
+  void open(const std::string& from) override {
+    model_ = make_masked_model(config_, from);
+    const PretrainedTokenizer& tokenizer = *model_.tokenizer;
+    data_.emplace(load_masked_data(config_, tokenizer));
+    tokens_ = data_->train.tokens.size();
+    log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(data_->valid.tokens.size()) +
+             " to choose by, of " + std::to_string(tokenizer.vocab_size()) + " kinds");
+    masking_ = masking_options(config_, model_.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(),
+                               data_->train.documents.size() > 1);
+  }
 
-std::unique_ptr<Session> MaskedTask::make_session(const Config& config, bool verify) {
-  MaskingOptions masking = masking_;
-  masking.rows = rows_of(config, masking.lengths.back());
-  return std::make_unique<MaskedSession>(config, model_.model(), masking, true, verify);
-}
+  std::string assume(const DataAtHand& data) override {
+    model_.pretrained =
+        config_.model.from.empty()
+            ? describe_masked_model(config_, config_.data.vocab_size, 0)
+            : open_pretrained(config_.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config_)});
+    const EncoderConfig& encoder = model_.model().encoder.config;
+    const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
+    masking_ = masking_options(config_, encoder, roles, encoder.vocab_size, true);
+    tokens_ = data.assumed_tokens(config_.data);
+    return data.why_not + "; assuming " + std::to_string(tokens_) +
+           " tokens in documents of all lengths, and a vocabulary of " + std::to_string(encoder.vocab_size) + ".";
+  }
 
-void MaskedTask::begin() {
-  chunks_.emplace(data_->train.tokens, data_->train.documents, masking_, static_cast<uint64_t>(config_.train.seed));
-  valid_chunks_.emplace(data_->valid.tokens, data_->valid.documents, masking_, 0);
-}
+  DataAtHand data_at_hand(bool exact) const override {
+    DataAtHand data = text_at_hand(config_, exact);
+    const bool tokenizer = !config_.data.tokenizer_dir.empty() || !config_.model.from.empty();
+    if (data.read && !tokenizer) data.read = false, data.why_not = "No tokenizer was given";
+    return data;
+  }
 
-int64_t MaskedTask::most() const { return std::max<int64_t>(1, tokens_ / masking_.lengths.back()); }
+  std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
+    MaskingOptions masking = masking_;
+    masking.rows = rows_of(config, masking.lengths.back());
+    return std::make_unique<MaskedSession>(config, model_.model(), masking, true, verify);
+  }
 
-std::string MaskedTask::batches_text(const Session& session) const {
-  const MaskingOptions& masking = static_cast<const MaskedSession&>(session).masking;
-  const int64_t longest = masking.lengths.back();
-  return std::to_string(masking.rows) + " x " + std::to_string(longest) + " tokens, " +
-         std::to_string(masked_places(masking, longest)) + " of a row masked, " +
-         std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
-}
+  BatchSource& batches() override { return *chunks_; }
+  Evaluation evaluate(SharedWork& ranks) override {
+    return static_cast<MaskedSession&>(*session_).evaluate(*valid_chunks_, ranks);
+  }
 
-void MaskedTask::save_assets(const std::string& folder) const {
-  save_pretrained_assets(folder, model_.pretrained, *model_.tokenizer);
-}
+  void save_assets(const std::string& folder) const override {
+    save_pretrained_assets(folder, model_.pretrained, *model_.tokenizer);
+  }
+
+  int64_t most() const override { return std::max<int64_t>(1, tokens_ / masking_.lengths.back()); }
+  uint64_t assumed_bytes() const override { return 2 * static_cast<uint64_t>(tokens_); }
+  std::string batches_text(const Session& session) const override {
+    const MaskingOptions& masking = static_cast<const MaskedSession&>(session).masking;
+    const int64_t longest = masking.lengths.back();
+    return std::to_string(masking.rows) + " x " + std::to_string(longest) + " tokens, " +
+           std::to_string(masked_places(masking, longest)) + " of a row masked, " +
+           std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
+  }
+
+  const char* shorter_key() const override { return "context"; }
+
+ protected:
+  void begin() override {
+    chunks_.emplace(data_->train.tokens, data_->train.documents, masking_, static_cast<uint64_t>(config_.train.seed));
+    valid_chunks_.emplace(data_->valid.tokens, data_->valid.documents, masking_, 0);
+  }
+
+  const PretrainedModel* pretrained() const override { return &model_.pretrained; }
+
+ private:
+  MaskedModel model_;
+  std::optional<MaskedData> data_;
+  int64_t tokens_ = 0;  // to train on
+  MaskingOptions masking_;
+  std::optional<MaskedChunks> chunks_, valid_chunks_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionTask> make_masked_task(const Config& config) { return std::make_unique<MaskedTask>(config); }
 
 Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
                                  const std::string& split) {

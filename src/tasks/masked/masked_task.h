@@ -1,12 +1,11 @@
 // Training an encoder to find masked tokens again, from nothing or from a model folder.
 #pragma once
 #include <memory>
-#include <optional>
 
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
 #include "tasks/masked/masked_data.h"
-#include "tasks/session_task.h"
+#include "tasks/session.h"
 
 namespace linnet {
 
@@ -41,37 +40,6 @@ class MaskedSession : public Session {
 // The rows of a configuration's batches; shorter lengths only where a text has `several` documents.
 MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
                                int64_t vocab_size, bool several);
-
-class MaskedTask : public SessionTask {
- public:
-  explicit MaskedTask(const Config& config) : SessionTask(config) {}
-
-  void open(const std::string& from) override;
-  std::string assume(const DataAtHand& data) override;
-  DataAtHand data_at_hand(bool exact) const override;
-  std::unique_ptr<Session> make_session(const Config& config, bool verify) override;
-  BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate(SharedWork& ranks) override {
-    return static_cast<MaskedSession&>(*session_).evaluate(*valid_chunks_, ranks);
-  }
-  void save_assets(const std::string& folder) const override;
-
-  int64_t most() const override;
-  uint64_t assumed_bytes() const override { return 2 * static_cast<uint64_t>(tokens_); }
-  std::string batches_text(const Session& session) const override;
-  const char* shorter_key() const override { return "context"; }
-
- protected:
-  void begin() override;
-  const PretrainedModel* pretrained() const override { return &model_.pretrained; }
-
- private:
-  MaskedModel model_;
-  std::optional<MaskedData> data_;
-  int64_t tokens_ = 0;  // to train on
-  MaskingOptions masking_;
-  std::optional<MaskedChunks> chunks_, valid_chunks_;
-};
 
 // `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
 Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
