@@ -1,11 +1,17 @@
+// An encoder-decoder that answers prompts: T5, Marian, or a run of translation.
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
 #include "generation/generators.h"
-#include "tasks/generation/text_generation.h"
+#include "models/families/generation_config.h"
+#include "tasks/generation/text_model.h"
+#include "tasks/translation/translation_model.h"
 
 namespace linnet {
 namespace {
@@ -80,88 +86,101 @@ class TargetFlow : public TextFlow {
   size_t shown_ = 0;
 };
 
+class SourceGeneration : public TextModel {
+ public:
+  SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
+      : TextModel(folder, options),
+        opened_(open_translation_model(folder, adapters_)),
+        makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
+    if (!options.draft.empty())
+      fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
+    never_ = opened_.tokenizers.never_written();
+  }
+
+  std::string decode(const std::vector<int32_t>& tokens) const override {
+    return opened_.tokenizers.target->decode(tokens);
+  }
+
+  std::string piece_of(int32_t token) const override {
+    const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(opened_.tokenizers.target.get());
+    return pretrained ? pretrained->decode(std::span(&token, 1), false)
+                      : opened_.tokenizers.target->decode(std::span(&token, 1));
+  }
+
+  bool has_chat_template() const override { return false; }
+  bool answers() const override { return true; }
+  TextJob prepare_translation(const TextRequest& given) const override {
+    TextRequest request = given;
+    TextGenerationOptions& options = request.options;
+    const bool limited = options.max_tokens.has_value();
+    if (!options.beams) options.beams = opened_.config.train.beam;
+    if (opened_.is_run) {
+      if (!limited) options.max_tokens = opened_.model->max_length();
+      if (!options.length_penalty) options.length_penalty = opened_.config.train.length_penalty;
+    }
+    TextJob job = prepare(request);
+    if (opened_.is_run && !limited) {
+      const SearchSettings usual;
+      const double most = usual.length_ratio * static_cast<double>(job.prompt.size());
+      job.choice.max_tokens = std::min(job.choice.max_tokens, static_cast<int64_t>(most) + usual.length_margin);
+    }
+    return job;
+  }
+
+ private:
+  TextJob prepare_job(const TextRequest& request, bool warn) const override {
+    TokenizerPair framed = opened_.tokenizers;
+    if (!request.options.languages.empty())
+      frame_sentences(framed, opened_.pretrained ? opened_.pretrained->config : ConfigFile(), request.options.languages);
+    const SentenceFrame frame = framed.frame();
+    TextJob job{.prompt = encode_source(opened_, frame, request),
+                .choice = choose(request.options, opened_, makers_, warn),
+                .begin = frame.target_begin};
+    job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
+    return job;
+  }
+
+  // Room for the longest of all jobs.
+  void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override {
+    SourceOptions plan{.max_length = 0, .begin = opened_.tokenizers.special.begin, .threads = pool_.size()};
+    std::set<int64_t> lengths;
+    for (const TextJob& job : jobs) {
+      lengths.insert(padded_length(static_cast<int64_t>(job.prompt.size()), opened_.model->max_length()));
+      plan.max_length = std::max(plan.max_length, job.choice.max_tokens);
+      plan.beams = std::max(plan.beams, job.choice.beams);
+    }
+    plan.source_lengths.assign(lengths.begin(), lengths.end());
+    plan.rows = texts_at_once(static_cast<int64_t>(jobs.size()), samples, std::max<int64_t>(1, kSlots / plan.beams));
+    load_model(plan);
+  }
+
+  // Every length that a source may be padded to.
+  void plan_any(const TextRoom& options) override {
+    const int64_t most = opened_.model->max_length(), limit = options.max_length > 0 ? options.max_length : kAnyLength;
+    SourceOptions plan{.rows = options.slots,
+                       .beams = std::max(options.beams, opened_.config.train.beam),
+                       .max_length = std::min(most, limit),
+                       .begin = opened_.tokenizers.special.begin,
+                       .threads = pool_.size()};
+    for (int64_t tokens = 1; tokens <= plan.max_length; tokens = plan.source_lengths.back() + 1)
+      plan.source_lengths.push_back(padded_length(tokens, most));
+    load_model(plan);
+  }
+
+  void load_model(const SourceOptions& plan) {
+    load(opened_.folder, *opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+      opened_.load_weights(layout, parameters);
+    });
+  }
+
+  const OpenedTranslationModel opened_;
+  const GenerationConfig makers_;  // what the model's author says of generation; of a run nothing
+};
+
 }  // namespace
 
-SourceGeneration::SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
-    : TextModel(folder, options),
-      opened_(open_translation_model(folder, adapters_)),
-      makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
-  if (!options.draft.empty())
-    fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
-  never_ = opened_.tokenizers.never_written();
-}
-
-std::string SourceGeneration::decode(const std::vector<int32_t>& tokens) const {
-  return opened_.tokenizers.target->decode(tokens);
-}
-
-std::string SourceGeneration::piece_of(int32_t token) const {
-  const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(opened_.tokenizers.target.get());
-  return pretrained ? pretrained->decode(std::span(&token, 1), false)
-                    : opened_.tokenizers.target->decode(std::span(&token, 1));
-}
-
-TextJob SourceGeneration::prepare_translation(const TextRequest& given) const {
-  TextRequest request = given;
-  TextGenerationOptions& options = request.options;
-  const bool limited = options.max_tokens.has_value();
-  if (!options.beams) options.beams = opened_.config.train.beam;
-  if (opened_.is_run) {
-    if (!limited) options.max_tokens = opened_.model->max_length();
-    if (!options.length_penalty) options.length_penalty = opened_.config.train.length_penalty;
-  }
-  TextJob job = prepare(request);
-  if (opened_.is_run && !limited) {
-    const SearchSettings usual;
-    const double most = usual.length_ratio * static_cast<double>(job.prompt.size());
-    job.choice.max_tokens = std::min(job.choice.max_tokens, static_cast<int64_t>(most) + usual.length_margin);
-  }
-  return job;
-}
-
-TextJob SourceGeneration::prepare_job(const TextRequest& request, bool warn) const {
-  TokenizerPair framed = opened_.tokenizers;
-  if (!request.options.languages.empty())
-    frame_sentences(framed, opened_.pretrained ? opened_.pretrained->config : ConfigFile(), request.options.languages);
-  const SentenceFrame frame = framed.frame();
-  TextJob job{.prompt = encode_source(opened_, frame, request),
-              .choice = choose(request.options, opened_, makers_, warn),
-              .begin = frame.target_begin};
-  job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
-  return job;
-}
-
-void SourceGeneration::load_model(const SourceOptions& plan) {
-  load(opened_.folder, *opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    opened_.load_weights(layout, parameters);
-  });
-}
-
-// Room for the longest of all jobs.
-void SourceGeneration::plan_jobs(std::span<const TextJob> jobs, int64_t samples) {
-  SourceOptions plan{.max_length = 0, .begin = opened_.tokenizers.special.begin, .threads = pool_.size()};
-  std::set<int64_t> lengths;
-  for (const TextJob& job : jobs) {
-    lengths.insert(padded_length(static_cast<int64_t>(job.prompt.size()), opened_.model->max_length()));
-    plan.max_length = std::max(plan.max_length, job.choice.max_tokens);
-    plan.beams = std::max(plan.beams, job.choice.beams);
-  }
-  plan.source_lengths.assign(lengths.begin(), lengths.end());
-  plan.rows = texts_at_once(static_cast<int64_t>(jobs.size()), samples, std::max<int64_t>(1, kSlots / plan.beams));
-  load_model(plan);
-}
-
-// Every length that a source may be padded to.
-void SourceGeneration::plan_any(const TextRoom& options) {
-  const int64_t most = opened_.model->max_length(), limit = options.max_length > 0 ? options.max_length : kAnyLength;
-  SourceOptions plan{.rows = options.slots,
-                     .beams = std::max(options.beams, opened_.config.train.beam),
-                     .max_length = std::min(most, limit),
-                     .begin = opened_.tokenizers.special.begin,
-                     .threads = pool_.size()};
-  for (int64_t tokens = 1; tokens <= plan.max_length; tokens = plan.source_lengths.back() + 1)
-    plan.source_lengths.push_back(padded_length(tokens, most));
-  load_model(plan);
+std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options) {
+  return std::make_unique<SourceGeneration>(folder, options);
 }
 
 }  // namespace linnet

@@ -1,14 +1,21 @@
-#include "tasks/generation/text_generation.h"
-
+// A decoder-only model that goes on from prompts.
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "data/text/chat/chat_template.h"
 #include "data/text/pipeline/decoders.h"
 #include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"
+#include "models/families/generation_config.h"
 #include "models/families/static_scales.h"
+#include "tasks/generation/text_model.h"
+#include "tasks/language/language_model.h"
 #include "training/run/memory_report.h"
 
 namespace linnet {
@@ -39,10 +46,8 @@ void check_vocabulary(const OpenedLanguageModel& draft, const OpenedLanguageMode
       fail("its tokenizer is another, as token " + std::to_string(token) + " tells");
 }
 
-}  // namespace
-
 // The draft model with memory of its own.
-struct TextGeneration::Draft {
+struct Draft {
   Draft(const std::string& folder, const WeightQuantization& quantization)
       : opened(open_language_model(folder)),
         layout(*opened.model, std::span<const ParameterGroup>(), quantization),
@@ -54,165 +59,186 @@ struct TextGeneration::Draft {
   const SharedRegions shared;
 };
 
-TextGeneration::~TextGeneration() = default;
-
-TextGeneration::TextGeneration(const std::string& folder, const TextGenerationOptions& options)
-    : TextModel(folder, options),
-      opened_(open_language_model(folder, adapters_)),
-      makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
-  slides_ = true;
-  const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
-  try {
-    if (!tokenizer) fail_user("'" + folder + "' has no tokenizer with a chat template");
-    template_.emplace(*tokenizer, folder);
-  } catch (const Error& error) {
-    template_error_ = error.what();  // for whoever asks for a conversation
-  }
-}
-
-std::string TextGeneration::piece_of(int32_t token) const {
-  const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
-  return tokenizer ? tokenizer->decode(std::span(&token, 1), false) : opened_.coder->decode({token});
-}
-
-void TextGeneration::encode_chat(const TextRequest& request, std::vector<int32_t>& ids) const {
-  if (!template_) fail_user(template_error_);
-  opened_.coder->pretrained()->encode_with_special(template_->render(request.messages, true, request.tools), ids);
-}
-
-std::vector<int32_t> TextGeneration::encode_prompt(const TextRequest& request) const {
-  const TextCoder& coder = *opened_.coder;
-  std::vector<int32_t> ids = request.tokens;
-  if (!request.messages.empty()) {
-    encode_chat(request, ids);
-  } else if (!request.has_tokens) {
-    if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
-      fail_user(request.where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
-    coder.encode_whole(request.prompt, ids);
-  }
-  for (const int32_t id : ids)
-    if (id >= opened_.model->vocab_size())
-      fail_user(request.where + ": there is no token " + std::to_string(id) + "; the model has " +
-                std::to_string(opened_.model->vocab_size()));
-  if (const auto size = static_cast<int64_t>(ids.size()); size >= opened_.model->max_length())
-    fail_user(request.where + " has " + std::to_string(size) + " tokens, and the model takes " +
-              std::to_string(opened_.model->max_length()) + ", the text it writes included");
-  if (!ids.empty()) return ids;
-  if (coder.start() < 0) fail_user(request.where + " is empty, and the model has no token that begins a text");
-  return {coder.start()};
-}
-
-// What each token adds within a text; of special tokens nothing.
-std::shared_ptr<const TokenTexts> TextGeneration::token_texts() const {
-  std::call_once(texts_made_, [this] {
-    const TextCoder& coder = *opened_.coder;
-    std::vector<int32_t> ids;
-    coder.encode("a", ids);
-    const size_t before = coder.decode(ids).size();
-    std::vector<std::string> texts(static_cast<size_t>(opened_.model->vocab_size()));
-    for (int32_t token = 0; token < std::min(coder.vocab_size(), opened_.model->vocab_size()); ++token) {
-      ids.push_back(token);
-      std::string& text = texts[static_cast<size_t>(token)] = coder.decode(ids);
-      text.erase(0, std::min(text.size(), before));
-      // SentencePiece's "<0xE2>", a part of a character
-      if (text == "\xEF\xBF\xBD" && coder.pretrained())
-        if (const int byte = fallback_byte(coder.pretrained()->piece(token)); byte >= 0) text = static_cast<char>(byte);
-      ids.pop_back();
+class TextGeneration : public TextModel {
+ public:
+  TextGeneration(const std::string& folder, const TextGenerationOptions& options)
+      : TextModel(folder, options),
+        opened_(open_language_model(folder, adapters_)),
+        makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
+    slides_ = true;
+    const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
+    try {
+      if (!tokenizer) fail_user("'" + folder + "' has no tokenizer with a chat template");
+      template_.emplace(*tokenizer, folder);
+    } catch (const Error& error) {
+      template_error_ = error.what();  // for whoever asks for a conversation
     }
-    texts_ = std::make_shared<const TokenTexts>(std::move(texts));
-  });
-  return texts_;
-}
-
-TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const {
-  TextJob job{.prompt = encode_prompt(request)};
-  job.choice = choose_generation(
-      request.options, {opened_.folder, makers_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
-  // An answer is a text of its own; what goes on from a prompt is read with it.
-  const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
-  job.flow = [this, context] { return opened_.coder->flow(context); };
-  job.choice.default_temperature = job.choice.beams == 1 && job.choice.sampling.temperature != 0 &&
-                                   !request.options.temperature && !makers_.temperature;
-  if (!request.options.grammar) return job;
-  job.grammar = request.options.grammar, job.texts = token_texts();
-  if (!TokenFilter(job.grammar, job.texts, {}).allowed())
-    fail_user(request.where + ": the model's tokens cannot spell JSON");
-  return job;
-}
-
-// `many`: requests may come that begin alike.
-void TextGeneration::load_model(CausalOptions plan, bool many) {
-  if (are_chosen(adapters_)) plan.adapters = std::ssize(adapters_);
-  if (options_.prefix_megabytes)
-    plan.prefix_bytes = *options_.prefix_megabytes << 20;
-  else if (many)
-    plan.prefix_bytes = kPrefixAsCache;
-  const LoadWeights weights = [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    opened_.load_weights(layout, parameters);
-  };
-  if (options_.draft.empty()) return load(opened_.folder, *opened_.model, plan, weights);
-  if (options_.device != "cpu") fail_user("a draft model is for the CPU");
-  draft_ =
-      std::make_unique<Draft>(options_.draft, folder_quantization(options_.draft, options_.quantize, options_.keep));
-  check_vocabulary(draft_->opened, opened_);
-  load(opened_.folder, *opened_.model, plan, weights,
-       std::optional(
-           DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));
-}
-
-// Before the model's own memory, so that what is available for that is known.
-void TextGeneration::allocate_draft() {
-  if (!draft_) return;
-  check_fits(draft_->store, " for the draft model");
-  draft_->store.allocate();
-  draft_->layout.initialize_constants(draft_->store.as<float>(state::kConstants), pool_);
-  fill(options_.draft, draft_->layout, draft_->store,
-       [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-         draft_->opened.load_weights(layout, parameters);
-       });
-}
-
-// Room for the longest of all jobs.
-void TextGeneration::plan_jobs(std::span<const TextJob> jobs, int64_t samples) {
-  CausalOptions plan{.cache = !options_.no_cache, .threads = pool_.size()};
-  const int64_t most = opened_.model->max_length();
-  std::set<int64_t> lengths;
-  for (const TextJob& job : jobs) {
-    const auto prompt = static_cast<int64_t>(job.prompt.size()), padded = padded_length(prompt, most);
-    const int64_t whole = prompt + job.choice.max_tokens;
-    lengths.insert(padded);
-    if (whole > most) lengths.insert(padded_length((most + 1) / 2, most));  // it goes on from its last half
-    plan.max_length = std::max({plan.max_length, padded, std::min(most, whole)});
-    plan.beams = std::max(plan.beams, job.choice.beams);
   }
-  if (options_.no_cache)
-    for (int64_t length = *lengths.begin(); length < plan.max_length; length += kUncachedStep)
-      lengths.insert(std::min(length + kUncachedStep, plan.max_length));
-  plan.prompt_lengths.assign(lengths.begin(), lengths.end());
-  const int64_t slots =
-      std::max(samples * plan.beams, texts_at_once(static_cast<int64_t>(jobs.size()), samples, kSlots));
-  plan.rows = (slots + plan.beams - 1) / plan.beams;
-  load_model(plan, jobs.size() * static_cast<size_t>(samples) > 1 && !options_.no_cache);
-}
 
-// Every length that a prompt may be padded to.
-void TextGeneration::plan_any(const TextRoom& options) {
-  const int64_t most = opened_.model->max_length(),
-                limit = options.max_length > 0 ? options.max_length : kResidentLength;
-  CausalOptions plan{.rows = options.slots,
-                     .beams = std::max(options.beams, makers_.beams.value_or(1)),
-                     .threads = pool_.size(),
-                     .plan_on_demand = true};
-  plan.max_length = std::min(most, limit);
-  for (int64_t tokens = 1; tokens <= plan.max_length;) {
-    const int64_t padded = padded_length(tokens, most);
-    if (padded > plan.max_length) break;
-    plan.prompt_lengths.push_back(padded);
-    tokens = padded + 1;
+  std::string decode(const std::vector<int32_t>& tokens) const override { return opened_.coder->decode(tokens); }
+  std::string piece_of(int32_t token) const override {
+    const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
+    return tokenizer ? tokenizer->decode(std::span(&token, 1), false) : opened_.coder->decode({token});
   }
-  if (plan.prompt_lengths.empty())
-    fail_user("a text of " + std::to_string(limit) + " tokens is too short to be written; the least is 16");
-  load_model(plan, true);
+
+  bool has_chat_template() const override { return template_.has_value(); }
+  bool answers() const override { return false; }
+
+ private:
+  TextJob prepare_job(const TextRequest& request, bool warn) const override {
+    TextJob job{.prompt = encode_prompt(request)};
+    job.choice = choose_generation(
+        request.options, {opened_.folder, makers_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
+    // An answer is a text of its own; what goes on from a prompt is read with it.
+    const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
+    job.flow = [this, context] { return opened_.coder->flow(context); };
+    job.choice.default_temperature = job.choice.beams == 1 && job.choice.sampling.temperature != 0 &&
+                                     !request.options.temperature && !makers_.temperature;
+    if (!request.options.grammar) return job;
+    job.grammar = request.options.grammar, job.texts = token_texts();
+    if (!TokenFilter(job.grammar, job.texts, {}).allowed())
+      fail_user(request.where + ": the model's tokens cannot spell JSON");
+    return job;
+  }
+
+  // Room for the longest of all jobs.
+  void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override {
+    CausalOptions plan{.cache = !options_.no_cache, .threads = pool_.size()};
+    const int64_t most = opened_.model->max_length();
+    std::set<int64_t> lengths;
+    for (const TextJob& job : jobs) {
+      const auto prompt = static_cast<int64_t>(job.prompt.size()), padded = padded_length(prompt, most);
+      const int64_t whole = prompt + job.choice.max_tokens;
+      lengths.insert(padded);
+      if (whole > most) lengths.insert(padded_length((most + 1) / 2, most));  // it goes on from its last half
+      plan.max_length = std::max({plan.max_length, padded, std::min(most, whole)});
+      plan.beams = std::max(plan.beams, job.choice.beams);
+    }
+    if (options_.no_cache)
+      for (int64_t length = *lengths.begin(); length < plan.max_length; length += kUncachedStep)
+        lengths.insert(std::min(length + kUncachedStep, plan.max_length));
+    plan.prompt_lengths.assign(lengths.begin(), lengths.end());
+    const int64_t slots =
+        std::max(samples * plan.beams, texts_at_once(static_cast<int64_t>(jobs.size()), samples, kSlots));
+    plan.rows = (slots + plan.beams - 1) / plan.beams;
+    load_model(plan, jobs.size() * static_cast<size_t>(samples) > 1 && !options_.no_cache);
+  }
+
+  // Every length that a prompt may be padded to.
+  void plan_any(const TextRoom& options) override {
+    const int64_t most = opened_.model->max_length(),
+                  limit = options.max_length > 0 ? options.max_length : kResidentLength;
+    CausalOptions plan{.rows = options.slots,
+                       .beams = std::max(options.beams, makers_.beams.value_or(1)),
+                       .threads = pool_.size(),
+                       .plan_on_demand = true};
+    plan.max_length = std::min(most, limit);
+    for (int64_t tokens = 1; tokens <= plan.max_length;) {
+      const int64_t padded = padded_length(tokens, most);
+      if (padded > plan.max_length) break;
+      plan.prompt_lengths.push_back(padded);
+      tokens = padded + 1;
+    }
+    if (plan.prompt_lengths.empty())
+      fail_user("a text of " + std::to_string(limit) + " tokens is too short to be written; the least is 16");
+    load_model(plan, true);
+  }
+
+  std::vector<int32_t> encode_prompt(const TextRequest& request) const {
+    const TextCoder& coder = *opened_.coder;
+    std::vector<int32_t> ids = request.tokens;
+    if (!request.messages.empty()) {
+      encode_chat(request, ids);
+    } else if (!request.has_tokens) {
+      if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
+        fail_user(request.where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
+      coder.encode_whole(request.prompt, ids);
+    }
+    for (const int32_t id : ids)
+      if (id >= opened_.model->vocab_size())
+        fail_user(request.where + ": there is no token " + std::to_string(id) + "; the model has " +
+                  std::to_string(opened_.model->vocab_size()));
+    if (const auto size = static_cast<int64_t>(ids.size()); size >= opened_.model->max_length())
+      fail_user(request.where + " has " + std::to_string(size) + " tokens, and the model takes " +
+                std::to_string(opened_.model->max_length()) + ", the text it writes included");
+    if (!ids.empty()) return ids;
+    if (coder.start() < 0) fail_user(request.where + " is empty, and the model has no token that begins a text");
+    return {coder.start()};
+  }
+
+  // What each token adds within a text; of special tokens nothing.
+  std::shared_ptr<const TokenTexts> token_texts() const {
+    std::call_once(texts_made_, [this] {
+      const TextCoder& coder = *opened_.coder;
+      std::vector<int32_t> ids;
+      coder.encode("a", ids);
+      const size_t before = coder.decode(ids).size();
+      std::vector<std::string> texts(static_cast<size_t>(opened_.model->vocab_size()));
+      for (int32_t token = 0; token < std::min(coder.vocab_size(), opened_.model->vocab_size()); ++token) {
+        ids.push_back(token);
+        std::string& text = texts[static_cast<size_t>(token)] = coder.decode(ids);
+        text.erase(0, std::min(text.size(), before));
+        // SentencePiece's "<0xE2>", a part of a character
+        if (text == "\xEF\xBF\xBD" && coder.pretrained())
+          if (const int byte = fallback_byte(coder.pretrained()->piece(token)); byte >= 0)
+            text = static_cast<char>(byte);
+        ids.pop_back();
+      }
+      texts_ = std::make_shared<const TokenTexts>(std::move(texts));
+    });
+    return texts_;
+  }
+
+  void encode_chat(const TextRequest& request, std::vector<int32_t>& ids) const {
+    if (!template_) fail_user(template_error_);
+    opened_.coder->pretrained()->encode_with_special(template_->render(request.messages, true, request.tools), ids);
+  }
+
+  // `many`: requests may come that begin alike.
+  void load_model(CausalOptions plan, bool many) {
+    if (are_chosen(adapters_)) plan.adapters = std::ssize(adapters_);
+    if (options_.prefix_megabytes)
+      plan.prefix_bytes = *options_.prefix_megabytes << 20;
+    else if (many)
+      plan.prefix_bytes = kPrefixAsCache;
+    const LoadWeights weights = [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+      opened_.load_weights(layout, parameters);
+    };
+    if (options_.draft.empty()) return load(opened_.folder, *opened_.model, plan, weights);
+    if (options_.device != "cpu") fail_user("a draft model is for the CPU");
+    draft_ =
+        std::make_unique<Draft>(options_.draft, folder_quantization(options_.draft, options_.quantize, options_.keep));
+    check_vocabulary(draft_->opened, opened_);
+    load(opened_.folder, *opened_.model, plan, weights,
+         std::optional(
+             DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));
+  }
+
+  // Before the model's own memory, so that what is available for that is known.
+  void allocate_draft() override {
+    if (!draft_) return;
+    check_fits(draft_->store, " for the draft model");
+    draft_->store.allocate();
+    draft_->layout.initialize_constants(draft_->store.as<float>(state::kConstants), pool_);
+    fill(options_.draft, draft_->layout, draft_->store,
+         [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+           draft_->opened.load_weights(layout, parameters);
+         });
+  }
+
+  const OpenedLanguageModel opened_;
+  const GenerationConfig makers_;  // what the model's author says of generation; of a run nothing
+  std::optional<ChatTemplate> template_;
+  std::string template_error_;  // why there is none
+  std::unique_ptr<Draft> draft_;
+  mutable std::once_flag texts_made_;
+  mutable std::shared_ptr<const TokenTexts> texts_;  // made for the first request that has a grammar
+};
+
+}  // namespace
+
+std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options) {
+  return std::make_unique<TextGeneration>(folder, options);
 }
 
 }  // namespace linnet

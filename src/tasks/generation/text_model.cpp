@@ -9,7 +9,6 @@
 #include "engine/plan/packed_weights.h"
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
-#include "tasks/generation/text_generation.h"
 #include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
@@ -92,8 +91,8 @@ GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) c
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
   const RunFolder run(folder);
   if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
-    return std::make_unique<SourceGeneration>(folder, options);
-  return std::make_unique<TextGeneration>(folder, options);
+    return open_source_model(folder, options);
+  return open_decoder_model(folder, options);
 }
 
 }  // namespace linnet

@@ -124,7 +124,10 @@ class TextModel {
   std::vector<std::unique_ptr<const ParameterFile>> packed_;  // whose pages may lie in the store
 };
 
-// Cache, threads and device are those of `options`.
+// Cache, threads and device are those of `options`. The others: of a folder that is known to go on from prompts, or to
+// answer them (T5, Marian, a run of translation).
+std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options);
+std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options);
 
 }  // namespace linnet
