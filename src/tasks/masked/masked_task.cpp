@@ -98,8 +98,7 @@ int64_t rows_of(const Config& config, int64_t longest) {
   return rows;
 }
 
-}  // namespace
-
+// The rows of a configuration's batches; shorter lengths only where a text has `several` documents.
 MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
                                int64_t vocab_size, bool several) {
   const int64_t longest = config.data.context > 0 ? config.data.context : encoder.max_seq_len;
@@ -118,49 +117,55 @@ MaskingOptions masking_options(const Config& config, const EncoderConfig& encode
   return masking;
 }
 
-MaskedSession::MaskedSession(const Config& config, MaskedLanguageModel& masked_model,
-                             const MaskingOptions& masking_options, bool training, bool verify_plans)
-    : Session(config, masked_model, training, verify_plans,
-              [&](Trace& trace) {
-                return masked_language_loss(masked_model, trace, 1, masking_options.lengths.front(),
-                                            masked_places(masking_options, masking_options.lengths.front()), false);
-              }),
-      masking(masking_options),
-      model(masked_model) {
-  std::vector<LossFunction> losses;
-  for (const int64_t length : masking.lengths)
-    losses.push_back([this, length, smoothing = config.train.label_smoothing](Trace& trace) {
-      return masked_language_loss(model, trace, masking.rows, length, masking.rows * masked_places(masking, length),
-                                  false, smoothing);
-    });
-  plan(masked_inputs(masking), losses);
-}
-
-Evaluation MaskedSession::evaluate(MaskedChunks& chunks) {
-  SharedWork alone = SharedWork::alone();
-  return evaluate(chunks, alone);
-}
-
-Evaluation MaskedSession::evaluate(MaskedChunks& chunks, SharedWork& ranks) {
-  const std::vector<double> found =
-      ranks.numbers(chunks.scoring_batches(), 3, [&](int64_t index, std::span<double> result) {
-        const Batch& batch = chunks.scoring_batch(index);
-        const LossTotal total = trainer->evaluate(batch);
-        result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
-        const int32_t* predictions = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
-        const std::span<const int32_t> targets = batch.ids("targets");
-        for (size_t i = 0; i < targets.size(); ++i) result[2] += targets[i] >= 0 && predictions[i] == targets[i];
+// The model with its planned memory, one plan for each padded length.
+class MaskedSession : public Session {
+ public:
+  MaskedSession(const Config& config, MaskedLanguageModel& masked_model, const MaskingOptions& masking_options,
+                bool training, bool verify_plans = true)
+      : Session(config, masked_model, training, verify_plans,
+                [&](Trace& trace) {
+                  return masked_language_loss(masked_model, trace, 1, masking_options.lengths.front(),
+                                              masked_places(masking_options, masking_options.lengths.front()), false);
+                }),
+        masking(masking_options),
+        model(masked_model) {
+    std::vector<LossFunction> losses;
+    for (const int64_t length : masking.lengths)
+      losses.push_back([this, length, smoothing = config.train.label_smoothing](Trace& trace) {
+        return masked_language_loss(model, trace, masking.rows, length, masking.rows * masked_places(masking, length),
+                                    false, smoothing);
       });
-  double nats = 0, right = 0;
-  int64_t masked = 0;
-  for (size_t i = 0; i < found.size(); i += 3)
-    nats += found[i], masked += static_cast<int64_t>(found[i + 1]), right += found[i + 2];
-  if (masked == 0) fail_user("the text to evaluate has no token that can be masked");
-  const auto items = static_cast<double>(masked);
-  return {nats / items, masked, {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", right / items}}, {}};
-}
+    plan(masked_inputs(masking), losses);
+  }
 
-namespace {
+  // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
+  Evaluation evaluate(MaskedChunks& chunks, SharedWork& ranks) {
+    const std::vector<double> found =
+        ranks.numbers(chunks.scoring_batches(), 3, [&](int64_t index, std::span<double> result) {
+          const Batch& batch = chunks.scoring_batch(index);
+          const LossTotal total = trainer->evaluate(batch);
+          result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
+          const int32_t* predictions = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
+          const std::span<const int32_t> targets = batch.ids("targets");
+          for (size_t i = 0; i < targets.size(); ++i) result[2] += targets[i] >= 0 && predictions[i] == targets[i];
+        });
+    double nats = 0, right = 0;
+    int64_t masked = 0;
+    for (size_t i = 0; i < found.size(); i += 3)
+      nats += found[i], masked += static_cast<int64_t>(found[i + 1]), right += found[i + 2];
+    if (masked == 0) fail_user("the text to evaluate has no token that can be masked");
+    const auto items = static_cast<double>(masked);
+    return {nats / items, masked, {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", right / items}}, {}};
+  }
+
+  Evaluation evaluate(MaskedChunks& chunks) {
+    SharedWork alone = SharedWork::alone();
+    return evaluate(chunks, alone);
+  }
+
+  const MaskingOptions masking;
+  MaskedLanguageModel& model;
+};
 
 class MaskedTask : public SessionTask {
  public:

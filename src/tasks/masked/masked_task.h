@@ -23,24 +23,6 @@ ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pa
 // What the configuration says, without a tokenizer: for plans.
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);
 
-// The model with its planned memory, one plan for each padded length.
-class MaskedSession : public Session {
- public:
-  MaskedSession(const Config& config, MaskedLanguageModel& model, const MaskingOptions& masking, bool training,
-                bool verify_plans = true);
-
-  // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
-  Evaluation evaluate(MaskedChunks& chunks, SharedWork& ranks);
-  Evaluation evaluate(MaskedChunks& chunks);
-
-  const MaskingOptions masking;
-  MaskedLanguageModel& model;
-};
-
-// The rows of a configuration's batches; shorter lengths only where a text has `several` documents.
-MaskingOptions masking_options(const Config& config, const EncoderConfig& encoder, const TokenRoles& roles,
-                               int64_t vocab_size, bool several);
-
 // `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
 Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
                                  const std::string& split);
