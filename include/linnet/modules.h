@@ -56,8 +56,10 @@ struct Conv2dOptions {
   bool bias = true;
   // Of the filters; empty: He's rule for ReLU.
   Initializer initializer = {};
-  // Of filters that are not square: their width, and the zeros on the left and right; below 0: as the height.
-  int64_t width = -1, padding_width = -1;
+  // Of filters that are not square; below 0: as wide as high.
+  int64_t width = -1;
+  // Zeros on the left and right; below 0: as many as `padding`.
+  int64_t padding_width = -1;
 };
 
 // Convolution of images: x [N, H, W, in] -> [N, H', W', out], H' = (H + 2 padding - dilation (size - 1) - 1) / stride
