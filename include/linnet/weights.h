@@ -1,5 +1,5 @@
-// Files of weights in the safetensors format, which PyTorch, transformers and JAX write, to look into and to read in
-// other ways than Learner::load() does.
+// Files of weights in the safetensors format, which PyTorch, transformers and JAX write, and those of torch.save() (.bin,
+// .pt, .pth), to look into and to read in other ways than Learner::load() does.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,10 +22,10 @@ struct WeightInfo {
 // A file that is opened: its header is read, its data are mapped. Copies share it.
 class WeightFile {
  public:
-  // Throws Error(kUser) naming the file when it cannot be read or is no safetensors file.
+  // Throws Error(kUser) naming the file when it cannot be read or is neither.
   explicit WeightFile(const std::string& path);
 
-  // All tensors, in the order of their data.
+  // All tensors, in the order of their data, or of the dictionary that was saved.
   std::vector<WeightInfo> tensors() const;
   // Whether there is a tensor of that name.
   bool has(const std::string& name) const;

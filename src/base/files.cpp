@@ -313,7 +313,7 @@ std::string missing_model_hint(const std::string& path) {
            "file "
            "was made from";
   if (path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth"))
-    return "; PyTorch's weights are not read: transformers' save_pretrained() writes a folder with model.safetensors";
+    return "; take the folder that holds it and a config.json";
   if (path.starts_with("models/") && !file_exists(path))  // of a preset
     return "; --set model.from=FOLDER names the model to start from";
   // A folder beside others, such as "runs/a", is rather a run that is not there.

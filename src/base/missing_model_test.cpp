@@ -11,7 +11,7 @@ TEST(MissingModel, NamesTheWay) {
   };
   EXPECT_TRUE(has("Qwen/Qwen3-0.6B", "`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`"));
   EXPECT_TRUE(has("/models/q4.gguf", "GGUF"));
-  EXPECT_TRUE(has("folder/pytorch_model.bin", "save_pretrained()"));
+  EXPECT_TRUE(has("folder/pytorch_model.bin", "config.json"));
   for (const char* path : {"nothing", "/a/b", "a/b/c", "./x", "../x/y", "tests/none", "a b/c"})
     EXPECT_EQ(missing_model_hint(path), "") << path;
 }

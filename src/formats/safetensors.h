@@ -14,56 +14,33 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
-#include "formats/file_dtype.h"
+#include "formats/tensor_file.h"
 
 namespace linnet {
 
-struct SafetensorsEntry {
-  std::string name;
-  TensorType type;        // for a type the engine does not compute in: the type it is converted to, with more bytes
-  const std::byte* data;  // copy it out: files of other programs may leave it unaligned
-  FileDType dtype;        // of the elements at `data`
-
-  // What the file holds, in bytes and as text ("F16[8, 16]").
-  size_t bytes() const { return static_cast<size_t>(type.shape.elements()) * file_dtype_size(dtype); }
-  std::string text() const { return file_dtype_name(dtype) + type.shape.text(); }
-};
+using SafetensorsEntry = TensorEntry;
 
 enum class SafetensorsTypes {
   kEngine,  // F32, F64, I32 and U8, whose data has type.bytes() bytes
   kAll,     // all of FileDType; read_floats() and read_integers() convert
 };
 
-// A file opened for reading. Whatever breaks the format, or names an element type that was not asked for, is a user
-// error of one line that names the file. Damage to the data itself is found by check_data() only.
-class SafetensorsFile {
+// A file opened for reading, its entries in the order of their data. Whatever breaks the format, or names an element
+// type that was not asked for, is a user error of one line that names the file. Damage to the data itself is found by
+// check_data() only.
+class SafetensorsFile : public TensorFile {
  public:
   explicit SafetensorsFile(const std::string& path, SafetensorsTypes types = SafetensorsTypes::kEngine);
   // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
   SafetensorsFile(std::span<const std::byte> bytes, const std::string& name,
                   SafetensorsTypes types = SafetensorsTypes::kEngine);
 
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // in the order of their data
-  const SafetensorsEntry& at(const std::string& name) const;    // a missing one is a user error naming tensor and file
-  const SafetensorsEntry* find(const std::string& name) const;  // null when missing
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const std::string& path() const { return path_; }
-
   // Reads all data and compares it with the checksum that save_safetensors() stored; without one, accepts it.
   void check_data() const;
-  // See MappedFile: after a large tensor was copied out, its pages need not count as this process's memory.
-  void drop_pages() const { mapped_.drop_pages(); }
 
  private:
   void parse(std::span<const std::byte> bytes, SafetensorsTypes types);
   void keep_weights_alone();  // of a packed model (packed_model.h)
-
-  std::string path_;
-  MappedFile mapped_;
-  std::vector<SafetensorsEntry> entries_;
-  std::map<std::string, size_t> by_name_;
-  std::map<std::string, std::string> metadata_;
 };
 
 struct SafetensorsTensor {

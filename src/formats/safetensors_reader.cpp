@@ -13,17 +13,9 @@
 namespace linnet {
 namespace {
 
-// A name for a message of one line: control characters are escaped, and what is very long is cut.
-std::string quote(const std::string& text) {
-  constexpr size_t kLongest = 200;
-  const std::string escaped = Json(text).dump();
-  const std::string body = escaped.substr(1, escaped.size() - 2);
-  return "'" + (body.size() > kLongest ? body.substr(0, kLongest) + "..." : body) + "'";
-}
-
 // The entry of one tensor while its place in the file is still to be checked.
 struct Located {
-  SafetensorsEntry entry;
+  TensorEntry entry;
   uint64_t begin, end;
 };
 
@@ -54,21 +46,21 @@ class HeaderReader {
     if (!object.is_object()) fail("__metadata__ is not an object");
     std::map<std::string, std::string> result;
     for (const auto& [key, value] : object.items()) {
-      if (!value.is_string()) fail("the metadata " + quote(key) + " is not a string");
+      if (!value.is_string()) fail("the metadata " + quoted_name(key) + " is not a string");
       result[key] = value.text();
     }
     return result;
   }
 
   Located tensor(const std::string& name, const Json& object, uint64_t data_bytes) const {
-    const std::string who = "tensor " + quote(name);
+    const std::string who = "tensor " + quoted_name(name);
     if (!object.is_object()) fail(who + " is not an object");
     for (const char* key : {"dtype", "shape", "data_offsets"})
       if (!object.contains(key)) fail(who + " has no " + key);
     if (object.size() != 3) fail(who + " has a field that is not dtype, shape or data_offsets");
 
     Located result{{name, {}, nullptr, dtype(who, object["dtype"])}, 0, 0};
-    result.entry.type.dtype = converted(result.entry.dtype);
+    result.entry.type.dtype = converted_dtype(result.entry.dtype);
     const uint64_t bytes = shape(who, object["shape"], result.entry.dtype, result.entry.type.shape);
     const Json& offsets = object["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_natural() || !offsets[1].is_natural())
@@ -91,13 +83,8 @@ class HeaderReader {
     const std::string& text = value.text();
     const std::optional<FileDType> dtype = file_dtype(text);
     if (dtype && (types_ == SafetensorsTypes::kAll || engine_dtype(*dtype))) return *dtype;
-    fail_user("'" + path_ + "': " + who + " has dtype " + quote(text) + ", which Linnet does not read" +
+    fail_user("'" + path_ + "': " + who + " has dtype " + quoted_name(text) + ", which Linnet does not read" +
               (types_ == SafetensorsTypes::kAll ? "" : " here (F32, F64, I32, U8)"));
-  }
-
-  static DType converted(FileDType dtype) {
-    if (const std::optional<DType> same = engine_dtype(dtype)) return *same;
-    return is_float(dtype) ? DType::kF32 : dtype == FileDType::kBool ? DType::kU8 : DType::kI32;
   }
 
   // Fills `shape` and returns the bytes of the tensor.
@@ -106,17 +93,13 @@ class HeaderReader {
     if (value.size() > size_t{kMaxRank})
       fail_user("'" + path_ + "': " + who + " has " + std::to_string(value.size()) + " axes; Linnet reads up to " +
                 std::to_string(kMaxRank));
-    int64_t bytes = static_cast<int64_t>(file_dtype_size(dtype));
-    bool empty = false;
     for (const Json& size : value) {
       if (!size.is_natural()) fail(who + " has a shape with " + size.dump() + " in it");
-      const uint64_t natural = size.get<uint64_t>();
-      empty |= natural == 0;
-      if (natural > INT64_MAX || (natural > 0 && __builtin_mul_overflow(bytes, static_cast<int64_t>(natural), &bytes)))
-        fail(who + " has a shape beyond any memory");
-      shape.push_back(static_cast<int64_t>(natural));
+      shape.push_back(static_cast<int64_t>(size.get<uint64_t>()));
     }
-    return empty ? 0 : static_cast<uint64_t>(bytes);
+    uint64_t bytes = 0;
+    if (!tensor_bytes(shape.sizes(), dtype, bytes)) fail(who + " has a shape beyond any memory");
+    return bytes;
   }
 
   const std::string& path_;
@@ -126,7 +109,7 @@ class HeaderReader {
 }  // namespace
 
 // The weights of a packed model are the packed file itself.
-SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : path_(path) {
+SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : TensorFile(path) {
   const PackedPath inside = split_packed_path(path);
   const bool packed = inside.inside == "model.safetensors";
   if (packed) open_packed(inside.packed)->check();
@@ -136,25 +119,21 @@ SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types
 }
 
 void SafetensorsFile::keep_weights_alone() {
-  std::erase_if(entries_, [](const SafetensorsEntry& entry) { return entry.name.starts_with(kPackedFilePrefix); });
-  by_name_.clear();
-  for (size_t i = 0; i < entries_.size(); ++i) by_name_[entries_[i].name] = i;
+  std::erase_if(entries_, [](const TensorEntry& entry) { return entry.name.starts_with(kPackedFilePrefix); });
+  index();
   metadata_.erase(kPackedVersionKey);
   metadata_.erase(kPackedChecksumKey);
   metadata_.erase(kPackedSumsKey);
 }
 
 SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name, SafetensorsTypes types)
-    : path_(name) {
+    : TensorFile(name) {
   parse(bytes, types);
 }
 
 void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes types) {
   const HeaderReader reader(path_, types);
-  if (bytes.empty()) fail_user("'" + path_ + "' is empty");
-  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
-          .starts_with("version https://git-lfs"))
-    fail_user("'" + path_ + "' is only git-lfs's note of the file; fetch the weights with git lfs pull");
+  check_is_there(bytes);
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes) reader.fail("it has only " + std::to_string(bytes.size()) + " bytes");
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);  // little endian, as every machine Linnet runs on
@@ -179,32 +158,22 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
   uint64_t end = 0;
   for (Located& tensor : tensors) {
     if (tensor.begin != end)
-      reader.fail("tensor " + quote(tensor.entry.name) + (tensor.begin < end ? " overlaps" : " leaves a hole behind") +
-                  " the one before it");
+      reader.fail("tensor " + quoted_name(tensor.entry.name) +
+                  (tensor.begin < end ? " overlaps" : " leaves a hole behind") + " the one before it");
     end = tensor.end;
     tensor.entry.data = data + tensor.begin;
-    by_name_[tensor.entry.name] = entries_.size();
     entries_.push_back(std::move(tensor.entry));
   }
+  index();
   if (end != data_bytes)
     reader.fail("its tensors end at byte " + std::to_string(end) + " of " + std::to_string(data_bytes));
-}
-
-const SafetensorsEntry* SafetensorsFile::find(const std::string& name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &entries_[found->second];
-}
-
-const SafetensorsEntry& SafetensorsFile::at(const std::string& name) const {
-  if (const SafetensorsEntry* entry = find(name)) return *entry;
-  fail_user("'" + path_ + "' has no tensor " + quote(name));
 }
 
 void SafetensorsFile::check_data() const {
   const auto expected = metadata_.find(kSafetensorsChecksumKey);
   if (expected == metadata_.end()) return;
   uint64_t state = 0;
-  for (const SafetensorsEntry& entry : entries_) {
+  for (const TensorEntry& entry : entries_) {
     state = data_checksum(state, entry.data, entry.bytes());
     drop_pages();
   }

@@ -15,9 +15,13 @@ namespace fs = std::filesystem;
 
 std::string join(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
 
+// The names of a file and, if it is cut into shards, of their index; the first that a folder has are read.
+constexpr std::pair<const char*, const char*> kNames[] = {{kWeightsFile, kWeightsIndex},
+                                                          {kPickledFile, "pytorch_model.bin.index.json"}};
+
 [[noreturn]] void fail_missing(const std::string& folder) {
   if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
-  for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"})
+  for (const char* other : {"tf_model.h5", "flax_model.msgpack"})
     if (file_exists(join(folder, other)))
       fail_user("'" + folder + "' has its weights in " + other + ", Linnet reads " + kWeightsFile +
                 " (transformers' save_pretrained() writes it)");
@@ -43,18 +47,30 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 
 }  // namespace
 
+bool has_weight_files(const std::string& folder) {
+  return std::ranges::any_of(kNames, [&](const auto& names) {
+    return file_exists(join(folder, names.first)) || file_exists(join(folder, names.second));
+  });
+}
+
 WeightFiles::WeightFiles(const std::string& folder) {
-  if (const std::string path = join(folder, kWeightsFile); file_exists(path)) {
-    add_file(path);
-    return;
+  for (const auto& [file, index] : kNames) {
+    const std::string whole = join(folder, file), shards = join(folder, index);
+    if (file_exists(whole))
+      add_file(whole);
+    else if (file_exists(shards))
+      add_shards(shards);
+    if (!files_.empty()) return;
   }
-  const std::string index_path = join(folder, kWeightsIndex);
-  if (!file_exists(index_path)) fail_missing(folder);
+  fail_missing(folder);
+}
+
+void WeightFiles::add_shards(const std::string& index_path) {
   const std::map<std::string, std::string> index = read_index(index_path);
   std::set<std::string> names;
   for (const auto& [tensor, file] : index) names.insert(file);
   for (const std::string& name : names) {
-    const std::string path = join(folder, name);
+    const std::string path = fs::path(index_path).replace_filename(name).string();
     if (!file_exists(path)) fail_user("'" + index_path + "' names " + name + ", which is not in the folder");
     add_file(path);
   }
@@ -65,13 +81,13 @@ WeightFiles::WeightFiles(const std::string& folder) {
   }
   for (const Weight& weight : weights_)
     if (!index.contains(weight.entry->name))
-      fail_user("'" + weight.file->path() + "' holds tensor " + weight.entry->name + ", which " + kWeightsIndex +
-                " does not name");
+      fail_user("'" + weight.file->path() + "' holds tensor " + weight.entry->name + ", which " +
+                fs::path(index_path).filename().string() + " does not name");
 }
 
 void WeightFiles::add_file(const std::string& path) {
-  files_.push_back(std::make_unique<SafetensorsFile>(path, SafetensorsTypes::kAll));
-  for (const SafetensorsEntry& entry : files_.back()->entries()) {
+  files_.push_back(open_tensor_file(path));
+  for (const TensorEntry& entry : files_.back()->entries()) {
     if (const Weight* other = find(entry.name))
       fail_user("tensor " + entry.name + " is both in '" + other->file->path() + "' and in '" + path + "'");
     by_name_[entry.name] = weights_.size();

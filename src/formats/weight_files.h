@@ -1,6 +1,8 @@
 // The weights of a model folder: model.safetensors, or the shards that model.safetensors.index.json names.
 //
 //   {"metadata": {"total_size": 123}, "weight_map": {"h.0.attn.weight": "model-00001-of-00002.safetensors", ...}}
+//
+// A folder without these may have pytorch_model.bin, or shards with an index of the same form. They are only read.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,26 +15,31 @@ namespace linnet {
 
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kWeightsIndex = "model.safetensors.index.json";
+constexpr const char* kPickledFile = "pytorch_model.bin";
 
-// Mapped for reading. User errors name the file: no weights in the folder (with a hint when there are pytorch_model.bin
-// files), an index that is not valid, names a file that is absent or outside the folder, or disagrees with its shards.
+// Whether WeightFiles finds a file to read.
+bool has_weight_files(const std::string& folder);
+
+// Mapped for reading. User errors name the file: no weights in the folder, an index that is not valid, names a file
+// that is absent or outside the folder, or disagrees with its shards.
 class WeightFiles {
  public:
   explicit WeightFiles(const std::string& folder);
 
   struct Weight {
-    const SafetensorsEntry* entry;
-    const SafetensorsFile* file;
+    const TensorEntry* entry;
+    const TensorFile* file;
   };
-  const std::vector<Weight>& weights() const { return weights_; }  // file by file, in the order of their data
+  const std::vector<Weight>& weights() const { return weights_; }  // file by file, in the order of its entries
   const Weight* find(const std::string& name) const;               // null when missing
   size_t files() const { return files_.size(); }
   uint64_t bytes() const;  // of all tensors
 
  private:
   void add_file(const std::string& path);
+  void add_shards(const std::string& index_path);
 
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::vector<std::unique_ptr<const TensorFile>> files_;
   std::vector<Weight> weights_;
   std::map<std::string, size_t> by_name_;
 };

@@ -17,6 +17,9 @@ done
 for file in $golden/pretrained/{gpt2,bert_model,t5}/model.safetensors; do
   head -c 20000 "$file" | tail -c +9 | { printf '\xff\x40' && cat; } | place safetensors_fuzz "$(basename "$(dirname "$file")")"
 done
+place pickled_file_fuzz whole <$golden/pickled/weights.bin
+python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read("weights/data.pkl"))' $golden/pickled/weights.bin |
+  place pickled_file_fuzz pickle
 printf '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"k":"v"}}' |
   { printf '\x50\x00' && cat && printf '12345678'; } | place safetensors_fuzz small
 printf '{"model":"m","prompt":["a",[1]],"stream":true,"stop":"x"}' | place api_request_fuzz completion

@@ -1,20 +1,21 @@
 #include "linnet/weights.h"
 
 #include "base/error.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 
 namespace linnet {
 
 struct WeightFile::State {
-  explicit State(const std::string& path) : file(path, SafetensorsTypes::kAll) {}
-  SafetensorsFile file;
+  explicit State(const std::string& path) : opened(open_tensor_file(path)), file(*opened) {}
+  std::unique_ptr<const TensorFile> opened;
+  const TensorFile& file;
 };
 
 WeightFile::WeightFile(const std::string& path) : state_(std::make_shared<const State>(path)) {}
 
 std::vector<WeightInfo> WeightFile::tensors() const {
   std::vector<WeightInfo> tensors;
-  for (const SafetensorsEntry& entry : state_->file.entries())
+  for (const TensorEntry& entry : state_->file.entries())
     tensors.push_back({entry.name, entry.type.shape, file_dtype_name(entry.dtype)});
   return tensors;
 }
@@ -22,7 +23,7 @@ std::vector<WeightInfo> WeightFile::tensors() const {
 bool WeightFile::has(const std::string& name) const { return state_->file.find(name) != nullptr; }
 
 std::vector<float> WeightFile::floats(const std::string& name) const {
-  const SafetensorsEntry& entry = state_->file.at(name);
+  const TensorEntry& entry = state_->file.at(name);
   if (!is_float(entry.dtype))
     fail_user(state_->file.path() + ": tensor \"" + name + "\" is " + entry.text() + ", which are no floats");
   std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
@@ -31,7 +32,7 @@ std::vector<float> WeightFile::floats(const std::string& name) const {
 }
 
 std::vector<int64_t> WeightFile::integers(const std::string& name) const {
-  const SafetensorsEntry& entry = state_->file.at(name);
+  const TensorEntry& entry = state_->file.at(name);
   if (is_float(entry.dtype))
     fail_user(state_->file.path() + ": tensor \"" + name + "\" is " + entry.text() + ", which are no whole numbers");
   std::vector<int64_t> values(static_cast<size_t>(entry.type.shape.elements()));

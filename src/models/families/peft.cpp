@@ -16,7 +16,8 @@
 namespace linnet {
 namespace {
 
-constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adapter_model.safetensors";
+constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adapter_model.safetensors",
+                     *kPickledName = "adapter_model.bin";
 constexpr const char* kBase = "base_model.model.";
 // In the metadata of the weights, of a classifier: a JSON list of names; what models/families/labels.h says besides.
 constexpr const char *kClassesKey = "linnet.classes", *kProblemKey = "linnet.problem_type",
@@ -25,6 +26,12 @@ constexpr const char *kClassifier = "SEQ_CLS", *kTokenClassifier = "TOKEN_CLS"; 
 
 std::string path_in(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
+}
+
+// Old adapters are pickled.
+std::unique_ptr<const TensorFile> open_adapters(const std::string& folder) {
+  const std::string path = path_in(folder, kWeightsName), pickled = path_in(folder, kPickledName);
+  return open_tensor_file(!file_exists(path) && file_exists(pickled) ? pickled : path);
 }
 
 // The head that adapters bring with them; empty: none.
@@ -188,7 +195,8 @@ PretrainedModel open_with_sets(const std::string& folder, const std::vector<Adap
 
 // What save_adapters() wrote beside a classifier's adapters; PEFT has no field for it.
 void name_classes(PretrainedModel& model, const std::string& adapters) {
-  const SafetensorsFile file(path_in(adapters, kWeightsName), SafetensorsTypes::kAll);
+  const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
+  const TensorFile& file = *opened;
   const auto found = file.metadata().find(kClassesKey);
   if (found == file.metadata().end()) return;
   const Json names = Json::parse_or_null(found->second, JsonLimits::settings());
@@ -209,9 +217,10 @@ OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   if (options.head || !options.architecture.empty()) return options;
   options.head = head_of_adapters(config);
   if (!options.head) return options;
-  const SafetensorsFile file(path_in(adapters, kWeightsName), SafetensorsTypes::kAll);
+  const std::unique_ptr<const TensorFile> opened = open_adapters(adapters);
+  const TensorFile& file = *opened;
   for (const char* name : {"classifier.weight", "classifier.out_proj.weight"})
-    if (const SafetensorsEntry* head = file.find(std::string(kBase) + name))
+    if (const TensorEntry* head = file.find(std::string(kBase) + name))
       options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;
   return options;
 }
@@ -235,7 +244,7 @@ PretrainedModel open_with_adapters(const std::string& folder, const std::vector<
 class AdapterFile {
  public:
   AdapterFile(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter)
-      : file_(path_in(adapter.folder, kWeightsName), SafetensorsTypes::kAll) {
+      : file_(open_adapters(adapter.folder)) {
     const std::string ending = are_chosen(model.adapters) ? "." + set_name(adapter) : "";
     for (const BoundRow& bound : rows) {
       if (!is_in_file(model, *bound.row)) continue;
@@ -246,9 +255,9 @@ class AdapterFile {
           is_adapter ? tensor.substr(0, tensor.size() - ending.size() - 7) + ".weight" : tensor;  // 7: of ".weight"
       match(bound, peft_name(model, own));
     }
-    for (const SafetensorsEntry& entry : file_.entries())
+    for (const TensorEntry& entry : file_->entries())
       if (std::ranges::none_of(matched_, [&](const auto& found) { return found.second == &entry; }))
-        fail_user("'" + file_.path() + "': the model has no place for tensor " + entry.name);
+        fail_user("'" + file_->path() + "': the model has no place for tensor " + entry.name);
   }
 
   void read(const ParameterSpec& spec, float* parameters) const {
@@ -258,17 +267,17 @@ class AdapterFile {
 
  private:
   void match(const BoundRow& bound, const std::string& name) {
-    const SafetensorsEntry* entry = file_.find(name);
+    const TensorEntry* entry = file_->find(name);
     if (!entry && bound.row->role == TensorRole::kHead) return;
-    if (!entry) fail_user("'" + file_.path() + "': tensor " + name + " is missing");
+    if (!entry) fail_user("'" + file_->path() + "': tensor " + name + " is missing");
     if (entry->type.shape != bound.shape || !is_float(entry->dtype))
-      fail_user("'" + file_.path() + "': tensor " + name + " is " + entry->text() + ", expected floats of the shape " +
+      fail_user("'" + file_->path() + "': tensor " + name + " is " + entry->text() + ", expected floats of the shape " +
                 bound.shape.text());
     matched_.emplace_back(&bound, entry);
   }
 
-  SafetensorsFile file_;
-  std::vector<std::pair<const BoundRow*, const SafetensorsEntry*>> matched_;
+  std::unique_ptr<const TensorFile> file_;
+  std::vector<std::pair<const BoundRow*, const TensorEntry*>> matched_;
 };
 
 AdapterFiles::AdapterFiles(const PretrainedModel& model, const std::vector<BoundRow>& rows) {

@@ -79,7 +79,7 @@ void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const fl
   if (!has_nan({parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())})) return;
   for (const MatchedRow& matched : match.rows) {
     if (matched.bound->spec != &slot.spec || !matched.weight) continue;
-    const SafetensorsEntry& entry = *matched.weight->entry;
+    const TensorEntry& entry = *matched.weight->entry;
     std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
     read_floats(entry.dtype, entry.data, entry.type.shape.elements(), values.data());
     if (has_nan(values))
@@ -208,7 +208,7 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   }
   for (const MatchedRow& matched : match.rows) {  // constants that the files have
     if (matched.bound->spec || !matched.weight) continue;
-    const SafetensorsEntry& entry = *matched.weight->entry;
+    const TensorEntry& entry = *matched.weight->entry;
     if (!equals_tensor(*matched.bound, entry.dtype, entry.data, target.flat)) match.fail_different(matched);
   }
 }

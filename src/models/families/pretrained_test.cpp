@@ -69,7 +69,7 @@ TEST_F(PretrainedFolder, WhatIsMissingIsNamed) {
   fs::remove(path("model.safetensors"));
   expect_problem("has no model.safetensors");
   std::ofstream(path("pytorch_model.bin")) << "x";
-  expect_problem("has its weights in pytorch_model.bin");
+  expect_problem("is no file of PyTorch weights");
   fs::remove_all(folder);
   expect_problem("there is no folder");
 }

@@ -53,7 +53,7 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
     if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
     const fs::path folder = fs::path(to) / entry.path().filename();
     make_directories(folder.string());
-    for (const char* name : {"config.json", kWeightsFile})  // weights of linear layers behind the pooling
+    for (const char* name : {"config.json", kWeightsFile, kPickledFile})  // weights of linear layers behind the pooling
       if (fs::exists(entry.path() / name)) prepare(files, folder / name, read_file((entry.path() / name).string()));
   }
 }

@@ -64,11 +64,9 @@ NameTable names(const T5Config& config, ModelHead) {
 // Since version 5 of transformers "tie_word_embeddings" is always true in a file: a head is one of its own where the
 // weights have it and "scale_decoder_outputs" (before: "tie_word_embeddings") is false.
 bool has_own_head(const ConfigFile& config) {
-  const std::filesystem::path folder = std::filesystem::path(config.path()).parent_path();
-  const bool with_weights =
-      file_exists((folder / kWeightsFile).string()) || file_exists((folder / kWeightsIndex).string());
-  if (!with_weights) return !config.flag("tie_word_embeddings", true);
-  return WeightFiles(folder.string()).find("lm_head.weight") != nullptr;
+  const std::string folder = std::filesystem::path(config.path()).parent_path().string();
+  if (!has_weight_files(folder)) return !config.flag("tie_word_embeddings", true);
+  return WeightFiles(folder).find("lm_head.weight") != nullptr;
 }
 
 // "relu", or "gated-gelu", which is the tanh formula.

@@ -72,7 +72,7 @@ void TensorMatch::match(const std::vector<BoundRow>& bound) {
     const auto found = by_name_.find(row.row->tensor);
     rows.push_back({&row, found == by_name_.end() ? nullptr : found->second});
     if (found == by_name_.end()) continue;
-    const SafetensorsEntry& entry = *found->second->entry;
+    const TensorEntry& entry = *found->second->entry;
     const std::string who = "'" + found->second->file->path() + "': tensor " + entry.name + " is " + entry.text();
     if (entry.type.shape != row.shape) fail_user(who + ", expected the shape " + row.shape.text());
     if (!is_float(entry.dtype)) fail_user(who + ", expected a floating-point type");

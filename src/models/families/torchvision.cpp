@@ -10,6 +10,7 @@
 #include "base/packed_files.h"
 #include "formats/file_dtype.h"
 #include "formats/safetensors.h"
+#include "formats/weight_files.h"
 #include "models/modules/resnet.h"
 
 namespace linnet {
@@ -39,10 +40,12 @@ void for_elements(const Shape& shape, const Move& move) {
 
 namespace {
 
-constexpr const char *kWeights = "model.safetensors", *kHead = "fc.", *kFirst = "conv1.weight";
+constexpr const char *kHead = "fc.", *kFirst = "conv1.weight";
 
 std::string file_of(const std::string& path) {
-  return is_folder(path) ? (std::filesystem::path(path) / kWeights).string() : path;
+  if (!is_folder(path)) return path;
+  const std::filesystem::path folder(path);
+  return (folder / (file_exists(folder / kWeightsFile) ? kWeightsFile : kPickledFile)).string();
 }
 
 // Numbers or texts of a file of JSON beside the weights; null where it does not have them.
@@ -60,14 +63,15 @@ Json beside(const std::string& file, const char* name, std::initializer_list<con
 }  // namespace
 
 bool is_torchvision_path(const std::string& path) {
-  if (!is_folder(path)) return path.ends_with(".safetensors");
+  if (!is_folder(path)) return path.ends_with(".safetensors") || path.ends_with(".pth") || path.ends_with(".bin");
   const Json type = beside(file_of(path), "config.json", {"model_type"});
   return file_exists(file_of(path)) && type.is_null() && !file_exists(path + "/config.toml") &&
          !file_exists(path + "/network.onnx");
 }
 
 TorchvisionNetwork describe_torchvision(const std::string& path) {
-  const SafetensorsFile file(file_of(path), SafetensorsTypes::kAll);
+  const std::unique_ptr<const TensorFile> opened = open_tensor_file(file_of(path));
+  const TensorFile& file = *opened;
   std::vector<int64_t> blocks;
   const auto has_block = [&](int64_t i) {
     return file.find("layer" + std::to_string(blocks.size()) + "." + std::to_string(i) + "." + kFirst) != nullptr;
@@ -77,7 +81,7 @@ TorchvisionNetwork describe_torchvision(const std::string& path) {
     while (has_block(blocks.back())) ++blocks.back();
   } while (blocks.back() > 0);
   blocks.pop_back();
-  const SafetensorsEntry *first = file.find(kFirst), *head = file.find(kHead + std::string("weight"));
+  const TensorEntry *first = file.find(kFirst), *head = file.find(kHead + std::string("weight"));
   TorchvisionNetwork network{.file = file.path(),
                              .depth = resnet_depth(blocks, file.find("layer1.0.conv3.weight") != nullptr),
                              .mean = {0.485, 0.456, 0.406},
@@ -100,7 +104,8 @@ TorchvisionNetwork describe_torchvision(const std::string& path) {
 
 void load_torchvision(const std::string& path, const ParameterLayout& layout, const ParameterTarget& parameters,
                       bool new_head, uint64_t seed) {
-  const SafetensorsFile file(path, SafetensorsTypes::kAll);
+  const std::unique_ptr<const TensorFile> opened = open_tensor_file(path);
+  const TensorFile& file = *opened;
   std::vector<float> values;
   for (const ParameterSlot& slot : layout.parameters()) {
     const ParameterSpec& spec = slot.spec;
@@ -110,7 +115,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
       parameters.finish(slot);
       continue;
     }
-    const SafetensorsEntry& entry = file.at(spec.name);
+    const TensorEntry& entry = file.at(spec.name);
     Shape shape = shape_in_file(spec.shape);
     const bool one_channel = spec.name == kFirst && shape[1] == 1 && entry.type.shape.rank() == 4;
     if (one_channel) shape.set(1, entry.type.shape[1]);
@@ -131,7 +136,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
     });
     parameters.finish(slot);
   }
-  for (const SafetensorsEntry& entry : file.entries()) {
+  for (const TensorEntry& entry : file.entries()) {
     if (entry.name.ends_with(".num_batches_tracked")) continue;
     const auto known = [&](const ParameterSlot& slot) { return slot.spec.name == entry.name; };
     if (std::ranges::none_of(layout.parameters(), known))

@@ -40,7 +40,7 @@ bool is_left_out(const std::string& name) {
 // sentence-transformers folder.
 bool is_part(const fs::path& folder) {
   for (const char* file : {"config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt", "vocab.json"})
-    if (fs::exists(folder / file)) return !fs::exists(folder / kWeightsFile);
+    if (fs::exists(folder / file)) return !has_weight_files(folder.string());
   return false;
 }
 
@@ -70,7 +70,7 @@ void add_tokenizer_tables(const std::string& folder, std::map<std::string, std::
   }
 }
 
-WeightSource source_of(const SafetensorsEntry& entry) {
+WeightSource source_of(const TensorEntry& entry) {
   const size_t size = file_dtype_size(entry.dtype);
   return {entry.name, entry.dtype, entry.type.shape,
           [data = entry.data, size](int64_t first, int64_t count, std::byte* out) {

@@ -1,0 +1,64 @@
+// Named tensors in a file that is mapped, not copied: safetensors.h, or what PyTorch pickled (pickled_file.h).
+#pragma once
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files.h"
+#include "formats/file_dtype.h"
+
+namespace linnet {
+
+struct TensorEntry {
+  std::string name;
+  TensorType type;        // for a type the engine does not compute in: the type it is converted to, with more bytes
+  const std::byte* data;  // copy it out: files of other programs may leave it unaligned
+  FileDType dtype;        // of the elements at `data`
+
+  // What the file holds, in bytes and as text ("F16[8, 16]").
+  size_t bytes() const { return static_cast<size_t>(type.shape.elements()) * file_dtype_size(dtype); }
+  std::string text() const { return file_dtype_name(dtype) + type.shape.text(); }
+};
+
+class TensorFile {
+ public:
+  virtual ~TensorFile() = default;
+  TensorFile(TensorFile&&) = default;
+  TensorFile& operator=(TensorFile&&) = default;
+
+  const std::vector<TensorEntry>& entries() const { return entries_; }
+  const TensorEntry& at(const std::string& name) const;    // a missing one is a user error naming tensor and file
+  const TensorEntry* find(const std::string& name) const;  // null when missing
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::string& path() const { return path_; }
+  // See MappedFile: after a large tensor was copied out, its pages need not count as this process's memory.
+  void drop_pages() const { mapped_.drop_pages(); }
+
+ protected:
+  explicit TensorFile(std::string path) : path_(std::move(path)) {}
+  // User error for a file that is empty, or that git-lfs has put in the place of the weights.
+  void check_is_there(std::span<const std::byte> bytes) const;
+  void index();  // makes find() know the entries
+
+  std::string path_;
+  MappedFile mapped_;
+  std::vector<TensorEntry> entries_;
+  std::map<std::string, size_t> by_name_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// A file of any element types: PyTorch's if its name ends in .bin, .pt or .pth, else safetensors.
+std::unique_ptr<const TensorFile> open_tensor_file(const std::string& path);
+
+// A name for a message of one line: control characters are escaped, and what is very long is cut.
+std::string quoted_name(std::string_view text);
+// Multiplies the sizes of a tensor and the bytes of an element. False for a size below 0 and beyond any memory.
+bool tensor_bytes(std::span<const int64_t> sizes, FileDType dtype, uint64_t& bytes);
+// The type that elements are converted to where the engine does not compute in theirs.
+DType converted_dtype(FileDType dtype);
+
+}  // namespace linnet
