@@ -9,13 +9,15 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "models/families/sentence_embedder.h"
 #include "serving/loaded/row_worker.h"
 
 namespace linnet {
 namespace {
 
 struct Arguments : RowOptions {
-  std::string folder;
+  std::string folder, prompt;
+  int64_t dimensions = 0;
   bool json = false;
 };
 
@@ -41,17 +43,25 @@ int embed_input(const Arguments& arguments) {
   if (!file_exists(arguments.folder))
     fail_user("there is no folder '" + arguments.folder + "'" + missing_model_hint(arguments.folder));
   const std::unique_ptr<RowModel> embedder = open_embedder(arguments.folder, arguments);
+  const size_t width = embedder->width();
+  if (arguments.dimensions > static_cast<int64_t>(width))
+    fail_user("--dimensions is " + std::to_string(arguments.dimensions) + ", and the model gives " +
+              std::to_string(width));
+  const size_t kept = arguments.dimensions > 0 ? static_cast<size_t>(arguments.dimensions) : width;
+  const std::string prompt = embedder->prompt(arguments.prompt);
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
   std::vector<std::vector<int32_t>> sentences;
   const auto answer = [&] {
-    print(arguments, lines, embedder->compute(sentences), embedder->width());
+    std::vector<float> rows = embedder->compute(sentences);
+    shorten_rows(rows, width, kept, embedder->is_normalized());
+    print(arguments, lines, rows, kept);
     lines.clear();
     sentences.clear();
   };
   InputLines input;
   for (std::string line; input.next_text(line);) {
-    sentences.push_back(embedder->encode(line));
+    sentences.push_back(embedder->encode(prompt + line));
     lines.push_back(std::move(line));
     if (lines.size() == ahead) answer();
   }
@@ -67,6 +77,10 @@ void add_embed_command(Command& linnet) {
       .take("MODEL", arguments->folder,
             "a BERT folder, as sentence-transformers writes them, or a run of a masked language model",
             {.required = true})
+      .take("--prompt", arguments->prompt, "a name of config_sentence_transformers.json's prompts, such as query",
+            {.type = "NAME"})
+      .take("--dimensions", arguments->dimensions, "keep so many numbers of each embedding (Matryoshka embeddings)",
+            {.type = "N", .least = 1, .most = 1e6})
       .flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}")
       .take_threads(arguments->threads)
       .take_quantize(arguments->quantize, arguments->keep)

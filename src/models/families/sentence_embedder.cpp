@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json_reader.h"
 #include "base/packed_files.h"
 #include "formats/weight_files.h"
 #include "models/families/pretrained.h"
@@ -21,16 +22,27 @@ std::string inside(const std::string& folder, const std::string& file) {
   return (std::filesystem::path(folder) / file).string();
 }
 
-// Whether the pooling of a module's configuration takes the first token: "pooling_mode" is "mean" or "cls", or of the
-// older flags one is true.
-bool takes_first(const ConfigFile& config) {
-  if (config.has("pooling_mode")) return config.choice("pooling_mode", {"mean", "cls"}) == "cls";
-  const bool first = config.flag("pooling_mode_cls_token", false);
-  config.require_flag("pooling_mode_mean_tokens", !first);
-  for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
-                            "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
-    config.require_flag(other, false);
-  return first;
+// "pooling_mode" names the pooling, or of the older flags one is true.
+Pooling read_kind(const ConfigFile& config) {
+  struct Kind {
+    const char *name, *flag;
+    Pooling kind;
+  };
+  constexpr Kind kKinds[] = {{"mean", "pooling_mode_mean_tokens", Pooling::kMean},
+                             {"cls", "pooling_mode_cls_token", Pooling::kFirst},
+                             {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
+                             {"max", "pooling_mode_max_tokens", Pooling::kMax},
+                             {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean}};
+  config.require_flag("pooling_mode_weightedmean_tokens", false);
+  const std::string mode = config.text("pooling_mode", "");
+  std::vector<Pooling> chosen;
+  for (const Kind& row : kKinds)
+    if (mode.empty() ? config.flag(row.flag, false) : mode == row.name) chosen.push_back(row.kind);
+  if (chosen.empty() && mode.empty()) config.require_flag("pooling_mode_mean_tokens", true);
+  if (chosen.size() > 1 || (chosen.empty() && !mode.empty()))
+    config.fail("asks for " + (mode.empty() ? "several poolings" : "the pooling \"" + mode + "\"") +
+                "; Linnet has one of mean, cls, lasttoken, max and mean_sqrt_len_tokens");
+  return chosen.empty() ? Pooling::kMean : chosen[0];
 }
 
 // [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, ...]
@@ -60,7 +72,7 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   pooling.normalized = false;
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")
-      pooling.first = takes_first(ConfigFile(inside(inside(folder, module.path), "config.json")));
+      pooling.kind = read_kind(ConfigFile(inside(inside(folder, module.path), "config.json")));
     else if (module.kind == "Dense")
       pooling.dense.push_back(inside(folder, module.path));
     else if (module.kind == "Normalize")
@@ -70,6 +82,47 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
                 ", Linnet has Transformer, Pooling, Dense and Normalize");
   }
   return pooling;
+}
+
+std::string SentencePrompts::of(const std::string& name) const {
+  if (name.empty() && usual.empty()) return "";
+  const auto found = prompts.find(name.empty() ? usual : name);
+  if (found != prompts.end()) return found->second;
+  std::string names;
+  for (const auto& [known, text] : prompts) names += (names.empty() ? "" : ", ") + known;
+  fail_user("the model has no prompt \"" + name + "\"" + (names.empty() ? "" : "; it has " + names));
+}
+
+SentencePrompts read_sentence_prompts(const std::string& folder) {
+  SentencePrompts result;
+  const std::string path = inside(folder, "config_sentence_transformers.json");
+  if (!file_exists(path)) return result;
+  const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
+  const JsonObject config(json, "'" + path + "':");
+  result.usual = config.text("default_prompt_name", "");
+  if (const Json* prompts = json.find("prompts"); prompts && prompts->is_object())
+    for (const auto& [name, text] : prompts->items())
+      if (text.is_string()) result.prompts[name] = text.text();
+  if (!result.usual.empty() && !result.prompts.contains(result.usual))
+    config.fail("default_prompt_name", "is not among the \"prompts\"");
+  return result;
+}
+
+void normalize_rows(std::span<float> rows, size_t width) {
+  for (size_t first = 0; first < rows.size(); first += width) {
+    const std::span<float> row = rows.subspan(first, width);
+    const double squares = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
+    for (float& value : row) value = static_cast<float>(value / std::sqrt(std::max(squares, 1e-24)));
+  }
+}
+
+void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, bool normalized) {
+  if (dimensions >= width) return;
+  for (size_t row = 0; row < rows.size() / width; ++row)
+    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(row * width), dimensions,
+                rows.begin() + static_cast<std::ptrdiff_t>(row * dimensions));
+  rows.resize(rows.size() / width * dimensions);
+  if (normalized) normalize_rows(rows, dimensions);
 }
 
 namespace {
@@ -106,9 +159,27 @@ struct DenseLayer {
   }
 };
 
-void normalize(std::vector<float>& x) {
-  const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
-  for (float& value : x) value = static_cast<float>(value / std::sqrt(std::max(squares, 1e-24)));
+// The embedding of a sentence of `tokens` tokens, of what a plan gives: that already, or the states of all tokens.
+void pool(Pooling kind, std::span<const float> given, size_t tokens, std::span<float> to) {
+  const size_t width = to.size();
+  std::ranges::copy(given.subspan(kind == Pooling::kLast ? (tokens - 1) * width : 0, width), to.begin());
+  if (kind == Pooling::kRootMean)
+    for (float& value : to) value *= std::sqrt(static_cast<float>(tokens));
+  if (kind != Pooling::kMax) return;
+  for (size_t token = 1; token < tokens; ++token)
+    std::ranges::transform(to, given.subspan(token * width, width), to.begin(),
+                           [](float a, float b) { return std::max(a, b); });
+}
+
+std::vector<float> through_dense(const std::vector<DenseLayer>& layers, std::span<const float> rows, size_t width) {
+  std::vector<float> result;
+  for (size_t first = 0; first < rows.size(); first += width) {
+    std::vector<float> row(rows.begin() + static_cast<std::ptrdiff_t>(first),
+                           rows.begin() + static_cast<std::ptrdiff_t>(first + width));
+    for (const DenseLayer& layer : layers) row = layer(row);
+    result.insert(result.end(), row.begin(), row.end());
+  }
+  return result;
 }
 
 PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
@@ -133,7 +204,10 @@ struct SentenceEmbedder::State {
   TextEncoder& encoder;
   int64_t width, max_tokens;
   std::vector<DenseLayer> dense;
-  bool normalized = false;  // behind them
+  Pooling pooling = Pooling::kMean;
+  bool normalized = false;
+  // Plans give the states of all tokens, not embeddings; and: embeddings are normalized after the plans.
+  bool pools_states = false, normalizes_after = false;
   // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
   std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
@@ -156,7 +230,9 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   for (const int64_t few : {1, 4})
     if (few < rows) state.rows.push_back(few);
   state.rows.push_back(rows);
-  state.width = config.width, state.normalized = pooling.normalized;
+  state.width = config.width, state.pooling = pooling.kind, state.normalized = pooling.normalized;
+  state.pools_states = pooling.kind == Pooling::kLast || pooling.kind == Pooling::kMax;
+  state.normalizes_after = pooling.normalized && (state.pools_states || !pooling.dense.empty());
   for (const std::string& layer : pooling.dense) {
     state.dense.emplace_back(layer);
     if (state.dense.back().in != std::exchange(state.width, state.dense.back().out))
@@ -168,12 +244,14 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   std::vector<Forward::Function> functions;
   for (const int64_t planned : state.rows)
     for (const int64_t length : state.lengths)
-      functions.emplace_back([&state, planned, length, pooling](Trace& trace) {
+      functions.emplace_back([&state, planned, length](Trace& trace) {
         const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
-        const bool normalized = pooling.normalized && pooling.dense.empty();
-        trace.graph().output("embeddings",
-                             sentence_embeddings(state.encoder, tokens, lengths, normalized, pooling.first));
+        const bool normalized = state.normalized && !state.normalizes_after;
+        trace.graph().output("embeddings", state.pools_states
+                                               ? state.encoder(tokens, lengths)
+                                               : sentence_embeddings(state.encoder, tokens, lengths, normalized,
+                                                                     state.pooling == Pooling::kFirst));
       });
   state.forward = std::make_unique<Forward>(
       *state.model.module, functions,
@@ -191,6 +269,7 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
 
 SentenceEmbedder::~SentenceEmbedder() = default;
 int64_t SentenceEmbedder::width() const { return state_->width; }
+bool SentenceEmbedder::is_normalized() const { return state_->normalized; }
 int64_t SentenceEmbedder::vocab_size() const { return state_->encoder.config.vocab_size; }
 int64_t SentenceEmbedder::max_tokens() const { return state_->max_tokens; }
 
@@ -226,23 +305,17 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     state.forward->set("lengths", lengths);
     const auto plan = static_cast<size_t>(planned) * state.lengths.size() + static_cast<size_t>(shape);
     const std::span<const float> embeddings = state.forward->run(plan).output("embeddings");
-    if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
+    const size_t given = state.pools_states ? length * width : width;  // numbers of a row
+    if (std::ranges::any_of(embeddings.first(batch.size() * given), [](float value) { return std::isnan(value); }))
       fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)
-      std::ranges::copy(embeddings.subspan(row * width, width),
-                        result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
+      pool(state.pooling, embeddings.subspan(row * given, given), static_cast<size_t>(lengths[row]),
+           std::span(result).subspan(batch[row] * width, width));
   }
   if (state.packed) state.packed->check_weights();
-  if (state.dense.empty()) return result;
-  std::vector<float> wide;
-  for (size_t i = 0; i < sentences.size(); ++i) {
-    std::vector<float> row(result.begin() + static_cast<std::ptrdiff_t>(i * width),
-                           result.begin() + static_cast<std::ptrdiff_t>((i + 1) * width));
-    for (const DenseLayer& layer : state.dense) row = layer(row);
-    if (state.normalized) normalize(row);
-    wide.insert(wide.end(), row.begin(), row.end());
-  }
-  return wide;
+  if (!state.dense.empty()) result = through_dense(state.dense, result, width);
+  if (state.normalizes_after) normalize_rows(result, static_cast<size_t>(state.width));
+  return result;
 }
 
 }  // namespace linnet

@@ -1,7 +1,9 @@
-// Sentences to vectors with a BERT encoder, as sentence-transformers does: mean of the tokens' states, of length 1.
+// Sentences to vectors with a BERT encoder, as sentence-transformers does: a pooling of the tokens' states, of
+// length 1.
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,16 +15,33 @@
 
 namespace linnet {
 
+// kRootMean: the mean times the square root of the number of tokens.
+enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean };
+
 // What a sentence-transformers folder says of pooling. A plain BERT folder has the defaults.
 struct SentencePooling {
   bool normalized = true;
-  bool first = false;                   // the first token's state, in place of the mean
+  Pooling kind = Pooling::kMean;
   std::vector<std::string> dense = {};  // folders of linear layers that follow
   int64_t max_tokens = 0;               // longer sentences are cut; 0: the model's positions
 };
 // modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for another pooling
-// than the mean and the first token's state, or for modules after it other than linear layers and normalization.
+// or several, or for modules after it other than linear layers and normalization.
 SentencePooling read_sentence_pooling(const std::string& folder);
+
+// What texts of a kind begin with ("query": "search_query: "), as config_sentence_transformers.json says.
+struct SentencePrompts {
+  std::map<std::string, std::string> prompts = {};
+  std::string usual = {};  // the name of the one that texts have where nobody names one; "": none
+  // "": the usual one. User error for a name that the folder does not have.
+  std::string of(const std::string& name) const;
+};
+SentencePrompts read_sentence_prompts(const std::string& folder);
+
+// Scales rows of `width` numbers to the length 1, but zeros.
+void normalize_rows(std::span<float> rows, size_t width);
+// Keeps the first `dimensions` numbers of each row (Matryoshka embeddings), of length 1 if `normalized`.
+void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, bool normalized);
 
 class SentenceEmbedder {
  public:
@@ -38,6 +57,7 @@ class SentenceEmbedder {
   ~SentenceEmbedder();
 
   int64_t width() const;  // numbers of an embedding, behind linear layers that modules.json names
+  bool is_normalized() const;
   int64_t vocab_size() const;
   int64_t max_tokens() const;  // of a sentence, with [CLS] and [SEP]
   // What a sentence of so many tokens is padded to where no longer one is beside it.

@@ -2,15 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/text/pretrained_tokenizer.h"
 #include "formats/safetensors.h"
 #include "models/families/config_file.h"
-#include "data/text/pretrained_tokenizer.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -83,6 +85,67 @@ TEST(SentenceEmbedder, GivesEachSentenceTheSameInAnyBatch) {
     for (size_t j = 0; j < width; ++j) EXPECT_NEAR(alone[j], together[i * width + j], 1e-6) << i;
   }
   EXPECT_THROW(embedder.embed(std::vector<std::vector<int32_t>>{std::vector<int32_t>(25, 1)}), Error);
+}
+
+// Two tokens among padding and longer sentences, so that each pooling follows from the first and the last state.
+TEST(SentenceEmbedder, PoolsAsTheFolderSays) {
+  const std::vector<std::vector<int32_t>> sentences{{5, 9},
+                                                    {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}};
+  const auto embed = [&](Pooling kind, bool normalized = false) {
+    PretrainedModel model = open_pretrained("tests/golden/pretrained/bert_model", {.head = ModelHead::kNone});
+    SentenceEmbedder embedder(std::move(model), {.normalized = normalized, .kind = kind}, 2, 1, {});
+    std::vector<float> rows = embedder.embed(sentences);
+    rows.resize(static_cast<size_t>(embedder.width()));
+    return rows;
+  };
+  const std::vector<float> first = embed(Pooling::kFirst), last = embed(Pooling::kLast), max = embed(Pooling::kMax),
+                           mean = embed(Pooling::kMean), root = embed(Pooling::kRootMean);
+  ASSERT_NE(first, last);
+  double squares = 0;
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_NEAR(mean[i], (first[i] + last[i]) / 2, 1e-6);
+    EXPECT_NEAR(root[i], mean[i] * std::sqrt(2.0), 1e-6);
+    EXPECT_EQ(max[i], std::max(first[i], last[i]));
+    squares += static_cast<double>(max[i]) * max[i];
+  }
+  const std::vector<float> normalized = embed(Pooling::kMax, true);
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(normalized[i], max[i] / std::sqrt(squares), 1e-6);
+}
+
+TEST(SentencePooling, IsReadFromItsFolder) {
+  testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "1_Pooling");
+  folder.write("modules.json", R"([{"type": "sentence_transformers.models.Transformer", "path": ""},
+                                   {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+  const auto kind_of = [&](const std::string& config) {
+    folder.write("1_Pooling/config.json", config);
+    return read_sentence_pooling(folder.path()).kind;
+  };
+  EXPECT_EQ(kind_of(R"({"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})"), Pooling::kMean);
+  EXPECT_EQ(kind_of(R"({"pooling_mode_cls_token": true})"), Pooling::kFirst);
+  EXPECT_EQ(kind_of(R"({"pooling_mode_lasttoken": true})"), Pooling::kLast);
+  EXPECT_EQ(kind_of(R"({"pooling_mode_max_tokens": true})"), Pooling::kMax);
+  EXPECT_EQ(kind_of(R"({"pooling_mode": "mean_sqrt_len_tokens"})"), Pooling::kRootMean);
+  for (const char* refused : {R"({"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true})",
+                              R"({"pooling_mode": "weightedmean"})", R"({"pooling_mode_weightedmean_tokens": true})"})
+    EXPECT_THROW(kind_of(refused), Error) << refused;
+}
+
+TEST(SentencePrompts, AreNamedOrUsual) {
+  testing::TemporaryFolder folder;
+  EXPECT_EQ(read_sentence_prompts(folder.path()).of(""), "");
+  folder.write("config_sentence_transformers.json",
+               R"({"prompts": {"query": "search_query: ", "document": ""}, "default_prompt_name": "query"})");
+  const SentencePrompts prompts = read_sentence_prompts(folder.path());
+  EXPECT_EQ(prompts.of(""), "search_query: ");
+  EXPECT_EQ(prompts.of("document"), "");
+  EXPECT_THROW(prompts.of("passage"), Error);
+}
+
+TEST(ShortenRows, KeepsTheFirstNumbersOfEachRow) {
+  std::vector<float> rows{3, 4, 9, 0, 2, 9};
+  shorten_rows(rows, 3, 2, true);
+  EXPECT_EQ(rows, (std::vector<float>{0.6f, 0.8f, 0, 1}));
 }
 
 TEST(SentenceEmbedder, BitsDoNotDependOnTheNumberOfSentences) {

@@ -191,6 +191,7 @@ InputCall read_embedding_call(const JsonObject& body) {
     body.fail("encoding_format", "is neither \"float\" nor \"base64\"");
   call.base64 = format == "base64";
   call.dimensions = body.integer("dimensions", 1, 1'000'000);
+  call.prompt = body.text("prompt_name", "");
   call.is_list = read_inputs(
       body, "input", [&](std::string text) { call.texts.push_back(std::move(text)); },
       [&](std::vector<int32_t> tokens) { call.tokens.push_back(std::move(tokens)); });
@@ -214,7 +215,9 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
       if (!settings->flag("normalize", true)) settings->fail("normalize", "false is not supported");
       call.normalize = call.normalize || settings->flag("normalize", false);
       if (!settings->flag("truncate", true)) settings->fail("truncate", "is not supported; long texts are cut");
-      settings->ignore({"prompt_name", "truncation_direction"});
+      if (const auto dimensions = settings->integer("dimensions", 1, 1'000'000)) call.dimensions = dimensions;
+      call.prompt = settings->text("prompt_name", call.prompt);
+      settings->ignore({"truncation_direction"});
     } else if (path == "/classify") {
       if (const auto top = settings->integer("top_k", 1, 1'000'000)) call.top = top;
       if (const std::string function = settings->text("function_to_apply", "");

@@ -30,10 +30,11 @@ struct InputCall {
   std::vector<std::vector<int32_t>> tokens;  // in place of the texts
   bool is_list = false;                      // rather than one text
   bool base64 = false;                       // embeddings as OpenAI's clients ask for them
-  std::optional<int64_t> dimensions;
-  bool normalize = false;         // vectors of length 1, whatever the model says
-  std::optional<int64_t> top;     // classes
-  TextGenerationOptions options;  // of translation
+  std::optional<int64_t> dimensions;         // of an embedding, the first ones
+  std::string prompt;                        // the name of what texts begin with (RowModel::prompt)
+  bool normalize = false;                    // vectors of length 1, whatever the model says
+  std::optional<int64_t> top;                // classes
+  TextGenerationOptions options;             // of translation
 };
 InputCall parse_embedding_call(std::string_view body);
 InputCall parse_inputs_call(std::string_view body, std::string_view path);  // "/embed", "/classify", "/translate"

@@ -164,6 +164,7 @@ TEST(EmbeddingCall, TakesTextsOrTokens) {
   EXPECT_EQ(call.texts, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(call.base64);
   EXPECT_EQ(call.dimensions, 4);
+  EXPECT_EQ(parse_inputs_call(R"({"inputs": "a", "prompt_name": "query", "dimensions": 3})", "/embed").prompt, "query");
   EXPECT_EQ(refused_key(parse_embedding_call, R"({"input": ["a", [1]]})"), "input");
   EXPECT_EQ(refused_key(parse_embedding_call, R"({"input": "a", "encoding_format": "int8"})"), "encoding_format");
 }

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "models/families/sentence_embedder.h"
 #include "serving/http/api_answer.h"
 #include "serving/http/http.h"
 #include "serving/http/service.h"
@@ -17,12 +18,11 @@ uint64_t random_seed() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-void normalize_rows(std::vector<float>& rows, size_t width) {
-  for (size_t row = 0; row < rows.size(); row += width) {
-    double sum = 0;
-    for (size_t i = row; i < row + width; ++i) sum += static_cast<double>(rows[i]) * rows[i];
-    if (sum > 0)
-      for (size_t i = row; i < row + width; ++i) rows[i] = static_cast<float>(rows[i] / std::sqrt(sum));
+std::string prompt_of(const RowModel& model, const std::string& name) {
+  try {
+    return model.prompt(name);
+  } catch (const Error& error) {
+    throw ApiError(400, error.what(), "prompt_name");
   }
 }
 
@@ -141,7 +141,8 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
     } catch (const Error& error) {
       throw ApiError(422, error.what(), "input");
     }
-  for (const std::string& text : call.texts) texts.push_back(worker.model().encode(text));
+  const std::string prompt = call.texts.empty() ? "" : prompt_of(worker.model(), call.prompt);
+  for (const std::string& text : call.texts) texts.push_back(worker.model().encode(prompt + text));
   int64_t tokens = 0;
   for (const std::vector<int32_t>& text : texts) tokens += std::ssize(text);
   metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
@@ -155,17 +156,20 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
 
 void Service::embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kEmbedder});
-  const size_t width = model->resident->rows->model().width();
-  if (call.dimensions && static_cast<size_t>(*call.dimensions) != width)
-    throw ApiError(
-        400, "\"dimensions\" is " + std::to_string(*call.dimensions) + ", and the model gives " + std::to_string(width),
-        "dimensions");
+  const RowModel& embedder = model->resident->rows->model();
+  const auto width = static_cast<int64_t>(embedder.width()), kept = call.dimensions.value_or(width);
+  if (kept > width)
+    throw ApiError(400, "\"dimensions\" is " + std::to_string(kept) + ", and the model gives " + std::to_string(width),
+                   "dimensions");
+  const bool normalized = embedder.is_normalized() || call.normalize;
   compute_rows(model, call, exchange, client,
                [=, name = model->name, normalize = call.normalize, base64 = call.base64](std::vector<float>&& rows,
                                                                                          int64_t tokens) {
-                 if (normalize) normalize_rows(rows, width);
-                 return openai ? format_openai_embeddings(name, rows, width, base64, tokens)
-                               : format_embeddings(rows, width);
+                 if (normalize) normalize_rows(rows, static_cast<size_t>(width));
+                 const auto columns = static_cast<size_t>(kept);
+                 shorten_rows(rows, static_cast<size_t>(width), columns, normalized);
+                 return openai ? format_openai_embeddings(name, rows, columns, base64, tokens)
+                               : format_embeddings(rows, columns);
                });
 }
 

@@ -49,9 +49,12 @@ class Embedder : public RowModel {
  public:
   Embedder(const std::string& folder, const RowOptions& options)
       : tokenizer_(RunFolder(folder).has_config() ? open_run_tokenizer(folder) : load_pretrained_tokenizer(folder)),
+        prompts_(read_sentence_prompts(folder)),
         embedder_(open_sentences(folder, options)) {}
   const std::vector<std::string>& classes() const override { return classes_; }
   size_t width() const override { return static_cast<size_t>(embedder_.width()); }
+  std::string prompt(const std::string& name) const override { return prompts_.of(name); }
+  bool is_normalized() const override { return embedder_.is_normalized(); }
   std::vector<int32_t> encode(const std::string& text) const override {
     return tokenizer_->encode(text, {.max_length = embedder_.max_tokens(), .offsets = false}).ids;
   }
@@ -64,6 +67,7 @@ class Embedder : public RowModel {
  private:
   const std::vector<std::string> classes_;
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
+  const SentencePrompts prompts_;
   SentenceEmbedder embedder_;
 };
 

@@ -22,6 +22,10 @@ class RowModel {
   virtual ~RowModel() = default;
   virtual const std::vector<std::string>& classes() const = 0;  // empty for embeddings
   virtual size_t width() const = 0;                             // numbers of a row
+  // Of embeddings: what texts of a kind begin with ("": the usual kind), and whether rows have the length 1. User error
+  // for a kind that the model does not have.
+  virtual std::string prompt(const std::string&) const { return ""; }
+  virtual bool is_normalized() const { return false; }
   // The tokens of a text, as many as the model takes; safe from several threads.
   virtual std::vector<int32_t> encode(const std::string& text) const = 0;
   // User error unless compute() takes these tokens of a caller, as they are.
