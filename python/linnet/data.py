@@ -156,7 +156,7 @@ class Loader:
 
     def next(self) -> Batch:
         """The next batch; begins the next epoch behind the last."""
-        return typing.cast(Batch, self._core.next()[0])
+        return typing.cast(Batch, self._core.next())
 
     def __iter__(self) -> typing.Iterator[Batch]:
         epoch, begin = self.position

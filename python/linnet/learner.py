@@ -6,7 +6,7 @@ import typing
 import weakref
 
 from . import _linnet
-from ._linnet import Adam, Group, Loss, Schedule
+from ._linnet import Adam, Group, LayerParameter, Loss, Parameter, Schedule, Tensor
 from .data import Batch, Loader
 from .errors import ShapeError, UserError
 from .modules import Conv2d, ConvReluPool, Module, PretrainedBert
@@ -68,11 +68,16 @@ class LoadReport(typing.NamedTuple):
 
 
 def _evaluation(found: typing.Any) -> Evaluation | None:
-    return None if found is None else Evaluation(**found)
+    return None if found is None else Evaluation(*found)
 
 
-def _event(found: dict[str, typing.Any]) -> FitEvent:
-    return FitEvent(**{**found, "evaluation": _evaluation(found["evaluation"])})
+def _operand(value: typing.Any, what: str) -> typing.Any:
+    if isinstance(value, (Tensor, Parameter, LayerParameter)):
+        return value
+    raise UserError(
+        f"{what} is a {type(value).__name__}; the loss returns a tensor or a linnet.Loss, and outputs as a dict of "
+        "tensors beside it"
+    )
 
 
 def _shapes_of(inputs: typing.Any, names: list[str]) -> list[dict[str, typing.Any]]:
@@ -141,7 +146,7 @@ class Learner:
         self._model = model
         self._loss = loss
         self._kept: list[typing.Any] = []
-        self._shares = list(shares)
+        self._shares: list[_Share] = []
         self._groups = list(groups)
         names = self._names_of(loss)
         shapes = _shapes_of(inputs, names or [])
@@ -169,8 +174,7 @@ class Learner:
             groups=self._groups,
         )
         self._core: typing.Any = _linnet.LearnerCore(weakref.ref(self), model, self._kept, self._names, shapes, options)
-        for other in self._shares:
-            self._core.share(other._core, self._common(other))
+        self._shares = [_Share(other, self._common(other)) for other in shares]
 
     def _names_of(self, loss: typing.Callable[..., typing.Any]) -> list[str] | None:
         """The parameters of the loss; None if it takes any."""
@@ -193,9 +197,10 @@ class Learner:
             result, outputs = result
             if not isinstance(outputs, dict):
                 raise UserError("a loss returns (loss, outputs), where outputs is a dict of tensors")
+        outputs = {name: _operand(value, "an output of the loss") for name, value in outputs.items()}
         if isinstance(result, Loss):
             return result.sum, result.count, outputs
-        return result, None, outputs
+        return _operand(result, "the loss"), None, outputs
 
     def _common(self, other: Learner) -> dict[str, str]:
         """Names of parameters that the other learner trains, with what they are called here."""
@@ -216,6 +221,11 @@ class Learner:
             raise UserError("a learner in `shares` trains no parameter of this model")
         return found
 
+    def _take_shared(self) -> None:
+        """Reads the parameters that other learners have trained since."""
+        for share in self._shares:
+            share.read_into(self)
+
     def _batch(self, arrays: typing.Sequence[typing.Any], named: Batch) -> Batch:
         if len(arrays) == 1 and isinstance(arrays[0], dict) and not named:
             return arrays[0]
@@ -229,7 +239,8 @@ class Learner:
             batches = batch[0]
         else:
             batches = [self._batch(batch, fields)]
-        return StepResult(**self._core.step(batches, float(rate)))
+        self._take_shared()
+        return StepResult(*self._core.step(batches, float(rate)))
 
     def fit(
         self,
@@ -247,16 +258,17 @@ class Learner:
         on_epoch: typing.Callable[[FitEvent], object] | None = None,
     ) -> FitReport:
         """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have).
-        Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through once, or as often as
-        max_steps take. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
+        Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through once, or
+        as often as max_steps take. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
         NumericError, naming the line, when a loss is not finite."""
 
         def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
-            if not functions:
+            if not functions and not self._shares:
                 return None
 
-            def hear(found: dict[str, typing.Any]) -> bool:
-                event = _event(found)
+            def hear(found: tuple[typing.Any, ...]) -> bool:
+                self._take_shared()
+                event = FitEvent(*found)._replace(evaluation=_evaluation(found[-1]))
                 return all([function(event) is not False for function in functions])
 
             return hear
@@ -271,8 +283,9 @@ class Learner:
             on_step=heard(list(callbacks)),
             on_epoch=heard([on_epoch] if on_epoch else []),
         )
+        self._take_shared()
         found = self._core.fit(self._loader(data, batch, shuffle)._core, options)
-        return FitReport(**{**found, "best": _evaluation(found["best"])})
+        return FitReport(*found)._replace(best=_evaluation(found[-1]))
 
     def _loader(self, data: typing.Any, batch: int | None, shuffle: bool) -> Loader:
         if isinstance(data, Loader):
@@ -281,15 +294,17 @@ class Learner:
 
     @staticmethod
     def _metrics(metrics: typing.Sequence[Metric]) -> list[typing.Any]:
-        def cut(function: typing.Callable[..., typing.Any]) -> typing.Callable[..., typing.Any]:
-            def call(batch: Batch, outputs: Batch, samples: int) -> typing.Any:
+        """Each a name, or a function of (batch, outputs, samples) that returns (sum, count)."""
+
+        def cut(function: typing.Callable[..., typing.Any]) -> typing.Callable[..., tuple[float, float]]:
+            def call(batch: Batch, outputs: Batch, samples: int) -> tuple[float, float]:
                 if samples:  # rows behind them are padding
                     batch = {name: value[:samples] if value.ndim else value for name, value in batch.items()}
                     outputs = {name: value[:samples] if value.ndim else value for name, value in outputs.items()}
                 found = function(batch, outputs)
-                parts = found if isinstance(found, tuple) and len(found) == 2 else (found,)
+                total, count = found if isinstance(found, tuple) and len(found) == 2 else (found, 1)
                 try:
-                    return tuple(float(part) for part in parts) if len(parts) == 2 else float(found)
+                    return float(total), float(count)
                 except (TypeError, ValueError):
                     shape = f" of shape {found.shape}" if hasattr(found, "shape") else ""
                     raise UserError(
@@ -299,14 +314,20 @@ class Learner:
             call.__name__ = name = getattr(function, "__name__", "metric")
             return call
 
-        return [metric if isinstance(metric, str) or not callable(metric) else cut(metric) for metric in metrics]
+        for metric in metrics:
+            if isinstance(metric, str) and metric != "accuracy":
+                raise UserError(
+                    f'there is no metric "{metric}"; there are "accuracy" and functions of (batch, outputs)'
+                )
+            if not isinstance(metric, str) and not callable(metric):
+                raise UserError("a metric is a name or a function of (batch, outputs)")
+        return [metric if isinstance(metric, str) else cut(metric) for metric in metrics]
 
     def evaluate(self, data: typing.Any, metrics: typing.Sequence[Metric] = (), batch: int | None = None) -> Evaluation:
         """Loss and metrics, without dropout. A metric is "accuracy" (of an output `logits` and a field `labels`) or a
         function of (batch, outputs) that returns a mean or (sum, count)."""
-        found = _evaluation(self._core.evaluate(self._loader(data, batch, False)._core, self._metrics(metrics)))
-        assert found is not None
-        return found
+        self._take_shared()
+        return Evaluation(*self._core.evaluate(self._loader(data, batch, False)._core, self._metrics(metrics)))
 
     def predict(self, *batch: typing.Any, **fields: typing.Any) -> dict[str, typing.Any]:
         """The outputs that the loss names, as NumPy arrays. A batch may have fewer rows than planned, or more (they are
@@ -314,6 +335,7 @@ class Learner:
         import numpy
 
         given = self._batch(batch, fields)
+        self._take_shared()
         arrays = {name: value if hasattr(value, "shape") else numpy.asarray(value) for name, value in given.items()}
         planned = max(
             (shape[name][1][0] for shape in self._planned for name in arrays if name in shape and shape[name][1]),
@@ -410,11 +432,11 @@ class Learner:
 
     def load(self, path: str, strict: bool = True, prefix: str = "") -> LoadReport:
         """Reads weights by name from a safetensors file; `prefix` is put before each name of the file."""
-        return LoadReport(**self._core.load(str(path), strict, prefix))
+        return LoadReport(*self._core.load(str(path), strict, prefix))
 
     def load_bert(self, bert: PretrainedBert) -> LoadReport:
         """Reads the weights of a BERT folder into the part of the model that it is."""
-        return LoadReport(**self._core.load_bert(bert))
+        return LoadReport(*self._core.load_bert(bert))
 
     def save_bert(self, bert: PretrainedBert, folder: str) -> None:
         """Writes a folder that transformers loads; all other parameters go to head.safetensors."""
@@ -443,6 +465,23 @@ class Learner:
     def __repr__(self) -> str:
         size = sum(self.memory().values()) / 1e6
         return f"linnet.Learner({type(self._model).__name__}, {self.steps} steps, {size:.1f} MB)"
+
+
+class _Share:
+    """Parameters that another learner trains, by their names there and here."""
+
+    def __init__(self, other: Learner, names: dict[str, str]) -> None:
+        self._other = other
+        self._names = names
+        self._seen = -1  # steps of the other one when they were read
+
+    def read_into(self, learner: Learner) -> None:
+        if self._other.steps == self._seen:
+            return
+        for theirs, ours in self._names.items():
+            learner._core.parameter(ours)[...] = self._other._core.parameter(theirs)
+        learner._core.push()
+        self._seen = self._other.steps
 
 
 class Memory(typing.Dict[str, int]):

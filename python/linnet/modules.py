@@ -44,6 +44,21 @@ class Module:
         return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
 
 
+def parts_of(holder: typing.Any) -> list[tuple[str, typing.Any]]:
+    """Names and parts of a module or a container: modules, parameters, and, of a module, containers of these."""
+    is_module = isinstance(holder, Module)
+    if is_module or isinstance(holder, dict):
+        entries = list((vars(holder) if is_module else holder).items())
+    else:
+        entries = list(enumerate(holder))
+    return [
+        (str(name), value)
+        for name, value in entries
+        if isinstance(value, (Module, Parameter))
+        or (is_module and isinstance(value, (list, tuple, dict)) and parts_of(value))
+    ]
+
+
 class _Layer(Module):
     def __init__(self, spec: typing.Any, text: str) -> None:
         self._spec = spec

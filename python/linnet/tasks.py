@@ -291,11 +291,11 @@ def train(
     if _in_notebook():
         functions.append(_NotebookBar())
 
-    def hear(found: dict[str, typing.Any]) -> bool:
-        event = TrainEvent(**found)
+    def hear(found: tuple[typing.Any, ...]) -> bool:
+        event = TrainEvent(*found)
         return all([function(event) is not False for function in functions])
 
-    return TrainReport(**_linnet.train(choice, folder, resume, os.fspath(init), hear))
+    return TrainReport(*_linnet.train(choice, folder, resume, os.fspath(init), hear))
 
 
 def plan(
@@ -390,7 +390,7 @@ def evaluate(
         device=device,
         quantize=quantize or "none",
     )
-    return TaskEvaluation(**_linnet.evaluate(os.fspath(model), options))
+    return TaskEvaluation(*_linnet.evaluate(os.fspath(model), options))
 
 
 def read_metrics(run: str | os.PathLike[str]) -> list[dict[str, typing.Any]]:

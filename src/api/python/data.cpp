@@ -2,20 +2,22 @@
 #include <linnet/dataset.h>
 #include <linnet/error.h>
 #include <linnet/pretrained_tokenizer.h>
+#include <nanobind/stl/pair.h>
 
+#include "api/cpp/helpers.h"
 #include "api/python/loader.h"
 #include "api/python/python.h"
 
 namespace linnet::python {
 namespace {
 
-// A field from an array [samples, ...].
-void add_field(Dataset& data, const std::string& name, nb::handle values, nb::handle dtype) {
+// Adds a field from an array [samples, ...].
+void add_field(Dataset& data, const std::string& name, nb::object values, std::optional<nb::object> dtype) {
   const Converted all =
-      convert(values, dtype.is_none() ? std::nullopt : std::optional(to_dtype(dtype)), "the field \"" + name + "\"");
+      convert(values, dtype ? std::optional(to_dtype(*dtype)) : std::nullopt, "the field \"" + name + "\"");
   const Shape& shape = all.type.shape;
   if (shape.rank() == 0) fail_user("the field \"" + name + "\" is one number; an array of samples is wanted");
-  data.add_bytes(name, {all.type.dtype, Shape(shape.sizes().subspan(1))}, all.bytes);
+  data.add_bytes(name, {all.type.dtype, Shape(shape.sizes().subspan(1))}, all.bytes());
 }
 
 Dataset from_function(int64_t size, const nb::dict& types, nb::object function) {
@@ -39,116 +41,59 @@ Dataset from_function(int64_t size, const nb::dict& types, nb::object function) 
   });
 }
 
-nb::dict sample_of(const Dataset& data, int64_t index) { return to_dict(data.sample(index)); }
-
 void add_dataset(nb::module_& module) {
+  using Free = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Dataset>(module, "DatasetCore")
       .def(nb::init<>())
-      .def(
-          "add",
-          [](Dataset& data, const std::string& name, nb::object values, nb::object dtype) {
-            add_field(data, name, values, dtype);
-          },
-          nb::arg("name"), nb::arg("values"), nb::arg("dtype").none())
-      .def(
-          "add_sequences",
-          [](Dataset& data, const std::string& name, std::vector<std::vector<int32_t>> sequences) {
-            data.add_sequences(name, std::move(sequences));
-          },
-          nb::arg("name"), nb::arg("sequences"))
-      .def_static("from_function", from_function, nb::arg("size"), nb::arg("types"), nb::arg("function"))
-      .def_static("idx", &Dataset::idx, nb::arg("images"), nb::arg("labels"), nb::call_guard<nb::gil_scoped_release>())
-      .def_static("image_folder", &Dataset::image_folder, nb::arg("folder"), nb::arg("size"),
-                  nb::call_guard<nb::gil_scoped_release>())
+      .def("add", add_field)
+      .def("add_sequences", &Dataset::add_sequences)
+      .def_static("from_function", from_function)
+      .def_static("idx", &Dataset::idx, Free())
+      .def_static("image_folder", &Dataset::image_folder, Free())
       .def_static(
           "text",
           [](const std::string& path, const std::string& tokenizer, int64_t length) {
-            const nb::gil_scoped_release free;
             return Dataset::text(path, *load_pretrained_tokenizer(tokenizer), length);
           },
-          nb::arg("path"), nb::arg("tokenizer"), nb::arg("length"))
-      .def_static(
-          "chunks",
-          [](nb::object ids, int64_t length) {
-            const Converted all = convert(ids, DType::kI32, "the ids");
-            const auto* data = reinterpret_cast<const int32_t*>(all.bytes.data());
-            return Dataset::chunks(std::vector<int32_t>(data, data + all.type.shape.elements()), length);
-          },
-          nb::arg("ids"), nb::arg("length"))
+          Free())
+      .def_static("chunks",
+                  [](nb::object ids, int64_t length) {
+                    return Dataset::chunks(convert(ids, DType::kI32, "the ids").values<int32_t>(), length);
+                  })
       .def_static(
           "tsv",
           [](const std::string& path, const std::string& tokenizer, int64_t text_column, int64_t label_column,
              bool header, int64_t max_length) {
-            const nb::gil_scoped_release free;
             return Dataset::tsv(path, *load_pretrained_tokenizer(tokenizer), text_column, label_column, header,
                                 max_length);
           },
-          nb::arg("path"), nb::arg("tokenizer"), nb::arg("text_column"), nb::arg("label_column"), nb::arg("header"),
-          nb::arg("max_length"))
+          Free())
       .def("__len__", &Dataset::size)
-      .def("sample", &sample_of, nb::arg("index"))
+      .def("sample", [](const Dataset& data, int64_t index) { return to_dict(data.sample(index)); })
       .def("sample_types", [](const Dataset& data) { return to_dict(data.sample_types()); })
-      .def("select", &Dataset::select, nb::arg("indices"))
-      .def(
-          "split",
-          [](const Dataset& data, double fraction, uint64_t seed) {
-            const auto [first, second] = data.split(fraction, seed);
-            return nb::make_tuple(first, second);
-          },
-          nb::arg("fraction"), nb::arg("seed"));
-}
-
-LoaderOptions options_of(int64_t batch, bool shuffle, uint64_t seed, bool drop_last, int workers, int prefetch,
-                         std::vector<int64_t> buckets) {
-  return {batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets)};
+      .def("select", &Dataset::select)
+      .def("split", &Dataset::split);
 }
 
 void add_loader(nb::module_& module) {
   nb::class_<PyLoader>(module, "LoaderCore")
-      .def(
-          "__init__",
-          [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
-             int workers, int prefetch, std::vector<int64_t> buckets) {
-            const LoaderOptions options =
-                options_of(batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets));
-            const nb::gil_scoped_release free;
-            new (self) PyLoader(data, options);
-          },
-          nb::arg("data"), nb::arg("batch"), nb::arg("shuffle"), nb::arg("seed"), nb::arg("drop_last"),
-          nb::arg("workers"), nb::arg("prefetch"), nb::arg("buckets"))
-      .def("shapes",
-           [](PyLoader& self) {
-             std::vector<InputTypes> shapes;
-             {
-               const nb::gil_scoped_release free;
-               shapes = self.loader().shapes();
-             }
-             nb::list found;
-             for (const InputTypes& types : shapes) found.append(to_dict(types));
-             return found;
+      .def("__init__",
+           [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
+              int workers, int prefetch, std::vector<int64_t> buckets) {
+             const nb::gil_scoped_release free;
+             new (self) PyLoader(data, {batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets)});
            })
+      .def("shapes", [](PyLoader& self) { return to_list(without_gil([&] { return self.loader().shapes(); })); })
       .def("__len__", [](PyLoader& self) { return self.loader().batches(); })
-      .def("next",
-           [](PyLoader& self) {
-             const Arrays* batch = nullptr;
-             {
-               const nb::gil_scoped_release free;
-               batch = &self.loader().next();
-             }
-             return nb::make_tuple(to_dict(*batch), batch->samples);
-           })
+      .def("next", [](PyLoader& self) { return to_dict(without_gil([&] { return self.next(); })); })
       .def("position",
            [](PyLoader& self) {
              const LoaderPosition position = self.loader().position();
              return nb::make_tuple(position.epoch, position.batch);
            })
-      .def(
-          "seek",
-          [](PyLoader& self, int64_t epoch, int64_t batch) {
-            const nb::gil_scoped_release free;
-            self.loader().seek({epoch, batch});
-          },
-          nb::arg("epoch"), nb::arg("batch"));
+      .def("seek", [](PyLoader& self, int64_t epoch, int64_t batch) {
+        without_gil([&] { self.loader().seek({epoch, batch}); });
+      });
 }
 
 }  // namespace
@@ -157,34 +102,34 @@ PyLoader::PyLoader(const Dataset& data, const LoaderOptions& options)
     : data_(data), options_(options), loader_(std::make_unique<Loader>(data, options)) {}
 
 PyLoader::~PyLoader() {
-  if (guard_->is_child() || !nb::is_alive()) {
+  if (guard_.is_child() || !nb::is_alive())
     (void)loader_.release();
-    return;
-  }
-  // Its workers may wait for the GIL.
-  const nb::gil_scoped_release free;
-  loader_.reset();
+  else
+    without_gil([&] { loader_.reset(); });  // its workers may wait for the GIL
 }
 
 Loader& PyLoader::loader() {
-  if (guard_->is_child()) {
+  if (guard_.is_child()) {
     (void)loader_.release();
     loader_ = std::make_unique<Loader>(data_, options_);
-    guard_.emplace();
+    guard_ = ForkGuard();
+    busy_ = false;
   }
   return *loader_;
 }
 
+Arrays PyLoader::next() {
+  Loader& opened = loader();
+  const Busy busy(busy_, "the loader");
+  return opened.next();
+}
+
 void add_data(nb::module_& module) {
   add_dataset(module);
-  module.def(
-      "array_type",
-      [](nb::object value, const std::string& name) {
-        const TensorType type = convert(value, {}, "\"" + name + "\"").type;
-        return nb::make_tuple(numpy_name(type.dtype), to_tuple(type.shape));
-      },
-      nb::arg("value"), nb::arg("name"));
   add_loader(module);
+  module.def("array_type", [](nb::object value, const std::string& name) {
+    return to_tuple(convert(value, {}, "\"" + name + "\"").type);
+  });
 }
 
 }  // namespace linnet::python

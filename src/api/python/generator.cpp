@@ -15,8 +15,7 @@ class PyGenerator {
     auto* decoder = dynamic_cast<Decoder*>(&tree_.root());
     if (!decoder) fail_user("a TextGenerator writes with a linnet.Decoder");
     const Recording recording(tree_, nullptr);
-    const nb::gil_scoped_release free;
-    generator_ = std::make_unique<TextGenerator>(*decoder, options);
+    generator_ = without_gil([&] { return std::make_unique<TextGenerator>(*decoder, options); });
   }
   ~PyGenerator() {
     if (!nb::is_alive()) (void)generator_.release();
@@ -29,23 +28,19 @@ class PyGenerator {
 };
 
 std::vector<std::vector<int32_t>> generate(PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts,
-                                           const GenerateOptions& options, nb::object listener) {
+                                           const GenerateOptions& options, const std::optional<nb::object>& listener) {
   std::exception_ptr stopped;
   const TextGenerator::Listener hear = [&](int64_t row, int32_t token, std::span<const float>) {
     const nb::gil_scoped_acquire gil;
     try {
       check_signals();
-      return listener.is_none() || !listener(row, token).is(nb::handle(Py_False));
+      return !listener || !(*listener)(row, token).is(nb::handle(Py_False));
     } catch (...) {
       stopped = std::current_exception();
       return false;
     }
   };
-  std::vector<std::vector<int32_t>> texts;
-  {
-    const nb::gil_scoped_release free;
-    texts = self.generator().generate(prompts, options, hear);
-  }
+  auto texts = without_gil([&] { return self.generator().generate(prompts, options, hear); });
   if (stopped) std::rethrow_exception(stopped);
   return texts;
 }
@@ -54,28 +49,18 @@ std::vector<std::vector<int32_t>> generate(PyGenerator& self, const std::vector<
 
 void add_generator(nb::module_& module) {
   nb::class_<PyGenerator>(module, "GeneratorCore")
-      .def(
-          "__init__",
-          [](PyGenerator* self, nb::object model, nb::list kept, int64_t slots, int64_t max_length, bool cache,
-             bool same_bits, int threads) {
-            new (self) PyGenerator(model, std::move(kept), {slots, max_length, cache, same_bits, threads});
-          },
-          nb::arg("model"), nb::arg("kept"), nb::arg("slots"), nb::arg("max_length"), nb::arg("cache"),
-          nb::arg("same_bits"), nb::arg("threads"))
-      .def(
-          "take", [](PyGenerator& self, PyLearner& learner) { self.generator().take(learner.learner()); },
-          nb::arg("learner"))
-      .def(
-          "load", [](PyGenerator& self, const std::string& path) { self.generator().load(path); }, nb::arg("path"))
-      .def(
-          "generate",
-          [](PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts, int64_t max_tokens,
-             double temperature, int64_t top_k, double top_p, uint64_t seed, std::vector<int32_t> ends,
-             nb::object listener) {
-            return generate(self, prompts, {max_tokens, temperature, top_k, top_p, seed, std::move(ends)}, listener);
-          },
-          nb::arg("prompts"), nb::arg("max_tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
-          nb::arg("seed"), nb::arg("ends"), nb::arg("listener").none());
+      .def("__init__",
+           [](PyGenerator* self, nb::object model, nb::list kept, int64_t slots, int64_t max_length, bool cache,
+              bool same_bits, int threads) {
+             new (self) PyGenerator(model, std::move(kept), {slots, max_length, cache, same_bits, threads});
+           })
+      .def("take", [](PyGenerator& self, PyLearner& learner) { self.generator().take(learner.learner()); })
+      .def("load", [](PyGenerator& self, const std::string& path) { self.generator().load(path); })
+      .def("generate", [](PyGenerator& self, const std::vector<std::vector<int32_t>>& prompts, int64_t max_tokens,
+                          double temperature, int64_t top_k, double top_p, uint64_t seed, std::vector<int32_t> ends,
+                          const std::optional<nb::object>& listener) {
+        return generate(self, prompts, {max_tokens, temperature, top_k, top_p, seed, std::move(ends)}, listener);
+      });
 }
 
 }  // namespace linnet::python

@@ -27,23 +27,11 @@ class PyLearner {
   // Of the first batch shape: which element types inputs have.
   const InputTypes& types() const { return shapes_.front(); }
 
-  // From now on parameters that `other` trains are read from it before every step; `names`: theirs to ours. The owner
-  // keeps the other learner alive.
-  void share(PyLearner& other, nb::object names);
-  void take_shared();
-
  private:
-  struct Shared {
-    PyLearner* other;
-    std::string name, own_name;
-    int64_t seen = -1;  // steps of the other one when it was read
-  };
-
   const nb::object owner_;
   Tree tree_;
   std::vector<InputTypes> shapes_;
   std::unique_ptr<Learner> learner_;
-  std::vector<Shared> shared_;
 };
 
 // Throws Error(kUser) for what is no optimizer.

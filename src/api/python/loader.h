@@ -2,8 +2,8 @@
 #pragma once
 #include <linnet/dataset.h>
 
+#include <atomic>
 #include <memory>
-#include <optional>
 
 #include "api/python/python.h"
 
@@ -17,12 +17,15 @@ class PyLoader {
   PyLoader& operator=(const PyLoader&) = delete;
 
   Loader& loader();
+  // A copy of the next batch. Throws Error(kUser) while another thread calls it.
+  Arrays next();
 
  private:
   const Dataset data_;
   const LoaderOptions options_;
   std::unique_ptr<Loader> loader_;
-  std::optional<ForkGuard> guard_ = ForkGuard();
+  std::atomic<bool> busy_ = false;
+  ForkGuard guard_;
 };
 
 }  // namespace linnet::python

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 
 #include "api/python/python.h"
@@ -22,19 +23,16 @@
 namespace linnet::python {
 namespace {
 
-// Waits for a worker's thread while other threads of Python run, and lets Ctrl-C through.
-template <class Ready>
-void wait_for(std::mutex& mutex, std::condition_variable& changed, const ForkGuard& guard, const Ready& ready) {
-  for (;;) {
-    {
-      const nb::gil_scoped_release free;
-      std::unique_lock lock(mutex);
-      if (changed.wait_for(lock, std::chrono::milliseconds(50), ready)) return;
-    }
+// Waits for a worker's thread while other threads of Python run, and lets Ctrl-C through. `is_ready` waits for some
+// milliseconds and says whether there is something.
+template <class Function>
+void wait_until(const ForkGuard& guard, const Function& is_ready) {
+  while (!without_gil(is_ready)) {
     check_signals();
     if (guard.is_child()) fail_user("the process was forked while the model was at work");
   }
 }
+constexpr std::chrono::milliseconds kPatience(50);
 
 class PyModel {
  public:
@@ -140,19 +138,22 @@ class PyStream {
     }
     worker_->cancel(order_);
   }
-  // Nothing at the end of the text.
+  // Nothing at the end of the text. Several threads may take pieces.
   std::optional<std::string> next() {
     if (closed_) return {};
-    wait_for(heard_->mutex, heard_->changed, guard_, [&] { return !heard_->pieces.empty() || heard_->outcome; });
-    const std::lock_guard lock(heard_->mutex);
-    if (!heard_->pieces.empty()) {
-      std::string piece = std::move(heard_->pieces.front());
+    std::optional<std::string> piece;
+    wait_until(guard_, [&] {
+      std::unique_lock lock(heard_->mutex);
+      const auto is_heard = [&] { return !heard_->pieces.empty() || heard_->outcome; };
+      if (!heard_->changed.wait_for(lock, kPatience, is_heard)) return false;
+      if (heard_->pieces.empty()) return true;
+      piece = std::move(heard_->pieces.front());
       heard_->pieces.pop_front();
-      return piece;
-    }
-    if (!heard_->outcome->error.empty())
+      return true;
+    });
+    if (!piece && !heard_->outcome->error.empty())
       throw Error(heard_->outcome->bad_request ? ErrorKind::kUser : ErrorKind::kInternal, heard_->outcome->error);
-    return {};
+    return piece;
   }
   // The whole text.
   std::string finish() {
@@ -179,27 +180,18 @@ class PyStream {
 nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, const std::vector<std::string>& texts) {
   const auto width = static_cast<int64_t>(worker->model().width());
   if (texts.empty()) return numpy_of({}, {0, width});
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::optional<RowOutcome> outcome;
-  };
-  const auto shared = std::make_shared<Shared>();
-  std::vector<std::vector<int32_t>> tokens;
-  bool taken = false;
-  {
-    const nb::gil_scoped_release free;
+  const auto promise = std::make_shared<std::promise<RowOutcome>>();
+  std::future<RowOutcome> future = promise->get_future();
+  const bool taken = without_gil([&] {
+    std::vector<std::vector<int32_t>> tokens;
     for (const std::string& text : texts) tokens.push_back(worker->model().encode(text));
-    taken = worker->submit(std::move(tokens), [shared](RowOutcome&& found) {
-      const std::lock_guard lock(shared->mutex);
-      shared->outcome = std::move(found);
-      shared->changed.notify_all();
-    });
-  }
+    return worker->submit(std::move(tokens), [promise](RowOutcome&& found) { promise->set_value(std::move(found)); });
+  });
   if (!taken) fail_user("too many texts wait for the model");
-  wait_for(shared->mutex, shared->changed, model.guard(), [&] { return shared->outcome.has_value(); });
-  if (!shared->outcome->error.empty()) fail_user(shared->outcome->error);
-  return numpy_of(std::move(shared->outcome->rows), {static_cast<int64_t>(texts.size()), width});
+  wait_until(model.guard(), [&] { return future.wait_for(kPatience) == std::future_status::ready; });
+  RowOutcome outcome = future.get();
+  if (!outcome.error.empty()) fail_user(outcome.error);
+  return numpy_of(std::move(outcome.rows), {static_cast<int64_t>(texts.size()), width});
 }
 
 // Options are JSON, as in a request to the server.
@@ -216,17 +208,15 @@ TextRequest request_of(const std::string& prompt, bool chat, const std::string& 
 
 std::unique_ptr<PyStream> stream(PyModel& model, const std::string& prompt, const std::string& options, bool chat,
                                  bool translates) {
-  const std::shared_ptr<TextWorker> writer = model.writer();
-  TextWorker& worker = *writer;
+  const std::shared_ptr<TextWorker> worker = model.writer();
+  auto& writer = worker->model();
   const TextRequest request = request_of(prompt, chat, options);
-  if (translates && !worker.model().answers())
-    fail_user("'" + model.folder() + "' translates no texts; its kind is language");
-  TextJob job = translates ? worker.model().prepare_translation(request) : worker.model().prepare(request);
-  if (job.choice.beams > worker.model().beams())
-    fail_user("a search of " + std::to_string(job.choice.beams) +
-              " beams needs linnet.load(..., beams=" + std::to_string(job.choice.beams) + ")");
-  job.choice.max_tokens = std::min(job.choice.max_tokens, worker.model().room());
-  return std::make_unique<PyStream>(writer, std::move(job));
+  if (translates && !writer.answers()) fail_user("'" + model.folder() + "' translates no texts; its kind is language");
+  TextJob job = translates ? writer.prepare_translation(request) : writer.prepare(request);
+  if (const std::string beams = std::to_string(job.choice.beams); job.choice.beams > writer.beams())
+    fail_user("a search of " + beams + " beams needs linnet.load(..., beams=" + beams + ")");
+  job.choice.max_tokens = std::min(job.choice.max_tokens, writer.room());
+  return std::make_unique<PyStream>(worker, std::move(job));
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& folder, bool target) {
@@ -255,10 +245,9 @@ nb::dict info_of(PyModel& self) {
 
 LoadedModelOptions options_of(const nb::dict& given) {
   LoadedModelOptions options;
-  const auto get = [&](const char* name, auto& to) { to = nb::cast<std::decay_t<decltype(to)>>(given[name]); };
-  get("device", options.device), get("threads", options.threads), get("quantize", options.quantize);
-  get("keep", options.keep), get("adapters", options.adapters), get("slots", options.text.slots);
-  get("beams", options.text.beams), get("max_length", options.text.max_length);
+  read_options(given, "device", options.device, "threads", options.threads, "quantize", options.quantize, "keep",
+               options.keep, "adapters", options.adapters, "slots", options.text.slots, "beams", options.text.beams,
+               "max_length", options.text.max_length);
   if (options.threads < 0 || options.threads > 512 || options.text.slots < 1 || options.text.slots > 1024 ||
       options.text.beams < 0 || options.text.beams > 1024 || options.text.max_length < 0)
     fail_user("threads are 0 to 512, slots 1 to 1024, beams 0 to 1024, and max_length is not negative");
@@ -275,7 +264,7 @@ void add_tokenizer(nb::module_& module) {
             self.encode(text, ids);
             return ids;
           },
-          nb::arg("text"), "The tokens of a text alone, without begin and end.")
+          "text"_a, "The tokens of a text alone, without begin and end.")
       .def(
           "decode",
           [](const Tokenizer& self, const std::vector<int32_t>& ids) {
@@ -287,15 +276,11 @@ void add_tokenizer(nb::module_& module) {
             return nb::steal<nb::str>(
                 PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
           },
-          nb::arg("ids"), "The text of tokens, without special ones.")
-      .def(
-          "piece", [](const Tokenizer& self, int32_t id) { return self.piece(id); }, nb::arg("id"),
-          "One token as its files spell it.")
-      .def_prop_ro(
-          "vocab_size", [](const Tokenizer& self) { return self.vocab_size(); }, "The number of tokens.")
-      .def_prop_ro(
-          "kind", [](const Tokenizer& self) { return self.kind(); }, "\"bpe\", \"wordpiece\", ...");
-  module.def("load_tokenizer", &tokenizer_of, nb::arg("folder"), nb::arg("target") = false,
+          "ids"_a, "The text of tokens, without special ones.")
+      .def("piece", &Tokenizer::piece, "id"_a, "One token as its files spell it.")
+      .def_prop_ro("vocab_size", &Tokenizer::vocab_size, "The number of tokens.")
+      .def_prop_ro("kind", &Tokenizer::kind, "\"bpe\", \"wordpiece\", ...");
+  module.def("load_tokenizer", tokenizer_of, "folder"_a, "target"_a = false,
              "The tokenizer of a run or a model folder; target: of a translation's other side.");
 }
 
@@ -308,39 +293,31 @@ void add_models(nb::module_& module) {
       .def("finish", &PyStream::finish)
       .def("close", &PyStream::close);
   nb::class_<PyModel>(module, "ModelCore")
-      .def(
-          "__init__",
-          [](PyModel* self, const std::string& folder, const nb::dict& options) {
-            const LoadedModelOptions chosen = options_of(options);
-            const nb::gil_scoped_release free;
-            new (self) PyModel(folder, chosen);
-          },
-          nb::arg("folder"), nb::arg("options"))
-      .def("stream", &stream, nb::arg("prompt"), nb::arg("options"), nb::arg("chat"), nb::arg("translates"))
-      .def(
-          "embed",
-          [](PyModel& self, const std::vector<std::string>& texts) {
-            return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
-          },
-          nb::arg("texts"))
-      .def(
-          "classify",
-          [](PyModel& self, const std::vector<std::string>& texts) {
-            return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts);
-          },
-          nb::arg("texts"))
-      .def("score", &PyModel::score, nb::arg("text"), nb::arg("source"))
-      .def("info", &info_of)
+      .def("__init__",
+           [](PyModel* self, const std::string& folder, const nb::dict& options) {
+             const LoadedModelOptions chosen = options_of(options);
+             const nb::gil_scoped_release free;
+             new (self) PyModel(folder, chosen);
+           })
+      .def("stream", stream)
+      .def("embed",
+           [](PyModel& self, const std::vector<std::string>& texts) {
+             return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
+           })
+      .def("classify",
+           [](PyModel& self, const std::vector<std::string>& texts) {
+             return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts);
+           })
+      .def("score", &PyModel::score)
+      .def("info", info_of)
       .def("close", &PyModel::close);
+  module.def("is_run", [](const std::string& folder) { return RunFolder(folder).has_config(); });
   module.def(
       "export_run",
       [](const std::string& run, const std::string& folder) {
-        const nb::gil_scoped_release free;
         task_actions(RunFolder(run).load_config()).export_model(run, folder);
       },
-      nb::arg("run"), nb::arg("folder"));
-  module.def(
-      "is_run", [](const std::string& folder) { return RunFolder(folder).has_config(); }, nb::arg("folder"));
+      nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace linnet::python

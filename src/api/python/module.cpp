@@ -25,13 +25,12 @@ std::string package_folder() {
 }  // namespace
 
 void add_errors(nb::module_& module) {
-  module.def(
-      "set_errors",
-      [](nb::object user, nb::object shape, nb::object numeric, nb::object machine, nb::object internal) {
-        error_classes = {user.release().ptr(), shape.release().ptr(), numeric.release().ptr(), machine.release().ptr(),
-                         internal.release().ptr()};
-      },
-      nb::arg("user"), nb::arg("shape"), nb::arg("numeric"), nb::arg("machine"), nb::arg("internal"));
+  module.def("set_errors",
+             [](nb::object user, nb::object shape, nb::object numeric, nb::object machine, nb::object internal) {
+               error_classes = {user.release().ptr(), shape.release().ptr(), numeric.release().ptr(),
+                                machine.release().ptr(), internal.release().ptr()};
+             });
+  module.def("line", [] { return python_line().text(); });
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

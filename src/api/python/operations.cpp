@@ -14,6 +14,21 @@
 namespace linnet::python {
 namespace {
 
+// A function of tensors as one of operands, which records the line of Python that calls it.
+template <class Argument>
+using GivenAs = std::conditional_t<std::is_same_v<Argument, Tensor>, Operand, Argument>;
+
+Tensor value_of(const Operand& operand) { return operand.tensor(); }
+template <class Argument>
+const Argument& value_of(const Argument& argument) {
+  return argument;
+}
+
+template <class... Rest>
+auto recorded(Tensor (*function)(At, Rest...)) {
+  return [function](Operand first, GivenAs<Rest>... rest) { return function(first.at(), value_of(rest)...); };
+}
+
 void add_unary(nb::module_& module) {
   using Function = Tensor (*)(At);
   const struct {
@@ -44,11 +59,7 @@ void add_unary(nb::module_& module) {
       {"stop_gradient", stop_gradient, "x, through which no gradient flows back (torch's detach)."},
       {"global_avg_pool", global_avg_pool, "The mean of all positions: [N, H, W, C] -> [N, C]."},
   };
-  for (const auto& row : unary) {
-    const Function function = row.function;
-    module.def(
-        row.name, [function](Operand x) { return function(x.at()); }, nb::arg("x"), row.doc);
-  }
+  for (const auto& row : unary) module.def(row.name, recorded(row.function), "x"_a, row.doc);
 }
 
 void add_binary(nb::module_& module) {
@@ -63,24 +74,13 @@ void add_binary(nb::module_& module) {
       {"greater", greater, "1 where a > b, else 0; no gradient."},
       {"equal", equal, "1 where a == b, else 0; no gradient."},
   };
-  for (const auto& row : binary) {
-    const Function function = row.function;
-    module.def(
-        row.name, [function](Operand a, Operand b) { return function(a.at(), b.tensor()); }, nb::arg("a"), nb::arg("b"),
-        row.doc);
-  }
-  module.def(
-      "matmul",
-      [](Operand a, Operand b, bool trans_a, bool trans_b) { return matmul(a.at(), b.tensor(), trans_a, trans_b); },
-      nb::arg("a"), nb::arg("b"), nb::arg("trans_a") = false, nb::arg("trans_b") = false,
-      "The matrix product: a [..., M, K] with b [K, N] or [..., K, N]. trans_a: a is [..., K, M]; trans_b: b is "
-      "[..., N, K].");
-  module.def(
-      "where", [](Operand condition, Operand a, Operand b) { return where(condition.at(), a.tensor(), b.tensor()); },
-      nb::arg("condition"), nb::arg("a"), nb::arg("b"), "a where `condition` is not 0, else b, elementwise.");
-  module.def(
-      "clamp", [](Operand x, double low, double high) { return clamp(x.at(), low, high); }, nb::arg("x"),
-      nb::arg("low"), nb::arg("high"), "x where low <= x <= high, else the nearer bound.");
+  for (const auto& row : binary) module.def(row.name, recorded(row.function), "a"_a, "b"_a, row.doc);
+  module.def("matmul", recorded(matmul), "a"_a, "b"_a, "trans_a"_a = false, "trans_b"_a = false,
+             "The matrix product: a [..., M, K] with b [K, N] or [..., K, N]. trans_a: a is [..., K, M]; trans_b: b is "
+             "[..., N, K].");
+  module.def("where", recorded(where), "condition"_a, "a"_a, "b"_a,
+             "a where `condition` is not 0, else b, elementwise.");
+  module.def("clamp", recorded(clamp), "x"_a, "low"_a, "high"_a, "x where low <= x <= high, else the nearer bound.");
 }
 
 std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) {
@@ -93,31 +93,26 @@ void add_movement(nb::module_& module) {
   module.def(
       "concat",
       [](const std::vector<Operand>& parts, int axis) { return concat(tensors_of(parts), axis, python_line()); },
-      nb::arg("parts"), nb::arg("axis") = 0, "Tensors one behind another along an axis (torch's cat).");
+      "parts"_a, "axis"_a = 0, "Tensors one behind another along an axis (torch's cat).");
   module.def(
       "split", [](Operand x, std::vector<int64_t> sizes, int axis) { return split(x.at(), axis, std::move(sizes)); },
-      nb::arg("x"), nb::arg("sizes"), nb::arg("axis") = -1, "Parts of these sizes along an axis.");
+      "x"_a, "sizes"_a, "axis"_a = -1, "Parts of these sizes along an axis.");
   module.def(
-      "chunk", [](Operand x, int parts, int axis) { return split_evenly(x.at(), axis, parts); }, nb::arg("x"),
-      nb::arg("parts"), nb::arg("axis") = -1, "Parts of equal size along an axis.");
+      "chunk", [](Operand x, int parts, int axis) { return split_evenly(x.at(), axis, parts); }, "x"_a, "parts"_a,
+      "axis"_a = -1, "Parts of equal size along an axis.");
   module.def(
       "broadcast_to",
-      [](Operand x, const std::vector<int64_t>& shape) { return broadcast_to(x.at(), to_shape(shape)); }, nb::arg("x"),
-      nb::arg("shape"), "x repeated to `shape`.");
-  module.def(
-      "gather", [](Operand x, Operand ids) { return gather(x.at(), ids.tensor()); }, nb::arg("x"), nb::arg("ids"),
-      "Rows of x [V, ...] by their numbers: ids int32 [...] -> [ids' axes, x's axes behind the first].");
-  module.def(
-      "embedding",
-      [](Operand table, Operand ids, int64_t padding) { return embedding(table.at(), ids.tensor(), padding); },
-      nb::arg("table"), nb::arg("ids"), nb::arg("padding") = -1,
-      "Rows of a table: [V, D], ids int32 [...] -> [..., D].");
+      [](Operand x, const std::vector<int64_t>& shape) { return broadcast_to(x.at(), to_shape(shape)); }, "x"_a,
+      "shape"_a, "x repeated to `shape`.");
+  module.def("gather", recorded(gather), "x"_a, "ids"_a,
+             "Rows of x [V, ...] by their numbers: ids int32 [...] -> [ids' axes, x's axes behind the first].");
+  module.def("embedding", recorded(embedding), "table"_a, "ids"_a, "padding"_a = -1,
+             "Rows of a table: [V, D], ids int32 [...] -> [..., D].");
   module.def(
       "one_hot", [](Operand targets, int64_t classes) { return one_hot(targets.at(), classes, DType::kF32); },
-      nb::arg("targets"), nb::arg("classes"), "int32 [...] -> float32 [..., classes].");
-  module.def(
-      "mask_targets", [](Operand targets, Operand lengths) { return mask_targets(targets.at(), lengths.tensor()); },
-      nb::arg("targets"), nb::arg("lengths"), "targets int32 [B, T] that are -1 at and past lengths int32 [B].");
+      "targets"_a, "classes"_a, "int32 [...] -> float32 [..., classes].");
+  module.def("mask_targets", recorded(mask_targets), "targets"_a, "lengths"_a,
+             "targets int32 [B, T] that are -1 at and past lengths int32 [B].");
   module.def(
       "full",
       [](const std::vector<int64_t>& shape, double value) {
@@ -125,52 +120,38 @@ void add_movement(nb::module_& module) {
           if (size < 1) throw Error(ErrorKind::kShape, python_line().text() + ": full(): sizes are at least 1");
         return Recording::tracer("full()").full({DType::kF32, to_shape(shape)}, value, python_line());
       },
-      nb::arg("shape"), nb::arg("value"), "A tensor with the same number everywhere.");
+      "shape"_a, "value"_a, "A tensor with the same number everywhere.");
   module.def(
       "is_training", [] { return Recording::tracer("is_training()").training(); },
       "Whether the graph that is recorded trains: dropout is active, and buffers are updated.");
 }
 
 void add_images(nb::module_& module) {
-  module.def(
-      "conv2d",
-      [](Operand x, Operand weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
-        return conv2d(x.at(), weight.tensor(), stride, padding, dilation, groups);
-      },
-      nb::arg("x"), nb::arg("weight"), nb::arg("stride") = 1, nb::arg("padding") = 0, nb::arg("dilation") = 1,
-      nb::arg("groups") = 1, "Images [N, H, W, C] with filters [O, R, S, C / groups] -> [N, H', W', O].");
-  module.def(
-      "max_pool", [](Operand x, int64_t size, int64_t stride) { return max_pool(x.at(), size, stride); }, nb::arg("x"),
-      nb::arg("size") = 2, nb::arg("stride") = 0,
-      "The largest element of each size x size window of [N, H, W, C]; stride 0 is the size.");
-  module.def(
-      "avg_pool", [](Operand x, int64_t size) { return avg_pool(x.at(), size); }, nb::arg("x"), nb::arg("size") = 2,
-      "The mean of each size x size window of [N, H, W, C].");
-  module.def(
-      "scale_images",
-      [](Operand x, const std::vector<double>& mean, const std::vector<double>& deviation) {
-        return scale_images(x.at(), mean, deviation);
-      },
-      nb::arg("x"), nb::arg("mean") = std::vector<double>{}, nb::arg("deviation") = std::vector<double>{},
-      "Bytes of images uint8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; without lists in [0, 1].");
+  module.def("conv2d", recorded(conv2d), "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
+             "groups"_a = 1, "Images [N, H, W, C] with filters [O, R, S, C / groups] -> [N, H', W', O].");
+  module.def("max_pool", recorded(max_pool), "x"_a, "size"_a = 2, "stride"_a = 0,
+             "The largest element of each size x size window of [N, H, W, C]; stride 0 is the size.");
+  module.def("avg_pool", recorded(avg_pool), "x"_a, "size"_a = 2,
+             "The mean of each size x size window of [N, H, W, C].");
+  module.def("scale_images", recorded(scale_images), "x"_a, "mean"_a = std::vector<double>{},
+             "deviation"_a = std::vector<double>{},
+             "Bytes of images uint8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; without lists in [0, 1].");
 }
 
 void add_norms(nb::module_& module) {
-  const auto optional = [](std::optional<Operand> x) { return x ? x->tensor() : Tensor{}; };
   module.def(
       "layer_norm",
-      [optional](Operand x, std::optional<Operand> weight, std::optional<Operand> bias, double epsilon) {
-        return layer_norm(x.at(), optional(weight), optional(bias), epsilon);
+      [](Operand x, std::optional<Operand> weight, std::optional<Operand> bias, double epsilon) {
+        return layer_norm(x.at(), or_none(weight), or_none(bias), epsilon);
       },
-      nb::arg("x"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::arg("epsilon") = 1e-5,
+      "x"_a, "weight"_a = nb::none(), "bias"_a = nb::none(), "epsilon"_a = 1e-5,
       "Normalization over the last axis; weight and bias [D] may be left out.");
   module.def(
       "rms_norm",
-      [optional](Operand x, std::optional<Operand> weight, double epsilon) {
-        return rms_norm(x.at(), optional(weight), epsilon);
+      [](Operand x, std::optional<Operand> weight, double epsilon) {
+        return rms_norm(x.at(), or_none(weight), epsilon);
       },
-      nb::arg("x"), nb::arg("weight") = nb::none(), nb::arg("epsilon") = 1e-6,
-      "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.");
+      "x"_a, "weight"_a = nb::none(), "epsilon"_a = 1e-6, "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.");
 }
 
 // The mean over all elements; over those of samples where the first axis is the batch's, so that padded rows do not
@@ -198,7 +179,7 @@ void add_losses(nb::module_& module) {
             new (self)
                 Loss{sum.tensor(), count ? count->tensor() : Recording::tracer("a loss").number(1, python_line())};
           },
-          nb::arg("sum"), nb::arg("count") = nb::none())
+          "sum"_a, "count"_a = nb::none())
       .def_ro("sum", &Loss::sum, "Scalar.")
       .def_ro("count", &Loss::count, "Scalar.")
       .def(
@@ -209,7 +190,7 @@ void add_losses(nb::module_& module) {
       [](Operand logits, Operand targets, double label_smoothing) {
         return Loss{cross_entropy_sum(logits.at(), targets.tensor(), label_smoothing), count_targets(targets.at())};
       },
-      nb::arg("logits"), nb::arg("targets"), nb::arg("label_smoothing") = 0.0,
+      "logits"_a, "targets"_a, "label_smoothing"_a = 0.0,
       "The cross-entropy of logits [..., V] and targets int32 [...]; rows with a negative target are left out.");
   module.def(
       "linear_cross_entropy",
@@ -219,8 +200,7 @@ void add_losses(nb::module_& module) {
                                      targets.tensor(), label_smoothing),
             count_targets(targets.at())};
       },
-      nb::arg("hidden"), nb::arg("weight"), nb::arg("targets"), nb::arg("bias") = nb::none(),
-      nb::arg("label_smoothing") = 0.0,
+      "hidden"_a, "weight"_a, "targets"_a, "bias"_a = nb::none(), "label_smoothing"_a = 0.0,
       "The same of logits = hidden weight^T + bias, which are never whole in memory: hidden [..., D], weight "
       "[V, D].");
   add_mean_loss(module, "binary_cross_entropy", {"logits", "targets"}, binary_cross_entropy_loss,

@@ -15,13 +15,8 @@ constexpr const char* kAdamDoc =
 template <class T>
 void add_adam(nb::module_& module, const char* name, double weight_decay) {
   nb::class_<T>(module, name, kAdamDoc)
-      .def(
-          "__init__",
-          [](T* self, double beta1, double beta2, double epsilon, double decay) {
-            new (self) T{beta1, beta2, epsilon, decay};
-          },
-          nb::kw_only(), nb::arg("beta1") = 0.9, nb::arg("beta2") = 0.999, nb::arg("epsilon") = 1e-8,
-          nb::arg("weight_decay") = weight_decay);
+      .def(nb::init<double, double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.999,
+           "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay);
 }
 
 FrozenStorage storage_of(const std::string& name) {
@@ -44,44 +39,25 @@ Schedule::Kind schedule_kind(const std::string& name) {
 Optimizer optimizer_of(nb::handle given) {
   Optimizer found;
   if (!nb::try_cast(given, found))
-    fail_user("the optimizer is a " + nb::cast<std::string>(given.type().attr("__name__")) +
+    fail_user("the optimizer is a " + class_name(given) +
               "; it is one of Sgd, Adam, AdamW, AdamW8bit, Lion, Muon and Adafactor");
   return found;
 }
 
 void add_optimizers(nb::module_& module) {
   nb::class_<Sgd>(module, "Sgd", "Stochastic gradient descent, as torch.optim.SGD has it.")
-      .def(
-          "__init__",
-          [](Sgd* self, double momentum, double decay) {
-            new (self) Sgd{momentum, decay};
-          },
-          nb::kw_only(), nb::arg("momentum") = 0.0, nb::arg("weight_decay") = 0.0);
+      .def(nb::init<double, double>(), nb::kw_only(), "momentum"_a = 0.0, "weight_decay"_a = 0.0);
   add_adam<Adam>(module, "Adam", 0);
   add_adam<AdamW>(module, "AdamW", 0.01);
   add_adam<AdamW8bit>(module, "AdamW8bit", 0.01);
   nb::class_<Lion>(module, "Lion", "The sign of an average of gradients; half of Adam's memory.")
-      .def(
-          "__init__",
-          [](Lion* self, double beta1, double beta2, double decay) {
-            new (self) Lion{beta1, beta2, decay};
-          },
-          nb::kw_only(), nb::arg("beta1") = 0.9, nb::arg("beta2") = 0.99, nb::arg("weight_decay") = 0.0);
+      .def(nb::init<double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.99,
+           "weight_decay"_a = 0.0);
   nb::class_<Muon>(module, "Muon", "Matrices move along the nearest orthogonal matrix to their momentum.")
-      .def(
-          "__init__",
-          [](Muon* self, double momentum, double beta1, double beta2, double epsilon, double decay) {
-            new (self) Muon{momentum, beta1, beta2, epsilon, decay};
-          },
-          nb::kw_only(), nb::arg("momentum") = 0.95, nb::arg("beta1") = 0.9, nb::arg("beta2") = 0.999,
-          nb::arg("epsilon") = 1e-8, nb::arg("weight_decay") = 0.01);
+      .def(nb::init<double, double, double, double, double>(), nb::kw_only(), "momentum"_a = 0.95, "beta1"_a = 0.9,
+           "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = 0.01);
   nb::class_<Adafactor>(module, "Adafactor", "The second moment as a row and a column: the least memory of all.")
-      .def(
-          "__init__",
-          [](Adafactor* self, double power, double decay) {
-            new (self) Adafactor{power, decay};
-          },
-          nb::kw_only(), nb::arg("decay_power") = 0.8, nb::arg("weight_decay") = 0.0);
+      .def(nb::init<double, double>(), nb::kw_only(), "decay_power"_a = 0.8, "weight_decay"_a = 0.0);
   nb::class_<TrainingGroup>(module, "Group", "Parameters that are trained alike, chosen by patterns of their names.")
       .def(
           "__init__",
@@ -91,8 +67,8 @@ void add_optimizers(nb::module_& module) {
             if (!optimizer.is_none()) group.optimizer = optimizer_of(optimizer);
             new (self) TrainingGroup(std::move(group));
           },
-          nb::arg("patterns"), nb::kw_only(), nb::arg("frozen") = false, nb::arg("storage") = "fp32",
-          nb::arg("rate_factor") = 1.0, nb::arg("weight_decay") = nb::none(), nb::arg("optimizer") = nb::none(),
+          "patterns"_a, nb::kw_only(), "frozen"_a = false, "storage"_a = "fp32", "rate_factor"_a = 1.0,
+          "weight_decay"_a = nb::none(), "optimizer"_a = nb::none(),
           "patterns: of full names, '*' stands for any characters. storage: fp32, bf16 or int8, of matrices.")
       .def_ro("patterns", &TrainingGroup::patterns, "As constructed.")
       .def_ro("frozen", &TrainingGroup::frozen, "As constructed.");
@@ -102,10 +78,10 @@ void add_optimizers(nb::module_& module) {
           [](Schedule* self, const std::string& kind, double peak, double final, int64_t warmup, int64_t steps) {
             new (self) Schedule{schedule_kind(kind), peak, final, warmup, steps};
           },
-          nb::arg("kind"), nb::kw_only(), nb::arg("peak") = 1e-3, nb::arg("final") = 0.0, nb::arg("warmup_steps") = 0,
-          nb::arg("max_steps") = 1, "kind: constant, linear, cosine or inverse_sqrt.")
+          "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = 1,
+          "kind: constant, linear, cosine or inverse_sqrt.")
       .def(
-          "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, nb::arg("step"));
+          "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a);
 }
 
 }  // namespace linnet::python

@@ -3,6 +3,7 @@
 #include <linnet/own_op.h>
 #include <linnet/testing.h>
 
+#include <cstring>
 #include <span>
 
 #include "api/python/python.h"
@@ -35,18 +36,13 @@ std::vector<Tensor> tensors_of(const nb::object& result, const char* what) {
   return found;
 }
 
-std::vector<TensorType> types_of(const nb::object& result) {
-  std::vector<TensorType> found;
-  for (const nb::handle type : nb::cast<nb::sequence>(result)) {
-    const auto pair = nb::cast<nb::tuple>(type);
-    found.push_back({to_dtype(pair[0]), to_shape(nb::cast<std::vector<int64_t>>(pair[1]))});
-  }
-  return found;
-}
-
-nb::list arrays_of(std::span<const OpArray> arrays, bool writable) {
+// Copies, which the kernel may keep.
+nb::list copies_of(std::span<const OpArray> arrays, bool writable) {
   nb::list found;
-  for (const OpArray& array : arrays) found.append(numpy_view(array.data, array.type, nb::none(), writable));
+  for (const OpArray& array : arrays) {
+    const auto* bytes = static_cast<const std::byte*>(array.data);
+    found.append(numpy_copy({bytes, array.type.bytes()}, array.type, writable));
+  }
   return found;
 }
 
@@ -54,16 +50,16 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
                            const nb::object& gradient, const nb::object& infer) {
   const nb::handle run = immortal(kernel), compose = immortal(decompose);
   OpDefinition definition{.name = name};
-  if (infer.is_none()) {
-    definition.infer = [](const OpTypes& types) { return std::vector<TensorType>{types.in[0]}; };
-  } else {
+  definition.infer = [](const OpTypes& types) { return std::vector<TensorType>{types.in[0]}; };
+  if (!infer.is_none())
     definition.infer = [call = immortal(infer)](const OpTypes& types) {
       const nb::gil_scoped_acquire gil;
       nb::list in;
-      for (const TensorType& type : types.in) in.append(nb::make_tuple(numpy_name(type.dtype), to_tuple(type.shape)));
-      return types_of(nb::borrow(call)(*nb::tuple(in)));
+      for (const TensorType& type : types.in) in.append(to_tuple(type));
+      std::vector<TensorType> out;
+      for (const nb::handle type : nb::cast<nb::sequence>(call(*nb::tuple(in)))) out.push_back(to_type(type));
+      return out;
     };
-  }
   definition.decompose = [compose](const OpOperands& op) {
     const nb::gil_scoped_acquire gil;
     return tensors_of(compose(*nb::tuple(list_of(op.in))), "decompose()");
@@ -75,7 +71,10 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
     };
   definition.kernel = [run](const OpCall& op) {
     const nb::gil_scoped_acquire gil;
-    run(*nb::tuple(arrays_of(op.in, false)), *nb::tuple(arrays_of(op.out, true)));
+    const nb::list out = copies_of(op.out, true);
+    run(*nb::tuple(copies_of(op.in, false)), *nb::tuple(out));
+    for (size_t i = 0; i < op.out.size(); ++i)
+      std::memcpy(op.out[i].data, nb::cast<AnyArray>(out[i]).data(), op.out[i].type.bytes());
   };
   return definition;
 }
@@ -109,8 +108,7 @@ void add_own_op(nb::module_& module) {
                 fail_user("an op has a kernel and a decomposition, which are functions");
             new (self) OwnOp(definition_of(name, kernel, decompose, gradient, infer));
           },
-          nb::arg("name"), nb::kw_only(), nb::arg("kernel"), nb::arg("decompose"), nb::arg("gradient") = nb::none(),
-          nb::arg("infer") = nb::none())
+          "name"_a, nb::kw_only(), "kernel"_a, "decompose"_a, "gradient"_a = nb::none(), "infer"_a = nb::none())
       .def(
           "__call__",
           [](const OwnOp& self, const nb::args& operands) -> nb::object {
@@ -124,7 +122,7 @@ void add_own_op(nb::module_& module) {
           },
           nb::sig("def __call__(self, *operands: Tensor | Parameter | LayerParameter) -> typing.Any"),
           "Records the op: a tensor, or a tuple of several results.");
-  module.def("check_op", &check, nb::arg("function"), nb::arg("shapes"), nb::arg("differentiate") = true,
+  module.def("check_op", &check, "function"_a, "shapes"_a, "differentiate"_a = true,
              "Checks function(*tensors) for random float32 inputs of these shapes: gradients against finite "
              "differences, the kernel against the decomposition, 1 to 3 threads. A line for each problem.");
 }

@@ -3,6 +3,9 @@
 #include <linnet/math.h>
 #include <linnet/ops.h>
 
+#include <functional>
+#include <numeric>
+
 #include "api/python/python.h"
 #include "api/python/tree.h"
 
@@ -28,69 +31,27 @@ int64_t axis_of(const Tensor& x, int64_t axis) {
   return axis < 0 ? axis + rank : axis;
 }
 
-// One entry of an index, which takes an axis or adds one: x[2], x[1:5], x[None].
-struct Cut {
-  int64_t start = 0, size = 0;
-  bool drops = false;
-};
-
-Cut cut_of(nb::handle index, int64_t size, int axis) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::kShape, python_line().text() + ": axis " + std::to_string(axis) + " of " +
-                                       std::to_string(size) + " elements " + what);
-  };
-  if (PySlice_Check(index.ptr())) {
-    Py_ssize_t start, stop, step;
-    if (PySlice_Unpack(index.ptr(), &start, &stop, &step) != 0) throw nb::python_error();
-    const Py_ssize_t count = PySlice_AdjustIndices(size, &start, &stop, step);
-    if (step != 1) refuse("is sliced by a step other than 1");
-    if (count < 1) refuse("is sliced to nothing");
-    return {start, count, false};
-  }
-  int64_t at = 0;
-  if (!nb::try_cast(index, at))
-    throw Error(ErrorKind::kShape, python_line().text() + ": a tensor is indexed by integers, slices, None and ...; " +
-                                       "gather(x, ids) looks rows up, where(condition, a, b) chooses elements");
-  if (at < -size || at >= size) refuse("has no number " + std::to_string(at));
-  return {at < 0 ? at + size : at, 1, true};
+// Python says which part of each axis an index takes, and the shape of the result.
+Tensor item(Tensor x, nb::handle index) {
+  const nb::object found = nb::module_::import_("linnet.indexing").attr("cuts")(to_tuple(x.shape()), index);
+  for (const nb::handle cut : found[0])
+    x = slice(At(x, python_line()), nb::cast<int>(cut[0]), nb::cast<int64_t>(cut[1]), nb::cast<int64_t>(cut[2]));
+  const Shape shape = to_shape(nb::cast<std::vector<int64_t>>(found[1]));
+  return shape == x.shape() ? x : reshape(At(x, python_line()), shape);
 }
 
-Tensor item(Tensor x, nb::handle given) {
-  const nb::tuple indices = PyTuple_Check(given.ptr()) ? nb::borrow<nb::tuple>(given) : nb::make_tuple(given);
-  const int rank = x.shape().rank();
-  int used = 0;
-  for (const nb::handle index : indices) used += !index.is_none() && index.ptr() != Py_Ellipsis;
-  if (used > rank)
-    throw Error(ErrorKind::kShape, python_line().text() + ": a tensor of shape " + x.shape().text() +
-                                       " has fewer axes than " + std::to_string(used));
-  std::vector<int64_t> sizes;
-  int axis = 0;
-  const auto keep = [&](int count) {
-    for (; count > 0; --count) sizes.push_back(x.shape()[axis++]);
-  };
-  for (const nb::handle index : indices) {
-    if (index.is_none()) {
-      sizes.push_back(1);
-    } else if (index.ptr() == Py_Ellipsis) {
-      keep(rank - used);
-    } else {
-      const int64_t size = x.shape()[axis];
-      const Cut cut = cut_of(index, size, axis);
-      if (cut.size != size) x = slice(At(x, python_line()), axis, cut.start, cut.size);
-      if (!cut.drops) sizes.push_back(cut.size);
-      ++axis;
-    }
-  }
-  keep(rank - axis);
-  return to_shape(sizes) == x.shape() ? x : reshape(At(x, python_line()), to_shape(sizes));
+// Of f(2, -1) or f((2, -1)).
+template <class Integer>
+std::vector<Integer> integers_of(const nb::args& given) {
+  nb::object all = given;
+  if (given.size() == 1 && nb::isinstance<nb::sequence>(given[0])) all = given[0];
+  std::vector<Integer> found;
+  for (const nb::handle value : all) found.push_back(nb::cast<Integer>(value));
+  return found;
 }
 
-// Sizes from reshape(2, -1) or reshape((2, -1)); -1 is what the other sizes leave.
-Shape wanted_shape(const Tensor& x, const nb::args& given) {
-  nb::object sizes = given;
-  if (given.size() == 1 && nb::isinstance<nb::sequence>(given[0])) sizes = given[0];
-  std::vector<int64_t> wanted;
-  for (const nb::handle size : sizes) wanted.push_back(nb::cast<int64_t>(size));
+// One size may be -1, which is what the other sizes leave.
+Shape wanted_shape(const Tensor& x, std::vector<int64_t> wanted) {
   int64_t known = 1, *open = nullptr;
   for (int64_t& size : wanted)
     if (size == -1 && !open)
@@ -101,60 +62,53 @@ Shape wanted_shape(const Tensor& x, const nb::args& given) {
   return to_shape(wanted);
 }
 
-std::vector<int> orders_of(const nb::args& given) {
-  nb::object order = given;
-  if (given.size() == 1 && nb::isinstance<nb::sequence>(given[0])) order = given[0];
-  std::vector<int> found;
-  for (const nb::handle axis : order) found.push_back(nb::cast<int>(axis));
-  return found;
+std::vector<int> axes_of(const Tensor& x) {
+  std::vector<int> axes(static_cast<size_t>(x.shape().rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
 }
-
-std::string text_of(const Tensor& x) { return "linnet.Tensor(" + x.type().text() + ")"; }
 
 template <class Class>
 void add_operators(Class& tensor) {
-  const auto both = [&](const char* name, const char* reversed, auto tensors, auto number, auto number_first) {
+  const auto both = [&](const char* name, const char* reversed, auto op) {
     tensor.def(
-        name, [tensors](Operand a, Operand b) { return Tensor(tensors(a.at(), b.tensor())); }, nb::is_operator(),
-        nb::arg("other"));
+        name, [op](Operand a, Operand b) { return Tensor(op(a.at(), b.tensor())); }, nb::is_operator());
     tensor.def(
-        name, [number](Operand a, double b) { return Tensor(number(a.at(), b)); }, nb::is_operator(), nb::arg("other"));
+        name, [op](Operand a, double b) { return Tensor(op(a.at(), b)); }, nb::is_operator());
     tensor.def(
-        reversed, [number_first](Operand a, double b) { return Tensor(number_first(b, a.at())); }, nb::is_operator(),
-        nb::arg("other"));
+        reversed, [op](Operand a, double b) { return Tensor(op(b, a.at())); }, nb::is_operator());
   };
-  both(
-      "__add__", "__radd__", [](At a, Tensor b) { return a + b; }, [](At a, double b) { return a + b; },
-      [](double a, At b) { return a + b; });
-  both(
-      "__sub__", "__rsub__", [](At a, Tensor b) { return a - b; }, [](At a, double b) { return a - b; },
-      [](double a, At b) { return a - b; });
-  both(
-      "__mul__", "__rmul__", [](At a, Tensor b) { return a * b; }, [](At a, double b) { return a * b; },
-      [](double a, At b) { return a * b; });
-  both(
-      "__truediv__", "__rtruediv__", [](At a, Tensor b) { return a / b; }, [](At a, double b) { return a / b; },
-      [](double a, At b) { return a / b; });
+  both("__add__", "__radd__", std::plus<>());
+  both("__sub__", "__rsub__", std::minus<>());
+  both("__mul__", "__rmul__", std::multiplies<>());
+  both("__truediv__", "__rtruediv__", std::divides<>());
   tensor.def(
       "__matmul__", [](Operand a, Operand b) { return matmul(a.at(), b.tensor()); }, nb::is_operator(),
-      nb::arg("other"), "The matrix product [..., M, K] @ [K, N] or [..., M, K] @ [..., K, N].");
+      "The matrix product [..., M, K] @ [K, N] or [..., M, K] @ [..., K, N].");
   tensor.def("__neg__", [](Operand x) { return -x.at(); });
   tensor.def("__abs__", [](Operand x) { return linnet::abs(x.at()); });
   tensor.def(
       "__pow__", [](Operand x, double exponent) { return exponent == 2 ? square(x.at()) : pow(x.at(), exponent); },
-      nb::is_operator(), nb::arg("exponent"));
+      nb::is_operator());
   tensor.def(
-      "__getitem__", [](Operand x, nb::object index) { return item(x.tensor(), index); }, nb::arg("index"),
+      "__getitem__", [](Operand x, nb::object index) { return item(x.tensor(), index); }, nb::arg().none(),
       "Part of the tensor by integers, slices of step 1, None and `...`.");
   tensor.def("__bool__", [](nb::handle) -> bool {
-    throw Error(ErrorKind::kUser, python_line().text() +
-                                      ": a tensor has no numbers while the loss is recorded, so `if` cannot ask it; "
-                                      "where(condition, a, b) chooses by element");
+    fail_user(python_line().text() +
+              ": a tensor has no numbers while the loss is recorded, so `if` cannot ask it; "
+              "where(condition, a, b) chooses by element");
   });
   tensor.def("__iter__", [](nb::handle) -> nb::object {
-    throw Error(ErrorKind::kUser,
-                python_line().text() + ": a tensor cannot be iterated; split(x, axis, sizes) cuts it");
+    fail_user(python_line().text() + ": a tensor cannot be iterated; split(x, axis, sizes) cuts it");
   });
+  tensor.def_prop_ro(
+      "T",
+      [](Operand x) {
+        const Tensor value = x.tensor();
+        const std::vector<int> axes = axes_of(value);
+        return permute(At(value, python_line()), std::vector<int>(axes.rbegin(), axes.rend()));
+      },
+      "The axes in the opposite order.");
   tensor.attr("__array_ufunc__") = nb::none();  // NumPy leaves operators to us
 }
 
@@ -171,40 +125,30 @@ void add_methods(Class& tensor) {
       .def_prop_ro(
           "dtype", [](Operand x) { return numpy_name(x.tensor().type().dtype); },
           "\"float32\", \"int32\" or \"uint8\".")
-      .def_prop_ro(
-          "T",
-          [](Operand x) {
-            const Tensor value = x.tensor();
-            std::vector<int> order;
-            for (int axis = value.shape().rank(); axis-- > 0;) order.push_back(axis);
-            return permute(At(value, python_line()), order);
-          },
-          "The axes in the opposite order.")
       .def(
           "reshape",
           [](Operand x, const nb::args& shape) {
             const Tensor value = x.tensor();
-            return reshape(At(value, python_line()), wanted_shape(value, shape));
+            return reshape(At(value, python_line()), wanted_shape(value, integers_of<int64_t>(shape)));
           },
           nb::sig("def reshape(self, *shape: int | typing.Sequence[int]) -> Tensor"),
           "The same elements in another shape; one size may be -1.")
       .def(
-          "permute", [](Operand x, const nb::args& order) { return permute(x.at(), orders_of(order)); },
+          "permute", [](Operand x, const nb::args& order) { return permute(x.at(), integers_of<int>(order)); },
           nb::sig("def permute(self, *order: int | typing.Sequence[int]) -> Tensor"),
           "Axes in another order: axis i of the result is axis order[i].")
       .def(
           "transpose",
           [](Operand x, int64_t first, int64_t second) {
             const Tensor value = x.tensor();
-            std::vector<int> order;
-            for (int axis = 0; axis < value.shape().rank(); ++axis) order.push_back(axis);
+            std::vector<int> order = axes_of(value);
             std::swap(order[static_cast<size_t>(axis_of(value, first))],
                       order[static_cast<size_t>(axis_of(value, second))]);
             return permute(At(value, python_line()), order);
           },
-          nb::arg("first"), nb::arg("second"), "Two axes exchanged.")
+          "first"_a, "second"_a, "Two axes exchanged.")
       .def(
-          "astype", [](Operand x, nb::object dtype) { return cast(x.at(), to_dtype(dtype)); }, nb::arg("dtype"),
+          "astype", [](Operand x, nb::object dtype) { return cast(x.at(), to_dtype(dtype)); }, "dtype"_a,
           "The elements as another type; floats are cut towards zero.");
   const auto reduce = [&](const char* name, auto all, auto one, const char* doc) {
     tensor.def(
@@ -218,7 +162,7 @@ void add_methods(Class& tensor) {
           shape.set(*axis, 1);
           return reshape(At(reduced, python_line()), shape);
         },
-        nb::arg("axis") = nb::none(), nb::arg("keepdims") = false, doc);
+        "axis"_a = nb::none(), "keepdims"_a = false, doc);
   };
   reduce(
       "sum", [](At x) { return sum(x); }, [](At x, int axis) { return sum(x, axis); },
@@ -257,7 +201,7 @@ void add_tensors(nb::module_& module) {
   add_methods(tensor);
   tensor.def("__repr__", [](nb::handle x) -> std::string {
     try {
-      return text_of(nb::cast<Tensor>(x));
+      return "linnet.Tensor(" + nb::cast<Tensor>(x).type().text() + ")";
     } catch (const Error&) {
       return "linnet.Tensor(of a recording that has ended)";
     }
@@ -271,30 +215,15 @@ void add_tensors(nb::module_& module) {
   parameter.def_prop_ro(
       "shape", [](const ParameterSource& p) { return to_tuple(p.shape); },
       nb::sig("def shape(self) -> tuple[int, ...]"), "The sizes of the axes.");
-  parameter.def_prop_ro(
-      "T",
-      [](Operand x) {
-        return permute(x.at(), {1, 0});
-      },
-      "The transposed matrix.");
   parameter.def("__repr__", [](const ParameterSource& p) { return "linnet.Parameter(" + p.shape.text() + ")"; });
   nb::class_<ParameterOf> part(module, "LayerParameter", "A parameter of a layer, such as `layer.weight`.");
   add_operators(part);
   part.def_prop_ro(
       "shape", [](Operand x) { return to_tuple(x.tensor().shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"),
       "The sizes of the axes.");
-  part.def_prop_ro(
-      "T",
-      [](Operand x) {
-        return permute(x.at(), {1, 0});
-      },
-      "The transposed matrix.");
-  part.def(
-      "__init__",
-      [](ParameterOf* self, nb::object layer, std::string name) {
-        new (self) ParameterOf{std::move(layer), std::move(name)};
-      },
-      nb::arg("layer"), nb::arg("name"));
+  part.def("__init__", [](ParameterOf* self, nb::object layer, std::string name) {
+    new (self) ParameterOf{std::move(layer), std::move(name)};
+  });
   part.def("__repr__", [](const ParameterOf& p) { return "linnet.LayerParameter(" + p.name + ")"; });
 }
 

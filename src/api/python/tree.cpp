@@ -11,9 +11,16 @@ namespace {
 thread_local Tree* t_tree = nullptr;
 thread_local Tracer* t_tracer = nullptr;
 
-// The classes of python/linnet/modules.py.
-nb::object python_class(const char* name) { return nb::module_::import_("linnet.modules").attr(name); }
+// Of python/linnet/modules.py.
+nb::object python_name(const char* name) { return nb::module_::import_("linnet.modules").attr(name); }
 
+template <class Part>
+Part* find_in(const std::unordered_map<PyObject*, Part*>& parts, nb::handle object) {
+  const auto found = parts.find(object.ptr());
+  return found == parts.end() ? nullptr : found->second;
+}
+
+// A Decoder whose functions are those of a Python object.
 class PyDecoder : public Decoder {
  public:
   explicit PyDecoder(nb::handle object) : object_(object) {}
@@ -43,12 +50,9 @@ class PyDecoder : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Module> make_decoder(nb::handle object) { return std::make_unique<PyDecoder>(object); }
-
 Tree::Tree(nb::handle model, nb::list kept) {
-  if (!nb::isinstance(model, python_class("Module")))
-    fail_user("a model is a linnet.Module, and a " + nb::cast<std::string>(model.type().attr("__name__")) +
-              " was given");
+  if (!nb::isinstance(model, python_name("Module")))
+    fail_user("a model is a linnet.Module, and a " + class_name(model) + " was given");
   root_ = add(nullptr, "", model, kept);
 }
 
@@ -59,20 +63,9 @@ Tree::~Tree() {
   while (!modules_.empty()) modules_.pop_back();
 }
 
-Module* Tree::find(nb::handle module) const {
-  const auto found = by_object_.find(module.ptr());
-  return found == by_object_.end() ? nullptr : found->second;
-}
-
-const Parameter* Tree::find_parameter(nb::handle object) const {
-  const auto found = parameter_of_.find(object.ptr());
-  return found == parameter_of_.end() ? nullptr : found->second;
-}
-
-const SavedBuffer* Tree::find_buffer(nb::handle object) const {
-  const auto found = buffer_of_.find(object.ptr());
-  return found == buffer_of_.end() ? nullptr : found->second;
-}
+Module* Tree::find(nb::handle module) const { return find_in(by_object_, module); }
+const Parameter* Tree::find_parameter(nb::handle object) const { return find_in(parameter_of_, object); }
+const SavedBuffer* Tree::find_buffer(nb::handle object) const { return find_in(buffer_of_, object); }
 
 Tensor Tree::tensor(nb::handle parameter) const {
   if (nb::isinstance<ParameterOf>(parameter)) {
@@ -99,8 +92,8 @@ Module* Tree::add(Module* parent, const std::string& name, nb::handle object, nb
     return root_ ? root_ : layer;
   }
   std::unique_ptr<Module> made;
-  if (nb::isinstance(object, python_class("Decoder"))) {
-    made = make_decoder(object);
+  if (nb::isinstance(object, python_name("Decoder"))) {
+    made = std::make_unique<PyDecoder>(object);
     if (parent) parent->adopt(*made, name);
   } else {
     made = parent ? std::make_unique<Module>(parent, name) : std::make_unique<Module>();
@@ -108,45 +101,35 @@ Module* Tree::add(Module* parent, const std::string& name, nb::handle object, nb
   Module* module = modules_.emplace_back(std::move(made)).get();
   by_object_[object.ptr()] = module;
   if (!parent) root_ = module;
-  add_members(*module, object, kept);
+  add_parts(*module, object, kept);
   return module;
 }
 
-void Tree::add_members(Module& parent, nb::handle object, nb::list& kept) {
-  const nb::object members = nb::module_::import_("builtins").attr("vars")(object);
-  for (const auto& [name, value] : nb::dict(nb::borrow<nb::dict>(members)))
-    add_member(parent, nb::cast<std::string>(name), value, kept);
+// A part that a model has twice is named where it stands first.
+void Tree::add_parts(Module& parent, nb::handle holder, nb::list& kept) {
+  for (const nb::handle part : python_name("parts_of")(holder)) {
+    const auto name = nb::cast<std::string>(part[0]);
+    const nb::object value = part[1];
+    if (by_object_.contains(value.ptr()) || parameter_of_.contains(value.ptr())) continue;
+    if (nb::isinstance<ParameterSource>(value)) {
+      kept.append(value);
+      add_parameter(parent, name, value);
+    } else if (nb::isinstance(value, python_name("Module"))) {
+      add(&parent, name, value, kept);
+    } else {
+      add_parts(*modules_.emplace_back(std::make_unique<Module>(&parent, name)), value, kept);
+    }
+  }
 }
 
-// A part that a model has twice is named where it stands first.
-void Tree::add_member(Module& parent, const std::string& name, nb::handle value, nb::list& kept) {
-  if (by_object_.contains(value.ptr()) || parameter_of_.contains(value.ptr())) return;
-  if (nb::isinstance<ParameterSource>(value)) {
-    const auto& source = nb::cast<const ParameterSource&>(value);
-    kept.append(value);
-    if (source.kind == ParameterSource::Kind::kBuffer) {
-      buffers_.push_back(std::make_unique<SavedBuffer>(&parent, name, source.shape, source.initializer));
-      parameter_of_[value.ptr()] = buffer_of_[value.ptr()] = buffers_.back().get();
-    } else {
-      parameters_.push_back(std::make_unique<Parameter>(&parent, name, source.shape, source.initializer));
-      parameter_of_[value.ptr()] = parameters_.back().get();
-    }
-  } else if (nb::isinstance(value, python_class("Module"))) {
-    add(&parent, name, value, kept);
-  } else if (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr()) || PyDict_Check(value.ptr())) {
-    // Only containers of parts are parts.
-    Module* list = nullptr;
-    const auto item = [&](const std::string& key, nb::handle part) {
-      if (!nb::isinstance(part, python_class("Module")) && !nb::isinstance<ParameterSource>(part)) return;
-      if (!list) list = modules_.emplace_back(std::make_unique<Module>(&parent, name)).get();
-      add_member(*list, key, part, kept);
-    };
-    if (PyDict_Check(value.ptr())) {
-      for (const auto& [key, part] : nb::borrow<nb::dict>(value)) item(nb::cast<std::string>(nb::str(key)), part);
-      return;
-    }
-    int64_t index = 0;
-    for (const nb::handle part : nb::borrow<nb::sequence>(value)) item(std::to_string(index++), part);
+void Tree::add_parameter(Module& parent, const std::string& name, nb::handle parameter) {
+  const auto& source = nb::cast<const ParameterSource&>(parameter);
+  if (source.kind == ParameterSource::Kind::kBuffer) {
+    buffers_.push_back(std::make_unique<SavedBuffer>(&parent, name, source.shape, source.initializer));
+    parameter_of_[parameter.ptr()] = buffer_of_[parameter.ptr()] = buffers_.back().get();
+  } else {
+    parameters_.push_back(std::make_unique<Parameter>(&parent, name, source.shape, source.initializer));
+    parameter_of_[parameter.ptr()] = parameters_.back().get();
   }
 }
 

@@ -55,8 +55,8 @@ class Tree {
 
  private:
   Module* add(Module* parent, const std::string& name, nb::handle object, nb::list& kept);
-  void add_members(Module& parent, nb::handle object, nb::list& kept);
-  void add_member(Module& parent, const std::string& name, nb::handle value, nb::list& kept);
+  void add_parts(Module& parent, nb::handle holder, nb::list& kept);
+  void add_parameter(Module& parent, const std::string& name, nb::handle parameter);
 
   Module* root_ = nullptr;
   std::vector<std::unique_ptr<Module>> modules_;
@@ -83,8 +83,5 @@ class Recording {
   Tree* const outer_tree_;
   Tracer* const outer_tracer_;
 };
-
-// A Decoder whose functions are those of a Python object, which outlives it.
-std::unique_ptr<Module> make_decoder(nb::handle object);
 
 }  // namespace linnet::python
