@@ -1,7 +1,9 @@
 """Mistakes of programs: each is a Python exception of one line, and the process goes on."""
 
+import gc
 import os
 import signal
+import sys
 import threading
 import time
 import typing
@@ -123,6 +125,19 @@ RECORDED: dict[str, typing.Any] = {
     "full of a bad shape": lambda net, x: ln.full([-1], 0).sum(),
     "power of a tensor": lambda net, x: (x**x).sum(),
     "infinite recursion": lambda net, x: again(net, x),
+    "index with two ellipses": lambda net, x: x[..., ...].sum(),
+    "index by a number with a fraction": lambda net, x: x[0.5].sum(),
+    "sum over an axis with a fraction": lambda net, x: x.sum(0.5),
+    "condition on a parameter": lambda net, x: x.sum() if net.fc.weight else 0,
+    "where of numbers": lambda net, x: ln.where(x, 1, 0),
+    "gather with float ids": lambda net, x: ln.gather(x, x).sum(),
+    "scale_images of floats": lambda net, x: ln.scale_images(x).sum(),
+    "mask_targets of floats": lambda net, x: ln.mask_targets(x, x).sum(),
+    "loss whose count is a matrix": lambda net, x: ln.Loss(x.sum(), x),
+    "binary cross-entropy of other shapes": lambda net, x: ln.binary_cross_entropy(net(x), x),
+    "learner in its own loss": lambda net, x: ln.Learner(net, lambda x: net(x).sum(), {"x": x}),
+    "parameter of a net that is gone": lambda net, x: (x * gone()).sum(),
+    "own op whose decomposition is a number": lambda net, x: op("decomposed", decompose=lambda x: 3)(x).sum(),
 }
 
 
@@ -289,6 +304,37 @@ CALLED: dict[str, typing.Callable[[], typing.Any]] = {
     "generator of texts": lambda: writing([["a"]]),
     "ctrl-c in fit": lambda: interrupted(),
     "a learner in two threads": lambda: in_two_threads(),
+    "layer of a learner that is gone": lambda: freed().fc(X),
+    "callback that exits": lambda: good().fit({"x": X}, batch=4, callbacks=[lambda event: sys.exit(3)]),
+    "callback that interrupts": lambda: good().fit({"x": X}, batch=4, callbacks=[raising(KeyboardInterrupt)]),
+    "callback that recurses": lambda: good().fit({"x": X}, batch=4, callbacks=[lambda event: again(event, event)]),  # type: ignore[arg-type]
+    "callback that takes nothing": lambda: good().fit({"x": X}, batch=4, callbacks=[lambda: None]),  # type: ignore[list-item]
+    "rate that exits": lambda: good().fit({"x": X}, batch=4, rate=lambda step: sys.exit(3)),
+    "rate that trains": lambda: training_rate(),
+    "metric that gives three": lambda: good().evaluate({"x": X}, [lambda batch, outputs: (1, 2, 3)], batch=4),
+    "dataset function that exits": lambda: made_by(lambda i: sys.exit(3)),
+    "dataset function of another type": lambda: made_by(lambda i: {"x": np.array(["a", "b"])}),
+    "dataset function of another name": lambda: made_by(lambda i: {"y": [1, 2]}),
+    "field without a value": lambda: ln.Dataset(x=None),
+    "field of unsigned integers that do not fit": lambda: ln.Dataset(x=np.array([2**64 - 1], np.uint64)),
+    "field of bytes that do not fit": lambda: ln.Dataset().add("x", [256], "uint8"),
+    "field of negative bytes": lambda: ln.Dataset().add("x", [-1], "uint8"),
+    "field of float16 where ids are wanted": lambda: ids_learner().step(IDS.astype(np.float16) + 0.5, rate=1),
+    "field of dates": lambda: ln.Dataset(x=np.array(["2026-01-01"], "datetime64[D]")),
+    "field of long doubles": lambda: ln.Dataset(x=np.ones(3, np.longdouble)),
+    "field of records": lambda: ln.Dataset(x=np.zeros(3, [("a", "f4")])),
+    "field of seven axes": lambda: ln.Dataset(x=np.zeros((1,) * 7, np.float32)),
+    "array that lies": lambda: ln.Dataset(x=Lying()),
+    "state of a shape that does not fit": lambda: good().state_dict()["fc.weight"].__setitem__(slice(None), X[0, :2]),
+    "core that is taken": lambda: ln.Learner.__new__(ln.Learner)._core.step([], 1.0),
+    "own op whose kernel exits": lambda: trained_op(kernel=lambda x, y: sys.exit(3), gradient=lambda i, o, g: g),
+    "own op whose kernel takes too few": lambda: trained_op(kernel=lambda x: None, gradient=lambda i, o, g: g),
+    "own op whose gradient is too few": lambda: trained_op(gradient=lambda i, o, g: ()),
+    "own op whose gradient is a number": lambda: trained_op(gradient=lambda i, o, g: 1.0),
+    "own op whose infer gives another type": lambda: trained_op(infer=lambda x: [("complex64", (2,))]),
+    "generator that exits": lambda: writing([[0]], listener=lambda row, token: sys.exit(3)),
+    "generator that begins again": lambda: writing_in_writing(),
+    "generator of a learner of another net": lambda: ln.TextGenerator(writer()).take(good()),
 }  # fmt: skip
 
 
@@ -343,11 +389,15 @@ def writer() -> Writer:
     return Writer()
 
 
-def writing(prompts: typing.Any) -> None:
+def writing_learner() -> tuple[Writer, ln.Learner]:
     made = Writer()
     ids = np.zeros((1, 4), np.int32)
-    learner = ln.Learner(made, lambda tokens, targets: ln.decoder_loss(made, tokens, targets), (ids, ids))
-    ln.TextGenerator(made).take(learner).generate(prompts, max_tokens=2)
+    return made, ln.Learner(made, lambda tokens, targets: ln.decoder_loss(made, tokens, targets), (ids, ids))
+
+
+def writing(prompts: typing.Any, **options: typing.Any) -> None:
+    made, learner = writing_learner()
+    ln.TextGenerator(made).take(learner).generate(prompts, max_tokens=2, **options)
 
 
 def decoder(kind: type[ln.Decoder]) -> ln.Decoder:
@@ -355,6 +405,49 @@ def decoder(kind: type[ln.Decoder]) -> ln.Decoder:
     made.vocab_size, made.max_length = 5, 8
     made.table = ln.Embedding(5, 4)  # type: ignore[attr-defined]
     return made
+
+
+def raising(kind: type[BaseException]) -> typing.Callable[[typing.Any], None]:
+    def call(event: typing.Any) -> None:
+        raise kind
+
+    return call
+
+
+def gone() -> typing.Any:
+    weight = Net().fc.weight
+    gc.collect()
+    return weight
+
+
+def freed() -> Net:
+    net = Net()
+    ln.Learner(net, lambda x: net(x).sum(), {"x": X})
+    gc.collect()
+    return net
+
+
+class Lying:
+    """Says that it is an array, and is none."""
+
+    __array_interface__ = {"shape": (1 << 40,), "typestr": "<f4", "version": 3, "data": None}
+
+    def __dlpack__(self, **options: typing.Any) -> typing.Any:
+        raise BufferError("no")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def training_rate() -> None:
+    learner = good()
+    learner.fit({"x": X}, batch=4, rate=lambda step: learner.step(X, rate=1).loss)
+
+
+def writing_in_writing() -> None:
+    made, learner = writing_learner()
+    generator = ln.TextGenerator(made).take(learner)
+    generator.generate([[0]], max_tokens=2, listener=lambda row, token: generator.generate([[0]]))
 
 
 def interrupted() -> None:
@@ -406,3 +499,86 @@ def check(error: BaseException) -> None:
 
 def test_there_are_enough() -> None:
     assert len(RECORDED) + len(CALLED) >= 150
+
+
+def test_arrays_that_a_kernel_keeps_stay_what_they_are() -> None:
+    kept: list[np.ndarray] = []
+
+    def kernel(x: np.ndarray, y: np.ndarray) -> None:
+        y[...] = x
+        kept.extend((x, y))
+
+    trained_op(kernel=kernel, gradient=lambda inputs, outputs, gradients: gradients)
+    gc.collect()
+    before = [array.copy() for array in kept]
+    good().step(X, rate=1)
+    for array, copy in zip(kept, before):
+        np.testing.assert_array_equal(array, copy)
+        assert not array.flags.writeable or array is not kept[0]
+
+
+def test_a_callback_may_drop_the_learner() -> None:
+    holder = [good()]
+    holder[0].fit({"x": X}, batch=4, epochs=3, callbacks=[lambda event: holder.clear()])
+    assert good().step(X, rate=1).finite
+
+
+def test_a_callback_may_fork() -> None:
+    learner, codes = good(threads=2), []
+
+    def fork(event: ln.FitEvent) -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                other = good(threads=2)
+                os._exit(0 if other.step(X, rate=1e-3).finite else 1)
+            finally:
+                os._exit(2)
+        codes.append(os.waitpid(child, 0)[1])
+
+    learner.fit({"x": X}, batch=4, epochs=3, callbacks=[fork])
+    assert codes == [0, 0, 0]
+
+
+def test_threads_share_a_loader_and_a_stream(llama: str) -> None:
+    """Each batch and each piece goes to one of the threads, or a thread is told that another one is at it."""
+    loader = ln.Loader({"x": np.arange(4000, dtype=np.int32).reshape(1000, 4)}, batch=1, workers=2)
+    model = ln.load(llama)
+    stream = model.stream("5 6 7", max_tokens=40, temperature=0)
+    rows: list[np.ndarray] = []
+    pieces: list[str] = []
+
+    def read() -> None:
+        for _ in range(250):
+            try:
+                rows.append(loader.next()["x"])
+            except ln.UserError as error:
+                assert "at once" in str(error)
+        pieces.extend(stream)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all((row == row[0, 0] + np.arange(4)).all() for row in rows)
+    assert len({int(row[0, 0]) for row in rows}) == len(rows)
+    assert len("".join(pieces)) == len(model.generate("5 6 7", max_tokens=40, temperature=0))
+
+
+def test_a_model_may_be_closed_in_a_forked_child(llama: str) -> None:
+    model = ln.load(llama)
+    stream = model.stream("5 6 7", max_tokens=20)
+    next(stream)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            stream.close()
+            model.close()
+            with ln.load(llama) as other:
+                code = 0 if other.generate("5 6 7", max_tokens=2) else 1
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert "".join(stream)
