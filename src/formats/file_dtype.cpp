@@ -101,6 +101,7 @@ bool is_float(FileDType dtype) { return dtype <= FileDType::kBF16; }
 std::optional<DType> engine_dtype(FileDType dtype) { return row(dtype).engine; }
 
 void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* out) {
+  if (count == 0) return;  // memcpy() takes no null
   switch (dtype) {
     case FileDType::kF64:
       return read_each<double>(data, count, out, [](double value) { return static_cast<float>(value); });
