@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "linnet/tensor_type.h"
@@ -18,7 +19,8 @@ using InputTypes = std::map<std::string, TensorType>;
 // The element type that a C++ type is; float, double, int32_t and uint8_t have one.
 template <class T>
 constexpr DType dtype_of() {
-  static_assert(sizeof(T) == 0, "arrays have elements of type float, double, int32_t or uint8_t");
+  static_assert(sizeof(T) == 0, "arrays have elements of type float, double, int32_t or uint8_t; of int64_t and bool, "
+                                "which they store as int32_t and uint8_t, they can be set");
   return DType::kF32;
 }
 // Of float.
@@ -42,6 +44,31 @@ constexpr DType dtype_of<uint8_t>() {
   return DType::kU8;
 }
 
+// The values as int32_t. Throws Error(kUser) that names array, place and value where one does not fit.
+std::vector<int32_t> narrowed(const std::string& name, std::span<const int64_t> values);
+
+// Values in a type that arrays store, for set() and add(): int64_t, in which other programs have ids and labels, as
+// int32_t, bool as uint8_t of 0 and 1, any other type as it is.
+template <class T, class Values>
+auto storable(const std::string& name, const Values& values) {
+  if constexpr (std::is_same_v<T, int64_t>)
+    return narrowed(name, std::span<const int64_t>(values));
+  else if constexpr (std::is_same_v<T, bool>)
+    return std::vector<uint8_t>(values.begin(), values.end());
+  else
+    return std::span<const T>(values);
+}
+// The element type of what storable() returns.
+template <class T>
+constexpr DType stored_dtype() {
+  if constexpr (std::is_same_v<T, int64_t>)
+    return DType::kI32;
+  else if constexpr (std::is_same_v<T, bool>)
+    return DType::kU8;
+  else
+    return dtype_of<T>();
+}
+
 // Arrays by name, each with a type. May be copied and moved.
 class Arrays {
  public:
@@ -60,16 +87,16 @@ class Arrays {
   // Frees the memory.
   ~Arrays();
 
-  // Adds or replaces an array of this shape. Throws Error(kUser) unless there are as many values as elements.
+  // Adds or replaces an array of this shape; of int64_t an i32 array, of bool a u8 array. Throws Error(kUser) unless
+  // there are as many values as elements, and where an integer does not fit.
   template <class T>
   Arrays& set(const std::string& name, const Shape& shape, std::span<const T> values) {
-    set_bytes(name, {dtype_of<T>(), shape}, std::as_bytes(values));
-    return *this;
+    return set_values<T>(name, shape, values);
   }
   // The same from a vector.
   template <class T>
   Arrays& set(const std::string& name, const Shape& shape, const std::vector<T>& values) {
-    return set(name, shape, std::span<const T>(values));
+    return set_values<T>(name, shape, values);
   }
   // The same from a list: set<float>("x", {2}, {0, 1}).
   template <class T>
@@ -109,6 +136,12 @@ class Arrays {
     TensorType type;
     std::vector<std::byte> bytes;
   };
+  template <class T, class Values>
+  Arrays& set_values(const std::string& name, const Shape& shape, const Values& values) {
+    const auto stored = storable<T>(name, values);
+    set_bytes(name, {stored_dtype<T>(), shape}, std::as_bytes(std::span(stored)));
+    return *this;
+  }
   std::span<const std::byte> checked(const std::string& name, DType dtype) const;
   const Entry& find(const std::string& name) const;
 

@@ -33,11 +33,13 @@ class Dataset {
   // Frees the data with the last copy.
   ~Dataset();
 
-  // Adds a dense field: `values` holds one array of `sample_shape` after another. Throws Error(kUser) when the values
-  // are no whole number of samples, another number than other fields have, or the name is taken.
+  // Adds a dense field: `values` holds one array of `sample_shape` after another; int64_t becomes i32, bool u8. Throws
+  // Error(kUser) when the values are no whole number of samples, another number than other fields have, an integer does
+  // not fit, or the name is taken.
   template <class T>
   Dataset& add(const std::string& name, const Shape& sample_shape, const std::vector<T>& values) {
-    return add_bytes(name, {dtype_of<T>(), sample_shape}, std::as_bytes(std::span<const T>(values)));
+    const auto stored = storable<T>(name, values);
+    return add_bytes(name, {stored_dtype<T>(), sample_shape}, std::as_bytes(std::span(stored)));
   }
   // The same from bytes.
   Dataset& add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes);

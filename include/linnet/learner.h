@@ -274,15 +274,16 @@ class Learner {
   // finite. It runs the step again, node by node; call it before anything else runs. Throws Error(kUser) when no step
   // was taken or evaluation followed.
   std::string diagnose() const;
-  // Fills an input that the loss declared. Throws Error(kUser) when there is none of that name, type and size.
+  // Fills an input that the loss declared; int64_t an i32 input, bool a u8 input. Throws Error(kUser) when there is none
+  // of that name, type and size, and where an integer does not fit.
   template <class T>
   void set(const std::string& input, std::span<const T> values) {
-    set_bytes(input, dtype_of<T>(), std::as_bytes(values));
+    set_values<T>(input, values);
   }
   // The same from a vector.
   template <class T>
   void set(const std::string& input, const std::vector<T>& values) {
-    set(input, std::span<const T>(values));
+    set_values<T>(input, values);
   }
   // The same from a list.
   template <class T>
@@ -338,6 +339,11 @@ class Learner {
   std::vector<MemoryUse> memory() const;
 
  private:
+  template <class T, class Values>
+  void set_values(const std::string& input, const Values& values) {
+    const auto stored = storable<T>(input, values);
+    set_bytes(input, stored_dtype<T>(), std::as_bytes(std::span(stored)));
+  }
   friend struct LearnerAccess;
   friend MemoryPlan plan(const Module&, TracedLoss, const LearnerOptions&);
   friend MemoryPlan plan(const Module&, TracedLoss, const std::vector<InputTypes>&, const LearnerOptions&);

@@ -167,8 +167,7 @@ Tensor gather(At x, Tensor ids);
 // Tensors one behind another along an axis; at least one.
 Tensor concat(const std::vector<Tensor>& parts, int axis, SourceLine where = SourceLine::current());
 // Bytes of images u8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; empty lists are a mean of 0 and a deviation
-// of
-// 1. Throws Error(kUser) when a list has another length than there are channels or a deviation is not positive.
+// of 1. Throws Error(kUser) when a list has another length than there are channels or a deviation is not positive.
 Tensor scale_images(At x, const std::vector<double>& mean = {}, const std::vector<double>& deviation = {});
 
 // The mean of each size x size window of x [N, H, W, C], windows side by side; a last row or column that does not fill

@@ -139,9 +139,38 @@ class Dropout(_Layer):
         super().__init__(_linnet.dropout_layer(probability), f"{probability}")
 
 
+_Pair = typing.Union[int, tuple[int, int]]
+
+
+def _pair(size: _Pair, of_int: int) -> tuple[int, int]:
+    return (size, of_int) if isinstance(size, int) else (size[0], size[1])
+
+
 class Conv2d(_Layer):
-    """Convolution of images: [N, H, W, inputs] -> [N, H', W', outputs], H' = (H + 2 padding - dilation (size - 1) - 1)
-    / stride + 1. weight [outputs, size, size, inputs / groups], bias [outputs]."""
+    """Convolution of images [N, H, W, inputs] -> [N, H', W', outputs], H' = (H + 2 padding - dilation (size - 1) - 1) /
+    stride + 1. `size` and `padding` may be (rows, columns). weight [outputs, rows, columns, inputs / groups], bias
+    [outputs]. groups = inputs: depthwise."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        size: _Pair,
+        stride: int = 1,
+        padding: _Pair = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+        init: Initializer | None = None,
+    ) -> None:
+        sizes, zeros = _pair(size, -1), _pair(padding, -1)
+        spec = _linnet.conv2d_layer(inputs, outputs, sizes, stride, zeros, dilation, groups, bias, init)
+        super().__init__(spec, f"{inputs}, {outputs}, {size}")
+
+
+class Conv1d(_Layer):
+    """Convolution along sequences [N, L, inputs] -> [N, L', outputs]. weight [outputs, size, inputs / groups], bias
+    [outputs]."""
 
     def __init__(
         self,
@@ -155,8 +184,47 @@ class Conv2d(_Layer):
         bias: bool = True,
         init: Initializer | None = None,
     ) -> None:
-        spec = _linnet.conv2d_layer(inputs, outputs, size, stride, padding, dilation, groups, bias, init)
+        spec = _linnet.conv1d_layer(inputs, outputs, (size, -1), stride, (padding, -1), dilation, groups, bias, init)
         super().__init__(spec, f"{inputs}, {outputs}, {size}")
+
+
+class ConvTranspose2d(_Layer):
+    """Transposed convolution [N, H, W, inputs] -> [N, H', W', outputs], H' = (H - 1) stride - 2 padding + dilation
+    (size - 1) + output_padding + 1. weight [inputs, size, size, outputs / groups], bias [outputs]."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        size: int,
+        stride: int = 1,
+        padding: int = 0,
+        output_padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+        init: Initializer | None = None,
+    ) -> None:
+        spec = _linnet.conv_transpose2d_layer(
+            inputs, outputs, (size, -1), stride, (padding, -1), dilation, groups, bias, init, output_padding
+        )
+        super().__init__(spec, f"{inputs}, {outputs}, {size}")
+
+
+class LSTM(_Layer):
+    """Long short-term memory: [B, T, inputs] -> the hidden states of all positions, [B, T, hidden]. One layer, with the
+    parameters of torch.nn.LSTM: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__(_linnet.lstm_layer(inputs, hidden), f"{inputs}, {hidden}")
+
+
+class GRU(_Layer):
+    """Gated recurrent unit: [B, T, inputs] -> the hidden states of all positions, [B, T, hidden]. One layer, with the
+    parameters of torch.nn.GRU."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__(_linnet.gru_layer(inputs, hidden), f"{inputs}, {hidden}")
 
 
 class ConvReluPool(_Layer):

@@ -101,5 +101,3 @@ def test_train() -> None:
     ln.train("translate", "pairs.tsv", "whole", valid="pairs.tsv", steps=10**6,
              callbacks=[lambda event: event.step < steps], **SETTINGS)  # fmt: skip
     assert losses("whole") == found
-
-

@@ -118,22 +118,23 @@ TEST(Tensors, MasksPadsAndRanges) {
 }
 
 TEST(Tensors, ConvolutionsOfSequencesAndTheirTransposes) {
-  for (const auto& [stride, padding, dilation, groups] : {std::array<int64_t, 4>{1, 0, 1, 1}, {2, 2, 1, 2}, {1, 3, 2, 1}})
-    check({{.shape = {2, 9, 4}}, {.shape = {6, 3, 4 / groups}}}, [=](const Tensors& in) {
-      return conv1d(in[0], in[1], stride, padding, dilation, groups);
-    });
+  for (const auto& [stride, padding, dilation, groups] :
+       {std::array<int64_t, 4>{1, 0, 1, 1}, {2, 2, 1, 2}, {1, 3, 2, 1}})
+    check({{.shape = {2, 9, 4}}, {.shape = {6, 3, 4 / groups}}},
+          [=](const Tensors& in) { return conv1d(in[0], in[1], stride, padding, dilation, groups); });
   for (const auto& [stride, padding, more, groups] : {std::array<int64_t, 4>{1, 0, 0, 1}, {2, 1, 1, 1}, {3, 0, 2, 2}})
-    check({{.shape = {2, 3, 4, 4}}, {.shape = {4, 3, 3, 6 / groups}}}, [=](const Tensors& in) {
-      return conv_transpose2d(in[0], in[1], stride, padding, more, 1, groups);
-    });
-  EXPECT_EQ(floats_of([](Tracer& t) {
-              return conv_transpose2d(reshape(arange(2) + 1.0, {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2);
-            }),
-            (std::vector<float>{1, 1, 2, 2}));
-  EXPECT_THROW(floats_of([](Tracer& t) {
-                 return conv_transpose2d(reshape(arange(2), {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2, 0, 2);
-               }),
-               Error);
+    check({{.shape = {2, 3, 4, 4}}, {.shape = {4, 3, 3, 6 / groups}}},
+          [=](const Tensors& in) { return conv_transpose2d(in[0], in[1], stride, padding, more, 1, groups); });
+  EXPECT_EQ(
+      floats_of([](Tracer& t) {
+        return conv_transpose2d(reshape(arange(2) + 1.0, {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2);
+      }),
+      (std::vector<float>{1, 1, 2, 2}));
+  EXPECT_THROW(
+      floats_of([](Tracer& t) {
+        return conv_transpose2d(reshape(arange(2), {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2, 0, 2);
+      }),
+      Error);
 }
 
 TEST(Tensors, LayersOfConvolutionsAreTheirFunctions) {
@@ -157,7 +158,8 @@ TEST(Tensors, LayersOfConvolutionsAreTheirFunctions) {
   batch.set("line", {2, 5, 4}, std::vector<float>(40, 0.5f));
   batch.set("image", {1, 3, 4, 3}, std::vector<float>(36, 0.25f));
   const Arrays found = learner.predict(batch);
-  for (const auto& [name, shape] : {std::pair{"line", Shape{2, 5, 6}}, {"larger", Shape{1, 8, 10, 2}}, {"wide", Shape{1, 3, 4, 2}}}) {
+  for (const auto& [name, shape] :
+       {std::pair{"line", Shape{2, 5, 6}}, {"larger", Shape{1, 8, 10, 2}}, {"wide", Shape{1, 3, 4, 2}}}) {
     EXPECT_EQ(found.type(name).shape, shape) << name;
     for (const float difference : found.get<float>(name)) EXPECT_EQ(difference, 0) << name;
   }
@@ -433,6 +435,32 @@ TEST(Recurrent, LayersComputeWhatPyTorchDoes) {
     g = (1 - z) * n + z * g;
     EXPECT_NEAR(gru[t], g, 1e-6);
   }
+}
+
+TEST(Arrays, TakeIntegersAndBooleansOfOtherPrograms) {
+  struct Net : Module {
+    Linear out{this, "out", 2, 3};
+  } net;
+  Learner learner(net,
+                  [&](Tracer& t) -> Loss {
+                    const Tensor logits = net.out(t.input("x", {DType::kF32, {4, 2}})),
+                                 labels = t.input("label", {DType::kI32, {4}});
+                    t.output("kept", cast(t.input("keep", {DType::kU8, {4}}), DType::kF32));
+                    t.output("labels", labels);
+                    return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
+                  },
+                  {.training = false});
+  Arrays batch;
+  batch.set<float>("x", {4, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
+  batch.set<int64_t>("label", {4}, {2, -1, 0, 1}).set("keep", {4}, std::vector<bool>{true, false, true, true});
+  EXPECT_EQ(batch.type("label"), (TensorType{DType::kI32, {4}}));
+  const Arrays values = learner.predict(batch);
+  EXPECT_TRUE(std::ranges::equal(values.get<float>("kept"), std::array<float, 4>{1, 0, 1, 1}));
+  EXPECT_TRUE(std::ranges::equal(values.get<int32_t>("labels"), std::array<int32_t, 4>{2, -1, 0, 1}));
+
+  Dataset data;
+  data.add("label", {}, std::vector<int64_t>{0, 1, 2}).add("keep", {}, std::vector<bool>{true, false, true});
+  EXPECT_EQ(data.size(), 3);
 }
 
 }  // namespace

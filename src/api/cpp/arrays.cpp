@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 #include <numeric>
+#include <utility>
 
 #include "api/cpp/helpers.h"
 #include "linnet/error.h"
@@ -34,6 +35,18 @@ std::vector<std::byte> allocate(const std::string& name, const TensorType& type)
 }
 
 }  // namespace
+
+std::vector<int32_t> narrowed(const std::string& name, std::span<const int64_t> values) {
+  std::vector<int32_t> result;
+  result.reserve(values.size());
+  for (const int64_t value : values) {
+    if (!std::in_range<int32_t>(value))
+      fail_user("\"" + name + "\" has the integer " + std::to_string(value) + " at place " +
+                std::to_string(result.size()) + ", which does not fit int32");
+    result.push_back(static_cast<int32_t>(value));
+  }
+  return result;
+}
 
 Arrays::Arrays() = default;
 Arrays::Arrays(const Arrays& other) = default;

@@ -2,82 +2,12 @@
 #include <linnet/error.h>
 #include <unistd.h>
 
-#include <limits>
 #include <span>
 
 #include "api/python/python.h"
 
 namespace linnet::python {
 namespace {
-
-// What the library has for these elements where nothing else is asked for; nothing for complex numbers and the like.
-std::optional<DType> natural(nb::dlpack::dtype dtype) {
-  using Code = nb::dlpack::dtype_code;
-  if (dtype.lanes != 1 || dtype.bits > 64) return {};
-  switch (static_cast<Code>(dtype.code)) {
-    case Code::Float:
-      return dtype.bits >= 16 ? std::optional(DType::kF32) : std::nullopt;
-    case Code::Bfloat:
-      return DType::kF32;
-    case Code::Int:
-      return DType::kI32;
-    case Code::UInt:
-      return dtype.bits == 8 ? DType::kU8 : DType::kI32;
-    case Code::Bool:
-      return DType::kU8;
-    default:
-      return {};
-  }
-}
-
-// What is no array becomes one by NumPy: numbers, lists, bfloat16 arrays of ml_dtypes, tensors that need a detach().
-AnyArray array_of(nb::handle value, const std::string& name) {
-  AnyArray array;
-  if (nb::try_cast(value, array)) return array;
-  PyErr_Clear();
-  if (nb::hasattr(value, "detach") && nb::try_cast(value.attr("detach")(), array)) return array;
-  if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyDict_Check(value.ptr()) || value.is_none())
-    fail_user(name + " is a " + class_name(value) + "; an array is wanted");
-  try {
-    const nb::module_ numpy = nb::module_::import_("numpy");
-    nb::object made = numpy.attr("asarray")(value);
-    if (nb::cast<std::string>(made.attr("dtype").attr("name")) == "bfloat16") made = made.attr("astype")("float32");
-    if (nb::try_cast(made, array)) return array;
-  } catch (nb::python_error& error) {
-    fail_user(name + " is no array: " + nb::cast<std::string>(nb::str(error.value())));
-  }
-  fail_user(name + " is no array of numbers");
-}
-
-// A NumPy array over the elements of `array`; those of bfloat16, which NumPy does not know, as float32 in a copy.
-nb::object to_numpy(const AnyArray& array) {
-  const bool is_bf16 = static_cast<nb::dlpack::dtype_code>(array.dtype().code) == nb::dlpack::dtype_code::Bfloat;
-  std::vector<size_t> shape;
-  std::vector<int64_t> strides;
-  for (size_t axis = 0; axis < array.ndim(); ++axis) {
-    shape.push_back(array.shape(axis));
-    strides.push_back(array.stride(axis));
-  }
-  const nb::ndarray<nb::numpy, nb::ro> elements(array.data(), shape.size(), shape.data(), nb::handle(), strides.data(),
-                                                is_bf16 ? nb::dtype<uint16_t>() : array.dtype());
-  const nb::object view = nb::cast(elements, nb::rv_policy::reference);
-  if (!is_bf16) return view;
-  const nb::object high_bits = nb::module_::import_("numpy").attr("left_shift")(view, 16, "dtype"_a = "uint32");
-  return high_bits.attr("view")("float32");
-}
-
-// Throws where an integer does not fit.
-template <class To>
-void check_fit(const nb::object& array, const std::string& name) {
-  if (nb::cast<std::string>(array.attr("dtype").attr("name")) == numpy_name(dtype_of<To>())) return;
-  const nb::object below = array.attr("__lt__")(int64_t{std::numeric_limits<To>::min()});
-  const nb::object above = array.attr("__gt__")(int64_t{std::numeric_limits<To>::max()});
-  const nb::object misfits = array[below | above];
-  if (nb::len(misfits) == 0) return;
-  const nb::object first = misfits[0];
-  fail_user(name + " has the integer " + nb::cast<std::string>(nb::str(first)) + ", which does not fit " +
-            numpy_name(dtype_of<To>()));
-}
 
 // A NumPy array that owns the values.
 template <class T>
@@ -152,25 +82,14 @@ nb::list to_list(const std::vector<InputTypes>& shapes) {
 }
 
 Converted convert(nb::handle value, std::optional<DType> wanted, const std::string& name) {
-  const AnyArray given = array_of(value, name);
-  if (given.device_type() != nb::device::cpu::value)
-    fail_user(name + " lies on a device; give an array of the host, for example tensor.cpu()");
-  const std::optional<DType> natural_type = natural(given.dtype());
-  if (!natural_type) fail_user(name + " has elements of a type that is not supported; convert it to float32 or int32");
-  if (given.ndim() > static_cast<size_t>(kMaxRank))
-    fail_user(name + " has " + std::to_string(given.ndim()) + " axes; there are at most " + std::to_string(kMaxRank));
-  Converted result{.type = {wanted.value_or(*natural_type), {}}, .given = given, .array = {}};
-  for (size_t axis = 0; axis < given.ndim(); ++axis)
-    result.type.shape.push_back(static_cast<int64_t>(given.shape(axis)));
-  nb::object array = to_numpy(given);
-  const char* dtype = numpy_name(result.type.dtype);
-  if (!is_float(result.type.dtype)) {
-    if (is_float(*natural_type) && given.size() > 0)
-      fail_user(name + " has fractional numbers where " + dtype + " is wanted");
-    result.type.dtype == DType::kI32 ? check_fit<int32_t>(array, name) : check_fit<uint8_t>(array, name);
-  }
-  array = array.attr("astype")(dtype, "order"_a = "C", "copy"_a = false);
-  result.array = nb::cast<AnyArray>(array);
+  const nb::object array = nb::module_::import_("linnet.arrays")
+                               .attr("convert")(value, wanted ? nb::cast(numpy_name(*wanted)) : nb::none(), name);
+  Converted result{.type = {to_dtype(array.attr("dtype")), {}}, .array = nb::cast<AnyArray>(array)};
+  if (result.array.ndim() > static_cast<size_t>(kMaxRank))
+    fail_user(name + " has " + std::to_string(result.array.ndim()) + " axes; there are at most " +
+              std::to_string(kMaxRank));
+  for (size_t axis = 0; axis < result.array.ndim(); ++axis)
+    result.type.shape.push_back(static_cast<int64_t>(result.array.shape(axis)));
   return result;
 }
 

@@ -5,7 +5,10 @@
 #include <linnet/layers.h>
 #include <linnet/modules.h>
 #include <linnet/pretrained.h>
+#include <linnet/recurrent.h>
+#include <nanobind/stl/array.h>
 
+#include <array>
 #include <cmath>
 
 #include "api/python/python.h"
@@ -41,6 +44,15 @@ LayerSpec embedding_spec(int64_t rows, int64_t width, const std::optional<Init>&
     return table;
   };
   return spec;
+}
+
+template <class Layer, class... More>
+LayerSpec convolution_spec(int64_t in, int64_t out, std::array<int64_t, 2> size, int64_t stride,
+                           std::array<int64_t, 2> padding, int64_t dilation, int64_t groups, bool bias,
+                           const std::optional<Init>& init, More... more) {
+  const Conv2dOptions options{stride,  padding[0], dilation, groups, bias, init ? init->fill : Initializer{},
+                              size[1], padding[1]};
+  return spec_of<Layer>(in, out, size[0], options, more...);
 }
 
 void add_initializers(nb::module_& module) {
@@ -81,11 +93,11 @@ void add_specs(nb::module_& module) {
   module.def("group_norm_layer", spec_of<GroupNorm, int64_t, int64_t, double>);
   module.def("batch_norm_layer", spec_of<BatchNorm, int64_t, double, double>);
   module.def("dropout_layer", spec_of<Dropout, float>);
-  module.def("conv2d_layer", [](int64_t in, int64_t out, int64_t size, int64_t stride, int64_t padding,
-                                int64_t dilation, int64_t groups, bool bias, const std::optional<Init>& init) {
-    const Initializer fill = init ? init->fill : Initializer{};
-    return spec_of<Conv2d>(in, out, size, Conv2dOptions{stride, padding, dilation, groups, bias, fill});
-  });
+  module.def("conv2d_layer", convolution_spec<Conv2d>);
+  module.def("conv1d_layer", convolution_spec<Conv1d>);
+  module.def("conv_transpose2d_layer", convolution_spec<ConvTranspose2d, int64_t>);
+  module.def("lstm_layer", spec_of<Lstm, int64_t, int64_t>);
+  module.def("gru_layer", spec_of<Gru, int64_t, int64_t>);
   module.def("conv_relu_pool_layer", spec_of<ConvReluPool, int64_t, int64_t, std::vector<double>, std::vector<double>>);
   module.def("attention_layer",
              [](int64_t width, int64_t heads, int64_t kv_heads, float dropout, double rotary_theta, bool biases) {

@@ -4,6 +4,7 @@
 #include <linnet/losses.h>
 #include <linnet/math.h>
 #include <linnet/ops.h>
+#include <linnet/random.h>
 #include <nanobind/stl/pair.h>
 
 #include <array>
@@ -24,22 +25,25 @@ const Argument& value_of(const Argument& argument) {
   return argument;
 }
 
-template <class... Rest>
-auto recorded(Tensor (*function)(At, Rest...)) {
+template <class Result, class... Rest>
+auto recorded(Result (*function)(At, Rest...)) {
   return [function](Operand first, GivenAs<Rest>... rest) { return function(first.at(), value_of(rest)...); };
 }
 
+template <class Function>
+struct Row {
+  const char* name;
+  Function function;
+  const char* doc;
+};
+
 void add_unary(nb::module_& module) {
-  using Function = Tensor (*)(At);
-  const struct {
-    const char* name;
-    Function function;
-    const char* doc;
-  } unary[] = {
+  const Row<Tensor (*)(At)> unary[] = {
       {"exp", linnet::exp, "e^x"},
       {"log", linnet::log, "The natural logarithm."},
       {"sqrt", linnet::sqrt, "The square root."},
       {"rsqrt", rsqrt, "1 / sqrt(x)"},
+      {"abs", linnet::abs, "|x|"},
       {"square", square, "x * x"},
       {"sin", linnet::sin, "The sine, of radians."},
       {"cos", linnet::cos, "The cosine, of radians."},
@@ -51,28 +55,45 @@ void add_unary(nb::module_& module) {
       {"gelu", gelu, "x * Phi(x) with the exact error function."},
       {"gelu_tanh", gelu_tanh, "The approximation of gelu by a tanh, which GPT-2 uses."},
       {"softplus", softplus, "log(1 + e^x)"},
-      {"softmax", softmax, "Softmax over the last axis."},
-      {"log_softmax", log_softmax, "log(softmax(x)) over the last axis."},
-      {"logsumexp", [](At x) { return log_sum_exp(x); }, "log(sum(exp(x))) over the last axis: [..., N] -> [...]."},
-      {"argmax", [](At x) { return argmax(x); },
-       "The index of the largest element along the last axis: [..., N] -> int32 [...]."},
+      {"logical_not", logical_not, "1 where x is 0, else 0; no gradient."},
       {"stop_gradient", stop_gradient, "x, through which no gradient flows back (torch's detach)."},
       {"global_avg_pool", global_avg_pool, "The mean of all positions: [N, H, W, C] -> [N, C]."},
   };
   for (const auto& row : unary) module.def(row.name, recorded(row.function), "x"_a, row.doc);
+  const Row<Tensor (*)(At, int)> along[] = {
+      {"softmax", softmax, "Softmax along an axis."},
+      {"log_softmax", log_softmax, "log(softmax(x)) along an axis."},
+      {"logsumexp", log_sum_exp, "log(sum(exp(x))) along an axis, which goes."},
+      {"argmax", argmax, "The index of the largest element along an axis, which goes; int32."},
+  };
+  for (const auto& row : along) module.def(row.name, recorded(row.function), "x"_a, "axis"_a = -1, row.doc);
+  const Row<Tensor (*)(At, bool)> ordered[] = {
+      {"sort", sort, "The elements along the last axis in order."},
+      {"argsort", argsort, "The indices of the elements along the last axis in their order; int32, no gradient."},
+  };
+  for (const auto& row : ordered) module.def(row.name, recorded(row.function), "x"_a, "descending"_a = false, row.doc);
+  module.def("leaky_relu", recorded(leaky_relu), "x"_a, "slope"_a = 0.01, "x where x > 0, else slope * x.");
+  module.def("elu", recorded(elu), "x"_a, "alpha"_a = 1.0, "x where x > 0, else alpha * (e^x - 1).");
+}
+
+std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) {
+  std::vector<Tensor> found;
+  for (const Operand& operand : operands) found.push_back(operand.tensor());
+  return found;
 }
 
 void add_binary(nb::module_& module) {
-  using Function = Tensor (*)(At, Tensor);
-  const struct {
-    const char* name;
-    Function function;
-    const char* doc;
-  } binary[] = {
+  const Row<Tensor (*)(At, Tensor)> binary[] = {
       {"maximum", maximum, "The larger of two, elementwise."},
       {"minimum", minimum, "The smaller of two, elementwise."},
       {"greater", greater, "1 where a > b, else 0; no gradient."},
+      {"greater_equal", greater_equal, "1 where a >= b, else 0; no gradient."},
+      {"less", less, "1 where a < b, else 0; no gradient."},
+      {"less_equal", less_equal, "1 where a <= b, else 0; no gradient."},
       {"equal", equal, "1 where a == b, else 0; no gradient."},
+      {"not_equal", not_equal, "1 where a != b, else 0; no gradient."},
+      {"logical_and", logical_and, "1 where neither is 0, else 0; no gradient."},
+      {"logical_or", logical_or, "1 where not both are 0, else 0; no gradient."},
   };
   for (const auto& row : binary) module.def(row.name, recorded(row.function), "a"_a, "b"_a, row.doc);
   module.def("matmul", recorded(matmul), "a"_a, "b"_a, "trans_a"_a = false, "trans_b"_a = false,
@@ -80,13 +101,14 @@ void add_binary(nb::module_& module) {
              "[..., N, K].");
   module.def("where", recorded(where), "condition"_a, "a"_a, "b"_a,
              "a where `condition` is not 0, else b, elementwise.");
+  module.def(
+      "einsum",
+      [](const std::string& equation, const nb::args& operands) {
+        return einsum(equation, tensors_of(nb::cast<std::vector<Operand>>(operands)), python_line());
+      },
+      "equation"_a, "operands"_a,
+      "Products summed over letters, as NumPy's: einsum(\"bij,bjk->bik\", a, b). Each letter once in an operand.");
   module.def("clamp", recorded(clamp), "x"_a, "low"_a, "high"_a, "x where low <= x <= high, else the nearer bound.");
-}
-
-std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) {
-  std::vector<Tensor> found;
-  for (const Operand& operand : operands) found.push_back(operand.tensor());
-  return found;
 }
 
 void add_movement(nb::module_& module) {
@@ -108,6 +130,32 @@ void add_movement(nb::module_& module) {
              "Rows of x [V, ...] by their numbers: ids int32 [...] -> [ids' axes, x's axes behind the first].");
   module.def("embedding", recorded(embedding), "table"_a, "ids"_a, "padding"_a = -1,
              "Rows of a table: [V, D], ids int32 [...] -> [..., D].");
+  module.def("cumsum", recorded(cumsum), "x"_a, "axis"_a, "reverse"_a = false,
+             "Sums of all elements up to each along an axis; of those from it on where `reverse`.");
+  module.def("tril", recorded(tril), "x"_a, "diagonal"_a = 0, "x [..., rows, columns] with zeros above a diagonal.");
+  module.def("pad", recorded(pad), "x"_a, "axis"_a, "before"_a, "after"_a, "value"_a = 0.0,
+             "x with so many elements of `value` before and behind it along an axis.");
+  module.def("top_k", recorded(top_k), "x"_a, "count"_a,
+             "The largest elements along the last axis, the largest first, and their indices: both [..., count].");
+  module.def("scatter_add", recorded(scatter_add), "values"_a, "ids"_a, "rows"_a,
+             "Rows added up by number: values [..., D], ids int32 [...] -> [rows, D].");
+  module.def("sequence_mask", recorded(sequence_mask), "lengths"_a, "size"_a,
+             "int32 [...] -> float32 [..., size]: 1 at positions below the length, 0 behind.");
+  module.def(
+      "gradients", [](Operand y, const std::vector<Operand>& x) { return gradients(y.at(), tensors_of(x)); }, "y"_a,
+      "x"_a, "The derivatives of a scalar y by tensors or parameters that it follows from, as tensors of the graph.");
+  module.def(
+      "arange", [](int64_t count) { return arange(count, DType::kF32, python_line()); }, "count"_a,
+      "0, 1, ... count - 1 as float32.");
+  module.def(
+      "random_normal", [](const std::vector<int64_t>& shape) { return random_normal(to_shape(shape), python_line()); },
+      "shape"_a, "float32 from N(0, 1), drawn anew in each step from the learner's seed and the step; no gradient.");
+  module.def(
+      "random_uniform",
+      [](const std::vector<int64_t>& shape, double low, double high) {
+        return random_uniform(to_shape(shape), low, high, python_line());
+      },
+      "shape"_a, "low"_a = 0.0, "high"_a = 1.0, "The same, uniform in [low, high).");
   module.def(
       "one_hot", [](Operand targets, int64_t classes) { return one_hot(targets.at(), classes, DType::kF32); },
       "targets"_a, "classes"_a, "int32 [...] -> float32 [..., classes].");
@@ -129,6 +177,20 @@ void add_movement(nb::module_& module) {
 void add_images(nb::module_& module) {
   module.def("conv2d", recorded(conv2d), "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
              "groups"_a = 1, "Images [N, H, W, C] with filters [O, R, S, C / groups] -> [N, H', W', O].");
+  module.def("conv1d", recorded(conv1d), "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
+             "groups"_a = 1, "Sequences [N, L, C] with filters [O, K, C / groups] -> [N, L', O].");
+  module.def("conv_transpose2d", recorded(conv_transpose2d), "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0,
+             "output_padding"_a = 0, "dilation"_a = 1, "groups"_a = 1,
+             "The transposed convolution: [N, H, W, C] with filters [C, R, S, O / groups] -> [N, H', W', O].");
+  module.def("upsample", recorded(upsample), "x"_a, "factor"_a = 2,
+             "Images [N, H, W, C] with each pixel repeated factor x factor times.");
+  module.def(
+      "resize",
+      [](Operand x, int64_t height, int64_t width, bool smooth) {
+        return resize(x.at(), height, width, smooth ? Interpolation::kBilinear : Interpolation::kNearest);
+      },
+      "x"_a, "height"_a, "width"_a, "smooth"_a = true,
+      "Images [N, H, W, C] -> [N, height, width, C], bilinear (torch's align_corners=False), or the nearest pixel.");
   module.def("max_pool", recorded(max_pool), "x"_a, "size"_a = 2, "stride"_a = 0,
              "The largest element of each size x size window of [N, H, W, C]; stride 0 is the size.");
   module.def("avg_pool", recorded(avg_pool), "x"_a, "size"_a = 2,
@@ -209,6 +271,10 @@ void add_losses(nb::module_& module) {
       module, "mse_loss", {"x", "y"}, squared_error_loss,
       [](At x, Tensor y) { return sum(At(square(At(x - y, x.where)), x.where)); },
       "The mean of (x - y)^2 over all elements.");
+  add_mean_loss(
+      module, "huber_loss", {"x", "y"}, [](Tracer& tracer, At x, Tensor y) { return huber_loss(tracer, x, y); },
+      [](At x, Tensor y) { return sum(At(huber(x, y), x.where)); },
+      "The mean of d^2 / 2 where |d| < 1, else |d| - 1/2, of d = x - y.");
   add_mean_loss(
       module, "l1_loss", {"x", "y"}, absolute_error_loss,
       [](At x, Tensor y) { return sum(At(linnet::abs(At(x - y, x.where)), x.where)); },

@@ -70,11 +70,11 @@ nb::dict to_dict(const InputTypes& types);
 nb::list to_list(const std::vector<InputTypes>& shapes);
 
 using AnyArray = nb::ndarray<nb::ro>;
-// Elements as `dtype`, row-major, from anything with __dlpack__ or the buffer protocol, numbers and lists. Integers
-// that do not fit, floats where integers are wanted, and arrays of another device are errors. `name` is for messages.
+// Elements as `dtype`, row-major, from anything with __dlpack__ or the buffer protocol, numbers and lists:
+// python/linnet/arrays.py. `name` is for messages.
 struct Converted {
   TensorType type;
-  AnyArray given, array;  // `array` may be a view of `given`
+  AnyArray array;
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(array.data()), type.bytes()}; }
   template <class T>
   std::vector<T> values() const {

@@ -2,9 +2,11 @@
 #include <linnet/error.h>
 #include <linnet/math.h>
 #include <linnet/ops.h>
+#include <nanobind/stl/variant.h>
 
 #include <functional>
 #include <numeric>
+#include <variant>
 
 #include "api/python/python.h"
 #include "api/python/tree.h"
@@ -150,35 +152,26 @@ void add_methods(Class& tensor) {
       .def(
           "astype", [](Operand x, nb::object dtype) { return cast(x.at(), to_dtype(dtype)); }, "dtype"_a,
           "The elements as another type; floats are cut towards zero.");
-  const auto reduce = [&](const char* name, auto all, auto one, const char* doc) {
+  using Axes = std::optional<std::variant<int, std::vector<int>>>;
+  const struct {
+    const char* name;
+    Tensor (*function)(At, const std::vector<int>&, bool);
+    const char* doc;
+  } reductions[] = {{"sum", linnet::sum, "The sum of all elements, or along axes."},
+                    {"mean", linnet::mean, "The mean of all elements, or along axes."},
+                    {"var", linnet::variance, "The mean of (x - mean)^2 of all elements, or along axes."},
+                    {"max", linnet::max, "The largest element of all, or along axes."},
+                    {"min", linnet::min, "The smallest element of all, or along axes."}};
+  for (const auto& [name, function, doc] : reductions)
     tensor.def(
         name,
-        [all, one](Operand x, std::optional<int> axis, bool keepdims) {
-          const Tensor value = x.tensor();
-          if (!axis) return all(At(value, python_line()));
-          const Tensor reduced = one(At(value, python_line()), *axis);
-          if (!keepdims) return reduced;
-          Shape shape = value.shape();
-          shape.set(*axis, 1);
-          return reshape(At(reduced, python_line()), shape);
+        [function = function](Operand x, const Axes& axes, bool keepdims) {
+          const At value = x.at();
+          if (!axes) return function(value, axes_of(value.value), keepdims);
+          const int* one = std::get_if<int>(&*axes);
+          return function(value, one ? std::vector{*one} : std::get<1>(*axes), keepdims);
         },
         "axis"_a = nb::none(), "keepdims"_a = false, doc);
-  };
-  reduce(
-      "sum", [](At x) { return sum(x); }, [](At x, int axis) { return sum(x, axis); },
-      "The sum of all elements, or along an axis.");
-  reduce(
-      "mean", [](At x) { return mean(x); }, [](At x, int axis) { return mean(x, axis); },
-      "The mean of all elements, or along an axis.");
-  const auto extreme = [](Tensor (*one)(At, int)) {
-    return [one](At x) { return one(At(reshape(x, {x.value.shape().elements()}), x.where), 0); };
-  };
-  reduce(
-      "max", extreme(&linnet::max), [](At x, int axis) { return linnet::max(x, axis); },
-      "The largest element of all, or along an axis.");
-  reduce(
-      "min", extreme(&linnet::min), [](At x, int axis) { return linnet::min(x, axis); },
-      "The smallest element of all, or along an axis.");
 }
 
 }  // namespace

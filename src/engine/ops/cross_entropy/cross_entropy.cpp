@@ -33,8 +33,10 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 std::vector<TensorType> infer_one_hot(const InferArgs& args) {
   expect_inputs(args, 1);
   expect(args.in[0].dtype == DType::kI32, "got " + args.in[0].text() + ", expected i32");
-  TensorType out{args.attrs.as<OneHotAttrs>().dtype, args.in[0].shape};
-  out.shape.push_back(args.attrs.as<OneHotAttrs>().classes);
+  const auto& [classes, dtype] = args.attrs.as<OneHotAttrs>();
+  expect(classes > 0, std::to_string(classes) + " classes; there is at least one");
+  TensorType out{dtype, args.in[0].shape};
+  out.shape.push_back(classes);
   return {out};
 }
 

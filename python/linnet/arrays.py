@@ -1,0 +1,53 @@
+"""Arrays of other packages as those that the library takes."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy as np
+
+from .errors import UserError
+
+Array = np.ndarray[typing.Any, typing.Any]
+
+
+def _as_numpy(value: typing.Any, name: str) -> Array:
+    if value is None or isinstance(value, (str, bytes, dict)):
+        raise UserError(f"{name} is a {type(value).__name__}; an array is wanted")
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach"):  # PyTorch's; NumPy has no bfloat16
+        value = value.detach()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
+    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] != 1:
+        raise UserError(f"{name} lies on a device; give an array of the host, for example tensor.cpu()")
+    try:
+        return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+    except (BufferError, TypeError, RuntimeError, ValueError):
+        pass  # such as JAX's bfloat16, which has a type of its own for NumPy
+    try:
+        return np.asarray(value)
+    except Exception as error:
+        raise UserError(f"{name} is no array: {error}") from None
+
+
+def convert(value: typing.Any, wanted: str | None, name: str) -> Array:
+    """The elements row-major as `wanted`, or where that is None as the type the library has for them: float32, int32 or
+    uint8. Integers that do not fit, fractions where integers are wanted and arrays of a device are errors that call
+    the array `name`. A view of `value` where nothing changes."""
+    array = _as_numpy(value, name)
+    kind = "f" if array.dtype.name == "bfloat16" else array.dtype.kind
+    if kind not in "fiub" or array.dtype.itemsize > 8:
+        what = "is no array of numbers" if kind in "OSU" else "has elements of a type that is not supported"
+        raise UserError(f"{name} {what}; convert it to float32 or int32")
+    natural = "float32" if kind == "f" else "uint8" if kind == "b" or array.dtype == np.uint8 else "int32"
+    dtype = np.dtype(wanted or natural)
+    if dtype.kind != "f" and array.dtype != dtype and array.size:
+        if kind == "f":
+            raise UserError(f"{name} has fractional numbers where {dtype.name} is wanted")
+        bounds = np.iinfo(dtype)
+        if array.dtype != np.bool_ and (array.min() < bounds.min or array.max() > bounds.max):
+            first = array[(array < bounds.min) | (array > bounds.max)][0]
+            raise UserError(f"{name} has the integer {first}, which does not fit {dtype.name}")
+    return np.asarray(array, dtype, order="C")
