@@ -7,7 +7,6 @@ The networks have the sizes and the order of ops of those of `linnet bench`.
 """
 
 import json
-import math
 import struct
 import sys
 import time

@@ -27,8 +27,9 @@ NETWORKS = Path(__file__).resolve().with_name("python_networks.py")
 RUN = {"log_every": 1, "eval_every": 10**9, "save_every": 10**9, "schedule": "constant", "warmup_steps": 0}
 TASKS = {
     "r-64": ("reference", {"max_seq_len": 64}),
-    "gpt-6l": ("mini-gpt", {"d_model": 384, "d_ff": 1536, "num_heads": 6, "num_layers": 6, "max_seq_len": 256, "dropout": 0,
-                            "tokenizer": "char", "batch_size": 8, "precision": "fp32", "sample_length": 0}),
+    "gpt-6l": ("mini-gpt", {"d_model": 384, "d_ff": 1536, "num_heads": 6, "num_layers": 6, "max_seq_len": 256,
+                            "dropout": 0, "tokenizer": "char", "batch_size": 8, "precision": "fp32",
+                            "sample_length": 0}),
 }  # fmt: skip
 
 
@@ -67,7 +68,8 @@ class Sides:
             settings["data.text"] = self.text
         run = Path(tempfile.mkdtemp(dir=self.folder)) / "run"
         if by_python:
-            call = [self.options.python, NETWORKS, "task", preset, run, self.options.threads, json.dumps(settings, default=str)]
+            call = [self.options.python, NETWORKS, "task", preset, run, self.options.threads]
+            call += [json.dumps(settings, default=str)]
         else:
             call = [self.options.linnet, "train", preset, "--run", run, "--threads", self.options.threads]
             call += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
@@ -84,8 +86,8 @@ class Sides:
         batches = self.folder / f"{name}.safetensors"
         if not batches.exists():
             self.run([self.options.linnet, "bench", name, "--write-data", batches])
-        out, _ = self.run([self.options.linnet, "bench", name, "--json", "--no-parts", "--threads", self.options.threads,
-                           "--seconds", self.options.seconds])
+        out, _ = self.run([self.options.linnet, "bench", name, "--json", "--no-parts", "--threads",
+                           self.options.threads, "--seconds", self.options.seconds])
         found = json.loads(out.splitlines()[-1])
         each = {"r-64": 16, "gpt-6l": 8 * 256}[name]
         ours = {"steps_per_second": found["median"] / each, "processor_ms": found["processor_ms"]}
@@ -99,7 +101,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40, help="of a run by task")
     parser.add_argument("--seconds", type=float, default=10, help="of a round by hand, on each side")
-    parser.add_argument("--package", default=str(study.ROOT / "build/release/python"), help="folder of the package linnet")
+    parser.add_argument("--package", default=str(study.ROOT / "build/release/python"), help="folder of the package")
     parser.set_defaults(python=str(study.ROOT / "build/python/bin/python"), linnet_only=True)
     options = parser.parse_args()
     runs = study.Study("python_speed", options)
@@ -115,12 +117,14 @@ def main() -> int:
             for way, pairs in turns.items():
                 same = [program["losses"] == python["losses"] for program, python in pairs if "losses" in program]
                 differs |= not all(same)
-                rows.append({"workload": name, "way": way, "same_bits": ("yes" if all(same) else "no") if same else "-"} | {
+                bits = ("yes" if all(same) else "no") if same else "-"
+                rows.append({"workload": name, "way": way, "same_bits": bits} | {
                     key: [statistics.median(pair[side][key] for pair in pairs) for side in (0, 1)]
                     for key in pairs[0][0] if key != "losses"
                 } | {"ratios": sorted(b["steps_per_second"] / a["steps_per_second"] for a, b in pairs)})
     text = study.table(
-        ["workload", "way", "program, steps/s", "Python, steps/s", "ratio (lowest to highest round)", "processor ms a step", "same bits"],
+        ["workload", "way", "program, steps/s", "Python, steps/s", "ratio (lowest to highest round)",
+         "processor ms a step", "same bits"],
         [[row["workload"], row["way"], *(show(value, 2) for value in row["steps_per_second"]),
           f"{statistics.median(row['ratios']):.3f} ({row['ratios'][0]:.3f} to {row['ratios'][-1]:.3f})",
           " / ".join(show(value, 1) for value in row["processor_ms"]), row["same_bits"]]
