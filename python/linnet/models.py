@@ -21,6 +21,9 @@ class Classification(typing.NamedTuple):
     probabilities: dict[str, float]
 
 
+Texts = typing.Union[str, "tuple[str, str]"]
+
+
 class Score(typing.NamedTuple):
     """The natural logarithm of a text's probability, and the number of tokens that were scored."""
 
@@ -135,22 +138,35 @@ class Model:
         rows = self._core.embed(_texts(texts))
         return rows[0] if isinstance(texts, str) else rows
 
-    def probabilities(self, texts: typing.Sequence[str]) -> typing.Any:
-        """The probability of each class for each text: a NumPy array float32 [texts, classes]."""
-        return self._core.classify(_texts(texts))
+    def probabilities(self, texts: typing.Sequence[Texts]) -> typing.Any:
+        """The probability of each class for each text, or each two (a, b): a NumPy array float32 [texts, classes]. A
+        model of numbers gives these."""
+        pairs = [text if isinstance(text, tuple) else (text, None) for text in _texts(texts)]
+        return self._core.classify([first for first, _ in pairs], [second for _, second in pairs])
 
     @typing.overload
-    def classify(self, texts: str) -> Classification: ...  # type: ignore[overload-overlap]
+    def classify(self, texts: Texts) -> Classification: ...  # type: ignore[overload-overlap]
     @typing.overload
-    def classify(self, texts: typing.Sequence[str]) -> list[Classification]: ...
-    def classify(self, texts: str | typing.Sequence[str]) -> Classification | list[Classification]:
-        """The class of a text, or of each of a list."""
-        names = self.info["classes"] if self.info["kind"] == "classifier" else []
+    def classify(self, texts: typing.Sequence[Texts]) -> list[Classification]: ...
+    def classify(self, texts: Texts | typing.Sequence[Texts]) -> Classification | list[Classification]:
+        """The class of a text or of two texts (a, b), or of each of a list."""
+        one = isinstance(texts, (str, tuple))
+        rows = self.probabilities([texts] if one else texts)  # type: ignore[list-item]
+        names = self.info["classes"]
         found = []
-        for row in self._core.classify(_texts(texts)):
+        for row in rows:
             best = int(row.argmax())
             found.append(Classification(names[best], float(row[best]), {n: float(p) for n, p in zip(names, row)}))
-        return found[0] if isinstance(texts, str) else found
+        return found[0] if one else found
+
+    def rerank(self, query: str, documents: typing.Sequence[str], top: int | None = None) -> list[tuple[int, float]]:
+        """Places and scores of the documents that fit a query best, best first: of a cross-encoder, whose one output
+        for (query, document) is the score."""
+        scores = self.probabilities([(query, document) for document in documents])
+        if scores.shape[1] != 1:
+            raise UserError(f"'{self.folder}' tells classes; a reranker gives one number for two texts")
+        order = (-scores[:, 0]).argsort(kind="stable")[:top]
+        return [(int(place), float(scores[place, 0])) for place in order]
 
     def score(self, text: str, source: str = "") -> Score:
         """How likely the model finds a text; a translator wants its source. The weights are loaded once more for it."""
@@ -191,7 +207,7 @@ class Model:
         return f"linnet.Model({self.folder!r}, {self.info['kind']})"
 
 
-def _texts(texts: str | typing.Sequence[str]) -> list[str]:
+def _texts(texts: str | typing.Sequence[typing.Any]) -> list[typing.Any]:
     return [texts] if isinstance(texts, str) else list(texts)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -12,6 +13,7 @@ import typing
 import linnet as ln
 import numpy as np
 import pytest
+from conftest import GOLDEN
 
 TEXTS = ["good film", "bad film", "the dog", "a cat a cat"]
 
@@ -127,3 +129,25 @@ def test_models_that_are_closed_leave_nothing(bert: str, llama: str) -> None:
 def test_a_packed_file(bert: str) -> None:
     subprocess.run(["linnet", "pack", bert, "-o", "bert.linnet"], check=True, stderr=subprocess.DEVNULL)
     np.testing.assert_array_equal(ln.load("bert.linnet").embed("the dog"), ln.load(bert).embed("the dog"))
+
+
+def test_two_texts_are_judged(bert: str) -> None:
+    shutil.copytree(GOLDEN / "bert_classifier", "pairs")
+    shutil.copy(f"{bert}/vocab.txt", "pairs/vocab.txt")
+    texts = [("good film", "a dog"), ("a dog", "good film"), ("bad cat", "the film")]
+    with open("pairs.tsv", "w") as file:
+        file.writelines(f"{a}\t{b}\n" for a, b in [("text", "pair"), *texts])
+    printed = subprocess.run(
+        ["linnet", "predict", "pairs", "--pair-column", "pair", "pairs.tsv"], capture_output=True, text=True, check=True
+    )
+    with ln.load("pairs") as model:
+        found = model.classify(texts)
+        assert model.classify(texts[0]) == found[0]
+        assert found[0].probabilities != model.classify("good film a dog").probabilities
+        mixed = model.probabilities(["good film", texts[1]])
+        np.testing.assert_array_equal(mixed[1], list(map(np.float32, found[1].probabilities.values())))
+        with pytest.raises(ln.UserError, match="reranker"):
+            model.rerank("good film", ["a dog"])
+    for line, one in zip(printed.stdout.splitlines(), found):
+        label, probability = line.split("\t")[:2]
+        assert label == one.label and abs(float(probability) - one.probability) < 1e-6

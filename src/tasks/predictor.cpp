@@ -14,8 +14,9 @@ namespace {
 
 class PredictorOfTexts : public Predictor {
  public:
-  PredictorOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows)
+  PredictorOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows, bool pairs)
       : opened_(open_text_classifier(folder, parse_adapters(options.adapters))), task_(text_task(opened_.problem())) {
+    if (!opened_.is_run) opened_.pairs = opened_.pairs || pairs;
     apply(options, opened_.config, folder);
     force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = rows;
@@ -114,7 +115,7 @@ std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const Infer
 }  // namespace
 
 std::unique_ptr<Predictor> predict_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  return std::make_unique<PredictorOfTexts>(folder, options, rows);
+  return std::make_unique<PredictorOfTexts>(folder, options, rows, false);
 }
 
 std::unique_ptr<Predictor> predict_images(const std::string& folder, const InferenceOptions& options, int64_t rows) {
@@ -122,11 +123,13 @@ std::unique_ptr<Predictor> predict_images(const std::string& folder, const Infer
                                              options, rows);
 }
 
-std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows,
+                                          bool pairs) {
   if (is_vit_folder(folder)) return predict_by_vit(folder, options, rows);
   const RunFolder run(folder);
   const bool adapted = !options.adapters.empty() && !run.has_config();
-  if (adapted || is_text_classifier_folder(folder)) return predict_texts(folder, options, rows);
+  if (adapted || is_text_classifier_folder(folder))
+    return std::make_unique<PredictorOfTexts>(folder, options, rows, pairs);
   if (!run.has_config() && is_pretrained_folder(folder))
     fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +
               " model without a classifier; `linnet train classify --set model.from=" + folder + "` makes one");

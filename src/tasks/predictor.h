@@ -27,8 +27,10 @@ class Predictor {
 };
 
 // `folder`: a run of a task on texts or images, or a model folder with such a head (BertForSequenceClassification).
-// `rows`: inputs computed at once. User error that names the folder when it holds anything else.
-std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows);
+// `rows`: inputs computed at once. `pairs`: inputs are two texts, whatever a model folder says; a run knows. User error
+// that names the folder when it holds anything else.
+std::unique_ptr<Predictor> open_predictor(const std::string& folder, const InferenceOptions& options, int64_t rows,
+                                          bool pairs = false);
 std::unique_ptr<Predictor> predict_texts(const std::string& folder, const InferenceOptions& options, int64_t rows);
 std::unique_ptr<Predictor> predict_images(const std::string& folder, const InferenceOptions& options, int64_t rows);
 

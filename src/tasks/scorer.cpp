@@ -6,7 +6,9 @@
 #include "data/examples/text/token_chunks.h"
 #include "engine/kernels/isa.h"
 #include "tasks/language/language_model.h"
+#include "tasks/predictor.h"
 #include "tasks/task_table.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/translation/translation_session.h"
 #include "training/run/run_folder.h"
 
@@ -131,6 +133,23 @@ class TranslationScorer : public Scorer {
   std::unique_ptr<TranslationSession> session_;
 };
 
+// As sentence-transformers' CrossEncoder: what the model's one output is, without a sigmoid.
+class PairScorer : public Scorer {
+ public:
+  PairScorer(const std::string& folder, const InferenceOptions& options)
+      : predictor_(open_predictor(folder, options, 1, true)) {
+    if (predictor_->outputs() != 1)
+      fail_user("'" + folder + "' tells classes; `linnet predict` gives their probabilities");
+  }
+  bool takes_pairs() const override { return true; }
+  TextScore score(const std::string& text, const std::string& source) override {
+    return {.score = predictor_->answer({source + '\t' + text}, 1)[0].json.at("number").get<double>()};
+  }
+
+ private:
+  const std::unique_ptr<Predictor> predictor_;
+};
+
 }  // namespace
 
 std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options) {
@@ -143,6 +162,7 @@ std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const
 
 std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options) {
   if (is_translation_folder(folder)) return open_translation_scorer(folder, options);
+  if (is_text_classifier_folder(folder)) return std::make_unique<PairScorer>(folder, options);
   const RunFolder run(folder);
   if (!run.has_config() && is_pretrained_folder(folder)) return open_language_scorer(folder, options);
   const TaskActions& task = task_actions(run.load_config());

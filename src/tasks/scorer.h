@@ -1,6 +1,8 @@
-// How likely a model finds given texts: a language model a text, an encoder-decoder a translation of its source.
+// How likely a model finds given texts: a language model a text, an encoder-decoder a translation of its source; and
+// the number that a cross-encoder gives two texts.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +11,9 @@
 namespace linnet {
 
 struct TextScore {
-  double log_probability = 0;  // natural; the sum over the scored tokens
-  int64_t tokens = 0;          // that were scored
+  double log_probability = 0;        // natural; the sum over the scored tokens
+  int64_t tokens = 0;                // that were scored
+  std::optional<double> score = {};  // of a cross-encoder, in place of both
 };
 
 class Scorer {
@@ -20,7 +23,8 @@ class Scorer {
   virtual bool takes_pairs() const = 0;
   // A language model scores each token of `text` after the token that texts begin with (where the model has one,
   // otherwise the first token is not scored), in chunks of the model's length that do not overlap. An encoder-decoder
-  // scores `text` and its end as the translation of `source`; sides that are too long are cut.
+  // scores `text` and its end as the translation of `source`; sides that are too long are cut. A cross-encoder reads
+  // `source` first.
   virtual TextScore score(const std::string& text, const std::string& source) = 0;
   int64_t cut_texts() const { return cut_texts_; }
 

@@ -4,7 +4,7 @@ print, limits and errors, clients that are slow, wrong or gone, and signals unde
 
 Only Python's standard library is needed. --golden is the folder tests/golden/pretrained.
 """
-import argparse, base64, contextlib, fcntl, http.client, json, os, random, re, shutil, signal, socket, struct, subprocess
+import argparse, base64, contextlib, fcntl, http.client, json, math, os, random, re, shutil, signal, socket, struct, subprocess
 import sys, termios, threading, time
 from pathlib import Path
 
@@ -46,6 +46,31 @@ def bert_model(name):
     words = special + [f"w{i}" for i in range(len(special), config["vocab_size"])]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     return str(folder)
+
+
+def cross_encoder():
+    """bert_numbers, of whose outputs the first is left: a number for two texts."""
+    folder = Path(bert_model("bert_numbers"))
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    size = struct.unpack("<Q", whole[:8])[0]
+    header, data = json.loads(whole[8:8 + size]), whole[8 + size:]
+    kept = b""
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        part = data[begin:end]
+        if name.startswith("classifier."):
+            part, entry["shape"][0] = part[:len(part) // entry["shape"][0]], 1
+        entry["data_offsets"] = [len(kept), len(kept) + len(part)]
+        kept += part
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + kept)
+    config = json.loads((folder / "config.json").read_text())
+    config["num_labels"], config["sentence_transformers"] = 1, {"version": "5.0.0"}
+    (folder / "config.json").write_text(json.dumps(config))
+    return str(folder.rename(folder.with_name("reranker")))
 
 
 def long_model(name, seed, vocab=64):
@@ -290,11 +315,13 @@ def rows_are_those_of_commands(server, models):
         server.refused(422, "/v1/embeddings", {"model": "bert_model", "input": tokens})
     predicted = [json.loads(line) for line in
                  linnet("predict", models["bert_classifier"], "--json", text="\n".join(texts) + "\n").splitlines()]
-    classes = server.post("/classify", {"inputs": texts})
+    classes = server.post("/classify", {"model": "bert_classifier", "inputs": texts})
     equal([one[0]["label"] for one in classes], [one["label"] for one in predicted])
     for one, line in zip(classes, predicted):
         check(abs(one[0]["score"] - line["probability"]) < 1e-6, one, line)
-    equal(len(server.post("/classify", {"inputs": texts[0], "parameters": {"top_k": 1}})[0]), 1)
+    one = {"model": "bert_classifier", "inputs": texts[0], "parameters": {"top_k": 1}}
+    equal(len(server.post("/classify", one)[0]), 1)
+    pairs_are_judged(server, models, texts)
     sources = ["w7 w8", "", "w9 w10 w11"]
     wanted = [linnet("generate", models["marian"], "--prompt", text, "--beam", "4")[:-1] if text else "" for text in sources]
     found = server.post("/translate", {"model": "marian", "inputs": sources, "parameters": {"num_beams": 4}})
@@ -303,6 +330,35 @@ def rows_are_those_of_commands(server, models):
     wanted = linnet("translate", models["run"], text="\n".join(sources) + "\n").split("\n")[:4]
     found = server.post("/translate", {"model": "run", "inputs": sources})
     equal([one["translation_text"] for one in found], wanted, "translations of a run")
+
+
+def pairs_are_judged(server, models, texts):
+    """Two texts at a time: classes, and documents by their scores."""
+    table = options.folder / "pairs.tsv"
+    table.write_text("text\tpair\n" + "".join(f"w5 w6\t{text}\n" for text in texts))
+    for name in ("bert_classifier", "reranker"):
+        lines = linnet("predict", models[name], "--json", "--pair-column", "pair", str(table)).splitlines()
+        predicted = [json.loads(line) for line in lines]
+        found = server.post("/classify", {"model": name, "inputs": [["w5 w6", text] for text in texts]})
+        for one, line in zip(found, predicted):
+            check(abs(one[0]["score"] - line.get("number", line.get("probability"))) < 1e-6, one, line)
+    scores = [line["number"] for line in predicted]
+    printed = linnet("score", models["reranker"], text="".join(f"w5 w6\t{text}\n" for text in texts)).splitlines()
+    check(all(abs(float(line.split("\t")[0]) - score) < 1e-6 for line, score in zip(printed, scores)), printed, scores)
+    order = sorted(range(len(texts)), key=lambda i: -scores[i])
+    raw = server.post("/rerank", {"model": "reranker", "query": "w5 w6", "texts": texts, "raw_scores": True})
+    equal([one["index"] for one in raw], order)
+    check(all(abs(one["score"] - scores[one["index"]]) < 1e-6 for one in raw), raw, scores)
+    found = server.post("/v1/rerank", {"model": "reranker", "query": "w5 w6", "documents": texts, "top_n": 2,
+                                       "return_documents": True})["results"]
+    equal([one["index"] for one in found], order[:2])
+    for one in found:
+        equal(one["document"]["text"], texts[one["index"]])
+        check(abs(one["relevance_score"] - 1 / (1 + math.exp(-scores[one["index"]]))) < 1e-6, one)
+    server.refused(400, "/rerank", {"model": "bert_classifier", "query": "w5", "texts": texts})
+    server.refused(400, "/rerank", {"model": "reranker", "texts": texts})
+    server.refused(400, "/rerank", {"model": "reranker", "query": "w5", "texts": [1]})
+    server.refused(422, "/classify", {"model": "reranker", "inputs": ["one text"]})
 
 
 def formats(models):
@@ -664,7 +720,7 @@ def main():
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
     models = {name: word_model(name) for name in ("gpt2", "llama", "marian")}
-    models.update({name: bert_model(name) for name in ("bert_model", "bert_classifier")})
+    models.update({name: bert_model(name) for name in ("bert_model", "bert_classifier")}, reranker=cross_encoder())
     models.update(long=long_model("long", 1), other=long_model("other", 2), bytes=byte_model("bytes"))
     models["run"] = str(options.folder / "run")
     settings = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_layers": 1, "batch_size": 16, "num_buckets": 2,
@@ -672,7 +728,7 @@ def main():
     linnet("train", "dates", "--run", models["run"], *[part for key, value in settings.items() for part in ("--set", f"{key}={value}")])
     packed = str(options.folder / "gpt2.linnet")
     linnet("pack", models["gpt2"], "-o", packed)
-    small = [packed] + [models[name] for name in ("llama", "marian", "run", "bert_model", "bert_classifier")]
+    small = [packed] + [models[name] for name in ("llama", "marian", "run", "bert_model", "bert_classifier", "reranker")]
 
     def run(name, action):
         began = time.monotonic()

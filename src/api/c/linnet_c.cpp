@@ -10,9 +10,9 @@
 #include <new>
 
 #include "base/error.h"
-#include "serving/loaded/loaded_model.h"
-#include "formats/packed_model.h"
 #include "data/text/unicode/utf8.h"
+#include "formats/packed_model.h"
+#include "serving/loaded/loaded_model.h"
 
 struct linnet_model {
   std::unique_ptr<linnet::LoadedModel> resident;
@@ -123,7 +123,7 @@ TextWorker& writer_of(const linnet_model* model) {
 void compute_rows(RowWorker& worker, const char* const* texts, size_t count, float* rows) {
   if (count == 0) return;
   need(texts, "texts"), need(rows, "rows");
-  std::vector<std::vector<int32_t>> tokens;
+  std::vector<RowText> tokens;
   for (size_t i = 0; i < count; ++i) tokens.push_back(worker.model().encode(text_of(texts[i], "a text")));
   std::mutex mutex;
   std::condition_variable done;
@@ -284,8 +284,9 @@ linnet_status linnet_encode(const linnet_model* model, const char* text, int32_t
     need(model, "model"), need(count, "count");
     TextRequest request;
     request.prompt = text_of(text, "text"), request.where = "the text";
-    const std::vector<int32_t> found = model->resident->rows ? model->resident->rows->model().encode(request.prompt)
-                                                             : writer_of(model).model().prepare(request).prompt;
+    const std::vector<int32_t> found = model->resident->rows
+                                           ? model->resident->rows->model().encode(request.prompt).tokens
+                                           : writer_of(model).model().prepare(request).prompt;
     *count = found.size();
     if (found.size() > capacity)
       fail(LINNET_BUFFER_TOO_SMALL, "the text has " + std::to_string(found.size()) + " tokens, and there are " +

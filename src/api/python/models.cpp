@@ -177,14 +177,18 @@ class PyStream {
   bool closed_ = false;
 };
 
-nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, const std::vector<std::string>& texts) {
+using Pairs = std::vector<std::optional<std::string>>;  // of each text the second one, where there is one
+
+nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, const std::vector<std::string>& texts,
+                   const Pairs& pairs = {}) {
   const auto width = static_cast<int64_t>(worker->model().width());
   if (texts.empty()) return numpy_of({}, {0, width});
   const auto promise = std::make_shared<std::promise<RowOutcome>>();
   std::future<RowOutcome> future = promise->get_future();
   const bool taken = without_gil([&] {
-    std::vector<std::vector<int32_t>> tokens;
-    for (const std::string& text : texts) tokens.push_back(worker->model().encode(text));
+    std::vector<RowText> tokens;
+    for (size_t i = 0; i < texts.size(); ++i)
+      tokens.push_back(worker->model().encode(texts[i], i < pairs.size() && pairs[i] ? &*pairs[i] : nullptr));
     return worker->submit(std::move(tokens), [promise](RowOutcome&& found) { promise->set_value(std::move(found)); });
   });
   if (!taken) fail_user("too many texts wait for the model");
@@ -305,8 +309,8 @@ void add_models(nb::module_& module) {
              return rows_of(self, self.rows(ModelKind::kEmbedder, "embeds no texts"), texts);
            })
       .def("classify",
-           [](PyModel& self, const std::vector<std::string>& texts) {
-             return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts);
+           [](PyModel& self, const std::vector<std::string>& texts, const Pairs& pairs) {
+             return rows_of(self, self.rows(ModelKind::kClassifier, "classifies no texts"), texts, pairs);
            })
       .def("score", &PyModel::score)
       .def("info", info_of)

@@ -106,7 +106,7 @@ void add_binary(nb::module_& module) {
       [](const std::string& equation, const nb::args& operands) {
         return einsum(equation, tensors_of(nb::cast<std::vector<Operand>>(operands)), python_line());
       },
-      "equation"_a, "operands"_a,
+      nb::sig("def einsum(equation: str, *operands: Tensor | Parameter | LayerParameter) -> Tensor"),
       "Products summed over letters, as NumPy's: einsum(\"bij,bjk->bik\", a, b). Each letter once in an operand.");
   module.def("clamp", recorded(clamp), "x"_a, "low"_a, "high"_a, "x where low <= x <= high, else the nearer bound.");
 }

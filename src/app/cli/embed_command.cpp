@@ -51,7 +51,7 @@ int embed_input(const Arguments& arguments) {
   const std::string prompt = embedder->prompt(arguments.prompt);
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
-  std::vector<std::vector<int32_t>> sentences;
+  std::vector<RowText> sentences;
   const auto answer = [&] {
     std::vector<float> rows = embedder->compute(sentences);
     shorten_rows(rows, width, kept, embedder->is_normalized());

@@ -42,7 +42,8 @@ class Predictions {
   explicit Predictions(const Arguments& arguments)
       : arguments_(arguments),
         ahead_(isatty(STDIN_FILENO) && arguments.inputs.empty() ? 1 : kAhead),
-        predictor_(open_predictor(arguments.model, arguments, ahead_ == 1 ? 1 : kRows)),
+        predictor_(open_predictor(arguments.model, arguments, ahead_ == 1 ? 1 : kRows,
+                                  !arguments.columns.pair_column.empty())),
         phase_(std::string("predicting, ") + input_name() + "s:") {
     if (arguments.top > predictor_->outputs())
       fail_user("--top " + std::to_string(arguments.top) + ": the model has " + std::to_string(predictor_->outputs()) +

@@ -28,7 +28,11 @@ class Scores {
 
   void print(const std::string& text, const std::string& source) {
     const TextScore score = scorer_->score(text, source);
-    if (json_) {
+    if (score.score && json_) {
+      std::printf("%s\n", Json{{"text", source}, {"pair", text}, {"score", *score.score}}.dump().c_str());
+    } else if (score.score) {
+      std::printf("%.6f\t%s\t%s\n", *score.score, source.c_str(), text.c_str());
+    } else if (json_) {
       Json json;
       if (takes_pairs()) json["source"] = source;
       json[takes_pairs() ? "target" : "text"] = text;
@@ -78,10 +82,12 @@ void add_score_command(Command& linnet) {
   linnet
       .subcommand("score",
                   "tell how likely texts or translations are: a line of log probability, tokens and input for each")
-      .take("model", arguments->model, "a run or model folder of a language model or of translation",
+      .take("model", arguments->model,
+            "a run or model folder of a language model or of translation, or a cross-encoder's folder",
             {.required = true, .type = "MODEL"})
       .take("inputs", arguments->inputs,
-            "files with a text on each line; of translation source<TAB>target (default: standard input)",
+            "files with a text on each line; of translation source<TAB>target, of a cross-encoder text<TAB>text "
+            "(default: standard input)",
             {.type = "FILE"})
       .take("--data", arguments->data, "the same as an input", {.type = "FILE"})
       .take("--source", arguments->source, "of translation: sources in a file of their own ...", {.type = "FILE"})

@@ -35,7 +35,11 @@ void name_labels(ConfigFile& config, const std::vector<std::string>& classes) {
 
 std::string problem_type(const ConfigFile& config) { return config.text(kProblemKey, ""); }
 void set_problem_type(ConfigFile& config, const std::string& type) { config.set(kProblemKey, type); }
-bool has_pairs(const ConfigFile& config) { return config.flag(kPairsKey, false); }
+// The other keys are what sentence-transformers writes into a cross-encoder's file.
+bool has_pairs(const ConfigFile& config) {
+  return config.flag(kPairsKey, false) || config.has("sentence_transformers") ||
+         config.has("sbert_ce_default_activation_function");
+}
 void set_pairs(ConfigFile& config, bool pairs) {
   if (pairs) config.set(kPairsKey, true);
 }

@@ -187,16 +187,41 @@ std::string format_embeddings(std::span<const float> rows, size_t width) {
   return out + "]";
 }
 
+namespace {
+
+// Which values are largest, at most `top`, the largest first.
+std::vector<size_t> largest(std::span<const float> values, size_t top) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return values[a] > values[b]; });
+  order.resize(std::min(top, order.size()));
+  return order;
+}
+
+}  // namespace
+
+std::string format_ranks(const RankedTexts& ranked, std::span<const float> scores, int64_t tokens) {
+  Json results = Json::array();
+  for (const size_t index : largest(scores, ranked.top)) {
+    Json one{{"index", index}, {ranked.plain ? "score" : "relevance_score", scores[index]}};
+    if (!ranked.texts.empty() && ranked.plain) one["text"] = *ranked.texts[index];
+    if (!ranked.texts.empty() && !ranked.plain) one["document"] = {{"text", *ranked.texts[index]}};
+    results.push_back(std::move(one));
+  }
+  if (ranked.plain) return results.dump();
+  return Json{{"object", "list"},
+              {"model", ranked.model},
+              {"results", std::move(results)},
+              {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}
+      .dump();
+}
+
 std::string format_classes(std::span<const float> rows, const std::vector<std::string>& classes, size_t top) {
   Json all = Json::array();
   for (size_t i = 0; i < rows.size() / classes.size(); ++i) {
     const std::span<const float> row = rows.subspan(i * classes.size(), classes.size());
-    std::vector<size_t> order(row.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return row[a] > row[b]; });
-    order.resize(std::min(top, order.size()));
     Json one = Json::array();
-    for (const size_t index : order) one.push_back({{"label", classes[index]}, {"score", row[index]}});
+    for (const size_t index : largest(row, top)) one.push_back({{"label", classes[index]}, {"score", row[index]}});
     all.push_back(std::move(one));
   }
   return all.dump();

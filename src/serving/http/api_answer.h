@@ -1,6 +1,7 @@
 // The bodies of answers, in OpenAI's form and in that of Hugging Face.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,15 @@ std::string format_openai_embeddings(const std::string& model, std::span<const f
 std::string format_embeddings(std::span<const float> rows, size_t width);
 // The likeliest classes of each text, at most `top`, best first: [[{"label": ..., "score": ...}, ...], ...]
 std::string format_classes(std::span<const float> rows, const std::vector<std::string>& classes, size_t top);
+
+// Documents by their scores, best first.
+struct RankedTexts {
+  std::string model;
+  bool plain = false;  // [{"index": ..., "score": ..., "text": ...}, ...], else as Cohere's: {"results": [...]}
+  size_t top = 0;
+  std::vector<std::optional<std::string>> texts = {};  // empty: they are not repeated
+};
+std::string format_ranks(const RankedTexts& ranked, std::span<const float> scores, int64_t tokens);
 std::string format_translations(const std::vector<std::string>& texts);
 
 struct ModelDescription {

@@ -59,6 +59,11 @@ TextRequest request_of(const TextGenerationOptions& options, const std::string& 
   return request;
 }
 
+void check_count(const JsonObject& body, const char* key, const Json& texts) {
+  if (texts.size() > kMostTexts)
+    body.fail(key, "has " + std::to_string(texts.size()) + " texts, more than " + std::to_string(kMostTexts));
+}
+
 // A text, texts, token ids, or lists of them. Calls one of the two for each.
 template <class TakeText, class TakeTokens>
 bool read_inputs(const JsonObject& body, const char* key, const TakeText& text, const TakeTokens& tokens) {
@@ -74,8 +79,7 @@ bool read_inputs(const JsonObject& body, const char* key, const TakeText& text, 
     return false;
   }
   if (value.empty()) body.fail(key, "is an empty list");
-  if (value.size() > kMostTexts)
-    body.fail(key, "has " + std::to_string(value.size()) + " texts, more than " + std::to_string(kMostTexts));
+  check_count(body, key, value);
   for (const Json& item : value) one(item);
   return true;
 }
@@ -201,12 +205,59 @@ InputCall read_embedding_call(const JsonObject& body) {
   return call;
 }
 
+bool is_pair(const Json& value) {
+  return value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_string();
+}
+// Whether "inputs" is a list of which an item is two texts.
+bool has_pairs(const Json& inputs) {
+  return inputs.is_array() && std::any_of(inputs.begin(), inputs.end(), [](const Json& item) { return is_pair(item); });
+}
+void read_pairs(const JsonObject& body, InputCall& call) {
+  const Json& inputs = body.at("inputs");
+  check_count(body, "inputs", inputs);
+  for (const Json& item : inputs) {
+    if (!is_pair(item) && !item.is_string()) body.fail("inputs", "is no list of texts and of pairs of texts");
+    call.texts.push_back(item.is_string() ? item.text() : item[0].text());
+    call.pairs.push_back(item.is_string() ? std::nullopt : std::optional(item[1].text()));
+  }
+  call.is_list = true;
+}
+
+InputCall read_rerank_call(const JsonObject& body) {
+  InputCall call;
+  call.model = body.text("model", "");
+  const std::string query = body.text("query", "");
+  if (!body.has("query")) body.fail("query", "is missing");
+  call.is_list = body.has("texts");
+  const char* key = call.is_list ? "texts" : "documents";
+  if (!body.has(key)) body.fail(key, "is missing");
+  const Json& documents = body.at(key);
+  if (!documents.is_array() || documents.empty()) body.fail(key, "is no list of texts");
+  check_count(body, key, documents);
+  for (const Json& document : documents) {
+    const Json* text = document.is_object() ? document.find("text") : &document;
+    if (!text || !text->is_string()) body.fail(key, "is no list of texts");
+    call.texts.push_back(query), call.pairs.emplace_back(text->text());
+  }
+  for (const char* top : {"top_n", "top_k"})
+    if (const auto count = body.integer(top, 1, 1'000'000)) call.top = count;
+  call.raw_scores = body.flag("raw_scores", false);
+  for (const char* name : {"return_text", "return_documents"})
+    call.return_texts = body.flag(name, false) || call.return_texts;
+  body.ignore({"truncate", "truncation_direction", "user", "max_chunks_per_doc", "max_tokens_per_doc"});
+  body.check_names(nearest);
+  return call;
+}
+
 InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
   InputCall call;
   call.model = body.text("model", "");
   const auto no_tokens = [&](std::vector<int32_t>) { body.fail("inputs", "is neither a text nor a list of texts"); };
-  call.is_list = read_inputs(
-      body, "inputs", [&](std::string text) { call.texts.push_back(std::move(text)); }, no_tokens);
+  if (path == "/classify" && body.has("inputs") && has_pairs(body.at("inputs")))
+    read_pairs(body, call);
+  else
+    call.is_list = read_inputs(
+        body, "inputs", [&](std::string text) { call.texts.push_back(std::move(text)); }, no_tokens);
   // Hugging Face's clients put settings into "parameters"; in the body itself they do as well.
   const Json none = Json::object();
   const JsonObject parameters = body.has("parameters") ? body.object("parameters") : JsonObject(none, "");
@@ -249,6 +300,7 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
 TextCall parse_completion_call(std::string_view body) { return read_body(body, read_completion_call); }
 TextCall parse_chat_call(std::string_view body) { return read_body(body, read_chat_call); }
 InputCall parse_embedding_call(std::string_view body) { return read_body(body, read_embedding_call); }
+InputCall parse_rerank_call(std::string_view body) { return read_body(body, read_rerank_call); }
 InputCall parse_inputs_call(std::string_view body, std::string_view path) {
   return read_body(body, [&](const JsonObject& object) { return read_inputs_call(object, path); });
 }

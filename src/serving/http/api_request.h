@@ -23,20 +23,25 @@ struct TextCall {
 TextCall parse_completion_call(std::string_view body);
 TextCall parse_chat_call(std::string_view body);
 
-// A list of texts: /v1/embeddings ("input"), /embed, /classify and /translate ("inputs").
+// A list of texts: /v1/embeddings ("input"), /embed, /classify and /translate ("inputs"); of /rerank the query, once
+// for each of the documents, which are the pairs.
 struct InputCall {
   std::string model;
   std::vector<std::string> texts;
-  std::vector<std::vector<int32_t>> tokens;  // in place of the texts
-  bool is_list = false;                      // rather than one text
-  bool base64 = false;                       // embeddings as OpenAI's clients ask for them
-  std::optional<int64_t> dimensions;         // of an embedding, the first ones
-  std::string prompt;                        // the name of what texts begin with (RowModel::prompt)
-  bool normalize = false;                    // vectors of length 1, whatever the model says
-  std::optional<int64_t> top;                // classes
-  TextGenerationOptions options;             // of translation
+  std::vector<std::optional<std::string>> pairs;  // of texts that are judged with a second one; may be empty
+  std::vector<std::vector<int32_t>> tokens;       // in place of the texts
+  bool is_list = false;                           // rather than one text
+  bool base64 = false;                            // embeddings as OpenAI's clients ask for them
+  std::optional<int64_t> dimensions;              // of an embedding, the first ones
+  std::string prompt;                             // the name of what texts begin with (RowModel::prompt)
+  bool normalize = false;                         // vectors of length 1, whatever the model says
+  std::optional<int64_t> top;                     // classes, documents
+  bool raw_scores = false;                        // of documents, rather than those in [0, 1]
+  bool return_texts = false;                      // documents in the answer
+  TextGenerationOptions options;                  // of translation
 };
 InputCall parse_embedding_call(std::string_view body);
 InputCall parse_inputs_call(std::string_view body, std::string_view path);  // "/embed", "/classify", "/translate"
+InputCall parse_rerank_call(std::string_view body);  // is_list: as text-embeddings-inference has it, else as Cohere's
 
 }  // namespace linnet

@@ -28,6 +28,8 @@ constexpr Route kRoutes[] = {
     {"/v1/embeddings", "POST", true},
     {"/translate", "POST", true},
     {"/classify", "POST", true},
+    {"/rerank", "POST", true},
+    {"/v1/rerank", "POST", true},
     {"/embed", "POST", true},
 };
 constexpr std::string_view kModelPrefix = "/v1/models/";
@@ -277,6 +279,7 @@ void Service::route(HttpRequest& request, const Exchange& exchange) {
   if (path == "/v1/embeddings") return embed(parse_embedding_call(request.body), true, exchange, client);
   if (path == "/embed") return embed(parse_inputs_call(request.body, path), false, exchange, client);
   if (path == "/classify") return classify(parse_inputs_call(request.body, path), exchange, client);
+  if (path == "/rerank" || path == "/v1/rerank") return rerank(parse_rerank_call(request.body), exchange, client);
   if (path == "/translate") return translate(parse_inputs_call(request.body, path), exchange, client);
   const Model model = find(path.substr(kModelPrefix.size()), {});
   exchange->respond({.body = format_model(describe(*model)) + "\n"});

@@ -9,6 +9,7 @@
 #include "serving/http/api_answer.h"
 #include "serving/http/http.h"
 #include "serving/http/service.h"
+#include "tasks/texts/text_classifier.h"
 
 namespace linnet {
 namespace {
@@ -135,16 +136,21 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
 void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
                            const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
   RowWorker& worker = *model->resident->rows;
-  std::vector<std::vector<int32_t>> texts = std::move(call.tokens);
-  for (const std::vector<int32_t>& text : texts) try {
-      worker.model().check(text);
-    } catch (const Error& error) {
-      throw ApiError(422, error.what(), "input");
-    }
   const std::string prompt = call.texts.empty() ? "" : prompt_of(worker.model(), call.prompt);
-  for (const std::string& text : call.texts) texts.push_back(worker.model().encode(prompt + text));
+  std::vector<RowText> texts;
+  try {
+    for (std::vector<int32_t>& tokens : call.tokens) {
+      worker.model().check(tokens);
+      texts.push_back({std::move(tokens)});
+    }
+    for (size_t i = 0; i < call.texts.size(); ++i)
+      texts.push_back(worker.model().encode(prompt + call.texts[i],
+                                            i < call.pairs.size() && call.pairs[i] ? &*call.pairs[i] : nullptr));
+  } catch (const Error& error) {
+    throw ApiError(422, error.what(), "input");
+  }
   int64_t tokens = 0;
-  for (const std::vector<int32_t>& text : texts) tokens += std::ssize(text);
+  for (const RowText& text : texts) tokens += std::ssize(text.tokens);
   metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
   const auto finished = [exchange, format, tokens](RowOutcome&& outcome) {
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
@@ -179,6 +185,21 @@ void Service::classify(InputCall call, const Exchange& exchange, const std::stri
   const auto top = static_cast<size_t>(call.top.value_or(std::ssize(classes)));
   compute_rows(model, call, exchange, client,
                [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
+}
+
+void Service::rerank(InputCall call, const Exchange& exchange, const std::string& client) {
+  const Model model = find(call.model, {ModelKind::kClassifier});
+  if (!model->resident->rows->model().is_reranker())
+    throw ApiError(400, "model \"" + model->name + "\" is no reranker, which gives one number for two texts", "model");
+  RankedTexts ranked{.model = model->name, .plain = call.is_list};
+  ranked.top = static_cast<size_t>(call.top.value_or(std::ssize(call.texts)));
+  if (call.return_texts) ranked.texts = call.pairs;
+  compute_rows(model, call, exchange, client,
+               [ranked, raw = call.raw_scores](std::vector<float>&& scores, int64_t tokens) {
+                 if (!raw)
+                   for (float& score : scores) score = static_cast<float>(sigmoid(score));
+                 return format_ranks(ranked, scores, tokens);
+               });
 }
 
 TextAnswer::Sink Service::sink(const std::string& model) {

@@ -127,14 +127,15 @@ class Batch {
   }
 
   void compute_row(Item item) {
-    const auto tokens = model_.rows->model().encode(item.request.prompt);
+    RowText text = model_.rows->model().encode(item.request.prompt);
     Item& kept = keep(std::move(item));
     const auto finished = [this, &kept](RowOutcome&& outcome) {
       const std::lock_guard lock(mutex_);
       kept.row = std::move(outcome);
       changed_.notify_one();
     };
-    if (!model_.rows->submit({tokens}, finished)) fail_internal("the model has no room for a request of a batch");
+    if (!model_.rows->submit({std::move(text)}, finished))
+      fail_internal("the model has no room for a request of a batch");
   }
 
   Item& keep(Item item) {

@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "models/nn/parameter_file.h"
 #include "models/families/pretrained.h"
+#include "models/nn/parameter_file.h"
 
 namespace linnet {
 

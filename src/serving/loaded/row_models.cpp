@@ -55,14 +55,19 @@ class Embedder : public RowModel {
   size_t width() const override { return static_cast<size_t>(embedder_.width()); }
   std::string prompt(const std::string& name) const override { return prompts_.of(name); }
   bool is_normalized() const override { return embedder_.is_normalized(); }
-  std::vector<int32_t> encode(const std::string& text) const override {
-    return tokenizer_->encode(text, {.max_length = embedder_.max_tokens(), .offsets = false}).ids;
+  RowText encode(const std::string& text, const std::string* pair) const override {
+    if (pair) fail_user("the model embeds single texts, and two were given");
+    return {tokenizer_->encode(text, {.max_length = embedder_.max_tokens(), .offsets = false}).ids};
   }
   void check(const std::vector<int32_t>& tokens) const override {
     check_tokens(tokens, embedder_.vocab_size(), embedder_.max_tokens());
   }
   int64_t padded_length(int64_t tokens) const override { return embedder_.padded_length(tokens); }
-  std::vector<float> compute(const std::vector<std::vector<int32_t>>& texts) override { return embedder_.embed(texts); }
+  std::vector<float> compute(const std::vector<RowText>& texts) override {
+    std::vector<std::vector<int32_t>> tokens;
+    for (const RowText& text : texts) tokens.push_back(text.tokens);
+    return embedder_.embed(tokens);
+  }
 
  private:
   const std::vector<std::string> classes_;
@@ -78,18 +83,19 @@ class RowClassifier : public RowModel {
       : opened_(open_text_classifier(folder, parse_adapters(options.adapters))),
         problem_(opened_.problem()),
         lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
-    const char* refused = problem_ == TextProblem::kTokenClasses ? "labels words"
-                          : opened_.pairs                        ? "reads pairs of texts"
-                                                                 : nullptr;
-    if (refused) fail_user("'" + folder + "' " + refused + "; `linnet predict` does that");
+    if (problem_ == TextProblem::kTokenClasses) fail_user("'" + folder + "' labels words; `linnet predict` does that");
     force_isa(opened_.config.train.isa);
     auto& model = opened_.model.as<TextClassifier>();
     std::vector<Forward::Function> functions;
-    for (const int64_t length : lengths_)
-      functions.emplace_back([&model, length](Trace& trace) {
-        const Tensor tokens = trace.input("tokens", {DType::kI32, {kRows, length}});
-        trace.graph().output("logits", model.logits(tokens, trace.input("lengths", {DType::kI32, {kRows}})));
-      });
+    for (const bool pairs : {false, true})
+      for (const int64_t length : lengths_) {
+        if (!takes(pairs)) continue;
+        functions.emplace_back([&model, length, pairs](Trace& trace) {
+          const TensorType ids{DType::kI32, {kRows, length}};
+          const Tensor tokens = trace.input("tokens", ids), lengths = trace.input("lengths", {DType::kI32, {kRows}});
+          trace.graph().output("logits", model.logits(tokens, lengths, pairs ? trace.input("types", ids) : Tensor{}));
+        });
+      }
     const int threads = options.threads > 0 ? options.threads : static_cast<int>(opened_.config.train.threads);
     forward_.emplace(
         *opened_.model.module, functions,
@@ -103,8 +109,14 @@ class RowClassifier : public RowModel {
   }
   const std::vector<std::string>& classes() const override { return opened_.outputs; }
   size_t width() const override { return opened_.outputs.size(); }
-  std::vector<int32_t> encode(const std::string& text) const override {
-    return opened_.tokenizer->encode(text, {.max_length = lengths_.back(), .offsets = false}).ids;
+  bool is_reranker() const override { return problem_ == TextProblem::kNumbers && width() == 1 && takes(true); }
+  RowText encode(const std::string& text, const std::string* pair) const override {
+    if (!takes(pair != nullptr))
+      fail_user(pair ? "the model reads single texts, and two were given" : "the model reads two texts at a time");
+    const EncodeOptions options{.max_length = lengths_.back(), .offsets = false};
+    if (!pair) return {opened_.tokenizer->encode(text, options).ids};
+    Encoding encoding = opened_.tokenizer->encode_pair(text, *pair, options);
+    return {std::move(encoding.ids), {encoding.segments.begin(), encoding.segments.end()}};
   }
   void check(const std::vector<int32_t>& tokens) const override {
     check_tokens(tokens, opened_.tokenizer->vocab_size(), lengths_.back());
@@ -112,7 +124,7 @@ class RowClassifier : public RowModel {
   int64_t padded_length(int64_t tokens) const override {
     return *std::ranges::lower_bound(lengths_, std::min(tokens, lengths_.back()));
   }
-  std::vector<float> compute(const std::vector<std::vector<int32_t>>& texts) override {
+  std::vector<float> compute(const std::vector<RowText>& texts) override {
     std::vector<float> logits;
     for (size_t first = 0; first < texts.size(); first += kRows)
       add_logits(std::span(texts).subspan(first, std::min<size_t>(kRows, texts.size() - first)), logits);
@@ -125,19 +137,28 @@ class RowClassifier : public RowModel {
   }
 
  private:
-  void add_logits(std::span<const std::vector<int32_t>> texts, std::vector<float>& logits) {
+  // A run takes what it learned of. Folders do not say, but for those that judge two texts.
+  bool takes(bool pairs) const { return pairs ? opened_.pairs || !opened_.is_run : !opened_.pairs; }
+
+  void add_logits(std::span<const RowText> texts, std::vector<float>& logits) {
     size_t longest = 1;
-    for (const std::vector<int32_t>& text : texts) longest = std::max(longest, text.size());
+    for (const RowText& text : texts) longest = std::max(longest, text.tokens.size());
+    const bool pairs = !texts[0].segments.empty();
     const auto shape = std::ranges::lower_bound(lengths_, static_cast<int64_t>(longest));
     const auto length = static_cast<size_t>(*shape);
-    std::vector<int32_t> tokens(kRows * length, 0), lengths(kRows, 1);  // rows beyond the texts: one token each
+    std::vector<int32_t> tokens(kRows * length, 0), types = tokens;
+    std::vector<int32_t> lengths(kRows, 1);  // rows beyond the texts: one token each
     for (size_t row = 0; row < texts.size(); ++row) {
-      std::ranges::copy(texts[row], tokens.begin() + static_cast<std::ptrdiff_t>(row * length));
-      lengths[row] = static_cast<int32_t>(texts[row].size());
+      const auto begin = static_cast<std::ptrdiff_t>(row * length);
+      std::ranges::copy(texts[row].tokens, tokens.begin() + begin);
+      std::ranges::copy(texts[row].segments, types.begin() + begin);
+      lengths[row] = static_cast<int32_t>(texts[row].tokens.size());
     }
     forward_->set("tokens", tokens);
     forward_->set("lengths", lengths);
-    const auto found = forward_->run(static_cast<size_t>(shape - lengths_.begin())).output("logits");
+    if (pairs) forward_->set("types", types);
+    const auto function = static_cast<size_t>(shape - lengths_.begin()) + (pairs && takes(false) ? lengths_.size() : 0);
+    const auto found = forward_->run(function).output("logits");
     logits.insert(logits.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(texts.size() * width()));
   }
 

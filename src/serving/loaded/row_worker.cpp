@@ -20,14 +20,14 @@ RowWorker::~RowWorker() {
   thread_.join();
 }
 
-bool RowWorker::submit(std::vector<std::vector<int32_t>> texts, Finished finished, const std::string& client) {
+bool RowWorker::submit(std::vector<RowText> texts, Finished finished, const std::string& client) {
   const auto count = std::ssize(texts);
   if (count == 0) return finished({}), true;
   const auto order = std::make_shared<Order>(Order{std::move(texts), std::move(finished), client});
   order->outcome.rows.resize(order->texts.size() * model_->width());
   order->by_length.resize(order->texts.size());
   std::iota(order->by_length.begin(), order->by_length.end(), size_t{0});
-  std::ranges::stable_sort(order->by_length, {}, [&](size_t text) { return order->texts[text].size(); });
+  std::ranges::stable_sort(order->by_length, {}, [&](size_t text) { return order->texts[text].tokens.size(); });
   const std::lock_guard lock(mutex_);
   int64_t& of_client = texts_of_[client];
   if (of_client > 0 && of_client + count > limit_) return false;
@@ -75,12 +75,14 @@ RowWorker::Turn RowWorker::next_turn() {
 
 // Texts that are padded to one length are computed together, so that the padding of a text follows from itself alone.
 void RowWorker::compute(const Turn& turn) {
-  std::map<int64_t, Turn> by_length;
-  for (const auto& [order, text] : turn)
-    by_length[model_->padded_length(std::ssize(order->texts[text]))].emplace_back(order, text);
+  std::map<std::pair<int64_t, bool>, Turn> by_length;
+  for (const auto& [order, text] : turn) {
+    const RowText& row = order->texts[text];
+    by_length[{model_->padded_length(std::ssize(row.tokens)), row.segments.empty()}].emplace_back(order, text);
+  }
   const size_t width = model_->width();
   for (const auto& [length, alike] : by_length) {
-    std::vector<std::vector<int32_t>> texts;
+    std::vector<RowText> texts;
     for (const auto& [order, text] : alike) texts.push_back(order->texts[text]);
     try {
       const std::vector<float> rows = model_->compute(texts);

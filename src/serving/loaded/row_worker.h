@@ -16,6 +16,12 @@
 
 namespace linnet {
 
+// A text, or two of which one is judged beside the other.
+struct RowText {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> segments = {};  // of two texts: 0 for the tokens of the first, 1 for those of the second
+};
+
 // What computes. Used by one thread at a time, but for encode().
 class RowModel {
  public:
@@ -26,14 +32,17 @@ class RowModel {
   // for a kind that the model does not have.
   virtual std::string prompt(const std::string&) const { return ""; }
   virtual bool is_normalized() const { return false; }
-  // The tokens of a text, as many as the model takes; safe from several threads.
-  virtual std::vector<int32_t> encode(const std::string& text) const = 0;
+  // The tokens of a text, or with `pair` of two, as many as the model takes; safe from several threads. User error
+  // where it takes the one and the other is given.
+  virtual RowText encode(const std::string& text, const std::string* pair = nullptr) const = 0;
+  // Whether it gives one number for two texts.
+  virtual bool is_reranker() const { return false; }
   // User error unless compute() takes these tokens of a caller, as they are.
   virtual void check(const std::vector<int32_t>& tokens) const = 0;
   // What a text of so many tokens is padded to.
   virtual int64_t padded_length(int64_t tokens) const = 0;
-  // The row of one text after another, texts that are padded to the same length.
-  virtual std::vector<float> compute(const std::vector<std::vector<int32_t>>& texts) = 0;
+  // The row of one text after another, texts that are padded to the same length and all single or all two.
+  virtual std::vector<float> compute(const std::vector<RowText>& texts) = 0;
 };
 
 struct RowOptions {
@@ -65,13 +74,13 @@ class RowWorker {
   const RowModel& model() const { return *model_; }
   using Finished = std::function<void(RowOutcome&&)>;  // called in the model's thread; must not throw
   // Returns false when too many texts wait. Many texts at once are taken if the client has none that wait.
-  bool submit(std::vector<std::vector<int32_t>> texts, Finished finished, const std::string& client = "");
+  bool submit(std::vector<RowText> texts, Finished finished, const std::string& client = "");
   int64_t waiting() const;  // texts, those that are being computed included
 
  private:
   static constexpr size_t kTogether = 32;  // texts of a turn
   struct Order {
-    std::vector<std::vector<int32_t>> texts;
+    std::vector<RowText> texts;
     Finished finished;
     std::string client;
     std::vector<size_t> by_length = {};  // which text is the next one: alike ones are computed together
