@@ -2,15 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "integration/program.h"
 #include "integration/word_model.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
 
-using Json = nlohmann::json;
+using Json = ParsedJson;
 
 Json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -60,12 +60,12 @@ TEST_F(Classification, LearnsToTellTextsApartAndIsExported) {
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const Outcome evaluated = run({"eval", folder_ / "a", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
-  const auto json = nlohmann::json::parse(evaluated.out);
+  const auto json = ParsedJson::parse(evaluated.out);
   EXPECT_EQ(json["texts"], 30);
   EXPECT_GT(json["accuracy"], 0.95);
   EXPECT_GT(json["f1"], 0.95);
   ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "out"}).exit_code, 0);
-  const auto config = nlohmann::json::parse(contents(folder_ / "out/config.json"));
+  const auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
   EXPECT_EQ(config["architectures"][0], "BertForSequenceClassification");
   EXPECT_EQ(config["id2label"]["1"], "state");
   EXPECT_TRUE(exists(folder_ / "out/tokenizer.json"));
@@ -82,8 +82,8 @@ TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
            {"d_model=32", "num_heads=2", "d_ff=64", "vocab_size=60", "context=16", "batch_size=8", "eval_every=40",
             "save_every=20", "schedule=constant", "warmup_steps=5"})
         arguments.insert(arguments.end(), {"--set", setting});
-      arguments.insert(arguments.end(), {"--set", std::string("num_layers=") + layers,
-                                         "--set", *layers == '0' ? "learning_rate=5e-3" : "learning_rate=2e-3"});
+      arguments.insert(arguments.end(), {"--set", std::string("num_layers=") + layers, "--set",
+                                         *layers == '0' ? "learning_rate=5e-3" : "learning_rate=2e-3"});
       arguments.insert(arguments.end(), more.begin(), more.end());
       const Outcome outcome = run(arguments);
       ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
@@ -92,7 +92,7 @@ TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
     train(parts, {"--steps", "40"});
     train(parts, {"--steps", "80", "--resume"});
     EXPECT_EQ(contents(parts + "/model.safetensors"), contents(whole + "/model.safetensors"));
-    const auto scores = nlohmann::json::parse(run({"eval", whole, "--data", folder_ / "test.tsv", "--json"}).out);
+    const auto scores = ParsedJson::parse(run({"eval", whole, "--data", folder_ / "test.tsv", "--json"}).out);
     EXPECT_GT(scores["accuracy"], 0.95) << layers;
     EXPECT_EQ(scores["confusion"][0].size(), 2u);
     EXPECT_EQ(scores["classes"]["animal"]["support"].get<int>() + scores["classes"]["state"]["support"].get<int>(), 30);
@@ -117,9 +117,10 @@ TEST_F(Classification, ColumnsOfATableAreNamed) {
   for (int i = 0; i < 60; ++i)
     rows += std::to_string(i) + (i % 2 ? ",animal,\"the cat, " : ",state,\"the law, ") + std::to_string(i) + "\"\n";
   folder_.write("named.csv", rows);
-  Arguments train{"train",   "classify", "--data",        folder_ / "named.csv", "--run",          folder_ / "named",
-                  "--steps", "60",       "--text-column", "body",                "--label-column", "kind",
-                  "--set",   "d_model=16", "--set",       "num_layers=0",        "--set",          "context=8"};
+  Arguments train{"train",           "classify", "--data",   folder_ / "named.csv", "--run",
+                  folder_ / "named", "--steps",  "60",       "--text-column",       "body",
+                  "--label-column",  "kind",     "--set",    "d_model=16",          "--set",
+                  "num_layers=0",    "--set",    "context=8"};
   const Outcome trained = run(train);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const Outcome predicted = run({"predict", folder_ / "named", folder_ / "named.csv"});
@@ -143,7 +144,7 @@ TEST_F(Classification, RareClassesAreLearnedWhereTheyCountMore) {
                         "--set",   "context=8", "--set",  "metric=loss",        "--set", "class_weights=" + weights};
     const Outcome trained = run(arguments);
     EXPECT_EQ(trained.exit_code, 0) << trained.error;
-    return nlohmann::json::parse(run({"eval", run_folder, "--json"}).out)["classes"]["rare"]["recall"].get<double>();
+    return ParsedJson::parse(run({"eval", run_folder, "--json"}).out)["classes"]["rare"]["recall"].get<double>();
   };
   EXPECT_EQ(recall(""), 0);
   EXPECT_GT(recall("rare=50"), 0);
@@ -167,17 +168,17 @@ TEST_F(Classification, AnOnnxFileIsTrainedResumedAndExportedAgain) {
     ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
     ASSERT_EQ(train_classifier(whole, from).exit_code, 0);
     EXPECT_EQ(of_split(read_metrics(folder_ / parts), "train"), of_split(read_metrics(folder_ / whole), "train"));
-    EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / parts, "--json"}).out)["accuracy"], 0.95);
+    EXPECT_GT(ParsedJson::parse(run({"eval", folder_ / parts, "--json"}).out)["accuracy"], 0.95);
 
     // What is exported is trained from as well, and begins where the run ended.
     ASSERT_EQ(run({"export", folder_ / parts, "--onnx", folder_ / out}).exit_code, 0);
-    EXPECT_EQ(nlohmann::json::parse(contents(folder_ / (out + "/config.json")))["id2label"]["1"], "state");
+    EXPECT_EQ(ParsedJson::parse(contents(folder_ / (out + "/config.json")))["id2label"]["1"], "state");
     const Outcome again = train_classifier(out + "_run", {"model.from=" + (folder_ / out) + "/model.onnx",
                                                           "max_steps=1", "learning_rate=1e-9", "eval_every=1"});
     ASSERT_EQ(again.exit_code, 0) << again.error;
     EXPECT_EQ(run({"predict", folder_ / parts, folder_ / "test.tsv"}).out.substr(0, 5),
               run({"predict", folder_ / (out + "_run"), folder_ / "test.tsv"}).out.substr(0, 5));
-    EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / (out + "_run"), "--json"}).out)["accuracy"], 0.95);
+    EXPECT_GT(ParsedJson::parse(run({"eval", folder_ / (out + "_run"), "--json"}).out)["accuracy"], 0.95);
   }
 }
 
@@ -204,12 +205,12 @@ TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
   const Arguments lora{"lora.rank=4", "lora.targets=all-linear", "learning_rate=1e-2"};
   const Outcome trained = train_classifier("a", lora);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
-  EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / "a", "--json"}).out)["accuracy"], 0.9);
+  EXPECT_GT(ParsedJson::parse(run({"eval", folder_ / "a", "--json"}).out)["accuracy"], 0.9);
   // The whole model, and base and adapters put together later, are the same weights.
   ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "out"}).exit_code, 0);
   const Outcome exported = run({"export", folder_ / "a", "--adapter", folder_ / "adapter"});
   ASSERT_EQ(exported.exit_code, 0) << exported.error;
-  const auto config = nlohmann::json::parse(contents(folder_ / "adapter/adapter_config.json"));
+  const auto config = ParsedJson::parse(contents(folder_ / "adapter/adapter_config.json"));
   EXPECT_EQ(config["r"], 4);
   EXPECT_EQ(config["task_type"], "SEQ_CLS");
   const Outcome merged = run({"convert", kGolden + "/bert_model", folder_ / "merged", "--merge", folder_ / "adapter"});
@@ -225,7 +226,7 @@ TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
     std::vector<std::pair<std::string, double>> found;
     std::istringstream lines(outcome.out);
     for (std::string line; std::getline(lines, line);) {
-      const auto json = nlohmann::json::parse(line);
+      const auto json = ParsedJson::parse(line);
       found.emplace_back(json["label"], json["probability"]);
     }
     return found;
@@ -259,7 +260,7 @@ TEST_F(Classification, AdaptersLearnBesideWeightsInFewerBits) {
     const std::string whole = "a" + storage, parts = "b" + storage;
     const Outcome trained = train_classifier(whole, lora);
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
-    EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / whole, "--json"}).out)["accuracy"], 0.9);
+    EXPECT_GT(ParsedJson::parse(run({"eval", folder_ / whole, "--json"}).out)["accuracy"], 0.9);
     Arguments half = lora;
     half.insert(half.end(), {"max_steps=30"});
     ASSERT_EQ(train_classifier(parts, half).exit_code, 0);
@@ -310,13 +311,13 @@ TEST_F(Classification, DataThatMovedAreFoundInTheirNewFolder) {
   EXPECT_EQ(run({"eval", folder_ / "a"}).exit_code, 2);
   const Outcome after = run({"eval", folder_ / "a", "--json", "--data-dir", folder_ / "moved"});
   ASSERT_EQ(after.exit_code, 0) << after.error;
-  EXPECT_EQ(nlohmann::json::parse(after.out)["accuracy"], nlohmann::json::parse(before.out)["accuracy"]);
+  EXPECT_EQ(ParsedJson::parse(after.out)["accuracy"], ParsedJson::parse(before.out)["accuracy"]);
 }
 
 TEST_F(Classification, PredictsAsItIsEvaluated) {
   // Too short to learn all of it, so that accuracy says something.
   ASSERT_EQ(train_classifier("a", {"max_steps=6", "eval_every=6", "learning_rate=5e-4"}).exit_code, 0);
-  const auto json = nlohmann::json::parse(run({"eval", folder_ / "a", "--json"}).out);
+  const auto json = ParsedJson::parse(run({"eval", folder_ / "a", "--json"}).out);
   std::vector<std::string> texts, labels;
   for (const std::string& line : lines(labelled(30, 3))) {
     texts.push_back(fields(line)[0]);
@@ -341,12 +342,12 @@ TEST_F(Classification, PredictsAsItIsEvaluated) {
   ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "out"}).exit_code, 0);
   const Outcome piped = run({"predict", folder_ / "out", "--json"}, {.input = texts[1] + "\r\n" + texts[2]});
   ASSERT_EQ(piped.exit_code, 0) << piped.error;
-  const auto first = nlohmann::json::parse(lines(piped.out)[0]);
+  const auto first = ParsedJson::parse(lines(piped.out)[0]);
   EXPECT_EQ(first["text"], texts[1]);
   EXPECT_EQ(first["label"], fields(out[0])[0]);
   EXPECT_NEAR(first["probability"], std::stod(fields(out[0])[1]), 1e-5);
   const std::string evaluated = run({"eval", folder_ / "out", "--data", folder_ / "test.tsv", "--json"}).out;
-  EXPECT_EQ(nlohmann::json::parse(evaluated)["accuracy"], json["accuracy"]);
+  EXPECT_EQ(ParsedJson::parse(evaluated)["accuracy"], json["accuracy"]);
   const Outcome csv = run({"predict", folder_ / "a", "--csv"}, {.input = "a \"dog\", b\n"});
   ASSERT_EQ(lines(csv.out).size(), 2u) << csv.out;
   EXPECT_EQ(lines(csv.out)[0], "label,probability,text");
@@ -376,7 +377,7 @@ TEST_F(Classification, OneFileIsEnough) {
                                "--set",   "warmup_steps=5",
                                "--set",   "eval_every=20"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
-  const auto json = nlohmann::json::parse(run({"eval", folder_ / "a", "--json"}).out);
+  const auto json = ParsedJson::parse(run({"eval", folder_ / "a", "--json"}).out);
   EXPECT_EQ(json["split"], "valid");
   EXPECT_EQ(json["texts"], 12);  // a tenth of each label
   EXPECT_GT(json["accuracy"], 0.9);
@@ -393,7 +394,7 @@ TEST_F(Classification, AResumedRunIsTheSameBitForBit) {
 double accuracy(const Arguments& arguments) {
   const Outcome outcome = run(arguments);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-  return nlohmann::json::parse(outcome.out)["accuracy"];
+  return ParsedJson::parse(outcome.out)["accuracy"];
 }
 
 // Calibrated once, a run answers in static int8 wherever it is opened, until another precision is asked for.
@@ -474,9 +475,9 @@ TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
   double best = 0;
   for (const std::string& line : lines(contents(folder_ / "a/metrics.jsonl")))
-    if (const auto json = nlohmann::json::parse(line); json["split"] == "valid")
+    if (const auto json = ParsedJson::parse(line); json["split"] == "valid")
       best = std::max(best, json["accuracy"].get<double>());
-  EXPECT_NEAR(nlohmann::json::parse(evaluated.out)["accuracy"], best, 0.03);
+  EXPECT_NEAR(ParsedJson::parse(evaluated.out)["accuracy"], best, 0.03);
   EXPECT_NE(run({"predict", folder_ / "a", folder_ / "test.tsv", "--json"}).out,
             run({"predict", folder_ / "a", folder_ / "test.tsv", "--json", "--quantize", "none"}).out);
   const Outcome again = run({"quantize", folder_ / "a", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "again"});

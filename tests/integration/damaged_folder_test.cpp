@@ -9,15 +9,15 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = ParsedJson;
 
 struct FileTensor {
   json description;  // dtype, shape

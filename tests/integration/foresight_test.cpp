@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "integration/ranks_testing.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -27,11 +27,11 @@ Arguments with_network(const Arguments& more, const std::string& network = "1GB/
   return plan(arguments);
 }
 
-nlohmann::json answer(Arguments arguments) {
+ParsedJson answer(Arguments arguments) {
   arguments.push_back("--json");
   const Outcome outcome = run(arguments);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-  return nlohmann::json::parse(outcome.out, nullptr, false);
+  return ParsedJson::parse(outcome.out, nullptr, false);
 }
 
 // "  optimizer        12.3 MB" as 12.3.
@@ -55,7 +55,7 @@ TEST(Foresight, MemoryIsWhatPlanTellsWithoutANetwork) {
 }
 
 TEST(Foresight, APlanWithoutANetworkIsJsonToo) {
-  const nlohmann::json json = answer(plan({"--ranks", "2"}));
+  const ParsedJson json = answer(plan({"--ranks", "2"}));
   double sum = 0;
   for (const auto& item : json["memory"]) sum += item["bytes"].get<double>();
   EXPECT_EQ(json["peak_bytes"].get<double>(), sum);
@@ -64,7 +64,7 @@ TEST(Foresight, APlanWithoutANetworkIsJsonToo) {
 }
 
 TEST(Foresight, AListOfRanksIsATable) {
-  const nlohmann::json json = answer(with_network({"--ranks", "1,2,4,8", "--batch-per-rank"}));
+  const ParsedJson json = answer(with_network({"--ranks", "1,2,4,8", "--batch-per-rank"}));
   ASSERT_EQ(json["rows"].size(), 4U);
   double before = 1.000001;
   for (size_t i = 0; i < 4; ++i) {
@@ -88,9 +88,9 @@ TEST(Foresight, TheBestLayoutFitsIntoTheMemory) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return answer(arguments);
   };
-  const nlohmann::json all = within({});
+  const ParsedJson all = within({});
   ASSERT_GT(all["rows"].size(), 2U);
-  const auto peak = [](const nlohmann::json& row) { return row["peak_bytes"].get<double>(); };
+  const auto peak = [](const ParsedJson& row) { return row["peak_bytes"].get<double>(); };
   double least = peak(all["rows"][0]);
   for (const auto& row : all["rows"]) {
     EXPECT_EQ(row["data"].get<int>() * row["tensor"].get<int>() * row["pipeline"].get<int>(), 4);
@@ -98,7 +98,7 @@ TEST(Foresight, TheBestLayoutFitsIntoTheMemory) {
   }
   ASSERT_LT(least, peak(all["rows"][0]));
   const double limit = (least + peak(all["rows"][0])) / 2;
-  const nlohmann::json some = within({"--memory", std::to_string(static_cast<int64_t>(limit))});
+  const ParsedJson some = within({"--memory", std::to_string(static_cast<int64_t>(limit))});
   EXPECT_TRUE(some["rows"][0]["fits"].get<bool>());
   EXPECT_LE(peak(some["rows"][0]), limit);
 }
@@ -106,9 +106,9 @@ TEST(Foresight, TheBestLayoutFitsIntoTheMemory) {
 TEST(Foresight, TheTraceHasAllRanksAndTheStepsTime) {
   const TemporaryFolder folder;
   const std::string file = folder / "trace.json";
-  const nlohmann::json json = answer(
+  const ParsedJson json = answer(
       with_network({"--ranks", "4", "--parallel", "data=2,pipeline=2", "--set", "micro_batches=2", "--trace", file}));
-  const auto trace = nlohmann::json::parse(contents(file));
+  const auto trace = ParsedJson::parse(contents(file));
   EXPECT_EQ(trace["distributedInfo"]["world_size"], 4);
   std::vector<double> end(4);
   for (const auto& event : trace["traceEvents"])
@@ -143,7 +143,7 @@ using NetworkBench = Ranks;
 TEST_F(NetworkBench, ItsFiguresAreThoseThatPlanTakes) {
   const Outcome outcome = run({"bench", "network", "--ranks", "2", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  const auto json = nlohmann::json::parse(outcome.out);
+  const auto json = ParsedJson::parse(outcome.out);
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_GT(json["bytes_per_second"].get<double>(), 0);
   EXPECT_EQ(run(with_network({"--ranks", "2"}, json["network"].get<std::string>())).exit_code, 0);

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -38,7 +38,7 @@ std::string printed(const std::string& model, std::vector<int> ids) {
 
 // A tokenizer of words, of which two are languages.
 void use_language_tokenizer(const std::string& folder, const std::string& kind) {
-  using nlohmann::json;
+  using json = ParsedJson;
   const int size = json::parse(contents(folder + "/config.json"))["vocab_size"];
   json words, added = json::array();
   for (int id = 0; id < size; ++id) words["w" + std::to_string(id)] = id;
@@ -69,7 +69,7 @@ class Generate : public ::testing::Test {
       use_language_tokenizer(folder, name == "mbart" ? "MBartTokenizer" : "M2M100Tokenizer");
       return folder;
     }
-    const int size = nlohmann::json::parse(contents(folder + "/config.json"))["vocab_size"];
+    const int size = ParsedJson::parse(contents(folder + "/config.json"))["vocab_size"];
     std::string vocabulary;
     for (int id = 0; id < size; ++id) vocabulary += id == 3 ? "[UNK]\n" : "w" + std::to_string(id) + "\n";
     folder_.write(name + "/vocab.txt", vocabulary);
@@ -86,7 +86,7 @@ class Generate : public ::testing::Test {
 };
 
 TEST_F(Generate, WritesWhatTransformersWrites) {
-  const auto golden = nlohmann::json::parse(contents(kGolden + "/generated.json"));
+  const auto golden = ParsedJson::parse(contents(kGolden + "/generated.json"));
   for (const auto& [name, cases] : golden.items())
     for (const auto& one : cases) {
       const Arguments prompt{"--prompt", text_of(one["prompt"]), "--max-tokens", "14"};
@@ -101,7 +101,7 @@ TEST_F(Generate, WritesWhatTransformersWrites) {
 }
 
 TEST_F(Generate, SearchesRankAndStopAsThoseOfTransformers) {
-  const auto golden = nlohmann::json::parse(contents(kGolden + "/searched.json"));
+  const auto golden = ParsedJson::parse(contents(kGolden + "/searched.json"));
   for (const auto& [name, cases] : golden.items())
     for (const auto& one : cases) {
       model(name);
@@ -127,7 +127,7 @@ TEST_F(Generate, AStreamedTextIsTheWholeOne) {
 // In place of the words' vocabulary: a tokenizer of Llama's kind, with the space before a word in the token and a
 // template that puts token 1 before a text.
 void use_metaspace_tokenizer(const std::string& folder) {
-  using nlohmann::json;
+  using json = ParsedJson;
   const int size = json::parse(contents(folder + "/config.json"))["vocab_size"];
   std::filesystem::remove(folder + "/vocab.txt");
   json tokens = json::array();
@@ -173,7 +173,7 @@ TEST_F(Generate, DocumentsBeginWithTheTokenOfTheTemplate) {
   const auto loss = [&](const std::string& file) {
     const Outcome outcome = run({"eval", folder, "--data", file, "--json"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    return nlohmann::json::parse(outcome.out);
+    return ParsedJson::parse(outcome.out);
   };
   const auto one = loss(folder_.write("one.txt", "w1 w30 w52 w6 w2"));
   const auto two = loss(folder_.write("two.txt", "w1 w7 w8 w2"));
@@ -184,7 +184,7 @@ TEST_F(Generate, DocumentsBeginWithTheTokenOfTheTemplate) {
   EXPECT_EQ(loss(folder_.write("plain.txt", "w30 w52 w6 w2"))["tokens"], 4);
 }
 
-using Json = nlohmann::json;
+using Json = ParsedJson;
 
 std::vector<Json> json_lines(const std::string& text) {
   std::vector<Json> result;

@@ -3,11 +3,11 @@
 
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "formats/safetensors.h"
 #include "integration/made_images.h"
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -45,7 +45,7 @@ TEST_F(Images, AreLearnedAndEvaluated) {
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     const Outcome evaluated = run({"eval", folder_ / precision, "--json"});
     ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
-    const auto json = nlohmann::json::parse(evaluated.out);
+    const auto json = ParsedJson::parse(evaluated.out);
     EXPECT_EQ(json["images"], 100);
     EXPECT_GT(json["accuracy"].get<double>(), 0.97);
   }
@@ -66,7 +66,7 @@ TEST_F(Images, AnOnnxNetworkIsTrained) {
   std::filesystem::remove(file);
   const Outcome evaluated = run({"eval", folder_ / "again", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
-  EXPECT_GT(nlohmann::json::parse(evaluated.out)["accuracy"].get<double>(), 0.97);
+  EXPECT_GT(ParsedJson::parse(evaluated.out)["accuracy"].get<double>(), 0.97);
 
   const Outcome missing = train_images("none", {"--set", "model.from=" + file});
   EXPECT_EQ(missing.exit_code, 2);
@@ -101,7 +101,7 @@ TEST_F(Images, AResidualNetworkIsFineTuned) {
   tune.insert(tune.end(), {"--resume", "--steps", "45"});
   const Outcome resumed = train_images("again", tune);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
-  const auto scores = nlohmann::json::parse(run({"eval", again, "--json"}).out);
+  const auto scores = ParsedJson::parse(run({"eval", again, "--json"}).out);
   EXPECT_TRUE(scores["classes"].contains("2"));
   EXPECT_EQ(scores["confusion"].size(), 3u);
   EXPECT_TRUE(scores.contains("f1_macro"));
@@ -112,21 +112,21 @@ TEST_F(Images, FoldersOfPicturesOfAnySize) {
   const Outcome trained = run({"train", "images", "--data", folder_ / "pictures", "--run", folder_ / "run", "--set",
                                "image_size=12", "--steps", "60", "--batch", "16", "--set", "eval_every=30"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
-  const auto json = nlohmann::json::parse(run({"eval", folder_ / "run", "--json"}).out);
+  const auto json = ParsedJson::parse(run({"eval", folder_ / "run", "--json"}).out);
   EXPECT_EQ(json["split"], "test");
   EXPECT_EQ(json["images"], 12);
   EXPECT_GT(json["accuracy"].get<double>(), 0.9);
   const Outcome valid = run({"eval", folder_ / "run", "--split", "valid", "--json"});
-  EXPECT_EQ(nlohmann::json::parse(valid.out)["images"], 12);
+  EXPECT_EQ(ParsedJson::parse(valid.out)["images"], 12);
 
   // All pictures, as eval counts them and as predict tells their classes.
-  const auto all = nlohmann::json::parse(run({"eval", folder_ / "run", "--data", folder_ / "pictures", "--json"}).out);
+  const auto all = ParsedJson::parse(run({"eval", folder_ / "run", "--data", folder_ / "pictures", "--json"}).out);
   EXPECT_EQ(all["images"], 120);
   const Outcome predicted = run({"predict", folder_ / "run", folder_ / "pictures", "--json"});
   ASSERT_EQ(predicted.exit_code, 0) << predicted.error;
   double right = 0;
   for (const std::string& line : lines(predicted.out)) {
-    const auto picture = nlohmann::json::parse(line);
+    const auto picture = ParsedJson::parse(line);
     right +=
         picture["image"].get<std::string>().find("/" + picture["label"].get<std::string>() + "/") != std::string::npos;
     EXPECT_GE(picture["probability"].get<double>(), 0.5);
@@ -169,7 +169,7 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
   EXPECT_EQ(weights("files"), weights("whole"));
   EXPECT_EQ(weights("parts"), weights("whole"));
   const Outcome evaluated = run({"eval", folder_ / "files", "--json"});
-  EXPECT_EQ(nlohmann::json::parse(evaluated.out)["images"], 6) << evaluated.error;
+  EXPECT_EQ(ParsedJson::parse(evaluated.out)["images"], 6) << evaluated.error;
 }
 
 // A vision Transformer learns, goes out as a folder that others read, and such a folder starts another run.
@@ -192,14 +192,14 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   const auto accuracy = [&](const std::string& run_folder) {
     const Outcome evaluated = run({"eval", folder_ / run_folder, "--json"});
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.error;
-    return nlohmann::json::parse(evaluated.out)["accuracy"].get<double>();
+    return ParsedJson::parse(evaluated.out)["accuracy"].get<double>();
   };
   const Outcome trained = train("run", settings({"max_steps=180"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   EXPECT_GT(accuracy("run"), 0.95);
   const Outcome exported = run({"export", folder_ / "run", "--out", folder_ / "vit"});
   ASSERT_EQ(exported.exit_code, 0) << exported.error;
-  const auto config = nlohmann::json::parse(contents(folder_ / "vit/config.json"));
+  const auto config = ParsedJson::parse(contents(folder_ / "vit/config.json"));
   EXPECT_EQ(config["architectures"][0], "ViTForImageClassification");
   EXPECT_EQ(config["patch_size"], 3);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "vit/preprocessor_config.json"));
@@ -275,7 +275,7 @@ TEST_F(Images, AResidualNetworkRunsInInt8) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    return nlohmann::json::parse(outcome.out)["accuracy"].get<double>();
+    return ParsedJson::parse(outcome.out)["accuracy"].get<double>();
   };
   const auto pack = [&](const std::string& model, const std::string& file, const Arguments& more) {
     Arguments arguments{"pack", model, "-o", folder_ / file};
@@ -319,7 +319,7 @@ TEST_F(Images, AResidualNetworkRunsInInt8) {
 
 TEST_F(Images, NeverMoreThanHalfIsHeldOut) {
   ASSERT_EQ(train_images("run", {"--set", "held_out_images=5000", "--steps", "5"}).exit_code, 0);
-  const auto json = nlohmann::json::parse(run({"eval", folder_ / "run", "--split", "valid", "--json"}).out);
+  const auto json = ParsedJson::parse(run({"eval", folder_ / "run", "--split", "valid", "--json"}).out);
   EXPECT_EQ(json["images"], 200);
 }
 

@@ -1,15 +1,15 @@
 // `linnet inspect`: a page and JSON about a text, of runs and model folders.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
 
-using Json = nlohmann::json;
+using Json = ParsedJson;
 
 const std::string kGolden = "tests/golden/";
 

@@ -2,10 +2,10 @@
 // pairs, several labels, numbers, tags of words.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -27,15 +27,15 @@ class Labels : public ::testing::Test {
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
     return run(arguments);
   }
-  nlohmann::json evaluate(const std::string& run_folder, const std::string& data) const {
+  ParsedJson evaluate(const std::string& run_folder, const std::string& data) const {
     const Outcome outcome = run({"eval", folder_ / run_folder, "--data", folder_ / data, "--json"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    return nlohmann::json::parse(outcome.out);
+    return ParsedJson::parse(outcome.out);
   }
-  nlohmann::json predict(const std::string& model, const std::string& text) const {
+  ParsedJson predict(const std::string& model, const std::string& text) const {
     const Outcome outcome = run({"predict", model, "--json"}, {.input = text + "\n"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    return nlohmann::json::parse(outcome.out);
+    return ParsedJson::parse(outcome.out);
   }
   // Trains, evaluates the training data, and exports.
   void learn(const std::string& preset, const std::string& data, const std::string& metric, double least) {
@@ -74,7 +74,7 @@ TEST_F(Labels, PairsOfTextsAreToldApart) {
   EXPECT_EQ(lines(table.out)[1].substr(0, 6), "other\t");
   const Outcome named = run({"predict", folder_ / "classify", folder_ / "asked.jsonl", "--text-column", "left",
                              "--pair-column", "right", "--json"});
-  EXPECT_EQ(nlohmann::json::parse(named.out)["probability"], same["probability"]) << named.error;
+  EXPECT_EQ(ParsedJson::parse(named.out)["probability"], same["probability"]) << named.error;
   const Outcome unknown = run({"predict", folder_ / "classify", folder_ / "asked.jsonl"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_NE(unknown.error.find("--text-column NAME says which"), std::string::npos) << unknown.error;
@@ -104,7 +104,10 @@ TEST_F(Labels, NothingIsNeededToStartFrom) {
     EXPECT_GT(evaluate(preset, data)[metric].get<double>(), 0.9) << preset;
   }
   EXPECT_EQ(evaluate("tag", "tags.conll")["classes"]["PER"]["support"], 60);
-  folder_.write("asked.jsonl", R"({"tokens":["7","Cat"]})" "\n" R"({"text":"7 Cat"})" "\n");
+  folder_.write("asked.jsonl", R"({"tokens":["7","Cat"]})"
+                               "\n"
+                               R"({"text":"7 Cat"})"
+                               "\n");
   const std::string found = run({"predict", folder_ / "tag", folder_ / "tags.conll", folder_ / "asked.jsonl"}).out;
   ASSERT_EQ(lines(found).size(), 122u);
   EXPECT_EQ(lines(found)[7], "PER: Cat\t7 Cat");
@@ -116,17 +119,17 @@ TEST_F(Labels, SeveralLabelsOfATextAreFound) {
   std::string rows;
   for (int i = 0; i < 160; ++i) {
     const bool animal = i % 2 == 0, state = i % 4 < 2;
-    nlohmann::json labels = nlohmann::json::array();
+    ParsedJson labels = ParsedJson::array();
     if (animal) labels.push_back("animal");
     if (state) labels.push_back("state");
     const std::string text = std::string(animal ? kAnimals[i / 4 % 2] : "b") + " " + (state ? kStates[i / 8 % 2] : "b");
-    rows += nlohmann::json{{"text", text}, {"labels", labels}}.dump() + "\n";
+    rows += ParsedJson{{"text", text}, {"labels", labels}}.dump() + "\n";
   }
   folder_.write("labels.jsonl", rows);
   learn("label", "labels.jsonl", "f1", 0.95);
-  EXPECT_EQ(predict(folder_ / "label", "dog law")["labels"], (nlohmann::json{"animal", "state"}));
-  EXPECT_EQ(predict(folder_ / "out", "b b")["labels"], nlohmann::json::array());
-  EXPECT_EQ(nlohmann::json::parse(contents(folder_ / "out/config.json"))["problem_type"], "multi_label_classification");
+  EXPECT_EQ(predict(folder_ / "label", "dog law")["labels"], (ParsedJson{"animal", "state"}));
+  EXPECT_EQ(predict(folder_ / "out", "b b")["labels"], ParsedJson::array());
+  EXPECT_EQ(ParsedJson::parse(contents(folder_ / "out/config.json"))["problem_type"], "multi_label_classification");
   const Outcome line = run({"predict", folder_ / "out"}, {.input = "dog law\n"});
   EXPECT_EQ(line.out.substr(0, line.out.find('\t')), "animal|state");
 }
@@ -142,7 +145,7 @@ TEST_F(Labels, NumbersArePredicted) {
   learn("regress", "numbers.tsv", "pearson", 0.95);
   EXPECT_GT(predict(folder_ / "regress", "the dog runs")["number"].get<double>(), 3.5);
   EXPECT_LT(predict(folder_ / "out", "the law runs")["number"].get<double>(), 2.5);
-  const auto config = nlohmann::json::parse(contents(folder_ / "out/config.json"));
+  const auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
   EXPECT_EQ(config["problem_type"], "regression");
 }
 
@@ -168,7 +171,7 @@ TEST_F(Labels, WordsAreTagged) {
     EXPECT_EQ(found[0]["end"], 8);
     EXPECT_EQ(found[1]["label"], "STATE");
   }
-  const auto config = nlohmann::json::parse(contents(folder_ / "out/config.json"));
+  const auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
   EXPECT_EQ(config["architectures"][0], "BertForTokenClassification");
   EXPECT_EQ(config["id2label"]["0"], "O");
 }
@@ -178,9 +181,9 @@ TEST_F(Labels, AdaptersOfAnyTaskPredictBesideTheBase) {
   std::string words, labels;
   for (int i = 0; i < 60; ++i) {
     words += std::string(kFillers[i % 3]) + " O\n" + kAnimals[i % 2] + " B-ANIMAL\n\n";
-    labels += nlohmann::json{{"text", kAnimals[i % 2]}, {"text2", kStates[i % 2]}, {"labels", {"x", i % 2 ? "y" : "z"}}}
-                  .dump() +
-              "\n";
+    labels +=
+        ParsedJson{{"text", kAnimals[i % 2]}, {"text2", kStates[i % 2]}, {"labels", {"x", i % 2 ? "y" : "z"}}}.dump() +
+        "\n";
   }
   folder_.write("words.conll", words);
   folder_.write("labels.jsonl", labels);

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -47,7 +47,7 @@ TEST_F(Language, LearnsAndScoresEveryCharacterOnce) {
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const Outcome evaluated = run({"eval", folder_ / "a", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
-  const auto json = nlohmann::json::parse(evaluated.out);
+  const auto json = ParsedJson::parse(evaluated.out);
   std::string text = some_text();
   std::erase(text, '\r');
   EXPECT_EQ(json["tokens"], text.size() - static_cast<size_t>(static_cast<double>(text.size()) * 0.9));
@@ -59,11 +59,11 @@ TEST_F(Language, LearnsAndScoresEveryCharacterOnce) {
   folder_.write("list.JSON", R"([{"text": "the cat"}, {"text": "sat"}])");
   const Outcome list = run({"eval", folder_ / "a", "--data", folder_ / "list.JSON", "--json"});
   ASSERT_EQ(list.exit_code, 0) << list.error;
-  EXPECT_EQ(nlohmann::json::parse(list.out)["tokens"], 12);  // and the end of each
+  EXPECT_EQ(ParsedJson::parse(list.out)["tokens"], 12);  // and the end of each
   const Outcome other = run({"eval", folder_ / "a", "--data", folder_ / "other.txt", "--json"});
   ASSERT_EQ(other.exit_code, 0) << other.error;
-  EXPECT_EQ(nlohmann::json::parse(other.out)["tokens"], 11);
-  EXPECT_EQ(nlohmann::json::parse(other.out)["words"], 3);
+  EXPECT_EQ(ParsedJson::parse(other.out)["tokens"], 11);
+  EXPECT_EQ(ParsedJson::parse(other.out)["words"], 3);
 }
 
 TEST_F(Language, ScoresTextsAsTheyAreEvaluated) {
@@ -71,10 +71,10 @@ TEST_F(Language, ScoresTextsAsTheyAreEvaluated) {
   // Texts begin after a line end, so that one in front makes eval score the same characters.
   const std::string likely = "the cat sat on the mat the cat sat on the mat", odd = "tac eht";
   folder_.write("likely.txt", "\n" + likely);
-  const auto json = nlohmann::json::parse(run({"eval", folder_ / "a", "--data", folder_ / "likely.txt", "--json"}).out);
+  const auto json = ParsedJson::parse(run({"eval", folder_ / "a", "--data", folder_ / "likely.txt", "--json"}).out);
   const Outcome scored = run({"score", folder_ / "a", "--json"}, {.input = likely + "\r\n" + odd + "\n"});
   ASSERT_EQ(scored.exit_code, 0) << scored.error;
-  const auto first = nlohmann::json::parse(lines(scored.out)[0]), second = nlohmann::json::parse(lines(scored.out)[1]);
+  const auto first = ParsedJson::parse(lines(scored.out)[0]), second = ParsedJson::parse(lines(scored.out)[1]);
   EXPECT_EQ(first["text"], likely);
   EXPECT_EQ(first["tokens"], json["tokens"]);
   EXPECT_NEAR(first["log_probability"].get<double>(), -json["loss"].get<double>() * json["tokens"].get<double>(), 1e-3);
@@ -103,7 +103,7 @@ TEST_F(Language, LearnsAByteLevelVocabularyThatIsExportedWithTheModel) {
   const std::string ids = encode(folder_ / "model");
   EXPECT_EQ(ids, encode(folder_ / "a/tokenizer"));
   EXPECT_EQ(run({"tokenizer", "decode", folder_ / "model"}, {.input = ids}).out, "the cat slept \xF0\x9F\x91\x8D\n");
-  const auto config = nlohmann::json::parse(contents(folder_ / "model/config.json"));
+  const auto config = ParsedJson::parse(contents(folder_ / "model/config.json"));
   EXPECT_EQ(config["vocab_size"], 270);
   EXPECT_EQ(config["eos_token_id"], 269);
   const Outcome small = train_language("b", {"--set", "tokenizer=byte_bpe", "--set", "vocab_size=200"});
@@ -148,21 +148,21 @@ TEST_F(Language, WritesOnFromAPromptWithAndWithoutTheCache) {
 TEST_F(Language, PacksDocumentsAndMapsTokenFiles) {
   std::string json, numbers;
   for (const std::string& line : lines(some_text()))
-    json += nlohmann::json{{"text", line.substr(0, line.find('\r'))}}.dump() + "\n";
+    json += ParsedJson{{"text", line.substr(0, line.find('\r'))}}.dump() + "\n";
   folder_.write("input.jsonl", json);
   const Outcome packed = train_language("packed", {"--set", "data.text=input.jsonl"});
   ASSERT_EQ(packed.exit_code, 0) << packed.error;
   const Outcome evaluated = run({"eval", folder_ / "packed", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
-  EXPECT_LT(nlohmann::json::parse(evaluated.out)["loss"], 1.5);
+  EXPECT_LT(ParsedJson::parse(evaluated.out)["loss"], 1.5);
   for (int i = 0; i < 5000; ++i) numbers += {static_cast<char>(i % 7), '\0'};
   folder_.write("input.bin", numbers);
   const Outcome mapped = train_language("mapped", {"--set", "data.text=input.bin", "--set", "vocab_size=7"});
   ASSERT_EQ(mapped.exit_code, 0) << mapped.error;
   const Outcome scored = run({"eval", folder_ / "mapped", "--json"});
   ASSERT_EQ(scored.exit_code, 0) << scored.error;
-  EXPECT_EQ(nlohmann::json::parse(scored.out)["tokens"], 500);
-  EXPECT_LT(nlohmann::json::parse(scored.out)["loss"], 0.2);
+  EXPECT_EQ(ParsedJson::parse(scored.out)["tokens"], 500);
+  EXPECT_LT(ParsedJson::parse(scored.out)["loss"], 0.2);
 }
 
 TEST_F(Language, BadInputIsOneLine) {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -17,7 +17,7 @@ std::string some_documents(int count) {
   for (int i = 0; i < count; ++i) {
     std::string line;
     for (int k = 0; k < 8 + i % 40; ++k) line += std::string(kWords[i % 7 % 2 * 4 + k % 4]) + " ";
-    text += nlohmann::json{{"text", line}}.dump() + "\r\n";
+    text += ParsedJson{{"text", line}}.dump() + "\r\n";
   }
   return text;
 }
@@ -49,12 +49,12 @@ class Masked : public ::testing::Test {
     return run(arguments);
   }
   std::string tokenizer() const { return "tokenizer_dir=" + (folder_ / "vocab.txt"); }
-  nlohmann::json evaluate(const Arguments& more) const {
+  ParsedJson evaluate(const Arguments& more) const {
     Arguments arguments{"eval", "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    return nlohmann::json::parse(outcome.out);
+    return ParsedJson::parse(outcome.out);
   }
   TemporaryFolder folder_;
 };

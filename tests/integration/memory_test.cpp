@@ -1,9 +1,8 @@
 // The peak that is printed before the first step is the peak the operating system measures: never less, hardly more.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -32,7 +31,7 @@ TEST(Memory, OfTheDemoIsAsPredicted) {
   const TemporaryFolder folder;
   const Outcome outcome = run({"demo", "--run", folder / "run", "--set", "max_steps=30"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  const nlohmann::json last = nlohmann::json::parse(lines(outcome.out).back());
+  const ParsedJson last = ParsedJson::parse(lines(outcome.out).back());
   expect_predicted(last["peak_memory_mb"], last["predicted_peak_mb"]);
 }
 

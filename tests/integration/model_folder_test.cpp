@@ -5,15 +5,15 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = ParsedJson;
 
 std::string some_text() {
   const char* words[] = {"the", "cat", "sat", "on", "a", "mat", "and", "slept"};

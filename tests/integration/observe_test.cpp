@@ -3,10 +3,10 @@
 
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -37,7 +37,7 @@ TEST(Observe, ProfileAndEventsChangeNoBitOfTheRun) {
     EXPECT_EQ(contents(plain + "/model.safetensors"), contents(watched + "/model.safetensors"));
     EXPECT_EQ(files_with(watched, "events.out.tfevents.").size(), 1u);
     EXPECT_TRUE(exists(watched + "/profile/steps-4-6.pt.trace.json"));
-    const auto summary = nlohmann::json::parse(contents(watched + "/profile/steps-10-12.summary.json"));
+    const auto summary = ParsedJson::parse(contents(watched + "/profile/steps-10-12.summary.json"));
     EXPECT_EQ(summary["steps"], 3);
     EXPECT_LE(summary["nodes_ms"], summary["step_ms"]);
   }
@@ -59,7 +59,7 @@ TEST(Observe, CheckPassesOnASanePresetAndNamesWhatFails) {
   EXPECT_NE(sane.out.find("pass  no look at later tokens"), sane.out.npos);
   const Outcome wild = run(with(small, {"--lr", "100", "--json"}));
   EXPECT_EQ(wild.exit_code, 1);
-  const nlohmann::json parsed = nlohmann::json::parse(wild.out);
+  const ParsedJson parsed = ParsedJson::parse(wild.out);
   for (const auto& line : parsed["checks"])
     EXPECT_EQ(line["verdict"] == "fail", line["name"] == "overfitting one batch") << line.dump();
 }
@@ -68,7 +68,7 @@ TEST(Observe, LayersAreProfiledWithoutARunFolder) {
   const Outcome outcome = run({"profile", "dates", "--set", "train_samples=200", "--set", "valid_samples=8",
                                "--profiled", "2", "--threads", "1", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  const auto summary = nlohmann::json::parse(outcome.out);
+  const auto summary = ParsedJson::parse(outcome.out);
   EXPECT_EQ(summary["steps"], 2);
   EXPECT_GT(summary["rows"].size(), 50u);
   EXPECT_GT(summary["nodes_ms"].get<double>(), 0.8 * summary["step_ms"].get<double>());

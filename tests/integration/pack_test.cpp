@@ -6,10 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "integration/program.h"
 #include "integration/word_model.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -59,7 +59,7 @@ TEST_F(Pack, EveryCommandTakesTheFile) {
     };
     const std::string whole = on(folder), file = exists(folder + ".linnet") ? folder + ".linnet" : pack(folder);
     if (use.first[0] == "eval") {
-      EXPECT_EQ(nlohmann::json::parse(on(file))["loss"], nlohmann::json::parse(whole)["loss"]);
+      EXPECT_EQ(ParsedJson::parse(on(file))["loss"], ParsedJson::parse(whole)["loss"]);
     } else if (use.first[0] != "info") {
       EXPECT_EQ(on(file), whole) << use.first[0];
     } else {
@@ -158,8 +158,8 @@ TEST_F(Pack, AFileThatIsCutShortWhileItIsUsedIsAnError) {
   for (const char* kind : {"gpt2", "bert_model"}) {
     const std::string file = pack(model(kind)), pipe = folder_ / (std::string(kind) + ".pipe"),
                       answers = folder_ / (std::string(kind) + ".answers");
-    const std::string request = kind == std::string("gpt2") ? R"({"prompt": "w5 w6", "max_tokens": 3})"
-                                                            : R"({"text": "w7 w8"})";
+    const std::string request =
+        kind == std::string("gpt2") ? R"({"prompt": "w5 w6", "max_tokens": 3})" : R"({"text": "w7 w8"})";
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     Program program({"run", file, "--jsonl", "-o", answers}, {.input_path = pipe});
     std::ofstream requests(pipe);
@@ -200,8 +200,8 @@ TEST_F(Pack, RunAnswersByWhatTheModelIs) {
   EXPECT_EQ(output({"run", gpt, "--max-tokens", "5", "--temperature", "0"}, "w5 w6\n"),
             output({"generate", gpt, "--prompt", "w5 w6", "--max-tokens", "5", "--temperature", "0"}));
   EXPECT_EQ(output({"run", bert}, "w7 w8\nw9\n"), output({"embed", bert}, "w7 w8\n") + output({"embed", bert}, "w9\n"));
-  const auto predicted = nlohmann::json::parse(output({"predict", classes, "--json"}, "w7 w8\n"));
-  const auto found = nlohmann::json::parse(output({"run", classes, "--jsonl"}, R"({"text": "w7 w8", "id": 5})"));
+  const auto predicted = ParsedJson::parse(output({"predict", classes, "--json"}, "w7 w8\n"));
+  const auto found = ParsedJson::parse(output({"run", classes, "--jsonl"}, R"({"text": "w7 w8", "id": 5})"));
   EXPECT_EQ(found["label"], predicted["label"]);
   EXPECT_NEAR(found["probability"].get<double>(), predicted["probability"].get<double>(), 1e-6);
   EXPECT_EQ(found["id"], 5);
@@ -222,9 +222,9 @@ TEST_F(Pack, AFileOfAnOlderLinnetGivesTheTextsOfANewOne) {
 TEST_F(Pack, TheTokenizerOfTheFileIsThatOfTheFolder) {
   const std::string gpt = model("gpt2");
   std::filesystem::remove(gpt + "/vocab.txt");
-  const nlohmann::json byte_level{
+  const ParsedJson byte_level{
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
-  const nlohmann::json json{
+  const ParsedJson json{
       {"added_tokens", {{{"id", 96}, {"content", "<|end|>"}, {"special", true}}}},
       {"pre_tokenizer", byte_level},
       {"decoder", byte_level},
@@ -276,8 +276,8 @@ TEST_F(Pack, AWrongRequestOfABatchIsAnsweredByWhatIsWrong) {
   EXPECT_NE(outcome.error.find("2 requests are wrong"), outcome.error.npos) << outcome.error;
   const std::vector<std::string> answers = lines(outcome.out);
   ASSERT_EQ(answers.size(), 4u) << outcome.out;
-  const auto first = nlohmann::json::parse(answers[0]), second = nlohmann::json::parse(answers[1]),
-             third = nlohmann::json::parse(answers[2]), last = nlohmann::json::parse(answers[3]);
+  const auto first = ParsedJson::parse(answers[0]), second = ParsedJson::parse(answers[1]),
+             third = ParsedJson::parse(answers[2]), last = ParsedJson::parse(answers[3]);
   EXPECT_EQ(last["text"], first["text"]);
   EXPECT_EQ(last["request"], 3);
   EXPECT_EQ(second["request"], 1);

@@ -1,14 +1,13 @@
 // Pairs of sentences in one file: trained on, evaluated, scored.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
 
-using Json = nlohmann::json;
+using Json = ParsedJson;
 
 // "<number> <animal>" and its translation, with the third column that public files have.
 std::string pairs(int count, int shift) {

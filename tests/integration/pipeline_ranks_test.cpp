@@ -1,9 +1,9 @@
 // Ranks that compute the stages of one model, started as users start them: they train as one process does, and their
 // checkpoints are those of one process.
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "integration/shared_layers_testing.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -122,7 +122,7 @@ TEST_F(PipelineRanks, TrainATranslationModel) {
 }
 
 // Passes of one rank's row, in their order: "F0" is the forward pass of micro-batch 0, "B" backward, "FB" both at once.
-std::vector<std::string> passes_of(const nlohmann::json& trace, int rank) {
+std::vector<std::string> passes_of(const ParsedJson& trace, int rank) {
   std::map<double, std::string> passes;
   for (const auto& event : trace["traceEvents"])
     if (event["pid"] == rank && event["args"].contains("Micro-batch")) {
@@ -158,7 +158,7 @@ TEST_F(PipelineRanks, ProfilesAreOneTraceOfAllStages) {
                                 "--parallel", "pipeline=" + run, "--profile", "wait=1,warmup=1,active=1"}),
                    stages);
     expect_trained(outcome);
-    const auto trace = nlohmann::json::parse(contents(folder_ / run + "/profile/steps-3-3.pt.trace.json"));
+    const auto trace = ParsedJson::parse(contents(folder_ / run + "/profile/steps-3-3.pt.trace.json"));
     EXPECT_EQ(trace["distributedInfo"]["world_size"], stages);
     std::map<int, std::string> names;
     std::map<int, double> steps;
@@ -176,7 +176,7 @@ TEST_F(PipelineRanks, ProfilesAreOneTraceOfAllStages) {
                 "rank " + std::to_string(rank) + ", stage " + std::to_string(rank) + " of " + std::to_string(stages));
       EXPECT_EQ(passes_of(trace, rank), one_forward_one_backward(rank, stages, stages + 1)) << "rank " << rank;
     }
-    const auto summary = nlohmann::json::parse(contents(folder_ / run + "/profile/steps-3-3.summary.json"));
+    const auto summary = ParsedJson::parse(contents(folder_ / run + "/profile/steps-3-3.summary.json"));
     EXPECT_EQ(summary["pipeline"]["stages"], stages);
     EXPECT_EQ(summary["pipeline"]["micro_batches"], stages + 1);
     EXPECT_DOUBLE_EQ(summary["pipeline"]["bubble_in_theory"].get<double>(), (stages - 1.0) / (stages + 1));

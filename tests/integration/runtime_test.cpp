@@ -6,11 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "integration/program.h"
 #include "integration/word_model.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {

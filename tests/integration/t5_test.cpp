@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 namespace {
@@ -14,7 +14,7 @@ std::vector<float> last_of(const std::string& path, const std::string& tensor, s
   const std::string file = contents(path);
   uint64_t header = 0;
   std::memcpy(&header, file.data(), sizeof header);
-  const auto found = nlohmann::json::parse(file.substr(8, header)).at(tensor);
+  const auto found = ParsedJson::parse(file.substr(8, header)).at(tensor);
   EXPECT_EQ(found["dtype"], "F32");
   std::vector<float> values(count);
   std::memcpy(values.data(), file.data() + 8 + header + found["data_offsets"][1].get<uint64_t>() - 4 * count,
@@ -67,7 +67,7 @@ TEST_F(T5Run, LearnsTranslatesAndGoesOnFromItsModelFolder) {
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const Outcome evaluated = run({"eval", folder_ / "a", "--split", "valid", "--beam", "1", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
-  const auto json = nlohmann::json::parse(evaluated.out);
+  const auto json = ParsedJson::parse(evaluated.out);
   EXPECT_EQ(json["pairs"], 50);
   EXPECT_GT(json["exact_match"], 0.6);
   EXPECT_GT(json["bleu"], 50);
@@ -103,7 +103,7 @@ TEST_F(T5Run, LearnsTranslatesAndGoesOnFromItsModelFolder) {
   ASSERT_EQ(tuned.exit_code, 0) << tuned.error;
   const Outcome again = run({"eval", folder_ / "b", "--split", "valid", "--beam", "1", "--json"});
   ASSERT_EQ(again.exit_code, 0) << again.error;
-  EXPECT_NEAR(nlohmann::json::parse(again.out)["loss"], json["loss"].get<double>(), 1e-3);
+  EXPECT_NEAR(ParsedJson::parse(again.out)["loss"], json["loss"].get<double>(), 1e-3);
 }
 
 TEST_F(T5Run, AResumedRunIsTheSameBitForBit) {
@@ -141,7 +141,7 @@ TEST_F(T5Run, AMarianFolderIsTrainedOn) {
   const Outcome evaluated = run({"eval", folder_ / "out", "--source", folder_ / "source.txt", "--target",
                                  folder_ / "target.txt", "--beam", "1", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
-  EXPECT_LT(nlohmann::json::parse(evaluated.out)["loss"], 4.1);
+  EXPECT_LT(ParsedJson::parse(evaluated.out)["loss"], 4.1);
 }
 
 // CTranslate2, for one, begins from a zero embedding and leaves out the last token, which is the padding.
@@ -150,8 +150,8 @@ TEST_F(T5Run, AMarianFromNothingBeginsFromAZeroEmbeddingWhoeverReadsIt) {
       "m", {"architecture=marian", "norm=post", "final_norm=false", "metric=loss", "max_steps=150", "eval_every=150"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   ASSERT_EQ(run({"export", folder_ / "m", "--out", folder_ / "out"}).exit_code, 0);
-  const auto config = nlohmann::json::parse(contents(folder_ / "out/config.json"));
-  const auto vocabulary = nlohmann::json::parse(contents(folder_ / "out/vocab.json"));
+  const auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
+  const auto vocabulary = ParsedJson::parse(contents(folder_ / "out/vocab.json"));
   const int64_t last = config["vocab_size"].get<int64_t>() - 1;
   EXPECT_EQ(vocabulary.size(), last + 1);
   EXPECT_EQ(vocabulary["<pad>"], last);

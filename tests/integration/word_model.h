@@ -1,9 +1,9 @@
 // A golden model folder with a tokenizer, which the golden folders lack.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "integration/program.h"
+#include "parsed_json.h"
 
 namespace linnet::testing {
 
@@ -11,7 +11,7 @@ namespace linnet::testing {
 // path.
 inline std::string make_word_model(const TemporaryFolder& folder, const std::string& name) {
   copy_folder(std::string(LINNET_GOLDEN) + "/" + name, folder / name);
-  const int size = nlohmann::json::parse(contents(folder / (name + "/config.json")))["vocab_size"];
+  const int size = ParsedJson::parse(contents(folder / (name + "/config.json")))["vocab_size"];
   const char* special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
   std::string vocabulary;
   for (int id = 0; id < size; ++id)

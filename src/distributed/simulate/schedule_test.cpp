@@ -1,9 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "distributed/simulate/training_step.h"
+#include "parsed_json.h"
 
 namespace linnet {
 namespace {
@@ -66,7 +65,7 @@ TEST(RankSchedule, TheTraceHasAProcessForEachRankAndItsTracks) {
   message.lanes.push_back({1, LaneKind::kReceive});
   message.kind = OperationKind::kPipeline, message.sent_bytes = 1000;
   schedule.add(message);
-  const auto json = nlohmann::json::parse(chrome_trace(schedule, schedule.simulate()));
+  const auto json = ParsedJson::parse(chrome_trace(schedule, schedule.simulate()));
   EXPECT_EQ(json["distributedInfo"]["world_size"], 2);
   int slices = 0;
   for (const auto& event : json["traceEvents"]) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "distributed/simulate/network.h"
+#include "parsed_json.h"
 
 namespace linnet {
 namespace {
@@ -187,7 +187,7 @@ TEST(TrainingStep, AllThreeTogetherKeepEveryRankInItsGroups) {
   EXPECT_NEAR(forecast.bubble_seconds, 3, 1e-9);  // (2 - 1) / 4 of 12 s
   const RankSchedule schedule = schedule_of(step, kFree);
   const std::vector<Interval> intervals = schedule.simulate();
-  const auto json = nlohmann::json::parse(chrome_trace(schedule, intervals));
+  const auto json = ParsedJson::parse(chrome_trace(schedule, intervals));
   std::vector<bool> seen(8);
   for (const auto& event : json["traceEvents"]) seen[event["pid"].get<size_t>()] = true;
   EXPECT_TRUE(std::ranges::all_of(seen, [](bool rank) { return rank; }));

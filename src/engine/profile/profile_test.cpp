@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -13,6 +12,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"
+#include "parsed_json.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {
@@ -109,7 +109,7 @@ TEST(Profile, MicroBatchesAndTheUpdateAreOneStep) {
 }
 
 // Slices of one track that begin within another one end within it.
-void expect_nesting(const nlohmann::json& trace) {
+void expect_nesting(const ParsedJson& trace) {
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> tracks;  // nanoseconds
   for (const auto& event : trace["traceEvents"])
     if (event["ph"] == "X") {
@@ -134,7 +134,7 @@ void expect_nesting(const nlohmann::json& trace) {
 TEST(Profile, TheTraceIsWhatViewersRead) {
   const std::string folder = fresh_folder("trace");
   const Profiled run({.active = 2, .folder = folder});
-  const auto trace = nlohmann::json::parse(read_file(folder + "/steps-3-4.pt.trace.json"));
+  const auto trace = ParsedJson::parse(read_file(folder + "/steps-3-4.pt.trace.json"));
   EXPECT_EQ(trace["distributedInfo"]["rank"], 0);
   expect_nesting(trace);
   std::map<std::string, int> names;
@@ -149,7 +149,7 @@ TEST(Profile, TheTraceIsWhatViewersRead) {
   EXPECT_EQ(names["update"], 2);
   EXPECT_GE(names["matmul+bias+relu"], 2);  // and the other thread's part of it
   EXPECT_NEAR(live * 1e6, static_cast<double>(run.summaries[0].peak_live_bytes), 1);
-  const auto summary = nlohmann::json::parse(read_file(folder + "/steps-3-4.summary.json"));
+  const auto summary = ParsedJson::parse(read_file(folder + "/steps-3-4.summary.json"));
   EXPECT_EQ(summary["rows"].size(), run.summaries[0].rows.size());
 }
 
@@ -207,7 +207,7 @@ TEST(Profile, WaitingForDataAndForOtherProcessesAreToldApart) {
   EXPECT_DOUBLE_EQ(summary.data_seconds, 300e-9);
   EXPECT_DOUBLE_EQ(summary.sharing_seconds, 600e-9);
   EXPECT_NE(summary_table(summary, 0).find("30% waiting for data, 60% sharing\n"), std::string::npos);
-  EXPECT_DOUBLE_EQ(nlohmann::json::parse(summary_json(summary))["sharing_ms"].get<double>(), 600e-6);
+  EXPECT_DOUBLE_EQ(ParsedJson::parse(summary_json(summary))["sharing_ms"].get<double>(), 600e-6);
 }
 
 TEST(Profile, OptionsAreReadAndMistakesNamed) {

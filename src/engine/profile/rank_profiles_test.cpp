@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "comm_testing.h"
+#include "parsed_json.h"
 
 namespace linnet {
 namespace {
@@ -39,7 +39,7 @@ TEST(RankProfiles, AreOneTraceInRankZerosTime) {
     EXPECT_EQ(ranks.bubble().text(), "");
     EXPECT_EQ(text.empty(), world.rank() > 0);
     if (text.empty()) return;
-    const auto trace = nlohmann::json::parse(text);
+    const auto trace = ParsedJson::parse(text);
     EXPECT_EQ(trace["distributedInfo"]["world_size"], 2);
     std::map<std::pair<int, std::string>, double> begins;
     for (const auto& event : trace["traceEvents"])
@@ -68,7 +68,7 @@ TEST(RankProfiles, TellHowLongStagesWaited) {
               "2 stages, 2 micro-batches: they waited 50% of the time they computed; (p - 1) / m is 50%\n");
     const ProfileSummary summary = summarize(profile);
     EXPECT_DOUBLE_EQ(summary.data_seconds, 0);
-    const auto pipeline = nlohmann::json::parse(summary_json(summary, ranks.bubble()))["pipeline"];
+    const auto pipeline = ParsedJson::parse(summary_json(summary, ranks.bubble()))["pipeline"];
     EXPECT_EQ(pipeline["bubble"], 0.5);
     EXPECT_EQ(pipeline["bubble_in_theory"], 0.5);
   });

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "parsed_json.h"
 #include "serving/http/api_answer.h"
 #include "serving/http/api_keys.h"
 #include "serving/http/http.h"
@@ -57,7 +57,7 @@ TEST(Metrics, AreWrittenAsPrometheusReadsThem) {
 TEST(ApiError, HasOpenAisForm) {
   const HttpResponse response = error_response(ApiError(429, "too \"many\"", "", "busy"));
   EXPECT_EQ(response.status, 429);
-  const auto error = nlohmann::json::parse(response.body)["error"];
+  const auto error = ParsedJson::parse(response.body)["error"];
   EXPECT_EQ(error["message"], "too \"many\"");
   EXPECT_EQ(error["type"], "rate_limit_error");
   EXPECT_TRUE(error["param"].is_null());
@@ -75,7 +75,7 @@ TEST(ApiAnswer, TextThatIsNotUtf8StaysJson) {
   const AnswerHead head{.id = "i", .model = "m"};
   const std::string event = format_piece_event(head, 0, "\xFF", nullptr);
   EXPECT_TRUE(event.starts_with("data: {") && event.ends_with("}\n\n"));
-  EXPECT_TRUE(nlohmann::json::accept(event.substr(6)));
+  EXPECT_TRUE(ParsedJson::accept(event.substr(6)));
 }
 
 }  // namespace

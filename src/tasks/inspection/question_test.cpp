@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "data/text/base64.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
+#include "parsed_json.h"
 #include "training/report/report_page.h"
 
 namespace linnet {
@@ -96,7 +96,7 @@ TEST_P(Golden, ThePageHoldsRowsThatSumToOne) {
     inspection.attention.push_back({map.module, map.queries, map.keys, map.heads, map.weights});
   const std::string page = inspection_page(inspection), begin = "id=\"data\">";
   const size_t from = page.find(begin) + begin.size();
-  const auto data = nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+  const auto data = ParsedJson::parse(page.substr(from, page.find("</script>", from) - from));
   ASSERT_GT(data["attention"].size(), 1u);
   for (size_t i = 0; i < data["attention"].size(); ++i) {
     std::string bytes;
@@ -109,7 +109,7 @@ TEST_P(Golden, ThePageHoldsRowsThatSumToOne) {
     expect_near(weights, reference<double>(what), 2e-5, what);
     expect_rows_of_one(weights, question.sequences[found.attention[i].keys].ids.size(), 1e-4, what);
   }
-  const auto json = nlohmann::json::parse(inspection_json(inspection));
+  const auto json = ParsedJson::parse(inspection_json(inspection));
   EXPECT_EQ(json["attention"][0]["weights"][0][0][0].get<float>(), found.attention[0].weights[0]);
 }
 

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"
+#include "parsed_json.h"
 #include "training/report/report_page.h"
 #include "training/trainer/learner.h"
 
@@ -13,10 +13,10 @@ namespace linnet {
 namespace {
 
 // The data within a page.
-nlohmann::json data_of(const std::string& page) {
+ParsedJson data_of(const std::string& page) {
   const std::string begin = "id=\"data\">";
   const size_t from = page.find(begin) + begin.size();
-  return nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+  return ParsedJson::parse(page.substr(from, page.find("</script>", from) - from));
 }
 
 std::string metrics(int64_t steps) {
@@ -77,7 +77,7 @@ TEST(MemoryPicture, ListsEveryTensorOfTheTrainingStep) {
     const Tensor x = trace.input("x", {DType::kF32, {32, 64}});
     return {sum_to(square(net.second(relu(net.first(x)))), {}), trace.number(32)};
   });
-  const auto picture = nlohmann::json::parse(memory_picture(learner.trainer(), learner.shared().arena));
+  const auto picture = ParsedJson::parse(memory_picture(learner.trainer(), learner.shared().arena));
   const Plan& plan = *learner.trainer().plans().at("train.0");
   EXPECT_EQ(picture["arena_bytes"], plan.arena_bytes);
   EXPECT_EQ(picture["nodes"].size(), static_cast<size_t>(plan.graph.node_count()));

@@ -2,18 +2,18 @@
 // wrong or do not end.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/chat/chat_template.h"
 #include "data/text/chat/jinja_template.h"
+#include "parsed_json.h"
 
 namespace linnet {
 namespace {
 
-using nlohmann::ordered_json;
+using ordered_json = OrderedJson;
 
 const ordered_json& golden() {
   static const ordered_json json = ordered_json::parse(read_file("tests/golden/chat_templates.json"));
