@@ -116,8 +116,8 @@ struct LoaderOptions {
   bool shuffle = false;
   // Of the order.
   uint64_t seed = 1;
-  // Whether samples that do not fill a batch are left out; else the last batch is padded with rows of zeros, whose
-  // "labels" and "targets" are -1 where they are i32, and Arrays::samples says how many rows count.
+  // Whether samples that do not fill a batch are left out; else, with `pad_last`, the last batch is padded with rows of
+  // zeros, whose "labels" and "targets" are -1 where they are i32, and Arrays::samples says how many rows count.
   bool drop_last = false;
   // Threads that make batches ahead; 0: batches are made when they are asked for.
   int workers = 1;
@@ -126,6 +126,9 @@ struct LoaderOptions {
   // Lengths that sequences are padded to; a sample goes to the shortest that it fits. Empty: the longest sequence. A
   // sample that is longer than all is an Error(kUser).
   std::vector<int64_t> buckets = {};
+  // Whether the last batch is padded; else it has as many rows as samples, and shapes() has its shape beside that of
+  // the others. Losses of any form and batch norms are right then.
+  bool pad_last = true;
 };
 
 // Where a loader is: the next batch that it gives.

@@ -301,8 +301,9 @@ class Learner {
   Evaluation evaluate(Loader& loader, const std::vector<Metric>& metrics = {});
   // Runs the model without training: all outputs that the loss names, and "loss_sum" and "token_count". A batch may
   // have fewer rows than a shape (outputs are cut to them), and may leave out inputs that the wanted outputs do not
-  // depend on, such as labels. Throws Error(kUser) when no shape fits.
-  Arrays predict(const Arrays& batch);
+  // depend on, such as labels. Random numbers follow from `number`, of the batch. Throws Error(kUser) when no shape
+  // fits.
+  Arrays predict(const Arrays& batch, int64_t number = 0);
   // An f32 output of the last evaluate(), predict() or step(), where steps keep it (OutputOptions::training); valid
   // until the next call. Throws Error(kUser) when there is none of that name.
   std::span<const float> output(const std::string& name) const;

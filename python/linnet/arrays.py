@@ -8,6 +8,7 @@ import numpy as np
 
 from .errors import UserError
 
+_MOST_AXES = 6
 Array = np.ndarray[typing.Any, typing.Any]
 
 
@@ -37,6 +38,8 @@ def convert(value: typing.Any, wanted: str | None, name: str) -> Array:
     uint8. Integers that do not fit, fractions where integers are wanted and arrays of a device are errors that call
     the array `name`. A view of `value` where nothing changes."""
     array = _as_numpy(value, name)
+    if array.ndim > _MOST_AXES:
+        raise UserError(f"{name} has {array.ndim} axes; there are at most {_MOST_AXES}")
     kind = "f" if array.dtype.name == "bfloat16" else array.dtype.kind
     if kind not in "fiub" or array.dtype.itemsize > 8:
         what = "is no array of numbers" if kind in "OSU" else "has elements of a type that is not supported"

@@ -129,7 +129,8 @@ class Dataset:
 
 class Loader:
     """Batches of a dataset, made ahead by threads, always the same ones for the same seed. Iterating gives the batches
-    of one epoch as dicts of NumPy arrays."""
+    of one epoch as dicts of NumPy arrays. The last one has the samples that are left, unless drop_last leaves them out;
+    a learner that is made with the loader has planned for both shapes."""
 
     def __init__(
         self,
@@ -141,10 +142,11 @@ class Loader:
         workers: int = 1,
         prefetch: int = 2,
         buckets: typing.Sequence[int] = (),
+        _pad_last: bool = False,
     ) -> None:
         dataset = data if isinstance(data, Dataset) else Dataset(data)
         self._core: typing.Any = _linnet.LoaderCore(
-            dataset._core, batch, shuffle, seed, drop_last, workers, prefetch, list(buckets)
+            dataset._core, batch, shuffle, seed, drop_last, workers, prefetch, list(buckets), _pad_last
         )
 
     def shapes(self) -> list[dict[str, tuple[str, tuple[int, ...]]]]:

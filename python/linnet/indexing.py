@@ -59,3 +59,15 @@ def _cut(entry: typing.Any, size: int, axis: int) -> tuple[int, int]:
 
 def _error(what: str) -> ShapeError:
     return ShapeError(f"{_linnet.line()}: {what}")
+
+
+def sizes(elements: int, wanted: typing.Sequence[int]) -> list[int]:
+    """The sizes of a shape of so many elements, of which one may be -1: what the others leave."""
+    known = 1
+    for size in wanted:
+        known *= size if size != -1 else 1
+    rest = elements // known if known > 0 and elements % known == 0 else 0
+    found = [int(size) for size in wanted]
+    if -1 in found:
+        found[found.index(-1)] = rest
+    return found

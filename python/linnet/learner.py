@@ -9,8 +9,13 @@ from . import _linnet
 from ._linnet import Adam, Group, LayerParameter, Loss, Parameter, Schedule, Tensor
 from .data import Batch, Loader
 from .errors import ShapeError, UserError
-from .modules import Conv2d, ConvReluPool, Module, PretrainedBert
+from .modules import Conv1d, Conv2d, ConvReluPool, ConvTranspose2d, Module, PretrainedBert
 
+# Where PyTorch's axes of filters are: [out, in, ...], of transposed convolutions [in, out, ...].
+_FILTER_AXES: list[tuple[typing.Any, tuple[int, ...]]] = [
+    ((Conv2d, ConvReluPool, ConvTranspose2d), (0, 3, 1, 2)),
+    (Conv1d, (0, 2, 1)),
+]
 Metric = typing.Union[str, typing.Callable[..., typing.Any]]
 Rate = typing.Union[float, Schedule, typing.Callable[[int], float]]
 
@@ -96,6 +101,10 @@ def _shapes_of(inputs: typing.Any, names: list[str]) -> list[dict[str, typing.An
     )
 
 
+def _rows_of(shapes: list[dict[str, typing.Any]]) -> set[int]:
+    return {sizes[0] for types in shapes for _, sizes in types.values() if sizes}
+
+
 def _type_of(value: typing.Any, name: str) -> tuple[str, tuple[int, ...]]:
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         return value[0], tuple(value[1])
@@ -148,6 +157,8 @@ class Learner:
         self._kept: list[typing.Any] = []
         self._shares: list[_Share] = []
         self._groups = list(groups)
+        self._trains = training
+        self._is_mean = False
         names = self._names_of(loss)
         shapes = _shapes_of(inputs, names or [])
         given = list(shapes[0]) if shapes else []
@@ -198,6 +209,7 @@ class Learner:
             if not isinstance(outputs, dict):
                 raise UserError("a loss returns (loss, outputs), where outputs is a dict of tensors")
         outputs = {name: _operand(value, "an output of the loss") for name, value in outputs.items()}
+        self._is_mean = not isinstance(result, Loss)
         if isinstance(result, Loss):
             return result.sum, result.count, outputs
         return _operand(result, "the loss"), None, outputs
@@ -217,6 +229,13 @@ class Learner:
                     if not any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen):
                         rest = name[len(theirs) :].lstrip(".")
                         found[name] = ".".join(text for text in (ours, rest) if text)
+        mine = [pattern for group in self._groups if group.frozen for pattern in group.patterns]
+        for name in found.values() if self._trains else []:
+            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in mine):
+                raise UserError(
+                    f'"{name}" is trained by a learner in `shares`, and would be by this one: freeze it, as in '
+                    f'groups=[linnet.Group(["{name}"], frozen=True)]'
+                )
         if not found:
             raise UserError("a learner in `shares` trains no parameter of this model")
         return found
@@ -290,7 +309,17 @@ class Learner:
     def _loader(self, data: typing.Any, batch: int | None, shuffle: bool) -> Loader:
         if isinstance(data, Loader):
             return data
-        return Loader(data, batch=self._rows if batch is None else batch, shuffle=shuffle, drop_last=shuffle)
+        loader = Loader(data, batch=self._rows if batch is None else batch, shuffle=shuffle, drop_last=shuffle)
+        rows = _rows_of(loader.shapes())
+        if rows <= _rows_of(self._planned):
+            return loader
+        # Of another number of rows than was planned: padded, which a loss that is a mean cannot tell.
+        if self._is_mean:
+            raise UserError(
+                f"the data make batches of {' and '.join(map(str, sorted(rows)))} rows, and the learner was planned "
+                f"for others; make it with linnet.Loader(data, batch={self._rows}), or return a linnet.Loss"
+            )
+        return Loader(data, batch=self._rows if batch is None else batch, shuffle=shuffle, _pad_last=True)
 
     @staticmethod
     def _metrics(metrics: typing.Sequence[Metric]) -> list[typing.Any]:
@@ -302,7 +331,8 @@ class Learner:
                     batch = {name: value[:samples] if value.ndim else value for name, value in batch.items()}
                     outputs = {name: value[:samples] if value.ndim else value for name, value in outputs.items()}
                 found = function(batch, outputs)
-                total, count = found if isinstance(found, tuple) and len(found) == 2 else (found, 1)
+                rows = max((value.shape[0] for value in batch.values() if value.ndim), default=1)
+                total, count = found if isinstance(found, tuple) and len(found) == 2 else (found * rows, rows)
                 try:
                     return float(total), float(count)
                 except (TypeError, ValueError):
@@ -342,30 +372,38 @@ class Learner:
             default=0,
         )
         rows = max((array.shape[0] for array in arrays.values() if len(array.shape)), default=0)
-        if not planned or rows <= planned:
-            return _without_sums(self._core.predict(arrays))
-        parts = [
-            _without_sums(self._core.predict({name: array[at : at + planned] for name, array in arrays.items()}))
-            for at in range(0, rows, planned)
-        ]
-        return {
-            name: numpy.concatenate([part[name] for part in parts])
-            if parts[0][name].ndim
-            else sum(part[name] for part in parts)
-            for name in parts[0]
-        }
+        if not planned or any(
+            name in shape and shape[name][1] and shape[name][1][0] == rows
+            for shape in self._planned
+            for name, array in arrays.items()
+            if array.ndim and array.shape[0] == rows
+        ):
+            return _without_sums(self._core.predict(arrays, 0))
+        parts = []
+        for at in range(0, rows, planned):
+            part = {name: array[at : at + planned] for name, array in arrays.items()}
+            found = _without_sums(self._core.predict(part, at // planned))
+            for name, value in found.items():
+                if value.ndim == 0 or value.shape[0] != min(planned, rows - at):
+                    raise UserError(
+                        f'the output "{name}" is no row for each sample, so it is there for batches of {planned} rows '
+                        f"alone, and {rows} are given"
+                    )
+            parts.append(found)
+        return {name: numpy.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @property
     def _planned(self) -> list[dict[str, typing.Any]]:
         return typing.cast("list[dict[str, typing.Any]]", self._core.shapes())
 
-    def _layouts(self) -> dict[str, str]:
-        """Parameters whose axes PyTorch has in another order, or under another name: filters, stacked projections."""
+    def _layouts(self) -> dict[str, tuple[int, ...]]:
+        """Parameters whose axes PyTorch has in another order: which of ours each of its axes is."""
         found = {}
         for part in self._kept:
-            if isinstance(part, (Conv2d, ConvReluPool)):
+            order = next((order for kind, order in _FILTER_AXES if isinstance(part, kind)), None)
+            if order:
                 path = self._core.path_of(part)
-                found[f"{path}.weight" if path else "weight"] = "filter"
+                found[f"{path}.weight" if path else "weight"] = order
         return found
 
     def state_dict(self, layout: str = "linnet") -> dict[str, typing.Any]:
@@ -378,7 +416,7 @@ class Learner:
             return state
         filters = self._layouts()
         return {
-            name: numpy.ascontiguousarray(value.transpose(0, 3, 1, 2)) if name in filters else value.copy()
+            name: numpy.ascontiguousarray(value.transpose(filters[name])) if name in filters else value.copy()
             for name, value in state.items()
         }
 
@@ -397,8 +435,8 @@ class Learner:
                 report.fresh.append(name)
                 continue
             value = _host(state[theirs])
-            if name in filters and len(value.shape) == 4:
-                value = value.transpose(0, 2, 3, 1)
+            if name in filters and value.ndim == len(filters[name]):
+                value = value.transpose([filters[name].index(axis) for axis in range(value.ndim)])
             if tuple(value.shape) != shapes[name]:
                 report.different.append(name)
                 if strict:
@@ -414,7 +452,7 @@ class Learner:
                 else f"the model has no {', '.join(unused[:5])}"
             )
         for name, value in values.items():
-            self._core.set_parameter(name, value)
+            self._core.parameter(name)[...] = value
         self._core.push()
         return report
 
@@ -488,8 +526,9 @@ class Memory(typing.Dict[str, int]):
     """Bytes by kind; shows itself as a table."""
 
     def __str__(self) -> str:
-        lines = [f"{kind:<14} {size / 1e6:>10.2f} MB" for kind, size in self.items()]
-        return "\n".join([*lines, f"{'in all':<14} {sum(self.values()) / 1e6:>10.2f} MB"])
+        width = max(map(len, self), default=0)
+        lines = [f"{kind:<{width}} {size / 1e6:>10.2f} MB" for kind, size in self.items()]
+        return "\n".join([*lines, f"{'in all':<{width}} {sum(self.values()) / 1e6:>10.2f} MB"])
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{kind}</td><td>{size / 1e6:.2f} MB</td></tr>" for kind, size in self.items())

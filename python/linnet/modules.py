@@ -37,11 +37,25 @@ class Module:
         return _linnet.call(self, *args, **kwargs)
 
     def __repr__(self) -> str:
-        parts = [
-            f"  ({name}): {value!r}" for name, value in vars(self).items() if isinstance(value, (Module, Parameter))
-        ]
-        body = "\n".join(line.replace("\n", "\n  ") for line in parts)
+        body = "\n".join(f"  ({name}): {_shown(value)}" for name, value in parts_of(self))
         return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
+
+
+_SHOWN: list[int] = []  # modules that are being shown, of which one may hold another that holds it
+
+
+def _shown(part: typing.Any) -> str:
+    if id(part) in _SHOWN:
+        return "..."
+    _SHOWN.append(id(part))
+    try:
+        if isinstance(part, (Module, Parameter)):
+            text = repr(part)
+        else:
+            text = type(part).__name__ + "(" + "".join(f"\n  ({n}): {_shown(v)}" for n, v in parts_of(part)) + "\n)"
+    finally:
+        _SHOWN.pop()
+    return text.replace("\n", "\n  ")
 
 
 def parts_of(holder: typing.Any) -> list[tuple[str, typing.Any]]:
@@ -98,7 +112,8 @@ class Linear(_Layer):
 
 class Embedding(_Layer):
     """Rows of a table: ids int32 [...] -> [..., width]. weight [rows, width]. `scaled`: rows are multiplied by
-    sqrt(width), as in the Transformer of 2017, and begin with a deviation of 1 / sqrt(width)."""
+    sqrt(width), as in the Transformer of 2017, and begin with a deviation of 1 / sqrt(width); else with 1, as PyTorch's.
+    For a table that is the output layer too, init=init.normal(0.02) is usual."""
 
     def __init__(self, rows: int, width: int, init: Initializer | None = None, scaled: bool = False) -> None:
         super().__init__(_linnet.embedding_layer(rows, width, init, scaled), f"{rows}, {width}")

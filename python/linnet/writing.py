@@ -5,12 +5,25 @@ from __future__ import annotations
 import typing
 
 from . import _linnet
+from .errors import UserError
 from .learner import Learner
-from .modules import Decoder
+from .modules import GRU, LSTM, Conv1d, Decoder, parts_of
+
+
+def _mixes_positions(holder: typing.Any) -> str | None:
+    """The class of a part that computes a position from others than by attention."""
+    for _, part in parts_of(holder):
+        if isinstance(part, (LSTM, GRU, Conv1d)):
+            return type(part).__name__
+        if found := _mixes_positions(part) if not hasattr(part, "_text") and not hasattr(part, "shape") else None:
+            return found
+    return None
 
 
 class TextGenerator:
-    """Writes tokens with a Decoder, with a cache of keys and values. Its memory is taken when it is constructed."""
+    """Writes tokens with a Decoder, with a cache of keys and values: positions may depend on earlier ones by
+    CausalAttention alone. Other decoders need cache=False, which computes the whole text for each token. Its memory is
+    taken when it is constructed."""
 
     def __init__(
         self,
@@ -21,6 +34,10 @@ class TextGenerator:
         same_bits: bool = True,
         threads: int = 0,
     ) -> None:
+        if cache and (name := _mixes_positions(decoder)):
+            raise UserError(
+                f"a {name} of the decoder has no cache, so positions would not see earlier ones: cache=False"
+            )
         self._decoder = decoder
         self._kept: list[typing.Any] = []
         self._core: typing.Any = _linnet.GeneratorCore(

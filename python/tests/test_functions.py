@@ -33,13 +33,14 @@ def rolled(x: np.ndarray) -> np.ndarray:
 
 
 FUNCTIONS: dict[str, tuple[typing.Callable[..., typing.Any], typing.Callable[..., typing.Any]]] = {
+    "comparisons": (
+        lambda x, y: (x > y) + 2 * (x >= 0.5) + 4 * (x < y) + 8 * (x <= 0) + 16 * (x == x) + 32 * (x != 1),
+        lambda x, y: (x > y) + 2 * (x >= 0.5) + 4 * (x < y) + 8 * (x <= 0) + 16 * (x == x) + 32 * (x != 1),
+    ),
+    "arrays among tensors": (lambda x, y: np.arange(6.0) * x + Y - X[:1], lambda x, y: np.arange(6) * x + Y - X[:1]),
     "abs": (lambda x, y: ln.abs(x), lambda x, y: np.abs(x)),
-    "less": (lambda x, y: ln.less(x, y), lambda x, y: x < y),
-    "less_equal": (lambda x, y: ln.less_equal(x, x), lambda x, y: x <= x),
-    "greater_equal": (lambda x, y: ln.greater_equal(x, y), lambda x, y: x >= y),
-    "not_equal": (lambda x, y: ln.not_equal(x, y), lambda x, y: x != y),
     "logical": (
-        lambda x, y: ln.logical_or(ln.logical_and(ln.greater(x, y), ln.less(x, y)), ln.logical_not(ln.less(x, y))),
+        lambda x, y: ln.logical_or(ln.logical_and(x > y, x < y), ln.logical_not(x < y)),
         lambda x, y: ~(x < y),
     ),
     "leaky_relu": (lambda x, y: ln.leaky_relu(x, 0.1), lambda x, y: np.where(x > 0, x, 0.1 * x)),

@@ -293,7 +293,7 @@ def test_datasets() -> None:
     data = ln.Dataset(tokens=[[1, 2], [3], [4, 5, 6]], labels=[0, 1, 0])
     assert len(data) == 3 and data[1]["tokens"].tolist() == [3]
     batches = list(ln.Loader(data, batch=2, buckets=[4]))
-    assert batches[0]["tokens"].shape == (2, 4) and batches[1]["labels"].tolist() == [0, -1]
+    assert batches[0]["tokens"].shape == (2, 4) and batches[1]["labels"].tolist() == [0]
     made = ln.Dataset.from_function(5, {"x": ("float32", (2,))}, lambda i: {"x": [i, i * i]})
     assert made[3]["x"].tolist() == [3, 9]
     with pytest.raises(ln.UserError, match="mine"):
@@ -302,3 +302,68 @@ def test_datasets() -> None:
 
 def broken(index: int) -> dict[str, typing.Any]:
     raise ValueError("mine")
+
+
+def test_the_last_batch_counts_as_it_is() -> None:
+    data = {"x": X[:11], "y": Y[:11]}
+    net = Net()
+    batches = ln.Loader(data, batch=8)
+    learner = ln.Learner(net, lambda x, y: (ln.square(net(x) - y).mean(), {"answer": net(x)}), batches)
+    errors = (learner.predict(x=X[:11], y=Y[:11])["answer"] - Y[:11]) ** 2
+    assert learner.evaluate(batches).loss == pytest.approx((errors[:8].mean() + errors[8:].mean()) / 2, rel=1e-5)
+    mean = learner.evaluate(batches, [lambda batch, outputs: float(outputs["answer"].mean())])
+    answers = learner.predict(x=X[:11], y=Y[:11])["answer"]
+    assert next(iter(mean.metrics.values())) == pytest.approx(answers.mean(), rel=1e-5)
+    few = ln.Learner(net, lambda x, y: ln.square(net(x) - y).mean(), (X[:8], Y[:8]))
+    with pytest.raises(ln.UserError, match="planned"):
+        few.evaluate(data)
+    assert learner_of(net).evaluate({"x": X[:11], "y": Y[:11]}).count == 11
+
+    class Normed(ln.Module):
+        def __init__(self) -> None:
+            self.norm, self.out = ln.BatchNorm(1, momentum=1.0), ln.Linear(1, 1)
+
+        def forward(self, x: ln.Tensor) -> ln.Tensor:
+            return self.out(self.norm(x.reshape(-1, 1, 1, 1)))
+
+    normed = Normed()
+    rows = ln.Loader({"x": np.arange(11, 17, dtype=np.float32)[:, None]}, batch=4)
+    trained = ln.Learner(normed, lambda x: ln.square(normed(x)).mean(), rows)
+    for batch in rows:
+        trained.step(batch, rate=0.0)
+    assert trained.state_dict()["norm.running_mean"] == pytest.approx(15.5)
+
+
+def test_outputs_of_no_rows_come_for_whole_batches_alone() -> None:
+    net = Net()
+    learner = ln.Learner(net, lambda x: (net(x).mean(), {"mean": net(x).mean(), "answer": net(x)}), (X[:8],))
+    assert learner.predict(X[:8])["mean"] == pytest.approx(learner.predict(X[:8])["answer"].mean(), rel=1e-5)
+    for rows in (3, 16):
+        with pytest.raises(ln.UserError, match='"mean"'):
+            learner.predict(X[:rows])
+
+
+def test_a_parameter_has_one_learner_that_trains_it() -> None:
+    net = Net()
+    with pytest.raises(ln.UserError, match="freeze"):
+        learner_of(net, shares=[learner_of(net)])
+
+
+def test_random_numbers_differ_between_parts() -> None:
+    net = Net()
+    learner = ln.Learner(net, lambda x: (net(x).mean(), {"noise": net(x) * 0.0 + ln.random_normal((8, 1))}), (X[:8],))
+    noise = learner.predict(X)["noise"]
+    assert len(np.unique(noise)) == 16
+
+
+def test_modules_show_their_parts() -> None:
+    net = Net()
+    net.itself = net  # type: ignore[attr-defined]
+    text = repr(net)
+    assert "Linear(3, 8)" in text and "Linear(8, 1)" in text and "..." in text
+
+
+def test_schedules_that_end_need_their_end() -> None:
+    with pytest.raises(ln.UserError, match="max_steps"):
+        ln.Schedule("cosine", peak=1.0)
+    assert ln.Schedule("constant", peak=1.0, warmup_steps=50)(25) == 0.5

@@ -151,3 +151,33 @@ def test_two_texts_are_judged(bert: str) -> None:
     for line, one in zip(printed.stdout.splitlines(), found):
         label, probability = line.split("\t")[:2]
         assert label == one.label and abs(float(probability) - one.probability) < 1e-6
+
+
+def test_texts_that_are_cut_within_a_character() -> None:
+    lines = [f"{a} × {b} = “{a * b}” café 🙂 ≈" for a in range(60) for b in range(20)]
+    options: dict[str, typing.Any] = dict(d_model=32, num_layers=1, num_heads=2, context=32)
+    ln.train("language", lines, "run", steps=20, batch_size=4, **options)
+    with ln.load("run") as model:
+        texts = [model.generate("1", max_tokens=20, temperature=2.0, seed=seed) for seed in range(20)]
+        assert "".join(model.stream("1", max_tokens=20, temperature=2.0, seed=0)) == texts[0]
+    assert any("\ufffd" in text for text in texts)
+
+
+def test_a_decoder_of_recurrent_layers_has_no_cache() -> None:
+    class Writer(ln.Decoder):
+        def __init__(self) -> None:
+            self.vocab_size, self.max_length = 10, 16
+            self.table, self.layers = ln.Embedding(10, 8), [ln.LSTM(8, 8)]
+
+        def states(self, tokens: ln.Tensor, positions: ln.Tensor) -> ln.Tensor:
+            return self.layers[0](self.table(tokens))
+
+        def head(self) -> ln.LayerParameter:
+            return self.table.weight
+
+    batch = {name: np.ones((2, 16), np.int32) for name in ("tokens", "targets")}
+    with pytest.raises(ln.UserError, match="LSTM"):
+        ln.TextGenerator(Writer())
+    learner = ln.Learner(writer := Writer(), lambda tokens, targets: ln.decoder_loss(writer, tokens, targets), batch)
+    written = ln.TextGenerator(writer, cache=False).take(learner).generate([[1]], max_tokens=3)
+    assert len(written[0]) == 3

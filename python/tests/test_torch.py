@@ -135,3 +135,23 @@ def test_gpt() -> None:
 
     ids = torch.randint(0, 11, (3, 16))
     compare(Net(11, 16, width=32, layers=2, heads=4), Peer(), {"ids": ids}, ids)
+
+
+def test_filters_of_all_convolutions() -> None:
+    class Net(ln.Module):
+        def __init__(self) -> None:
+            self.line, self.grow = ln.Conv1d(3, 6, 3), ln.ConvTranspose2d(6, 3, 3, stride=2)
+
+        def forward(self, x: ln.Tensor) -> ln.Tensor:
+            return self.grow(self.line(x).reshape(-1, 2, 4, 6)).permute(0, 3, 1, 2)
+
+    class Peer(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.line, self.grow = nn.Conv1d(3, 6, 3), nn.ConvTranspose2d(6, 3, 3, stride=2)
+
+        def forward(self, x: typing.Any) -> typing.Any:
+            return self.grow(self.line(x.transpose(1, 2)).reshape(-1, 6, 2, 4))
+
+    x = torch.randn(4, 10, 3)
+    compare(Net(), Peer(), {"x": x}, x)

@@ -149,10 +149,10 @@ void Learner::State::fill_mask(const BatchKind& kind, int64_t samples) const {
 void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const {
   const int64_t rows = kind.rows();
   if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;
-  fail_user(
-      "a batch has " + std::to_string(batch.samples) + " samples in " + std::to_string(rows) +
-      " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set " +
-      "LoaderOptions::drop_last");
+  fail_user("a batch has " + std::to_string(batch.samples) + " samples in " + std::to_string(rows) +
+            " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or "
+            "leave out " +
+            "LoaderOptions::pad_last");
 }
 
 LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
@@ -308,7 +308,7 @@ Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics)
   return evaluation;
 }
 
-Arrays Learner::predict(const Arrays& batch) {
+Arrays Learner::predict(const Arrays& batch, int64_t number) {
   State& s = *state_;
   const Busy busy(s.busy, "a learner");
   const State::BatchKind& kind = s.kind_for(batch);
@@ -324,7 +324,7 @@ Arrays Learner::predict(const Arrays& batch) {
     fewer = given;
   }
   s.load(batch, kind, batch.samples > 0 ? batch.samples : rows);
-  s.evaluate(kind, 0);
+  s.evaluate(kind, number);
   s.last_outputs = s.outputs_of(kind, rows);
   return s.last_outputs;
 }

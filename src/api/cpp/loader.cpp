@@ -37,7 +37,7 @@ struct Loader::State {
 
   void check() const;
   void choose_buckets();
-  InputTypes types_of(size_t bucket) const;
+  InputTypes types_of(size_t bucket, int64_t rows) const;
   std::shared_ptr<const Order> order_of(int64_t epoch);
   Order make_order(int64_t epoch) const;
   Arrays make(const Slot& slot) const;
@@ -126,10 +126,10 @@ void Loader::State::choose_buckets() {
   }
 }
 
-InputTypes Loader::State::types_of(size_t bucket) const {
+InputTypes Loader::State::types_of(size_t bucket, int64_t rows) const {
   InputTypes types;
   for (const auto& [name, type] : dataset.sample_types()) {
-    Shape shape{options.batch};
+    Shape shape{rows};
     if (std::ranges::find(sequences, name) != sequences.end())
       shape.push_back(buckets[bucket]);
     else
@@ -166,8 +166,9 @@ std::shared_ptr<const Order> Loader::State::order_of(int64_t epoch) {
 }
 
 Arrays Loader::State::make(const Slot& slot) const {
-  Arrays batch(types_of(slot.bucket));
-  batch.samples = static_cast<int64_t>(slot.samples.size());
+  const int64_t rows = options.pad_last ? options.batch : std::ssize(slot.samples);
+  Arrays batch(types_of(slot.bucket, rows));
+  batch.samples = std::ssize(slot.samples);
   const InputTypes types = batch.types();
   std::map<std::string, std::span<std::byte>> to;
   for (const auto& [name, type] : types) {
@@ -177,7 +178,7 @@ Arrays Loader::State::make(const Slot& slot) const {
   for (size_t row = 0; row < slot.samples.size(); ++row) {
     const Arrays sample = dataset.sample(slot.samples[row]);
     for (auto& [name, bytes] : to) {
-      const size_t each = bytes.size() / static_cast<size_t>(options.batch);
+      const size_t each = bytes.size() / static_cast<size_t>(rows);
       const std::span<const std::byte> from = sample.bytes(name);
       std::memcpy(bytes.data() + row * each, from.data(), from.size());
     }
@@ -185,7 +186,7 @@ Arrays Loader::State::make(const Slot& slot) const {
   for (const auto& [name, type] : types) {
     if (!is_label(name, type.dtype)) continue;
     const auto values = batch.get<int32_t>(name);
-    const size_t each = values.size() / static_cast<size_t>(options.batch);
+    const size_t each = values.size() / static_cast<size_t>(rows);
     std::ranges::fill(values.subspan(slot.samples.size() * each), -1);
   }
   return batch;
@@ -229,8 +230,13 @@ Loader::~Loader() = default;
 
 std::vector<InputTypes> Loader::shapes() const {
   std::vector<InputTypes> shapes;
-  for (size_t i = 0; i < state_->buckets.size(); ++i)
-    if (!state_->members[i].empty()) shapes.push_back(state_->types_of(i));
+  const LoaderOptions& options = state_->options;
+  for (size_t i = 0; i < state_->buckets.size(); ++i) {
+    const int64_t count = std::ssize(state_->members[i]), rest = count % options.batch;
+    const bool rest_alone = rest > 0 && !options.drop_last && !options.pad_last;
+    if (rest_alone ? count > rest : count > 0) shapes.push_back(state_->types_of(i, options.batch));
+    if (rest_alone) shapes.push_back(state_->types_of(i, rest));
+  }
   return shapes;
 }
 

@@ -19,7 +19,10 @@ nb::object numpy_over(std::vector<T> values, const TensorType& type, bool writab
 
 }  // namespace
 
-std::string class_name(nb::handle object) { return nb::cast<std::string>(object.type().attr("__name__")); }
+std::string class_name(nb::handle object) {
+  if (PyType_Check(object.ptr())) return "class " + nb::cast<std::string>(object.attr("__name__"));
+  return nb::cast<std::string>(object.type().attr("__name__"));
+}
 
 nb::tuple to_tuple(const Shape& shape) {
   nb::list sizes;
@@ -85,9 +88,6 @@ Converted convert(nb::handle value, std::optional<DType> wanted, const std::stri
   const nb::object array = nb::module_::import_("linnet.arrays")
                                .attr("convert")(value, wanted ? nb::cast(numpy_name(*wanted)) : nb::none(), name);
   Converted result{.type = {to_dtype(array.attr("dtype")), {}}, .array = nb::cast<AnyArray>(array)};
-  if (result.array.ndim() > static_cast<size_t>(kMaxRank))
-    fail_user(name + " has " + std::to_string(result.array.ndim()) + " axes; there are at most " +
-              std::to_string(kMaxRank));
   for (size_t axis = 0; axis < result.array.ndim(); ++axis)
     result.type.shape.push_back(static_cast<int64_t>(result.array.shape(axis)));
   return result;

@@ -79,9 +79,10 @@ void add_loader(nb::module_& module) {
   nb::class_<PyLoader>(module, "LoaderCore")
       .def("__init__",
            [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
-              int workers, int prefetch, std::vector<int64_t> buckets) {
+              int workers, int prefetch, std::vector<int64_t> buckets, bool pad_last) {
              const nb::gil_scoped_release free;
-             new (self) PyLoader(data, {batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets)});
+             new (self)
+                 PyLoader(data, {batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets), pad_last});
            })
       .def("shapes", [](PyLoader& self) { return to_list(without_gil([&] { return self.loader().shapes(); })); })
       .def("__len__", [](PyLoader& self) { return self.loader().batches(); })

@@ -57,23 +57,18 @@ LayerSpec convolution_spec(int64_t in, int64_t out, std::array<int64_t, 2> size,
 
 void add_initializers(nb::module_& module) {
   nb::class_<Init>(module, "Initializer", "Gives a parameter its values before training.");
-  const struct {
-    const char* name;
-    Initializer (*rule)(double);
-  } of_a_number[] = {{"init_constant", constant_init},
-                     {"init_uniform", uniform_init},
-                     {"init_normal", normal_init},
-                     {"init_truncated_normal", truncated_normal_init}};
+  const std::pair<const char*, Initializer (*)(double)> of_a_number[] = {
+      {"init_constant", constant_init},
+      {"init_uniform", uniform_init},
+      {"init_normal", normal_init},
+      {"init_truncated_normal", truncated_normal_init}};
   for (const auto& [name, rule] : of_a_number)
     module.def(name, [rule = rule](double value) { return Init{rule(value)}; });
-  const struct {
-    const char* name;
-    Initializer (*rule)();
-  } of_fans[] = {{"init_xavier_uniform", [] { return xavier_uniform(); }},
-                 {"init_xavier_normal", xavier_normal},
-                 {"init_he_uniform", he_uniform},
-                 {"init_he_normal", he_normal},
-                 {"init_lecun_normal", lecun_normal}};
+  const std::pair<const char*, Initializer (*)()> of_fans[] = {{"init_xavier_uniform", [] { return xavier_uniform(); }},
+                                                               {"init_xavier_normal", xavier_normal},
+                                                               {"init_he_uniform", he_uniform},
+                                                               {"init_he_normal", he_normal},
+                                                               {"init_lecun_normal", lecun_normal}};
   for (const auto& [name, rule] : of_fans) module.def(name, [rule = rule] { return Init{rule()}; });
   module.def("init_values", [](nb::object values) {
     return Init{values_init(convert(values, DType::kF32, "the initial values").values<float>())};

@@ -106,15 +106,6 @@ Shape shape_of(const Learner& learner, const std::string& name) {
   fail_user("the model has no parameter \"" + name + "\"");
 }
 
-void set_parameter(PyLearner& self, const std::string& name, nb::object values) {
-  const Converted converted = convert(values, DType::kF32, "\"" + name + "\"");
-  const std::span<float> to = self.learner().parameter(name);
-  if (const Shape shape = shape_of(self.learner(), name); shape != converted.type.shape)
-    throw Error(ErrorKind::kShape,
-                "\"" + name + "\" is " + shape.text() + ", and was given " + converted.type.shape.text());
-  std::ranges::copy(converted.bytes(), std::as_writable_bytes(to).begin());
-}
-
 PretrainedBert& bert_of(PyLearner& self, nb::handle layer) {
   auto* bert = dynamic_cast<PretrainedBert*>(self.tree().find(layer));
   if (!bert) fail_user("the PretrainedBert is no part of the learner's model");
@@ -149,9 +140,9 @@ void add_steps(nb::class_<PyLearner>& learner) {
              Loader& batches = loader.loader();
              return fields_of(without_gil([&] { return self.learner().evaluate(batches, metrics); }));
            })
-      .def("predict", [](PyLearner& self, const nb::dict& batch) {
+      .def("predict", [](PyLearner& self, const nb::dict& batch, int64_t number) {
         const Arrays arrays = to_arrays(batch, self.types());
-        return to_dict(without_gil([&] { return self.learner().predict(arrays); }));
+        return to_dict(without_gil([&] { return self.learner().predict(arrays, number); }));
       });
 }
 
@@ -163,7 +154,6 @@ void add_weights(nb::class_<PyLearner>& learner) {
              float* values = self.parameter(name).data();
              return numpy_view(values, {DType::kF32, shape_of(self, name)}, core, true);
            })
-      .def("set_parameter", set_parameter)
       .def("push", [](PyLearner& self) { self.learner().push(); })
       .def("gradient",
            [](PyLearner& self, const std::string& name) {

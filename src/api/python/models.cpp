@@ -104,6 +104,11 @@ class PyModel {
   ForkGuard guard_;
 };
 
+// What models write may be cut within a character: U+FFFD stands for what is no UTF-8.
+nb::str text_of(const std::string& text) {
+  return nb::steal<nb::str>(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
 // A text that is being written. What the model's thread tells is shared with it, as it may outlive this object.
 class PyStream {
  public:
@@ -276,9 +281,7 @@ void add_tokenizer(nb::module_& module) {
               if (id < 0 || id >= self.vocab_size())
                 fail_user("there is no token " + std::to_string(id) + "; the vocabulary has " +
                           std::to_string(self.vocab_size()));
-            const std::string text = self.decode(ids);
-            return nb::steal<nb::str>(
-                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+            return text_of(self.decode(ids));
           },
           "ids"_a, "The text of tokens, without special ones.")
       .def("piece", &Tokenizer::piece, "id"_a, "One token as its files spell it.")
@@ -293,8 +296,12 @@ void add_tokenizer(nb::module_& module) {
 void add_models(nb::module_& module) {
   add_tokenizer(module);
   nb::class_<PyStream>(module, "StreamCore")
-      .def("next", &PyStream::next)
-      .def("finish", &PyStream::finish)
+      .def("next",
+           [](PyStream& self) -> nb::object {
+             const std::optional<std::string> piece = self.next();
+             return piece ? nb::object(text_of(*piece)) : nb::none();
+           })
+      .def("finish", [](PyStream& self) { return text_of(self.finish()); })
       .def("close", &PyStream::close);
   nb::class_<PyModel>(module, "ModelCore")
       .def("__init__",

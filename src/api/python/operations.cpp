@@ -30,13 +30,6 @@ auto recorded(Result (*function)(At, Rest...)) {
   return [function](Operand first, GivenAs<Rest>... rest) { return function(first.at(), value_of(rest)...); };
 }
 
-template <class Function>
-struct Row {
-  const char* name;
-  Function function;
-  const char* doc;
-};
-
 void add_unary(nb::module_& module) {
   const Row<Tensor (*)(At)> unary[] = {
       {"exp", linnet::exp, "e^x"},
@@ -86,12 +79,8 @@ void add_binary(nb::module_& module) {
   const Row<Tensor (*)(At, Tensor)> binary[] = {
       {"maximum", maximum, "The larger of two, elementwise."},
       {"minimum", minimum, "The smaller of two, elementwise."},
-      {"greater", greater, "1 where a > b, else 0; no gradient."},
-      {"greater_equal", greater_equal, "1 where a >= b, else 0; no gradient."},
-      {"less", less, "1 where a < b, else 0; no gradient."},
-      {"less_equal", less_equal, "1 where a <= b, else 0; no gradient."},
-      {"equal", equal, "1 where a == b, else 0; no gradient."},
-      {"not_equal", not_equal, "1 where a != b, else 0; no gradient."},
+      {"greater", greater, "1 where a > b, else 0, as the operator; no gradient."},
+      {"equal", equal, "1 where a == b, else 0, as the operator; no gradient."},
       {"logical_and", logical_and, "1 where neither is 0, else 0; no gradient."},
       {"logical_or", logical_or, "1 where not both are 0, else 0; no gradient."},
   };

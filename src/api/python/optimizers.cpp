@@ -9,12 +9,11 @@
 namespace linnet::python {
 namespace {
 
-constexpr const char* kAdamDoc =
-    "beta1, beta2: decays of the moments; epsilon: added to the root of the second; weight_decay: of matrices.";
-
 template <class T>
 void add_adam(nb::module_& module, const char* name, double weight_decay) {
-  nb::class_<T>(module, name, kAdamDoc)
+  nb::class_<T>(
+      module, name,
+      "beta1, beta2: decays of the moments; epsilon: added to the root of the second; weight_decay: of matrices.")
       .def(nb::init<double, double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.999,
            "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay);
 }
@@ -75,11 +74,17 @@ void add_optimizers(nb::module_& module) {
   nb::class_<Schedule>(module, "Schedule", "The learning rate of each step.")
       .def(
           "__init__",
-          [](Schedule* self, const std::string& kind, double peak, double final, int64_t warmup, int64_t steps) {
-            new (self) Schedule{schedule_kind(kind), peak, final, warmup, steps};
+          [](Schedule* self, const std::string& name, double peak, double final, int64_t warmup,
+             std::optional<int64_t> steps) {
+            const Schedule::Kind kind = schedule_kind(name);
+            if (!steps && (kind == Schedule::Kind::kLinear || kind == Schedule::Kind::kCosine))
+              fail_user("the schedule \"" + name + "\" needs max_steps, the steps of the whole training");
+            new (self) Schedule{kind, peak, final, warmup, steps.value_or(std::max<int64_t>(4 * warmup, 1))};
           },
-          "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = 1,
-          "kind: constant, linear, cosine or inverse_sqrt.")
+          "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = nb::none(),
+          "kind: constant, linear, cosine or inverse_sqrt. The rate grows from 0 in warmup_steps, of max_steps at most "
+          "a "
+          "quarter; linear and cosine end at `final` in step max_steps. Steps are counted from 1.")
       .def(
           "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a);
 }

@@ -41,6 +41,14 @@ nb::dict to_dict_of(const Pairs& pairs) {
   return found;
 }
 
+// A function of the module.
+template <class Function>
+struct Row {
+  const char* name;
+  Function function;
+  const char* doc;
+};
+
 // The name of an object's class.
 std::string class_name(nb::handle object);
 

@@ -10,6 +10,7 @@
 
 #include "api/python/python.h"
 #include "api/python/tree.h"
+#include "engine/ops/literal/literal.h"
 
 namespace nanobind::detail {
 
@@ -17,7 +18,7 @@ bool type_caster<linnet::python::Operand>::from_python(handle source, uint8_t, c
   value.source = source;
   using namespace linnet::python;
   return nb::isinstance<linnet::Tensor>(source) || nb::isinstance<ParameterSource>(source) ||
-         nb::isinstance<ParameterOf>(source);
+         nb::isinstance<ParameterOf>(source) || nb::ndarray_check(source);
 }
 
 }  // namespace nanobind::detail
@@ -43,25 +44,14 @@ Tensor item(Tensor x, nb::handle index) {
 }
 
 // Of f(2, -1) or f((2, -1)).
-template <class Integer>
-std::vector<Integer> integers_of(const nb::args& given) {
-  nb::object all = given;
-  if (given.size() == 1 && nb::isinstance<nb::sequence>(given[0])) all = given[0];
-  std::vector<Integer> found;
-  for (const nb::handle value : all) found.push_back(nb::cast<Integer>(value));
-  return found;
+nb::object flat(const nb::args& given) {
+  return given.size() == 1 && nb::isinstance<nb::sequence>(given[0]) ? nb::object(given[0]) : nb::object(given);
 }
 
 // One size may be -1, which is what the other sizes leave.
-Shape wanted_shape(const Tensor& x, std::vector<int64_t> wanted) {
-  int64_t known = 1, *open = nullptr;
-  for (int64_t& size : wanted)
-    if (size == -1 && !open)
-      open = &size;
-    else
-      known *= size;
-  if (open) *open = known > 0 && x.shape().elements() % known == 0 ? x.shape().elements() / known : 0;
-  return to_shape(wanted);
+Shape wanted_shape(const Tensor& x, const nb::args& wanted) {
+  const nb::object found = nb::module_::import_("linnet.indexing").attr("sizes")(x.shape().elements(), flat(wanted));
+  return to_shape(nb::cast<std::vector<int64_t>>(found));
 }
 
 std::vector<int> axes_of(const Tensor& x) {
@@ -79,11 +69,30 @@ void add_operators(Class& tensor) {
         name, [op](Operand a, double b) { return Tensor(op(a.at(), b)); }, nb::is_operator());
     tensor.def(
         reversed, [op](Operand a, double b) { return Tensor(op(b, a.at())); }, nb::is_operator());
+    tensor.def(
+        reversed, [op](Operand a, Operand b) { return Tensor(op(b.at(), a.tensor())); }, nb::is_operator());
   };
   both("__add__", "__radd__", std::plus<>());
   both("__sub__", "__rsub__", std::minus<>());
   both("__mul__", "__rmul__", std::multiplies<>());
   both("__truediv__", "__rtruediv__", std::divides<>());
+  const std::pair<const char*, Tensor (*)(At, Tensor)> comparisons[] = {{"__eq__", equal},   {"__ne__", not_equal},
+                                                                        {"__lt__", less},    {"__le__", less_equal},
+                                                                        {"__gt__", greater}, {"__ge__", greater_equal}};
+  for (const auto& [name, compare] : comparisons) {
+    tensor.def(
+        name, [compare = compare](Operand a, Operand b) { return compare(a.at(), b.tensor()); }, nb::is_operator());
+    tensor.def(
+        name,
+        [compare = compare](Operand a, double b) {
+          const At x = a.at();
+          const Tensor number = Recording::tracer("a comparison").number(b, x.where);
+          return compare(x, cast(At(number, x.where), x.value.type().dtype));
+        },
+        nb::is_operator());
+  }
+  tensor.def("__hash__",
+             [](nb::handle x) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(x.ptr()) >> 4); });
   tensor.def(
       "__matmul__", [](Operand a, Operand b) { return matmul(a.at(), b.tensor()); }, nb::is_operator(),
       "The matrix product [..., M, K] @ [K, N] or [..., M, K] @ [..., K, N].");
@@ -131,12 +140,13 @@ void add_methods(Class& tensor) {
           "reshape",
           [](Operand x, const nb::args& shape) {
             const Tensor value = x.tensor();
-            return reshape(At(value, python_line()), wanted_shape(value, integers_of<int64_t>(shape)));
+            return reshape(At(value, python_line()), wanted_shape(value, shape));
           },
           nb::sig("def reshape(self, *shape: int | typing.Sequence[int]) -> Tensor"),
           "The same elements in another shape; one size may be -1.")
       .def(
-          "permute", [](Operand x, const nb::args& order) { return permute(x.at(), integers_of<int>(order)); },
+          "permute",
+          [](Operand x, const nb::args& order) { return permute(x.at(), nb::cast<std::vector<int>>(flat(order))); },
           nb::sig("def permute(self, *order: int | typing.Sequence[int]) -> Tensor"),
           "Axes in another order: axis i of the result is axis order[i].")
       .def(
@@ -153,15 +163,12 @@ void add_methods(Class& tensor) {
           "astype", [](Operand x, nb::object dtype) { return cast(x.at(), to_dtype(dtype)); }, "dtype"_a,
           "The elements as another type; floats are cut towards zero.");
   using Axes = std::optional<std::variant<int, std::vector<int>>>;
-  const struct {
-    const char* name;
-    Tensor (*function)(At, const std::vector<int>&, bool);
-    const char* doc;
-  } reductions[] = {{"sum", linnet::sum, "The sum of all elements, or along axes."},
-                    {"mean", linnet::mean, "The mean of all elements, or along axes."},
-                    {"var", linnet::variance, "The mean of (x - mean)^2 of all elements, or along axes."},
-                    {"max", linnet::max, "The largest element of all, or along axes."},
-                    {"min", linnet::min, "The smallest element of all, or along axes."}};
+  const Row<Tensor (*)(At, const std::vector<int>&, bool)> reductions[] = {
+      {"sum", linnet::sum, "The sum of all elements, or along axes."},
+      {"mean", linnet::mean, "The mean of all elements, or along axes."},
+      {"var", linnet::variance, "The mean of (x - mean)^2 of all elements, or along axes."},
+      {"max", linnet::max, "The largest element of all, or along axes."},
+      {"min", linnet::min, "The smallest element of all, or along axes."}};
   for (const auto& [name, function, doc] : reductions)
     tensor.def(
         name,
@@ -181,6 +188,11 @@ Tensor Operand::tensor() const {
     const Tensor value = nb::cast<Tensor>(source);
     (void)value.type();  // an Error where the recording has ended
     return value;
+  }
+  if (nb::ndarray_check(source)) {
+    Graph* graph = Recording::tracer("an array").number(0, python_line()).graph;
+    const Converted values = convert(source, {}, python_line().text() + ": an array");
+    return literal(*graph, values.type, values.bytes().data(), python_line());
   }
   return Recording::tree("a parameter").tensor(source);
 }
