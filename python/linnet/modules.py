@@ -111,9 +111,9 @@ class Linear(_Layer):
 
 
 class Embedding(_Layer):
-    """Rows of a table: ids int32 [...] -> [..., width]. weight [rows, width]. `scaled`: rows are multiplied by
-    sqrt(width), as in the Transformer of 2017, and begin with a deviation of 1 / sqrt(width); else with 1, as PyTorch's.
-    For a table that is the output layer too, init=init.normal(0.02) is usual."""
+    """Rows of a table: ids int32 [...] -> [..., width]. weight [rows, width], which begins with a deviation of 1, as in
+    PyTorch; for a table that is the output layer too, init=init.normal(0.02) is usual. `scaled`: rows are multiplied by
+    sqrt(width), as in the Transformer of 2017, and begin with a deviation of 1 / sqrt(width)."""
 
     def __init__(self, rows: int, width: int, init: Initializer | None = None, scaled: bool = False) -> None:
         super().__init__(_linnet.embedding_layer(rows, width, init, scaled), f"{rows}, {width}")
