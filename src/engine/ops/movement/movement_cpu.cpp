@@ -12,21 +12,32 @@
 namespace linnet {
 namespace {
 
-// Copies a block of `shape` between two strided places. The last axis is copied as a run when dense on both sides.
+// Copies `count` elements. Short runs are copied by a loop, because a call of memmove takes longer than they do.
+template <class Word>
+void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {
+  if (from_stride != 1 || to_stride != 1) {
+    for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
+  } else if (count < 32) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+  } else {
+    std::copy_n(from, count, to);
+  }
+}
+
+// Copies a block of `shape`, which is not empty, between two strided places.
 template <class Word>
 void copy_strided(const Shape& shape, const Word* from, const Shape& from_strides, Word* to, const Shape& to_strides,
                   int axis = 0) {
-  if (shape.elements() == 0) return;
   const int last = shape.rank() - 1;
-  if (last < 0) {
-    *to = *from;
-  } else if (axis < last) {
-    for (int64_t i = 0; i < shape[axis]; ++i)
-      copy_strided(shape, from + i * from_strides[axis], from_strides, to + i * to_strides[axis], to_strides, axis + 1);
-  } else if (from_strides[last] == 1 && to_strides[last] == 1) {
-    std::copy_n(from, shape[last], to);
-  } else {
-    for (int64_t i = 0; i < shape[last]; ++i) to[i * to_strides[last]] = from[i * from_strides[last]];
+  if (last < 0) return void(*to = *from);
+  if (axis == last) return copy_run(from, from_strides[last], to, to_strides[last], shape[last]);
+  const int64_t count = shape[axis], from_step = from_strides[axis], to_step = to_strides[axis];
+  if (axis + 1 < last) {
+    for (int64_t i = 0; i < count; ++i)
+      copy_strided(shape, from + i * from_step, from_strides, to + i * to_step, to_strides, axis + 1);
+  } else {  // the two last axes, without looking at the shapes for each run
+    const int64_t from_stride = from_strides[last], to_stride = to_strides[last], run = shape[last];
+    for (int64_t i = 0; i < count; ++i) copy_run(from + i * from_step, from_stride, to + i * to_step, to_stride, run);
   }
 }
 
@@ -34,6 +45,7 @@ void copy_strided(const Shape& shape, const Word* from, const Shape& from_stride
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
                const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
   const auto copy = [&]<class Word>(const Word* source, Word* target) {
+    if (shape.elements() == 0) return;
     source += from_offset, target += to_offset;
     if (source == target && from_strides == to_strides) return;  // the views pass made them one
     if (shape.rank() < 2 || shape.elements() < 32768)
@@ -94,7 +106,12 @@ void run_broadcast(const KernelArgs& args) {
   const auto spread = [&]<class T>() {
     const T* x = in.as<T>();
     T* y = out.as<T>();
-    for (int64_t i = 0; i < n; ++i) y[i] = x[kind == Broadcast::kPrefix ? i / (n / size) : i % size];
+    if (n == 0) return;
+    if (kind == Broadcast::kPrefix || size == 1) {
+      for (int64_t i = 0; i < size; ++i) std::fill_n(y + i * (n / size), n / size, x[i]);
+    } else {
+      for (int64_t i = 0; i < n; i += size) copy_run(x, 1, y + i, 1, size);
+    }
   };
   in.type.dtype == DType::kBF16 ? spread.operator()<Bfloat16>() : for_float(in.type.dtype, spread);
 }
