@@ -68,6 +68,8 @@ foreach(compiler ${compilers})
   run(${build}/mnist_conv ${work}/mnist --epochs 1)
   run(${build}/bert ${SOURCE}/tests/golden/pretrained/bert_model ${work}/lines.tsv ${work}/bert_${name} 1)
   message("${name}: bert:\n${output}")
+  run(${build}/llama ${SOURCE}/tests/golden/pretrained/llama ${work}/llama_${name})
+  run(${build}/onnx_resnet ${SOURCE}/tests/golden/onnx_resnet.onnx ${work}/onnx_resnet_${name}.onnx)
 endforeach()
 
 # The example in C, on models of the repository.
