@@ -12,7 +12,8 @@
 
 namespace linnet {
 
-// The mean of (prediction - target)^2 over all elements [rows, ...] of the samples.
+// The mean of (prediction - target)^2 over all elements [rows, ...] of the samples. It and those below throw
+// Error(kShape) unless both have the same shape: [N, 1] and [N] would be broadcast to [N, N].
 Loss squared_error_loss(Tracer& trace, At prediction, Tensor target);
 // The mean of |prediction - target|.
 Loss absolute_error_loss(Tracer& trace, At prediction, Tensor target);

@@ -525,6 +525,13 @@ const std::vector<Misuse>& misuses() {
          Net net;
          Learner(net, [&](Tracer& t) -> Loss { return {.sum = {}, .count = t.number(1)}; });
        }},
+      {"LossOfOtherShapes",  // it would be broadcast to [4, 4]
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) {
+           return squared_error_loss(t, net(t.input("x", kX)), t.input("y", {DType::kF32, {4}}));
+         });
+       }},
       {"LossIsNoScalar",
        [] {
          Net net;

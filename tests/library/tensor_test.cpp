@@ -393,6 +393,25 @@ TEST(Padding, CountsInNoLoss) {
   }
 }
 
+// A learner that only runs a model needs no loss.
+TEST(Outputs, NeedNoLossWithoutTraining) {
+  struct Net : Module {
+    Parameter shift{this, "shift", {2}, values_init({1, 2})};
+  } net;
+  const auto outputs = [&](Tracer& t) -> Loss {
+    t.output("y", t.input("x", {DType::kF32, {2}}) + net.shift);
+    return {};
+  };
+  Learner learner(net, outputs, {.training = false});
+  learner.set<float>("x", {10, 20});
+  EXPECT_EQ(learner.evaluate(), 0);
+  EXPECT_TRUE(std::ranges::equal(learner.output("y"), std::vector<float>{11, 22}));
+  Arrays batch;
+  batch.set<float>("x", {2}, {1, 1});
+  EXPECT_TRUE(std::ranges::equal(learner.predict(batch).get<float>("y"), std::vector<float>{2, 3}));
+  EXPECT_THROW(Learner(net, outputs), Error);
+}
+
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // One row through one unit, position by position.

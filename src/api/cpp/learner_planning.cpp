@@ -108,7 +108,9 @@ LossFunction Learner::State::traced(const InputTypes* types) {
     Tracer tracer(trace, types);
     trace.set_model(model);
     const OwnOpDecomposition own_ops(!trainer_options.backend->has_references);
-    const Loss traced = loss(tracer);
+    Loss traced = loss(tracer);
+    if (!options.training && !traced.sum.defined() && !traced.count.defined())
+      traced = {.sum = tracer.number(0), .count = tracer.number(1)};
     check_loss(traced, trace.graph());
     check_same_trace(types, trace);
     return traced;

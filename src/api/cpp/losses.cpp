@@ -93,21 +93,32 @@ Loss mean_of_samples(Tracer& trace, At elements) {
           .count = at(trace.sample_count()) * static_cast<double>(shape.elements(1, shape.rank()))};
 }
 
+// [N, 1] and [N] would be broadcast to [N, N], and the loss be that of each prediction with all targets.
+void check_same_shape(const At& prediction, Tensor target) {
+  if (prediction.value.shape() == target.shape()) return;
+  throw Error(ErrorKind::kShape, prediction.where.text() + ": a loss of predictions " + prediction.value.shape().text() +
+                                     " and targets " + target.shape().text() + ", expected equal shapes; reshape one");
+}
+
 }  // namespace
 
 Loss squared_error_loss(Tracer& trace, At prediction, Tensor target) {
+  check_same_shape(prediction, target);
   return mean_of_samples(trace, At(square(At(prediction - target, prediction.where)), prediction.where));
 }
 
 Loss absolute_error_loss(Tracer& trace, At prediction, Tensor target) {
+  check_same_shape(prediction, target);
   return mean_of_samples(trace, At(abs(At(prediction - target, prediction.where)), prediction.where));
 }
 
 Loss huber_loss(Tracer& trace, At prediction, Tensor target, double delta) {
+  check_same_shape(prediction, target);
   return mean_of_samples(trace, At(huber(prediction, target, delta), prediction.where));
 }
 
 Loss binary_cross_entropy_loss(Tracer& trace, At logits, Tensor targets) {
+  check_same_shape(logits, targets);
   return mean_of_samples(trace, At(At(softplus(logits), logits.where) - logits * targets, logits.where));
 }
 
