@@ -36,8 +36,7 @@ std::vector<int32_t> ids_of(const std::string& path, const std::string& folder, 
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_user("cannot read " + path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  load_pretrained_tokenizer(folder)->encode(text, ids);
-  return ids;
+  return load_pretrained_tokenizer(folder)->encode(text);
 }
 
 int run(int count, char** words) {

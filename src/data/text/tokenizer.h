@@ -39,6 +39,12 @@ class Tokenizer {
   virtual int64_t vocab_size() const = 0;
   // Appends the tokens of one line, without begin or end. May be called from several threads at once.
   virtual void encode(std::string_view line, std::vector<TokenId>& ids) const = 0;
+  // The same as a list of its own.
+  std::vector<TokenId> encode(std::string_view line) const {
+    std::vector<TokenId> ids;
+    encode(line, ids);
+    return ids;
+  }
   // The text of tokens without pad, begin and end. Throws Error(kInternal) for an id outside [0, vocab_size).
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
   // One token as shown to people, "<pad>" and the like included.
