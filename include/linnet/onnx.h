@@ -21,7 +21,8 @@ namespace linnet {
 
 // The network of an ONNX file, or of a folder that `linnet import` wrote. Weights are parameters that begin with the
 // file's values and are trained as all others are; their names are those in the file. The sizes of the inputs are those
-// that it is applied to.
+// that it is applied to, in the order of axes that the file has: images of PyTorch's files are [N, C, H, W], which
+// permute(x, {0, 3, 1, 2}) makes of Linnet's [N, H, W, C].
 class OnnxModule : public Module {
  public:
   // Throws Error(kUser) naming the file, and the operator and node that cannot be run.
