@@ -77,7 +77,7 @@ int main() {
                     const Tensor image = cos(t) * x - sin(t) * v, noise = sin(t) * x + cos(t) * v;
                     const Tensor next = t - kEnd / kDraws;
                     trace.output("next", cos(next) * image + sin(next) * noise);
-                    return {.sum = sum(v), .count = trace.number(1)};
+                    return {};
                   },
                   {.training = false, .weights = &learner});
   const auto images = all_images();

@@ -56,9 +56,10 @@ int main() {
                   {.clip_norm = 0.5});
   Learner player(net,
                  [&](Tracer& trace) -> Loss {
-                   const Tensor states = trace.input("states", {DType::kF32, {kCarts, 4}}), v = net.values(states);
-                   trace.output("log_chances", log_softmax(net.logits(states))), trace.output("values", v);
-                   return {.sum = sum(v), .count = trace.number(1)};
+                   const Tensor states = trace.input("states", {DType::kF32, {kCarts, 4}});
+                   trace.output("log_chances", log_softmax(net.logits(states)));
+                   trace.output("values", net.values(states));
+                   return {};
                  },
                  {.training = false, .weights = &learner});
 
