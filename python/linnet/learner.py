@@ -22,8 +22,8 @@ Rate = typing.Union[float, Schedule, typing.Callable[[int], float]]
 
 class StepResult(typing.NamedTuple):
     """What is known of a training step after it: the mean loss, the gradient's norm before clipping, the count of the
-        loss, whether both are finite (if not, the parameters were left as they were), and whether fp16 left the step
-    out."""
+    loss, whether both are finite (if not, the parameters were left as they were), and whether the step was left out
+    because fp16's loss scale was too large."""
 
     loss: float
     grad_norm: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 import typing
 
@@ -315,7 +316,9 @@ def plan(
     """The memory that `train` with the same arguments would take, without training; shows itself as a table, in a
     notebook as a picture. exact: read the data, however many they are."""
     short = dict(steps=None, epochs=None, batch=batch, rate=None, memory=memory, device=device, threads=threads)
-    return Plan(_linnet.plan(_choice(task, data, valid, None, source, target, None, short, settings), exact))
+    with tempfile.TemporaryDirectory() as folder:  # of data that are no files
+        choice = _choice(task, data, valid, None, source, target, os.path.join(folder, "run"), short, settings)
+        return Plan(_linnet.plan(choice, exact))
 
 
 def check(
@@ -331,8 +334,9 @@ def check(
 ) -> Check:
     """Whether a model is sane before it is trained: initial loss, overfitting, gradients, causality, padding, ..."""
     short = dict(steps=None, epochs=None, batch=batch, rate=None, memory=None, device=None, threads=threads)
-    choice = _choice(task, data, valid, None, source, target, None, short, settings)
-    return Check(CheckLine(*line) for line in _linnet.check(choice))
+    with tempfile.TemporaryDirectory() as folder:
+        choice = _choice(task, data, valid, None, source, target, os.path.join(folder, "run"), short, settings)
+        return Check(CheckLine(*line) for line in _linnet.check(choice))
 
 
 class Report:
