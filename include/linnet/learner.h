@@ -37,7 +37,8 @@ struct LearnerOptions {
   Optimizer optimizer = Adam{};
   // The gradient's norm is at most this; 0: any.
   double clip_norm = 0;
-  // Decay of a moving average of the weights, which evaluation and saved models take; 0: none.
+  // Decay of a moving average of the weights, which evaluation and saved models take; 0: none. After step t it is at
+  // most (1 + t) / (10 + t), so that early weights are soon forgotten.
   double average_decay = 0;
   // Micro-batches of a step. Their losses and counts add up, so that the step is that of one larger batch.
   int64_t accumulate = 1;
@@ -185,7 +186,7 @@ struct LoadOptions {
   bool strict = true;
   // Put before each name of the file, as where the file is a model that became a part: "encoder.".
   std::string prefix = {};
-  // Of parameters with four axes. Files that save() wrote say what they have.
+  // Of parameters with three or four axes. Files that save() wrote say what they have.
   FilterLayout filters = FilterLayout::automatic;
   // Renames, stacks, splits and transposes; names of the file as they stand there, without the prefix.
   std::vector<LoadRule> rules = {};

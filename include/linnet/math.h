@@ -22,9 +22,9 @@ Tensor operator*(double a, At b);
 Tensor operator/(double a, At b);
 // -x
 Tensor operator-(At x);
-// The larger of two, elementwise; NaN if either is. Where they are equal the gradient goes to the second.
+// The larger of two, elementwise; NaN if either is. Where they are equal the gradient goes to the first.
 Tensor maximum(At a, Tensor b);
-// The smaller of two, elementwise; NaN if either is. Where they are equal the gradient goes to the second.
+// The smaller of two, elementwise; NaN if either is. Where they are equal the gradient goes to the first.
 Tensor minimum(At a, Tensor b);
 // 1 where a > b, else 0. No gradient flows through it.
 Tensor greater(At a, Tensor b);
@@ -141,8 +141,8 @@ Tensor conv_transpose2d(At x, Tensor weight, int64_t stride = 1, int64_t padding
 
 // How resize() finds a value between pixels.
 enum class Interpolation { kNearest, kBilinear };
-// Images x [N, H, W, C] -> [N, height, width, C]. Pixels are squares whose centers are sampled (PyTorch's
-// align_corners=False), edges are repeated; nearest is the pixel that holds the center.
+// Images x [N, H, W, C] -> [N, height, width, C], as PyTorch's interpolate. Bilinear: pixels are squares whose centers are
+// sampled (align_corners=False), edges are repeated. Nearest: row i takes row floor(i H / height), columns alike.
 Tensor resize(At x, int64_t height, int64_t width, Interpolation how = Interpolation::kBilinear);
 
 // Products of tensors, summed over letters, as NumPy's: "bij,bjk->bik" is a batch of matrix products. One letter for

@@ -246,21 +246,48 @@ const std::vector<Misuse>& misuses() {
        }},
       // Functions of tensors
       wrong("Conv1dOfMatrix", [](Tensor x, Tensor) { return conv1d(x, x); }),
-      wrong("Conv1dChannels", [](Tensor x, Tensor) { return conv1d(reshape(x, {1, 4, 2}), shaped({3, 3, 5})); }),
-      wrong("Conv1dLargerThanInput", [](Tensor x, Tensor) { return conv1d(reshape(x, {1, 4, 2}), shaped({3, 7, 2})); }),
-      wrong("Conv2dStrideZero", [](Tensor x, Tensor) { return conv2d(image(x), shaped({3, 1, 1, 2}), 0); }),
-      wrong("Conv2dPaddingNegative", [](Tensor x, Tensor) { return conv2d(image(x), shaped({3, 1, 1, 2}), 1, -1); }),
-      wrong("Conv2dDilationZero", [](Tensor x, Tensor) { return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 0); }),
-      wrong("Conv2dGroups", [](Tensor x, Tensor) { return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 1, 3); }),
-      wrong("TransposedChannels", [](Tensor x, Tensor) { return conv_transpose2d(image(x), shaped({5, 3, 3, 7})); }),
-      wrong("TransposedStride", [](Tensor x, Tensor) { return conv_transpose2d(image(x), shaped({2, 3, 3, 2}), 0); }),
+      wrong("Conv1dChannels",
+            [](Tensor x, Tensor) {
+              return conv1d(reshape(x, {1, 4, 2}), shaped({3, 3, 5}));
+            }),
+      wrong("Conv1dLargerThanInput",
+            [](Tensor x, Tensor) {
+              return conv1d(reshape(x, {1, 4, 2}), shaped({3, 7, 2}));
+            }),
+      wrong("Conv2dStrideZero",
+            [](Tensor x, Tensor) {
+              return conv2d(image(x), shaped({3, 1, 1, 2}), 0);
+            }),
+      wrong("Conv2dPaddingNegative",
+            [](Tensor x, Tensor) {
+              return conv2d(image(x), shaped({3, 1, 1, 2}), 1, -1);
+            }),
+      wrong("Conv2dDilationZero",
+            [](Tensor x, Tensor) {
+              return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 0);
+            }),
+      wrong("Conv2dGroups",
+            [](Tensor x, Tensor) {
+              return conv2d(image(x), shaped({3, 1, 1, 2}), 1, 0, 1, 3);
+            }),
+      wrong("TransposedChannels",
+            [](Tensor x, Tensor) {
+              return conv_transpose2d(image(x), shaped({5, 3, 3, 7}));
+            }),
+      wrong("TransposedStride",
+            [](Tensor x, Tensor) {
+              return conv_transpose2d(image(x), shaped({2, 3, 3, 2}), 0);
+            }),
       wrong("ResizeToNothing", [](Tensor x, Tensor) { return resize(image(x), 0, 2); }),
       wrong("ResizeMatrix", [](Tensor x, Tensor) { return resize(x, 2, 2); }),
       wrong("UpsampleByZero", [](Tensor x, Tensor) { return upsample(image(x), 0); }),
       wrong("EinsumWithoutArrow", [](Tensor x, Tensor) { return einsum("ij,jk", {x}); }),
       wrong("EinsumOperands", [](Tensor x, Tensor) { return einsum("ij,jk->ik", {x}); }),
       wrong("EinsumAxes", [](Tensor x, Tensor) { return einsum("ijk->i", {x}); }),
-      wrong("EinsumSizes", [](Tensor x, Tensor) { return einsum("ij,ji->i", {x, x}); }),
+      wrong("EinsumSizes",
+            [](Tensor x, Tensor) {
+              return einsum("ij,ji->i", {x, x});
+            }),
       wrong("EinsumUnknownLetter", [](Tensor x, Tensor) { return einsum("ij->k", {x}); }),
       wrong("EinsumSigns", [](Tensor x, Tensor) { return einsum("i?->i", {x}); }),
       wrong("SortIds", [](Tensor, Tensor ids) { return sort(ids); }),
@@ -268,7 +295,10 @@ const std::vector<Misuse>& misuses() {
       wrong("TopKTooMany", [](Tensor x, Tensor) { return top_k(x, 3).first; }),
       wrong("ScatterToNoRows", [](Tensor x, Tensor ids) { return scatter_add(x, ids, 0); }),
       wrong("ScatterByFloats", [](Tensor x, Tensor) { return scatter_add(x, x, 4); }),
-      wrong("ScatterOtherRows", [](Tensor x, Tensor ids) { return scatter_add(reshape(x, {2, 4}), ids, 4); }),
+      wrong("ScatterOtherRows",
+            [](Tensor x, Tensor ids) {
+              return scatter_add(reshape(x, {2, 4}), ids, 4);
+            }),
       wrong("GatherByFloats", [](Tensor x, Tensor) { return gather(x, x); }),
       wrong("PadNegative", [](Tensor x, Tensor) { return pad(x, 0, -1, 0); }),
       wrong("PadAxis", [](Tensor x, Tensor) { return pad(x, 2, 1, 0); }),
@@ -277,20 +307,37 @@ const std::vector<Misuse>& misuses() {
       wrong("ArangeNone", [](Tensor, Tensor) { return arange(0); }),
       wrong("ArangeNegative", [](Tensor, Tensor) { return arange(-4); }),
       wrong("TrilOfVector", [](Tensor, Tensor ids) { return tril(ids); }),
-      wrong("SumAxisTwice", [](Tensor x, Tensor) { return sum(x, {0, 0}); }),
+      wrong("SumAxisTwice",
+            [](Tensor x, Tensor) {
+              return sum(x, {0, 0});
+            }),
       wrong("BroadcastAway", [](Tensor x, Tensor) { return broadcast_to(x, {2}); }),
       wrong("OneHotOfFloats", [](Tensor x, Tensor) { return one_hot(x, 3, DType::kF32); }),
       wrong("OneHotOfNoClasses", [](Tensor, Tensor ids) { return one_hot(ids, 0, DType::kF32); }),
-      wrong("WhereSizes", [](Tensor x, Tensor) { return where(greater(x, x), shaped({3, 2}), x); }),
+      wrong("WhereSizes",
+            [](Tensor x, Tensor) {
+              return where(greater(x, x), shaped({3, 2}), x);
+            }),
       wrong("HeadsDoNotDivide",
-            [](Tensor x, Tensor) { return attention(reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), 3); }),
+            [](Tensor x, Tensor) {
+              return attention(reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), reshape(x, {1, 4, 2}), 3);
+            }),
       wrong("ClassWeightsOfOtherCount",
             [](Tensor x, Tensor ids) { return weighted_cross_entropy_sum(x, ids, shaped({5})); }),
       wrong("GradientOfIds", [](Tensor x, Tensor ids) { return gradient(sum(x), ids); }),
       wrong("GradientOfManyValues", [](Tensor x, Tensor) { return gradient(square(x), x); }),
-      {"IntegerThatDoesNotFit", [] { Arrays().set<int64_t>("ids", {2}, {1, int64_t{1} << 40}); }},
-      {"IntegersForFloats", [] { Ready().learner.set<int64_t>("y", {0, 1, 1, 0}); }},
-      {"BooleansForFloats", [] { Ready().learner.set<bool>("y", {false, true, true, false}); }},
+      {"IntegerThatDoesNotFit",
+       [] {
+         Arrays().set<int64_t>("ids", {2}, {1, int64_t{1} << 40});
+       }},
+      {"IntegersForFloats",
+       [] {
+         Ready().learner.set<int64_t>("y", {0, 1, 1, 0});
+       }},
+      {"BooleansForFloats",
+       [] {
+         Ready().learner.set<bool>("y", {false, true, true, false});
+       }},
       {"LabelThatDoesNotFit", [] { Dataset().add<int64_t>("label", {}, {-(int64_t{1} << 33)}); }},
       // Ops of the program
       {"OpWithoutKernel", [] { OwnOp(OpDefinition{.name = "half"}); }},
@@ -879,6 +926,15 @@ const std::vector<Misuse>& misuses() {
        [] {
          attend({0, 4});
        }},
+      {"EvaluatedAfterABatchReplacedWhatWasSet",
+       [] {
+         Ready ready;
+         Arrays batch;
+         batch.set<float>("x", {4, 2}, std::vector<float>(8, 1)).set<float>("y", {4, 1}, std::vector<float>(4, 1));
+         ready.learner.predict(batch);
+         (void)ready.learner.evaluate();
+       }},
+      {"CosineWithoutAnEnd", [] { (void)Rate(Schedule{.kind = Schedule::Kind::kCosine}); }},
       {"DiagnoseBeforeStep", [] { (void)Ready().learner.diagnose(); }},
       {"StateOfOtherOptimizer",
        [] {

@@ -81,6 +81,18 @@ TEST(Load, FiltersOfEitherOrderAreAnErrorUntilTheOrderIsSaid) {
   EXPECT_EQ(learner.parameter("conv.weight")[1], 9);
 }
 
+TEST(Load, FiltersOfSequencesAreTurned) {
+  struct Net : Module {
+    Conv1d conv{this, "conv", 4, 2, 3, {.bias = false}};
+  } net;
+  Learner learner(net, [&](Tracer& t) -> Loss {
+    return {.sum = sum(net.conv(t.input("x", {DType::kF32, {1, 5, 4}}))), .count = t.number(1)};
+  });
+  const std::string path = file_of("filters_1d", {{"conv.weight", "[2,4,3]", counted(24)}});
+  EXPECT_EQ(learner.load(path).turned, std::vector<std::string>{"conv.weight"});
+  EXPECT_EQ(learner.parameter("conv.weight")[1], 3);
+}
+
 TEST(Load, RulesRenameStackSplitAndTranspose) {
   struct Model : Module {
     Linear fused{this, "fused", 2, 2}, first{this, "part.0", 2, 1}, second{this, "part.1", 2, 1};

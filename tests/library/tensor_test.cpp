@@ -456,6 +456,14 @@ TEST(Recurrent, LayersComputeWhatPyTorchDoes) {
   }
 }
 
+TEST(Gradient, OfTheAbsoluteValueIsZeroAtZero) {
+  const std::vector<float> found = floats_of([](Tracer&) {
+    const Tensor x = arange(3) - 1.0;
+    return gradient(sum(abs(x)), x);
+  });
+  EXPECT_EQ(found, (std::vector<float>{-1, 0, 1}));
+}
+
 TEST(Arrays, TakeIntegersAndBooleansOfOtherPrograms) {
   struct Net : Module {
     Linear out{this, "out", 2, 3};

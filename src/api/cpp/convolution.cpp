@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/conv_pool/conv_pool.h"
 #include "linnet/initializers.h"
 #include "linnet/math.h"
 #include "linnet/modules.h"
-#include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/conv_pool/conv_pool.h"
 
 namespace linnet {
 namespace {
@@ -31,10 +31,8 @@ Initializer initializer_of(const Conv2dOptions& options) {
 Conv2d::Conv2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& given)
     : Module(parent, std::move(name)),
       options((check(path(), in, out, size, given), given)),
-      weight{this,
-             "weight",
-             {out, size, given.width < 0 ? size : given.width, in / given.groups},
-             initializer_of(given)} {
+      weight{
+          this, "weight", {out, size, given.width < 0 ? size : given.width, in / given.groups}, initializer_of(given)} {
   if (options.width == 0) fail_user("convolution \"" + path() + "\": the width of filters must be at least 1");
   if (options.bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
 }
@@ -44,16 +42,16 @@ Tensor Conv2d::operator()(At x) {
   const Shape shape = x.value.shape(), filters = weight.spec().shape;
   const int64_t sides = options.padding_width < 0 ? options.padding : options.padding_width;
   const auto reach = [&](int axis) { return (filters[axis] - 1) * options.dilation + 1; };
-  if (shape.rank() != 4 || shape[3] != filters[3] * options.groups ||
-      shape[1] + 2 * options.padding < reach(1) || shape[2] + 2 * sides < reach(2))
+  if (shape.rank() != 4 || shape[3] != filters[3] * options.groups || shape[1] + 2 * options.padding < reach(1) ||
+      shape[2] + 2 * sides < reach(2))
     throw Error(ErrorKind::kShape, x.where.text() + ": convolution of images of shape " + shape.text() +
                                        " with filters " + filters.text() + " in " + std::to_string(options.groups) +
                                        " groups: expected [N, H, W, " + std::to_string(filters[3] * options.groups) +
                                        "], at least as large as a filter (in " + path() + ")");
   const bool even = sides == options.padding;
   const Tensor wide = even ? x.value : pad(At(pad(x, 1, options.padding, options.padding), x.where), 2, sides, sides);
-  const Tensor y = conv2d(At(wide, x.where), weight, options.stride, even ? options.padding : 0, options.dilation,
-                          options.groups);
+  const Tensor y =
+      conv2d(At(wide, x.where), weight, options.stride, even ? options.padding : 0, options.dilation, options.groups);
   return bias ? At(y, x.where) + *bias : y;
 }
 
@@ -121,8 +119,8 @@ ConvTranspose2d::ConvTranspose2d(Module* parent, std::string name, int64_t in, i
 
 Tensor ConvTranspose2d::operator()(At x) {
   ModuleScope scope(*this);
-  const Tensor y = conv_transpose2d(x, weight, options.stride, options.padding, output_padding, options.dilation,
-                                    options.groups);
+  const Tensor y =
+      conv_transpose2d(x, weight, options.stride, options.padding, output_padding, options.dilation, options.groups);
   return bias ? At(y, x.where) + *bias : y;
 }
 

@@ -24,7 +24,8 @@ class Einsum {
       : equation_(equation), where_(where) {
     parse();
     if (terms_.size() != operands.size())
-      fail(std::to_string(terms_.size()) + " operands are named, and " + std::to_string(operands.size()) + " are given");
+      fail(std::to_string(terms_.size()) + " operands are named, and " + std::to_string(operands.size()) +
+           " are given");
     for (size_t i = 0; i < terms_.size(); ++i) take(terms_[i], operands[i]);
     for (const char letter : result_)
       if (!sizes_.contains(letter)) fail(std::string("no operand has the letter ") + letter + " of the result");

@@ -2,14 +2,20 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "api/cpp/learner_state.h"
+#include "base/error.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {
 
 Rate::Rate(double rate) : rate_([rate](int64_t) { return rate; }) {}
-Rate::Rate(const Schedule& schedule) : rate_([schedule](int64_t step) { return learning_rate(schedule, step); }) {}
+Rate::Rate(const Schedule& given) {
+  Schedule schedule = given;
+  const bool ends = schedule.kind == Schedule::Kind::kLinear || schedule.kind == Schedule::Kind::kCosine;
+  if (schedule.max_steps <= 1 && ends) fail_user("a schedule that ends at a step needs Schedule::max_steps");
+  if (schedule.max_steps <= 1) schedule.max_steps = 4 * schedule.warmup_steps;
+  rate_ = [schedule](int64_t step) { return learning_rate(schedule, step); };
+}
 Rate::Rate(std::function<double(int64_t)> rate) : rate_(std::move(rate)) {
   if (!rate_) fail_user("a learning rate is an empty function");
 }
@@ -60,6 +66,9 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
       event.step = s.steps + 1;
       event.rate = options.rate(event.step);
       event.result = step(micro, event.rate);
+      if (event.result.count == 0)
+        throw Error(ErrorKind::kNumeric, "step " + std::to_string(event.step) +
+                                             ": the loss counts no row of the batch; are all its labels negative?");
       if (!event.result.finite && !event.result.skipped)
         throw Error(ErrorKind::kNumeric,
                     "step " + std::to_string(event.step) + ": loss or gradient is not finite; first in " + diagnose());

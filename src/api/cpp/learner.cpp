@@ -99,7 +99,8 @@ const Learner::State::BatchKind& Learner::State::given_kind(const char* function
   const BatchKind& kind = *kinds[0];
   for (const auto& [name, type] : kind.used)
     if (!given.contains(name))
-      fail_user("input \"" + name + "\" was not set: learner.set<...>(\"" + name + "\", values) of " + type.text());
+      fail_user("input \"" + name + "\" was not set, or a batch has replaced it: learner.set<...>(\"" + name +
+                "\", values) of " + type.text());
   fill_mask(kind, kind.mask_rows);
   return kind;
 }
@@ -131,11 +132,8 @@ void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t sa
     std::copy(bytes.begin(), bytes.end(), to);
     const bool is_label = type.dtype == DType::kI32 && (name == "labels" || name == "targets");
     std::memset(to + bytes.size(), is_label ? 0xff : 0, type.bytes() - bytes.size());
-    if (batch.has(name))
-      given.insert(name);
-    else
-      given.erase(name);
   }
+  given.clear();  // what set() gave is gone
   fill_mask(kind, samples);
 }
 

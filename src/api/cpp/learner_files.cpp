@@ -43,13 +43,15 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
   const auto found = metadata.find(key);
   if (found == metadata.end()) fail_user(path + ": not a state that Learner::save_state() wrote");
   if (found->second != expected)
-    fail_user(path + ": the state was saved with " + key.substr(key.find('.') + 1) + " " + found->second +
-              ", the learner has " + expected);
+    fail_user(path + ": the state was saved with " + key.substr(key.find('.') + 1) + " " +
+              (found->second.empty() ? "of default settings" : found->second) + ", the learner has " +
+              (expected.empty() ? "default settings" : expected));
 }
 
 }  // namespace
 
 void Learner::save(const std::string& path) const {
+  const Busy busy(state_->weights().busy, "a learner");
   const Trainer& trainer = *state_->weights().trainer;
   trainer.pull_states();
   save_model(path, trainer.layout(), trainer.evaluated_values(), {{"format", "pt"}, {kFilters, kChannelsLast}});
@@ -63,6 +65,7 @@ enum class Turn { kNone, kMatrix, kFilters };
 Shape turned(const Shape& shape, Turn turn) {
   if (turn == Turn::kMatrix && shape.rank() == 2) return {shape[1], shape[0]};
   if (turn == Turn::kFilters && shape.rank() == 4) return {shape[0], shape[2], shape[3], shape[1]};
+  if (turn == Turn::kFilters && shape.rank() == 3) return {shape[0], shape[2], shape[1]};
   return shape;
 }
 
@@ -108,7 +111,7 @@ struct Source {
     if (turn == Turn::kNone) return void(std::copy_n(from, count, to));
     // Matrices [in, out], and filters [in, height * width] of each output: both are transposed.
     const int64_t rows = turn == Turn::kFilters ? shape[1] : shape[0],
-                  columns = turn == Turn::kFilters ? shape[2] * shape[3] : inner;
+                  columns = turn == Turn::kFilters ? shape.elements(2, shape.rank()) : inner;
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t c = 0; c < columns; ++c)
@@ -146,13 +149,14 @@ Source source_of(const SafetensorsFile& file, const ParameterSlot& slot, const L
 
 // Filters whose size and channels are equal have the same shape in both orders.
 void choose_filters(Source& source, const SafetensorsFile& file, FilterLayout layout) {
-  if (source.slot->spec.shape.rank() != 4) return;
+  if (source.slot->spec.shape.rank() != 3 && source.slot->spec.shape.rank() != 4) return;
   const auto said = file.metadata().find(kFilters);
   if (layout == FilterLayout::automatic && said != file.metadata().end())
     layout = said->second == kChannelsLast ? FilterLayout::channels_last : FilterLayout::channels_first;
   const bool last = source.fits(Turn::kNone), first = source.fits(Turn::kFilters);
   const Shape& shape = source.slot->spec.shape;
-  const bool is_same = shape[1] * shape[2] * shape[3] == std::max({shape[1], shape[2], shape[3]});
+  const std::span<const int64_t> sizes = shape.sizes().subspan(1);
+  const bool is_same = shape.elements(1, shape.rank()) == *std::ranges::max_element(sizes);
   if (layout == FilterLayout::automatic && last && first && !is_same)
     fail_user(file.path() + ": \"" + source.slot->spec.name + "\" of " + shape.text() +
               " may have its channels first or last: set LoadOptions::filters");
@@ -196,7 +200,8 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
 }
 
 void Learner::save_state(const std::string& path, const LoaderPosition& position) const {
-  const State& s = *state_;
+  State& s = *state_;
+  const Busy busy(s.busy, "a learner");
   save_training_state(path, *s.trainer, {.step = s.steps, .epoch = position.epoch, .batch = position.batch},
                       facts_of(s.options));
 }

@@ -96,8 +96,9 @@ Loss mean_of_samples(Tracer& trace, At elements) {
 // [N, 1] and [N] would be broadcast to [N, N], and the loss be that of each prediction with all targets.
 void check_same_shape(const At& prediction, Tensor target) {
   if (prediction.value.shape() == target.shape()) return;
-  throw Error(ErrorKind::kShape, prediction.where.text() + ": a loss of predictions " + prediction.value.shape().text() +
-                                     " and targets " + target.shape().text() + ", expected equal shapes; reshape one");
+  throw Error(ErrorKind::kShape, prediction.where.text() + ": a loss of predictions " +
+                                     prediction.value.shape().text() + " and targets " + target.shape().text() +
+                                     ", expected equal shapes; reshape one");
 }
 
 }  // namespace

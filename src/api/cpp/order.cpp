@@ -15,7 +15,8 @@ namespace {
 void check_floats(At x, const char* function) {
   checked_size(x, -1, function);
   if (!is_float(x.value.type().dtype))
-    throw Error(ErrorKind::kShape, x.where.text() + ": " + function + ": got " + x.value.type().text() + ", expected floats");
+    throw Error(ErrorKind::kShape,
+                x.where.text() + ": " + function + ": got " + x.value.type().text() + ", expected floats");
 }
 
 // The elements of x that `places` counts from its first.
@@ -49,11 +50,11 @@ Tensor scatter_add(At values, Tensor ids, int64_t rows) {
   Shape expected = ids.shape();
   expected.push_back(checked_size(values, -1, "scatter_add"));
   if (rows < 1 || ids.type().dtype != DType::kI32 || values.value.shape() != expected)
-    throw Error(ErrorKind::kShape, values.where.text() + ": scatter_add: values " + values.value.type().text() + ", ids " +
-                                       ids.type().text() + " and " + std::to_string(rows) +
+    throw Error(ErrorKind::kShape, values.where.text() + ": scatter_add: values " + values.value.type().text() +
+                                       ", ids " + ids.type().text() + " and " + std::to_string(rows) +
                                        " rows, expected [..., D], i32 [...] and at least 1");
-  return graph_of(values)->add_one(kEmbeddingGrad, std::array{values.value, ids}, EmbeddingGradAttrs{.vocab_size = rows},
-                                   values.where);
+  return graph_of(values)->add_one(kEmbeddingGrad, std::array{values.value, ids},
+                                   EmbeddingGradAttrs{.vocab_size = rows}, values.where);
 }
 
 }  // namespace linnet

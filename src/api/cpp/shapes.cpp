@@ -97,8 +97,7 @@ std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
       row[i * from / to] = 1;
       continue;
     }
-    const double center =
-        (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5;
+    const double center = (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5;
     const double at = std::clamp(center, 0.0, static_cast<double>(from - 1));
     const auto low = static_cast<int64_t>(at), high = std::min(low + 1, from - 1);
     row[low] += static_cast<float>(1 - (at - static_cast<double>(low)));

@@ -58,7 +58,7 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
     case Scalar::kSquare:
       return mul(dy, mul(number(2), a));
     case Scalar::kAbs:
-      return select(greater(a, number(0)), dy, neg(dy));
+      return mul(dy, sub(greater(a, number(0)), greater(number(0), a)));  // 0 at 0
     case Scalar::kSin:
       return mul(dy, e.apply(Scalar::kCos, a));
     case Scalar::kCos:
