@@ -96,7 +96,7 @@ class Sides:
 
 
 def main() -> int:
-    parser = study.parser("python", __doc__)
+    parser = study.parser("python-speed", __doc__)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="r-64, gpt-6l (default: both)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40, help="of a run by task")
