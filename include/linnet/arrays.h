@@ -19,8 +19,9 @@ using InputTypes = std::map<std::string, TensorType>;
 // The element type that a C++ type is; float, double, int32_t and uint8_t have one.
 template <class T>
 constexpr DType dtype_of() {
-  static_assert(sizeof(T) == 0, "arrays have elements of type float, double, int32_t or uint8_t; of int64_t and bool, "
-                                "which they store as int32_t and uint8_t, they can be set");
+  static_assert(sizeof(T) == 0,
+                "arrays have elements of type float, double, int32_t or uint8_t; of int64_t and bool, "
+                "which they store as int32_t and uint8_t, they can be set");
   return DType::kF32;
 }
 // Of float.
@@ -47,26 +48,21 @@ constexpr DType dtype_of<uint8_t>() {
 // The values as int32_t. Throws Error(kUser) that names array, place and value where one does not fit.
 std::vector<int32_t> narrowed(const std::string& name, std::span<const int64_t> values);
 
-// Values in a type that arrays store, for set() and add(): int64_t, in which other programs have ids and labels, as
-// int32_t, bool as uint8_t of 0 and 1, any other type as it is.
+// What arrays have for a type of values: int32_t for int64_t, in which other programs have ids and labels, uint8_t of 0
+// and 1 for bool, any other type itself.
+template <class T>
+using Stored =
+    std::conditional_t<std::is_same_v<T, int64_t>, int32_t, std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
+
+// The values as arrays have them. Throws as narrowed() does.
 template <class T, class Values>
-auto storable(const std::string& name, const Values& values) {
+auto stored(const std::string& name, const Values& values) {
   if constexpr (std::is_same_v<T, int64_t>)
     return narrowed(name, std::span<const int64_t>(values));
   else if constexpr (std::is_same_v<T, bool>)
     return std::vector<uint8_t>(values.begin(), values.end());
   else
     return std::span<const T>(values);
-}
-// The element type of what storable() returns.
-template <class T>
-constexpr DType stored_dtype() {
-  if constexpr (std::is_same_v<T, int64_t>)
-    return DType::kI32;
-  else if constexpr (std::is_same_v<T, bool>)
-    return DType::kU8;
-  else
-    return dtype_of<T>();
 }
 
 // Arrays by name, each with a type. May be copied and moved.
@@ -138,8 +134,8 @@ class Arrays {
   };
   template <class T, class Values>
   Arrays& set_values(const std::string& name, const Shape& shape, const Values& values) {
-    const auto stored = storable<T>(name, values);
-    set_bytes(name, {stored_dtype<T>(), shape}, std::as_bytes(std::span(stored)));
+    const auto kept = stored<T>(name, values);
+    set_bytes(name, {dtype_of<Stored<T>>(), shape}, std::as_bytes(std::span(kept)));
     return *this;
   }
   std::span<const std::byte> checked(const std::string& name, DType dtype) const;

@@ -38,8 +38,8 @@ class Dataset {
   // not fit, or the name is taken.
   template <class T>
   Dataset& add(const std::string& name, const Shape& sample_shape, const std::vector<T>& values) {
-    const auto stored = storable<T>(name, values);
-    return add_bytes(name, {stored_dtype<T>(), sample_shape}, std::as_bytes(std::span(stored)));
+    const auto kept = stored<T>(name, values);
+    return add_bytes(name, {dtype_of<Stored<T>>(), sample_shape}, std::as_bytes(std::span(kept)));
   }
   // The same from bytes.
   Dataset& add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes);

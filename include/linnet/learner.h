@@ -343,8 +343,8 @@ class Learner {
  private:
   template <class T, class Values>
   void set_values(const std::string& input, const Values& values) {
-    const auto stored = storable<T>(input, values);
-    set_bytes(input, stored_dtype<T>(), std::as_bytes(std::span(stored)));
+    const auto kept = stored<T>(input, values);
+    set_bytes(input, dtype_of<Stored<T>>(), std::as_bytes(std::span(kept)));
   }
   friend struct LearnerAccess;
   friend MemoryPlan plan(const Module&, TracedLoss, const LearnerOptions&);

@@ -313,7 +313,7 @@ class Learner:
         rows = _rows_of(loader.shapes())
         if rows <= _rows_of(self._planned):
             return loader
-        # Of another number of rows than was planned: padded, which a loss that is a mean cannot tell.
+        # The last batch would have a shape that was not planned. It is padded, which a loss that is a mean cannot tell.
         if self._is_mean:
             raise UserError(
                 f"the data make batches of {' and '.join(map(str, sorted(rows)))} rows, and the learner was planned "
@@ -332,9 +332,10 @@ class Learner:
                     outputs = {name: value[:samples] if value.ndim else value for name, value in outputs.items()}
                 found = function(batch, outputs)
                 rows = max((value.shape[0] for value in batch.values() if value.ndim), default=1)
-                total, count = found if isinstance(found, tuple) and len(found) == 2 else (found * rows, rows)
                 try:
-                    return float(total), float(count)
+                    if isinstance(found, tuple) and len(found) == 2:
+                        return float(found[0]), float(found[1])
+                    return float(found) * rows, float(rows)
                 except (TypeError, ValueError):
                     shape = f" of shape {found.shape}" if hasattr(found, "shape") else ""
                     raise UserError(
@@ -367,26 +368,18 @@ class Learner:
         given = self._batch(batch, fields)
         self._take_shared()
         arrays = {name: value if hasattr(value, "shape") else numpy.asarray(value) for name, value in given.items()}
-        planned = max(
-            (shape[name][1][0] for shape in self._planned for name in arrays if name in shape and shape[name][1]),
-            default=0,
-        )
+        planned = _rows_of(self._planned)
         rows = max((array.shape[0] for array in arrays.values() if len(array.shape)), default=0)
-        if not planned or any(
-            name in shape and shape[name][1] and shape[name][1][0] == rows
-            for shape in self._planned
-            for name, array in arrays.items()
-            if array.ndim and array.shape[0] == rows
-        ):
+        if not planned or rows in planned:
             return _without_sums(self._core.predict(arrays, 0))
-        parts = []
-        for at in range(0, rows, planned):
-            part = {name: array[at : at + planned] for name, array in arrays.items()}
-            found = _without_sums(self._core.predict(part, at // planned))
+        parts, most = [], max(planned)
+        for at in range(0, rows, most):
+            part = {name: array[at : at + most] for name, array in arrays.items()}
+            found = _without_sums(self._core.predict(part, at // most))
             for name, value in found.items():
-                if value.ndim == 0 or value.shape[0] != min(planned, rows - at):
+                if value.ndim == 0 or value.shape[0] != min(most, rows - at):
                     raise UserError(
-                        f'the output "{name}" is no row for each sample, so it is there for batches of {planned} rows '
+                        f'the output "{name}" is no row for each sample, so it is there for batches of {most} rows '
                         f"alone, and {rows} are given"
                     )
             parts.append(found)

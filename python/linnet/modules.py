@@ -37,25 +37,18 @@ class Module:
         return _linnet.call(self, *args, **kwargs)
 
     def __repr__(self) -> str:
-        body = "\n".join(f"  ({name}): {_shown(value)}" for name, value in parts_of(self))
-        return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
+        return _shown(self, ())
 
 
-_SHOWN: list[int] = []  # modules that are being shown, of which one may hold another that holds it
-
-
-def _shown(part: typing.Any) -> str:
-    if id(part) in _SHOWN:
+def _shown(part: typing.Any, above: tuple[int, ...]) -> str:
+    """A part with its own parts below it; `above` are those that hold it, of which it may hold one again."""
+    if id(part) in above:
         return "..."
-    _SHOWN.append(id(part))
-    try:
-        if isinstance(part, (Module, Parameter)):
-            text = repr(part)
-        else:
-            text = type(part).__name__ + "(" + "".join(f"\n  ({n}): {_shown(v)}" for n, v in parts_of(part)) + "\n)"
-    finally:
-        _SHOWN.pop()
-    return text.replace("\n", "\n  ")
+    if isinstance(part, Parameter) or (isinstance(part, Module) and type(part).__repr__ is not Module.__repr__):
+        return repr(part)
+    lines = [f"\n({name}): {_shown(value, (*above, id(part)))}" for name, value in parts_of(part)]
+    inside = "".join(lines).replace("\n", "\n  ")
+    return f"{type(part).__name__}({inside}\n)" if inside else f"{type(part).__name__}()"
 
 
 def parts_of(holder: typing.Any) -> list[tuple[str, typing.Any]]:
@@ -157,14 +150,13 @@ class Dropout(_Layer):
 _Pair = typing.Union[int, tuple[int, int]]
 
 
-def _pair(size: _Pair, of_int: int) -> tuple[int, int]:
-    return (size, of_int) if isinstance(size, int) else (size[0], size[1])
+def _pair(size: _Pair) -> tuple[int, int]:
+    """(rows, columns); columns below 0: as many as rows."""
+    return (size, -1) if isinstance(size, int) else (size[0], size[1])
 
 
-class Conv2d(_Layer):
-    """Convolution of images [N, H, W, inputs] -> [N, H', W', outputs], H' = (H + 2 padding - dilation (size - 1) - 1) /
-    stride + 1. `size` and `padding` may be (rows, columns). weight [outputs, rows, columns, inputs / groups], bias
-    [outputs]. groups = inputs: depthwise."""
+class _Convolution(_Layer):
+    _make: typing.Callable[..., typing.Any]
 
     def __init__(
         self,
@@ -177,35 +169,32 @@ class Conv2d(_Layer):
         groups: int = 1,
         bias: bool = True,
         init: Initializer | None = None,
+        *more: int,
     ) -> None:
-        sizes, zeros = _pair(size, -1), _pair(padding, -1)
-        spec = _linnet.conv2d_layer(inputs, outputs, sizes, stride, zeros, dilation, groups, bias, init)
+        spec = self._make(inputs, outputs, _pair(size), stride, _pair(padding), dilation, groups, bias, init, *more)
         super().__init__(spec, f"{inputs}, {outputs}, {size}")
 
 
-class Conv1d(_Layer):
+class Conv2d(_Convolution):
+    """Convolution of images [N, H, W, inputs] -> [N, H', W', outputs], H' = (H + 2 padding - dilation (size - 1) - 1) /
+    stride + 1. `size` and `padding` may be (rows, columns). weight [outputs, rows, columns, inputs / groups], bias
+    [outputs]. groups = inputs: depthwise."""
+
+    _make = staticmethod(_linnet.conv2d_layer)
+
+
+class Conv1d(_Convolution):
     """Convolution along sequences [N, L, inputs] -> [N, L', outputs]. weight [outputs, size, inputs / groups], bias
     [outputs]."""
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        size: int,
-        stride: int = 1,
-        padding: int = 0,
-        dilation: int = 1,
-        groups: int = 1,
-        bias: bool = True,
-        init: Initializer | None = None,
-    ) -> None:
-        spec = _linnet.conv1d_layer(inputs, outputs, (size, -1), stride, (padding, -1), dilation, groups, bias, init)
-        super().__init__(spec, f"{inputs}, {outputs}, {size}")
+    _make = staticmethod(_linnet.conv1d_layer)
 
 
-class ConvTranspose2d(_Layer):
+class ConvTranspose2d(_Convolution):
     """Transposed convolution [N, H, W, inputs] -> [N, H', W', outputs], H' = (H - 1) stride - 2 padding + dilation
     (size - 1) + output_padding + 1. weight [inputs, size, size, outputs / groups], bias [outputs]."""
+
+    _make = staticmethod(_linnet.conv_transpose2d_layer)
 
     def __init__(
         self,
@@ -215,15 +204,12 @@ class ConvTranspose2d(_Layer):
         stride: int = 1,
         padding: int = 0,
         output_padding: int = 0,
-        dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        dilation: int = 1,
         init: Initializer | None = None,
     ) -> None:
-        spec = _linnet.conv_transpose2d_layer(
-            inputs, outputs, (size, -1), stride, (padding, -1), dilation, groups, bias, init, output_padding
-        )
-        super().__init__(spec, f"{inputs}, {outputs}, {size}")
+        super().__init__(inputs, outputs, size, stride, padding, dilation, groups, bias, init, output_padding)
 
 
 class LSTM(_Layer):

@@ -7,17 +7,7 @@ import typing
 from . import _linnet
 from .errors import UserError
 from .learner import Learner
-from .modules import GRU, LSTM, Conv1d, Decoder, parts_of
-
-
-def _mixes_positions(holder: typing.Any) -> str | None:
-    """The class of a part that computes a position from others than by attention."""
-    for _, part in parts_of(holder):
-        if isinstance(part, (LSTM, GRU, Conv1d)):
-            return type(part).__name__
-        if found := _mixes_positions(part) if not hasattr(part, "_text") and not hasattr(part, "shape") else None:
-            return found
-    return None
+from .modules import GRU, LSTM, Conv1d, Decoder
 
 
 class TextGenerator:
@@ -34,15 +24,16 @@ class TextGenerator:
         same_bits: bool = True,
         threads: int = 0,
     ) -> None:
-        if cache and (name := _mixes_positions(decoder)):
-            raise UserError(
-                f"a {name} of the decoder has no cache, so positions would not see earlier ones: cache=False"
-            )
         self._decoder = decoder
         self._kept: list[typing.Any] = []
         self._core: typing.Any = _linnet.GeneratorCore(
             decoder, self._kept, slots, max_length, cache, same_bits, threads
         )
+        mixing = next((part for part in self._kept if isinstance(part, (LSTM, GRU, Conv1d))), None)
+        if cache and mixing is not None:
+            raise UserError(
+                f"{type(mixing).__name__} keeps nothing of earlier positions, so the decoder needs cache=False"
+            )
 
     def take(self, learner: Learner) -> TextGenerator:
         """Takes the weights of a learner of the same decoder."""

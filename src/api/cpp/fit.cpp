@@ -9,12 +9,8 @@
 namespace linnet {
 
 Rate::Rate(double rate) : rate_([rate](int64_t) { return rate; }) {}
-Rate::Rate(const Schedule& given) {
-  Schedule schedule = given;
-  const bool ends = schedule.kind == Schedule::Kind::kLinear || schedule.kind == Schedule::Kind::kCosine;
-  if (schedule.max_steps <= 1 && ends) fail_user("a schedule that ends at a step needs Schedule::max_steps");
-  if (schedule.max_steps <= 1) schedule.max_steps = 4 * schedule.warmup_steps;
-  rate_ = [schedule](int64_t step) { return learning_rate(schedule, step); };
+Rate::Rate(const Schedule& schedule) : rate_([schedule](int64_t step) { return learning_rate(schedule, step); }) {
+  (void)rate_(1);  // a schedule that lacks its end is an error now, not in the first step
 }
 Rate::Rate(std::function<double(int64_t)> rate) : rate_(std::move(rate)) {
   if (!rate_) fail_user("a learning rate is an empty function");

@@ -148,9 +148,8 @@ void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, i
   const int64_t rows = kind.rows();
   if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;
   fail_user("a batch has " + std::to_string(batch.samples) + " samples in " + std::to_string(rows) +
-            " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or "
-            "leave out " +
-            "LoaderOptions::pad_last");
+            " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set "
+            "LoaderOptions::pad_last to false");
 }
 
 LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {

@@ -74,14 +74,12 @@ void add_optimizers(nb::module_& module) {
   nb::class_<Schedule>(module, "Schedule", "The learning rate of each step.")
       .def(
           "__init__",
-          [](Schedule* self, const std::string& name, double peak, double final, int64_t warmup,
-             std::optional<int64_t> steps) {
-            const Schedule::Kind kind = schedule_kind(name);
-            if (!steps && (kind == Schedule::Kind::kLinear || kind == Schedule::Kind::kCosine))
-              fail_user("the schedule \"" + name + "\" needs max_steps, the steps of the whole training");
-            new (self) Schedule{kind, peak, final, warmup, steps.value_or(std::max<int64_t>(4 * warmup, 1))};
+          [](Schedule* self, const std::string& kind, double peak, double final, int64_t warmup, int64_t steps) {
+            const Schedule schedule{schedule_kind(kind), peak, final, warmup, steps};
+            (void)learning_rate(schedule, 1);  // an error where it lacks its end
+            new (self) Schedule(schedule);
           },
-          "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = nb::none(),
+          "kind"_a, nb::kw_only(), "peak"_a = 1e-3, "final"_a = 0.0, "warmup_steps"_a = 0, "max_steps"_a = 0,
           "kind: constant, linear, cosine or inverse_sqrt. The rate grows from 0 in warmup_steps, of max_steps at most "
           "a "
           "quarter; linear and cosine end at `final` in step max_steps. Steps are counted from 1.")

@@ -4,11 +4,17 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/error.h"
+
 namespace linnet {
 
 double learning_rate(const Schedule& schedule, int64_t step) {
+  const bool ends = schedule.kind == Schedule::Kind::kLinear || schedule.kind == Schedule::Kind::kCosine;
+  if (ends && schedule.max_steps < 1)
+    fail_user("a linear or cosine schedule needs max_steps, the steps of the whole training");
   const auto now = static_cast<double>(step);
-  const auto warmup = static_cast<double>(std::min(schedule.warmup_steps, schedule.max_steps / 4));
+  const int64_t most = schedule.max_steps > 0 ? schedule.max_steps / 4 : schedule.warmup_steps;
+  const auto warmup = static_cast<double>(std::min(schedule.warmup_steps, most));
   if (now < warmup) return schedule.peak * now / warmup;
   const double span = std::max(1.0, static_cast<double>(schedule.max_steps) - warmup);
   const double done = std::clamp((now - warmup) / span, 0.0, 1.0);

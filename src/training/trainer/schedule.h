@@ -20,13 +20,13 @@ struct Schedule {
   double peak = 1e-3;
   // The rate at max_steps; of kLinear and kCosine.
   double final = 0;
-  // Steps in which the rate grows from 0 to the peak.
+  // Steps in which the rate grows from 0 to the peak; at most a quarter of max_steps, where that is said.
   int64_t warmup_steps = 0;
-  // Steps of the whole training.
-  int64_t max_steps = 1;
+  // Steps of the whole training; 0: not said, which kLinear and kCosine do not take.
+  int64_t max_steps = 0;
 };
 
-// The rate of a step, counted from 1.
+// The rate of a step, counted from 1. Throws Error(kUser) for kLinear and kCosine without max_steps.
 double learning_rate(const Schedule& schedule, int64_t step);
 
 }  // namespace linnet
