@@ -20,13 +20,9 @@ namespace linnet {
 // engine/ops/all_ops.cpp: neither gradients nor images.
 std::span<const OpEntry> all_ops() { return inference_ops(); }
 
-// engine/kernels/attention/attention_bf16_simd.cpp, attention_few_queries_bf16_simd.cpp,
-// attention_forward_dropout_simd.cpp: activations are fp32, none is dropped.
+// engine/kernels/attention/attention_bf16_simd.cpp, attention_few_queries_bf16_simd.cpp: activations are fp32.
 AttendHeads bf16_attend_heads() { fail_internal("this library has no keys and values in bf16"); }
-attention_blocking::ForwardTask attention_blocking::bf16_forward_task(bool) { return nullptr; }
-attention_blocking::ForwardTask attention_blocking::dropout_forward_task() {
-  fail_internal("this library has no dropout");
-}
+attention_blocking::ForwardTask attention_blocking::bf16_forward_task() { return nullptr; }
 attention_blocking::BackwardTask attention_blocking::bf16_backward_task() { return nullptr; }
 
 // engine/kernels/gemm/gemm_bf16_simd.cpp: so are products.

@@ -189,26 +189,28 @@ HWY_INLINE bool AllFinite(StoredFloats rows, int64_t stride, int64_t count, int6
   return SumLanes(sum) == 0;
 }
 
-// What a tile of weights needs to know of its location: `half_rows` pairs of keys from `key`, one panel of queries.
+// What a tile of weights needs to know of its location: `rows` keys, an even number, from `key`, one panel of queries.
 enum class Masking { kNone, kDropout, kAny, kLimited };  // kLimited: with starts or a bias too
 constexpr bool hides(Masking masking) { return masking == Masking::kAny || masking == Masking::kLimited; }
 
 struct Location {
   const Window& window;
   const uint8_t* kept;  // bits of dropout (attention_dropout-inl.h), or null
-  int64_t key = 0, query = 0;
+  int64_t key = 0, rows = 0, query = 0;
   int64_t columns = 0;  // queries that count: two vectors of them, or one
 
   int64_t in_panel() const { return query % kWidth; }
 };
 
-// Which lanes of a tile of M keys count: those of queries in the window that see the key, if the window has it. Taken
-// two rows at a time.
-template <int M, int kVectors>
+// Which lanes of a tile of keys count: those of queries in the window that see the key, if the window has it. Taken two
+// rows at a time.
+template <int kVectors>
 class Seen {
  public:
   HWY_INLINE explicit Seen(const Location& location)
-      : padded_(location.key + M > location.window.keys), step_(hn::Set(d, location.window.causal ? 1.0f : 0.0f)) {
+      : rows_(location.rows),
+        padded_(location.key + location.rows > location.window.keys),
+        step_(hn::Set(d, location.window.causal ? 1.0f : 0.0f)) {
     const Window& window = location.window;  // query i sees key j when i + first_query + offset >= j + first_key
     const int64_t ahead = window.first_query + window.offset - window.first_key - location.key;
     const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(location.columns));
@@ -222,10 +224,10 @@ class Seen {
   }
 
   // Of rows i and i + 1, for i = 0, 2, ... in turn.
-  HWY_INLINE void start_pair(int i) {
+  HWY_INLINE void start_pair(int64_t i) {
     row_[0] = i == 0 ? hn::Zero(d) : hn::Add(row_[1], step_);
     row_[1] = hn::Add(row_[0], step_);
-    if (i == M - 2 && padded_) row_[1] = hn::Set(d, 1e30f);
+    if (i == rows_ - 2 && padded_) row_[1] = hn::Set(d, 1e30f);
   }
   HWY_INLINE V zero_unseen(int row, int h, V x) const { return hn::IfThenElseZero(hn::Ge(last_[h], row_[row]), x); }
   HWY_INLINE V select(int row, int h, V x, V unseen) const {
@@ -233,12 +235,13 @@ class Seen {
   }
 
  private:
+  int64_t rows_;
   bool padded_;
   V step_, last_[kVectors], row_[2];
 };
 
 // The same with starts.
-template <int M, int kVectors>
+template <int kVectors>
 class SeenFromStart {
  public:
   HWY_INLINE explicit SeenFromStart(const Location& location) {
@@ -256,7 +259,7 @@ class SeenFromStart {
       last_[h] = hn::IfThenElse(hn::Lt(i, count), last, hn::Set(d, -1.0f));
     }
   }
-  HWY_INLINE void start_pair(int i) {
+  HWY_INLINE void start_pair(int64_t i) {
     row_[0] = hn::Set(d, static_cast<float>(i)), row_[1] = hn::Set(d, static_cast<float>(i + 1));
   }
   HWY_INLINE V zero_unseen(int row, int h, V x) const { return hn::IfThenElseZero(seen(row, h), x); }
@@ -269,23 +272,26 @@ class SeenFromStart {
   V first_[kVectors], last_[kVectors], row_[2];
 };
 
-// What tells a tile which of its lanes count; a Location, which tells nothing, where all do.
-template <Masking kMasking, int M, int kVectors>
-using SeenIn = std::conditional_t<kMasking == Masking::kLimited, SeenFromStart<M, kVectors>,
-                                  std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Location>>;
+// What tells which lanes of a tile count; a Location, which tells nothing, where all do.
+template <Masking kMasking, int kVectors>
+using SeenIn = std::conditional_t<kMasking == Masking::kLimited, SeenFromStart<kVectors>,
+                                  std::conditional_t<kMasking == Masking::kAny, Seen<kVectors>, Location>>;
 
-// Starts a tile of scores: what every key's row of a panel of queries begins with, and the bias.
-template <Masking kMasking, int M, int kVectors>
-HWY_INLINE void StartScores(const Location& location, const float* row, V (&r)[M][kVectors]) {
-  StartWithRow(row, r);
-  if constexpr (kMasking == Masking::kLimited) {
-    if (location.window.bias == nullptr) return;
+// A tile of scores, as the sums of its products: `row` and the bias, then the packed keys times the queries.
+template <class P, Masking kMasking>
+HWY_INLINE void Scores(const Location& location, int64_t depth, const float* keys, int64_t skip, const float* queries,
+                       const float* row, float* out, int64_t stride) {
+  Sums sums{out, stride, false, row};
+  if (kMasking == Masking::kLimited && location.window.bias) {
     const float* bias = location.window.bias + location.query - location.key;
-#pragma GCC unroll 14
-    for (int i = 0; i < M; ++i)
-#pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, bias - i + h * kLanes));
+    const int64_t width = location.columns > kLanes ? kWidth : kLanes;
+    for (int64_t i = 0; i < location.rows; ++i)
+      for (int64_t h = 0; h < width; h += kLanes)
+        hn::Store(hn::Add(hn::Load(d, row + h), hn::LoadU(d, bias - i + h)), d, out + i * stride + h);
+    sums = {out, stride, true};
   }
+  TileFor<P, P::kKeyRow, 1>(location.rows / 2, location.columns)(depth, keys + location.key * P::kKeyRow, skip, queries,
+                                                                 sums);
 }
 
 // The keys behind those of a panel's tiles, for each of its two vectors of queries.
@@ -293,17 +299,17 @@ struct TileEnds {
   int64_t end[2];
 };
 
-// The tiles of one panel of queries against the keys that any of them sees: calls body(location, half_rows, masking). A
+// The tiles of one panel of queries against the keys that any of them sees: calls body(location, masking). A
 // tile whose keys only the panel's second vector sees is one vector wide.
 template <class P, class Body>
 HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
   const Tiles tiles(window.keys);
-  Location location{window, kept, 0, i, std::min<int64_t>(kWidth, window.queries - i)};
+  Location location{window, kept, 0, 0, i, std::min<int64_t>(kWidth, window.queries - i)};
   const int64_t end = round_up(window.keys, 2);
   TileEnds ends{{end, end}};
   for (int64_t t = 0; t < tiles.tiles; ++t) {
     if (tiles.begin(t + 1) <= window.begin) continue;
-    location.key = tiles.begin(t);
+    location.key = tiles.begin(t), location.rows = 2 * tiles.half_rows(t);
     const int64_t first_seer = window.first_seer(location.key);
     if (location.columns > kLanes && first_seer >= i + kLanes) {
       ends.end[0] = location.key;
@@ -315,9 +321,9 @@ HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kep
     }
     const bool whole = tiles.begin(t + 1) <= window.limit(location.query) && location.columns % P::kPair == 0;
     if (window.bias || window.latest > location.key)
-      body(location, tiles.half_rows(t), Masking::kLimited);
+      body(location, Masking::kLimited);
     else
-      body(location, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
+      body(location, whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
   }
   return ends;
 }
@@ -332,13 +338,6 @@ HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& end
   }
 }
 
-// The register tile for the last columns of a panel: one vector wide where that is enough.
-template <class P, int kRow, int kColumn, class Finish>
-HWY_INLINE TileFunction<Finish> TileFor(int64_t half_rows, int64_t columns) {
-  return columns > kLanes ? kTiles<P, kRow, kColumn, 2, Finish>[half_rows]
-                          : kTiles<P, kRow, kColumn, 1, Finish>[half_rows];
-}
-
 // out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width]. One row more may be written.
 template <class P>
 HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
@@ -348,7 +347,7 @@ HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weig
   for (int64_t k = 0; k < width; k += kWidth, panels += ceil_div(window.keys, P::kPair) * kWidth)
     for (int64_t t = 0; t < tiles.tiles; ++t) {
       const int64_t i = tiles.begin(t), last = std::min(tiles.begin(t + 1), window.queries) - 1;
-      TileFor<P, 1, P::kAlongKeys, StoreSums>(tiles.half_rows(t), width - k)(
+      TileFor<P, 1, P::kAlongKeys>(tiles.half_rows(t), width - k)(
           ceil_div(window.limit(last), P::kPair) - begin, weights + begin * P::kAlongKeys + i, 0,
           panels + begin * kWidth, {out + i * stride + k, stride, accumulate});
     }
@@ -366,7 +365,7 @@ HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* w
       const int64_t j = tiles.begin(t), first = window.first_seer(j) / P::kPair;
       if (window.first_seer(j) >= window.queries) break;  // and neither does any see later keys
       if (tiles.begin(t + 1) <= window.begin) continue;
-      TileFor<P, P::kAlongQueries, 1, StoreSums>(tiles.half_rows(t), width - k)(
+      TileFor<P, P::kAlongQueries, 1>(tiles.half_rows(t), width - k)(
           depth - first, weights + j * P::kAlongQueries + first, 0, panels + first * kWidth,
           {out + j * stride + k, stride, true});
     }

@@ -41,82 +41,62 @@ HWY_INLINE float Dot(StoredFloats a, StoredFloats b, int64_t count) {
   return SumLanes(sum);
 }
 
-// A tile of scores: stores the probabilities 2^(score - lse), zero where not seen.
-template <class P, Masking kMasking>
-struct Probabilities {
-  const Location& location;
-  const float* minus_lse;
-  float* out;
-  int64_t stride;
-
-  template <int M, int kVectors>
-  HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    StartScores<kMasking>(location, minus_lse, r);
-  }
-  template <int M, int kVectors>
-  HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    SeenIn<kMasking, M, kVectors> seen(location);
-#pragma GCC unroll 7
-    for (int i = 0; i < M; i += 2) {
-      if constexpr (hides(kMasking)) seen.start_pair(i);
+// Of a tile of scores, the probabilities 2^(score - lse) in their place, zero where not seen.
+template <class P, Masking kMasking, int kVectors>
+HWY_NOINLINE void Probabilities(const Location& location, float* scores, int64_t stride) {
+  SeenIn<kMasking, kVectors> seen(location);
+  for (int64_t i = 0; i < location.rows; i += 2) {
+    if constexpr (hides(kMasking)) seen.start_pair(i);
 #pragma GCC unroll 2
-      for (int row = 0; row < 2; ++row)
+    for (int row = 0; row < 2; ++row)
 #pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) {
-          V p = Exp2<P::kExpDegree>(r[i + row][h]);
-          if constexpr (hides(kMasking)) p = seen.zero_unseen(row, h, p);
-          hn::Store(p, d, out + (i + row) * stride + h * kLanes);
-        }
-    }
+      for (int h = 0; h < kVectors; ++h) {
+        float* at = scores + (i + row) * stride + h * kLanes;
+        V p = Exp2<P::kExpDegree>(hn::Load(d, at));
+        if constexpr (hides(kMasking)) p = seen.zero_unseen(row, h, p);
+        hn::Store(p, d, at);
+      }
   }
-};
+}
 
-// A tile of dp - D, where dp = scale do v^T: stores ds = p (keep dp - D) in both forms, and p where kept.
-template <class P, Masking kMasking>
-struct ScoreGradients {
-  const Location& location;
-  const float *minus_correction, *probabilities;
-  int64_t stride;  // of the probabilities
+// Where a tile's gradients go.
+struct GradientPlaces {
   float *p, *ds, *ds_by_key;
   float* ds_exact;  // for the bias's gradient
-
-  template <int M, int kVectors>
-  HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    StartWithRow(minus_correction, r);
-  }
-  template <int M, int kVectors>
-  HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    const bool drops = kMasking == Masking::kDropout || (hides(kMasking) && location.kept);
-    SeenIn<kMasking, M, kVectors> seen(location);
-#pragma GCC unroll 7
-    for (int i = 0; i < M; i += 2) {
-      V weight[2][kVectors], gradient[2][kVectors];
-      if constexpr (hides(kMasking)) seen.start_pair(i);
-#pragma GCC unroll 2
-      for (int row = 0; row < 2; ++row)
-#pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) {
-          V dp = r[i + row][h];
-          const V probability = hn::Load(d, probabilities + (i + row) * stride + h * kLanes);
-          weight[row][h] = probability;
-          if (drops) {
-            const auto kept = Kept(location, i + row, h);
-            dp = hn::IfThenElse(kept, dp, hn::Load(d, minus_correction + h * kLanes));
-            weight[row][h] = hn::IfThenElseZero(kept, probability);
-          }
-          gradient[row][h] = hn::Mul(probability, dp);
-          if constexpr (hides(kMasking)) gradient[row][h] = seen.zero_unseen(row, h, gradient[row][h]);
-          if constexpr (kMasking == Masking::kLimited)
-            if (location.window.bias)
-              hn::Store(gradient[row][h], d,
-                        ds_exact + (location.key + i + row) * kScoreStride + location.query + h * kLanes);
-        }
-      if (!P::kOneForm || drops) P::StoreAlongQueries(weight, location.key + i, location.query, p);
-      if (!P::kOneForm) P::StoreAlongQueries(gradient, location.key + i, location.query, ds);
-      P::StoreAlongKeys(gradient, location.key + i, location.query, ds_by_key);
-    }
-  }
 };
+
+// Of a tile of dp - D, where dp = scale do v^T: stores ds = p (keep dp - D) in both forms, and p where kept.
+template <class P, Masking kMasking, int kVectors>
+HWY_NOINLINE void ScoreGradients(const Location& location, const float* differences, const float* minus_correction,
+                                 const float* probabilities, int64_t stride, const GradientPlaces& to) {
+  const bool drops = kMasking == Masking::kDropout || (hides(kMasking) && location.kept);
+  SeenIn<kMasking, kVectors> seen(location);
+  for (int64_t i = 0; i < location.rows; i += 2) {
+    V weight[2][kVectors], gradient[2][kVectors];
+    if constexpr (hides(kMasking)) seen.start_pair(i);
+#pragma GCC unroll 2
+    for (int row = 0; row < 2; ++row)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) {
+        V dp = hn::Load(d, differences + (i + row) * kWidth + h * kLanes);
+        const V probability = hn::Load(d, probabilities + (i + row) * stride + h * kLanes);
+        weight[row][h] = probability;
+        if (drops) {
+          const auto kept = Kept(location, i + row, h);
+          dp = hn::IfThenElse(kept, dp, hn::Load(d, minus_correction + h * kLanes));
+          weight[row][h] = hn::IfThenElseZero(kept, probability);
+        }
+        gradient[row][h] = hn::Mul(probability, dp);
+        if constexpr (hides(kMasking)) gradient[row][h] = seen.zero_unseen(row, h, gradient[row][h]);
+        if (kMasking == Masking::kLimited && location.window.bias)
+          hn::Store(gradient[row][h], d,
+                    to.ds_exact + (location.key + i + row) * kScoreStride + location.query + h * kLanes);
+      }
+    if (!P::kOneForm || drops) P::StoreAlongQueries(weight, location.key + i, location.query, to.p);
+    if (!P::kOneForm) P::StoreAlongQueries(gradient, location.key + i, location.query, to.ds);
+    P::StoreAlongKeys(gradient, location.key + i, location.query, to.ds_by_key);
+  }
+}
 
 // out[i - j] += ds[j, i], the sums along the diagonals: in rows of one element more they are columns. Around the block
 // there are zeros, kBiasLead of them before it; a vector's end may lie behind out[queries - 1].
@@ -243,40 +223,41 @@ class BackwardHead {
   }
 
   void weights_of_panel(const Window& window, int64_t i, const uint8_t* kept) {
-    const TileEnds ends =
-        ForTiles<P>(window, i, kept, [&](const Location& location, int64_t half_rows, Masking masking) LINNET_LAMBDA {
-          switch (masking) {
-            case Masking::kNone:
-              return tile<Masking::kNone>(location, half_rows);
-            case Masking::kDropout:
-              return tile<Masking::kDropout>(location, half_rows);
-            case Masking::kAny:
-              return tile<Masking::kAny>(location, half_rows);
-            case Masking::kLimited:
-              return tile<Masking::kLimited>(location, half_rows);
-          }
-        });
+    const TileEnds ends = ForTiles<P>(window, i, kept, [&](const Location& location, Masking masking) LINNET_LAMBDA {
+      switch (masking) {
+        case Masking::kNone:
+          return tile<Masking::kNone>(location);
+        case Masking::kDropout:
+          return tile<Masking::kDropout>(location);
+        case Masking::kAny:
+          return tile<Masking::kAny>(location);
+        case Masking::kLimited:
+          return tile<Masking::kLimited>(location);
+      }
+    });
     ClearUnseen<P>(window, i, ends, scratch_ + at_.ds_by_key);
   }
 
   template <Masking kMasking>
-  HWY_INLINE void tile(const Location& location, int64_t half_rows) {
+  HWY_INLINE void tile(const Location& location) {
     constexpr Masking kOfScores = kMasking == Masking::kDropout ? Masking::kNone : kMasking;
-    using First = Probabilities<P, kOfScores>;
-    using Second = ScoreGradients<P, kMasking>;
-    const int64_t columns = location.columns, depth = ceil_div(size_, P::kPair);
-    const int64_t panel = location.query / kWidth * depth * kWidth + location.in_panel(),
-                  row = location.key * P::kKeyRow, skip = at_.slice - kSliceDepth<P>;
-    // In fp32 probabilities go where they will be read; in bf16 they wait in fp32 for the second tile.
+    const bool wide = location.columns > kLanes;
+    const int64_t depth = ceil_div(size_, P::kPair), skip = at_.slice - kSliceDepth<P>;
+    const int64_t panel = location.query / kWidth * depth * kWidth + location.in_panel();
+    HWY_ALIGN float waiting[kRows * kWidth], differences[kRows * kWidth];
+    // In fp32 probabilities go where they will be read; in bf16 they wait in fp32 for their gradients.
     const int64_t stride = P::kOneForm ? P::kAlongKeys : kWidth;
-    float* p = scratch_ + (P::kOneForm ? at_.p + location.key * stride + location.query : at_.tile);
-    TileFor<P, P::kKeyRow, 1, First>(half_rows, columns)(
-        depth, scratch_ + at_.k_rows + row, skip, scratch_ + at_.q_transposed + panel,
-        First{location, scratch_ + at_.lse + location.query, p, stride});
-    TileFor<P, P::kKeyRow, 1, Second>(half_rows, columns)(
-        depth, scratch_ + at_.v_rows + row, skip, scratch_ + at_.do_transposed + panel,
-        Second{location, scratch_ + at_.correction + location.query, p, stride, scratch_ + at_.p, scratch_ + at_.ds,
-               scratch_ + at_.ds_by_key, scratch_ + at_.ds_exact});
+    float* p = P::kOneForm ? scratch_ + at_.p + location.key * stride + location.query : waiting;
+    Scores<P, kOfScores>(location, depth, scratch_ + at_.k_rows, skip, scratch_ + at_.q_transposed + panel,
+                         scratch_ + at_.lse + location.query, p, stride);
+    (wide ? Probabilities<P, kOfScores, 2> : Probabilities<P, kOfScores, 1>)(location, p, stride);
+    const float* correction = scratch_ + at_.correction + location.query;
+    Scores<P, Masking::kNone>(location, depth, scratch_ + at_.v_rows, skip, scratch_ + at_.do_transposed + panel,
+                              correction, differences, kWidth);
+    (wide ? ScoreGradients<P, kMasking, 2>
+          : ScoreGradients<P, kMasking, 1>)(location, differences, correction, p, stride,
+                                            {scratch_ + at_.p, scratch_ + at_.ds, scratch_ + at_.ds_by_key,
+                                             scratch_ + at_.ds_exact});
   }
 
   const AttentionArgs& args_;

@@ -1,4 +1,5 @@
-// Attention with products in bf16 (engine/kernels/precision.h), compiled apart because it needs one instruction set more.
+// Attention with products in bf16 (engine/kernels/precision.h), compiled apart because it needs one instruction set
+// more.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -83,10 +84,9 @@ struct Bf16Weights : tile::Bf16 {
   }
 };
 
-template <bool kDrops>
 void forward(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
              const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
-  attention::ForwardTask<Bf16Weights, kDrops>(args, layout, x, task, scratch);
+  attention::ForwardTask<Bf16Weights>(args, layout, x, task, scratch);
 }
 void backward(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
               const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
@@ -96,11 +96,11 @@ bool has_bf16() {
   static const bool has = __builtin_cpu_supports("avx512bf16");
   return has;
 }
-ForwardTask forward_task(bool drops) { return !has_bf16() ? nullptr : drops ? forward<true> : forward<false>; }
+ForwardTask forward_task() { return has_bf16() ? forward : nullptr; }
 BackwardTask backward_task() { return has_bf16() ? backward : nullptr; }
 
 #else
-ForwardTask forward_task(bool) { return nullptr; }
+ForwardTask forward_task() { return nullptr; }
 BackwardTask backward_task() { return nullptr; }
 #endif
 
@@ -117,7 +117,7 @@ namespace linnet::attention_blocking {
 HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
-ForwardTask bf16_forward_task(bool drops) { return HWY_DYNAMIC_DISPATCH(forward_task)(drops); }
+ForwardTask bf16_forward_task() { return HWY_DYNAMIC_DISPATCH(forward_task)(); }
 BackwardTask bf16_backward_task() { return HWY_DYNAMIC_DISPATCH(backward_task)(); }
 
 }  // namespace linnet::attention_blocking

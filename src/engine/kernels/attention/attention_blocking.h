@@ -1,6 +1,6 @@
 // How attention is cut into blocks, and where the blocks of one thread lie in its scratch memory. By shape alone, so
-// that results do not depend on the machine (engine/kernels/attention/attention.h). Sizes are those of fp32; bf16 needs no
-// more.
+// that results do not depend on the machine (engine/kernels/attention/attention.h). Sizes are those of fp32; bf16 needs
+// no more.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +27,6 @@ constexpr int64_t kKeyUnit = 16;        // and blocks of keys of this
 constexpr int64_t kMostRows = 14;       // of a register tile
 constexpr int64_t kChunkQueries = 512;  // queries of a forward task
 constexpr int64_t kBiasLead = 16;       // floats before what is read by distance, a vector at a time
-
 
 inline void check(const AttentionArgs& args) {
   if (args.kv_heads < 1 || args.query_heads % args.kv_heads != 0)
@@ -132,7 +131,6 @@ struct BackwardLayout : Layout {
     k_rows = take(packed_rows);
     v_rows = take(packed_rows);
     k = take(keys * width);
-    tile = take(kMostRows * kUnit);
     p = take((keys + kMostRows) * kScoreStride);
     ds = take((keys + kMostRows) * kScoreStride);
     ds_by_key = args.precision == Precision::kF32 ? ds : take((keys + kMostRows) * kScoreStride);
@@ -146,7 +144,7 @@ struct BackwardLayout : Layout {
     sums_dq = args.dq_in_bf16 && args.key_length > kKeyBlock;
     if (sums_dq) dq_sums = take(args.query_heads / args.kv_heads * args.query_length * args.head_size);
   }
-  int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, tile, p, ds, ds_by_key, dq, dk, dv, lse, correction;
+  int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, p, ds, ds_by_key, dq, dk, dv, lse, correction;
   int64_t ds_exact = 0;  // of a bias: in fp32 for either precision, after zeros
   bool sums_dq = false;
   int64_t dq_sums = 0;  // [heads of the group, query_length, head_size]
@@ -172,9 +170,8 @@ struct BackwardOperands {
 // One task on one thread's scratch memory.
 using ForwardTask = void (*)(const AttentionArgs&, const ForwardLayout&, const ForwardOperands&, int64_t, float*);
 using BackwardTask = void (*)(const AttentionArgs&, const BackwardLayout&, const BackwardOperands&, int64_t, float*);
-ForwardTask dropout_forward_task();  // with dropout, in fp32
 // Those of bf16: null where the current instruction set has none.
-ForwardTask bf16_forward_task(bool drops);
+ForwardTask bf16_forward_task();
 BackwardTask bf16_backward_task();
 
 }  // namespace linnet::attention_blocking

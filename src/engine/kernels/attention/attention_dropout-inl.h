@@ -1,5 +1,5 @@
-// The dropout of a block of probabilities, drawn ahead as one bit each. The numbers are those of engine/kernels/philox.h.
-// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+// The dropout of a block of probabilities, drawn ahead as one bit each. The numbers are those of
+// engine/kernels/philox.h. Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_ATTENTION_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_ATTENTION_DROPOUT_INL_H_
 #undef LINNET_KERNELS_ATTENTION_DROPOUT_INL_H_
@@ -125,7 +125,7 @@ class Dropout {
 };
 
 // The lanes of vector h of `row` of a location that are kept.
-HWY_INLINE auto Kept(const Location& location, int row, int h) {
+HWY_INLINE auto Kept(const Location& location, int64_t row, int h) {
   return hn::LoadMaskBits(d,
                           location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
 }

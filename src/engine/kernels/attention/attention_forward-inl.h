@@ -23,64 +23,47 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // they are computed, and what has been summed is scaled seldom instead of at every new maximum.
 constexpr float kHighest = 30, kLowest = -60;
 
-// A tile of scores: stores 2^(score - shift), zero where dropped or not seen; adds to the sums and raises the maxima of
-// the panel's queries. A NaN may get lost in the maximum; its exponential shows it.
-template <class P, Masking kMasking, bool kDrops>
-struct Exponentials {
-  const Location& location;
-  const float* minus_shift;
-  float *maximum, *sum, *weights;
-
-  template <int M, int kVectors>
-  HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    StartScores<kMasking>(location, minus_shift, r);
+// Of a tile of scores: stores 2^(score - shift), zero where dropped or not seen; adds to the sums and raises the maxima
+// of the panel's queries. A NaN may get lost in the maximum; its exponential shows it.
+template <class P, Masking kMasking, int kVectors>
+HWY_NOINLINE void Exponentials(const Location& location, const float* scores, float* maximum, float* sum,
+                               float* weights) {
+  V top[kVectors], total[kVectors];
+  SeenIn<kMasking, kVectors> seen(location);
+#pragma GCC unroll 2
+  for (int h = 0; h < kVectors; ++h) {
+    top[h] = hn::Load(d, maximum + h * kLanes);
+    total[h] = hn::Load(d, sum + h * kLanes);
   }
-  template <int M, int kVectors>
-  HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    V top[kVectors], total[kVectors];
-    SeenIn<kMasking, M, kVectors> seen(location);
+  for (int64_t i = 0; i < location.rows; i += 2) {
+    V e[2][kVectors];
+    if constexpr (hides(kMasking)) seen.start_pair(i);
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
-      top[h] = hn::Load(d, maximum + h * kLanes);
-      total[h] = hn::Load(d, sum + h * kLanes);
-    }
-#pragma GCC unroll 7
-    for (int i = 0; i < M; i += 2) {
-      V e[2][kVectors];
-      if constexpr (hides(kMasking)) seen.start_pair(i);
 #pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) {
-#pragma GCC unroll 2
-        for (int row = 0; row < 2; ++row) {
-          V score = r[i + row][h];
-          if constexpr (hides(kMasking)) score = seen.select(row, h, score, hn::Set(d, kMinusInfinity));
-          top[h] = hn::Max(top[h], score);
-          e[row][h] = Exp2<P::kExpDegree>(score);
-        }
-        total[h] = hn::Add(total[h], hn::Add(e[0][h], e[1][h]));
-        if constexpr (kDrops) {
-          e[0][h] = hn::IfThenElseZero(Kept(location, i, h), e[0][h]);
-          e[1][h] = hn::IfThenElseZero(Kept(location, i + 1, h), e[1][h]);
-        }
+      for (int row = 0; row < 2; ++row) {
+        V score = hn::Load(d, scores + (i + row) * kWidth + h * kLanes);
+        if constexpr (hides(kMasking)) score = seen.select(row, h, score, hn::Set(d, kMinusInfinity));
+        top[h] = hn::Max(top[h], score);
+        e[row][h] = Exp2<P::kExpDegree>(score);
       }
-      P::StoreAlongKeys(e, location.key + i, location.query, weights);
+      total[h] = hn::Add(total[h], hn::Add(e[0][h], e[1][h]));
+      if (kMasking != Masking::kNone && location.kept) {
+        e[0][h] = hn::IfThenElseZero(Kept(location, i, h), e[0][h]);
+        e[1][h] = hn::IfThenElseZero(Kept(location, i + 1, h), e[1][h]);
+      }
     }
-#pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) {
-      hn::Store(top[h], d, maximum + h * kLanes);
-      hn::Store(total[h], d, sum + h * kLanes);
-    }
+    P::StoreAlongKeys(e, location.key + i, location.query, weights);
   }
-};
+#pragma GCC unroll 2
+  for (int h = 0; h < kVectors; ++h) {
+    hn::Store(top[h], d, maximum + h * kLanes);
+    hn::Store(total[h], d, sum + h * kLanes);
+  }
+}
 
-struct NoDropout {
-  NoDropout(const AttentionArgs&, int64_t, float*) {}
-  static const uint8_t* draw(const Window&, int64_t) { return nullptr; }
-  static constexpr float scale = 1;
-};
-
-// One chunk of queries of one query head, block of keys by block of keys. kDrops: with dropout.
-template <class P, bool kDrops>
+// One chunk of queries of one query head, block of keys by block of keys.
+template <class P>
 class ForwardHead {
  public:
   ForwardHead(const AttentionArgs& args, const attention_blocking::ForwardLayout& at, int64_t sample, float* scratch)
@@ -177,26 +160,27 @@ class ForwardHead {
       hn::Store(hn::Set(d, kMinusInfinity), d, maximum_ + h);
       hn::Store(hn::Zero(d), d, block_sum_ + h);
     }
-    return ForTiles<P>(window, i, kept,
-                       [&](const Location& location, int64_t half_rows, Masking masking) LINNET_LAMBDA {
-                         switch (masking) {
-                           case Masking::kNone:
-                           case Masking::kDropout:
-                             return tile<Masking::kNone>(location, half_rows, at, q);
-                           case Masking::kAny:
-                             return tile<Masking::kAny>(location, half_rows, at, q);
-                           case Masking::kLimited:
-                             return tile<Masking::kLimited>(location, half_rows, at, q);
-                         }
-                       });
+    return ForTiles<P>(window, i, kept, [&](const Location& location, Masking masking) LINNET_LAMBDA {
+      switch (masking) {
+        case Masking::kNone:
+          return tile<Masking::kNone>(location, at, q);
+        case Masking::kDropout:
+          return tile<Masking::kDropout>(location, at, q);
+        case Masking::kAny:
+          return tile<Masking::kAny>(location, at, q);
+        case Masking::kLimited:
+          return tile<Masking::kLimited>(location, at, q);
+      }
+    });
   }
   template <Masking kMasking>
-  HWY_INLINE void tile(const Location& location, int64_t half_rows, int64_t at, const float* q) {
-    using Finish = Exponentials<P, kMasking, kDrops>;
+  HWY_INLINE void tile(const Location& location, int64_t at, const float* q) {
     const int64_t i = location.in_panel();
-    TileFor<P, P::kKeyRow, 1, Finish>(half_rows, location.columns)(
-        ceil_div(args_.head_size, P::kPair), k_ + location.key * P::kKeyRow, slice_ - kSliceDepth<P>, q + i,
-        Finish{location, minus_shift_ + at + i, maximum_ + i, block_sum_ + i, weights_});
+    HWY_ALIGN float scores[kRows * kWidth];
+    Scores<P, kMasking>(location, ceil_div(args_.head_size, P::kPair), k_, slice_ - kSliceDepth<P>, q + i,
+                        minus_shift_ + at + i, scores, kWidth);
+    const auto finish = location.columns > kLanes ? Exponentials<P, kMasking, 2> : Exponentials<P, kMasking, 1>;
+    finish(location, scores, maximum_ + i, block_sum_ + i, weights_);
   }
 
   // Moves the shift of queries whose largest score is out of bounds, and scales what they have so far. A sum that is
@@ -229,7 +213,7 @@ class ForwardHead {
   const AttentionArgs& args_;
   const int64_t sample_;
   const bool hides_ = attention_blocking::hides_keys(args_);
-  const std::conditional_t<kDrops, Dropout, NoDropout> dropout_;
+  const Dropout dropout_;
   float *starts_, *bias_;
   const int64_t width_;  // of rows of o_
   float *q_, *weights_, *k_;
@@ -239,7 +223,7 @@ class ForwardHead {
   bool exact_ = false;
 };
 
-template <class P, bool kDrops>
+template <class P>
 void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
                  const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
   const auto& [q, k, v, o, lse] = x;
@@ -249,7 +233,7 @@ void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardLay
   const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
   const int64_t keys = args.causal ? std::clamp<int64_t>(end + args.key_length - args.query_length, 0, valid) : valid;
   if (first == end) return;
-  ForwardHead<P, kDrops> head(args, layout, sample, scratch);
+  ForwardHead<P> head(args, layout, sample, scratch);
   FetchRows(q.data + (sample * q.batch_stride + kv_head * group * args.head_size + first * q.row_stride), q.row_stride,
             std::min(end - first, kQueryBlock), args.head_size);
   const Pieces blocks = Pieces::of_keys(keys);

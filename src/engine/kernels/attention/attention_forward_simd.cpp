@@ -20,7 +20,7 @@ namespace {
 
 void forward_task(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
                   const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
-  attention::ForwardTask<attention::F32Weights, false>(args, layout, x, task, scratch);
+  attention::ForwardTask<attention::F32Weights>(args, layout, x, task, scratch);
 }
 
 }  // namespace
@@ -42,11 +42,8 @@ void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows
   attention_blocking::check(args);
   const attention_blocking::ForwardLayout layout(args);
   const attention_blocking::ForwardOperands operands{q, k, v, o, lse};
-  const bool drops = args.dropout > 0;
-  const auto bf16 = args.precision == Precision::kBf16 ? attention_blocking::bf16_forward_task(drops) : nullptr;
-  const auto function = bf16    ? bf16
-                        : drops ? attention_blocking::dropout_forward_task()
-                                : HWY_DYNAMIC_DISPATCH(forward_task);
+  const auto bf16 = args.precision == Precision::kBf16 ? attention_blocking::bf16_forward_task() : nullptr;
+  const auto function = bf16 ? bf16 : HWY_DYNAMIC_DISPATCH(forward_task);
   pool.run(args.batch * args.kv_heads * layout.chunks.pieces, [&](int64_t task, int worker) {
     function(args, layout, operands, task, reinterpret_cast<float*>(workspace) + worker * layout.size());
   });

@@ -33,15 +33,41 @@ using tile::V;
 template <class P>
 constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
 
-// out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in engine/kernels/gemm/gemm_tile-inl.h,
-// where finish.start(r) sets the sums before the products are added and finish.end(r) takes them. Depths count packed
-// elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end of a slice of
-// its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
-template <class P, int M, int kRow, int kColumn, int kVectors, class Finish>
+// Where the sums of a tile begin, and where they go: the same row for all of them, or what is there, or zeros.
+struct Sums {
+  float* out;
+  int64_t stride;
+  bool accumulate = false;
+  const float* row = nullptr;
+};
+
+// out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in
+// engine/kernels/gemm/gemm_tile-inl.h. Depths count packed elements of the policy P, which is also that of
+// gemm_pack-inl.h. `skip` floats of a lie between the end of a slice of its columns (attention_blocking::kSlice) and
+// the next; 0 if a is in one piece. What follows the sums of scores (masks, exponentials, dropout) is a loop over what
+// this stores, which is in the L1 cache: a tile that did it in registers would be compiled for each of its kinds.
+template <class P, int M, int kRow, int kColumn, int kVectors>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b,
-                       const Finish& finish) {
+                       const Sums& sums) {
   V r[M][kVectors];
-  finish.start(r);
+  if (sums.row) {
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const V x = hn::Load(d, sums.row + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = x;
+    }
+  } else if (sums.accumulate) {
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::LoadU(d, sums.out + i * sums.stride + h * kLanes);
+  } else {
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
+  }
   for (; depth > 0; depth -= kSliceDepth<P>, a += skip) {
     const int64_t steps = std::min(depth, kSliceDepth<P>);
     for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) {
@@ -56,18 +82,26 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip,
       }
     }
   }
-  finish.end(r);
+#pragma GCC unroll 14
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) hn::StoreU(r[i][h], d, sums.out + i * sums.stride + h * kLanes);
 }
 
 // Tiles have an even number of rows, 2 to kRows: two keys make a packed element in bf16. The table's index is half it.
-template <class Finish>
-using TileFunction = void (*)(int64_t, const float*, int64_t, const float*, const Finish&);
-template <class P, int kRow, int kColumn, int kVectors, class Finish, int... I>
-constexpr std::array<TileFunction<Finish>, kRows / 2 + 1> tile_table(std::integer_sequence<int, I...>) {
-  return {nullptr, Tile<P, 2 * I + 2, kRow, kColumn, kVectors, Finish>...};
+using TileFunction = void (*)(int64_t, const float*, int64_t, const float*, const Sums&);
+template <class P, int kRow, int kColumn, int kVectors, int... I>
+constexpr std::array<TileFunction, kRows / 2 + 1> tile_table(std::integer_sequence<int, I...>) {
+  return {nullptr, Tile<P, 2 * I + 2, kRow, kColumn, kVectors>...};
 }
-template <class P, int kRow, int kColumn, int kVectors, class Finish>
-constexpr auto kTiles = tile_table<P, kRow, kColumn, kVectors, Finish>(std::make_integer_sequence<int, kRows / 2>());
+template <class P, int kRow, int kColumn, int kVectors>
+constexpr auto kTiles = tile_table<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows / 2>());
+
+// The register tile for the last columns of a panel: one vector wide where that is enough.
+template <class P, int kRow, int kColumn>
+HWY_INLINE TileFunction TileFor(int64_t half_rows, int64_t columns) {
+  return columns > kLanes ? kTiles<P, kRow, kColumn, 2>[half_rows] : kTiles<P, kRow, kColumn, 1>[half_rows];
+}
 
 // Rows dealt evenly to tiles of an even number of rows: the last tile may have one row too many.
 struct Tiles {
@@ -82,46 +116,6 @@ struct Tiles {
   int64_t small;   // pairs of rows of a tile
   int64_t larger;  // so many tiles at the start have one more
 };
-
-// Sums stored, or added to what is there.
-struct StoreSums {
-  float* out;
-  int64_t stride;
-  bool accumulate;
-
-  template <int M, int kVectors>
-  HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    if (accumulate) {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i)
-#pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = hn::LoadU(d, out + i * stride + h * kLanes);
-    } else {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i)
-#pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
-    }
-  }
-  template <int M, int kVectors>
-  HWY_INLINE void end(const V (&r)[M][kVectors]) const {
-#pragma GCC unroll 14
-    for (int i = 0; i < M; ++i)
-#pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) hn::StoreU(r[i][h], d, out + i * stride + h * kLanes);
-  }
-};
-
-// What is added to every row of a tile of scores: minus the shift of its query.
-template <int M, int kVectors>
-HWY_INLINE void StartWithRow(const float* row, V (&r)[M][kVectors]) {
-#pragma GCC unroll 2
-  for (int h = 0; h < kVectors; ++h) {
-    const V x = hn::Load(d, row + h * kLanes);
-#pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) r[i][h] = x;
-  }
-}
 
 // fp32: how the weights of two neighbouring keys j (even) and j + 1, for one or two vectors of queries from i, are kept
 // for the products along the keys (element j, i of a transposed left operand) and along the queries (rows of one).
