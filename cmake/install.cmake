@@ -58,6 +58,7 @@ else()
   add_library(linnet::linnet ALIAS linnet_everything)
   target_include_directories(linnet_everything INTERFACE ${public_includes})
   target_link_libraries(linnet_everything INTERFACE linnet_library)
+  target_link_options(linnet_everything INTERFACE LINKER:--gc-sections)  # a program has the functions that it calls
   # A shared object that a program makes exports none of our symbols.
   set(archives "")
   foreach(library ${installed_libraries})

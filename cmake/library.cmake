@@ -47,8 +47,8 @@ function(linnet_sections target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
 endfunction()
 
-# For code that does little beside what it calls, in libraries that ship with programs (src/api/runtime): small rather than
-# fast. Sources whose loops are long are named.
+# For code that does little beside what it calls, in libraries that programs link: small rather than fast (half the bytes).
+# Sources whose loops are long are named.
 function(linnet_small target)
   cmake_parse_arguments(ARG "" "" "FAST" ${ARGN})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)

@@ -72,6 +72,17 @@ foreach(compiler ${compilers})
   run(${build}/onnx_resnet ${SOURCE}/tests/golden/onnx_resnet.onnx ${work}/onnx_resnet_${name}.onnx)
 endforeach()
 
+# A small program links what it uses.
+if(BUILD_TYPE STREQUAL "Release")
+  find_program(STRIP strip REQUIRED)
+  run(${STRIP} -o ${work}/minimal ${build}/minimal)
+  file(SIZE ${work}/minimal size)
+  message("minimal: ${size} bytes stripped")
+  if(size GREATER 4000000)
+    message(FATAL_ERROR "examples/library/minimal.cpp has more than 4 MB")
+  endif()
+endif()
+
 # The example in C, on models of the repository.
 run(${CMAKE_COMMAND} -D PROGRAM=${build}/retrieve -D GOLDEN=${SOURCE}/tests/golden/pretrained
   -D WORK=${work}/retrieve -P ${SOURCE}/examples/run_retrieve.cmake)
