@@ -4,8 +4,7 @@
 #                  TEST_DEPENDS exec)
 #
 # SOURCES are the library; DEPENDS are folders below (by name) or imported targets; TESTS may look further up through
-# TEST_DEPENDS, because a test of an op wants the interpreter. TOGETHER compiles a few sources at a time; not for what the
-# small runtime is made of, which takes objects apart (src/api/runtime).
+# TEST_DEPENDS, because a test of an op wants the interpreter. TOGETHER compiles a few sources at a time.
 function(linnet_library name)
   cmake_parse_arguments(ARG "TOGETHER" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;TESTS;TEST_DEPENDS" ${ARGN})
   add_library(linnet_${name} STATIC ${ARG_SOURCES})
@@ -42,7 +41,7 @@ function(linnet_test_options target)
   endif()
 endfunction()
 
-# Each function gets a section of its own, so that a library leaves out those it does not call (src/api/runtime).
+# Each function gets a section of its own, so that programs and libraries leave out those that they do not call.
 function(linnet_sections target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
 endfunction()

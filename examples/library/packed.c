@@ -1,7 +1,7 @@
 /* Goes on from a prompt with a packed model, by the library that has no training:
  *
  *   linnet pack gpt2 -o gpt2.linnet --quantize int8
- *   cc -std=c11 packed.c -llinnet_runtime -o packed && ./packed gpt2.linnet "Once upon a time"
+ *   cc -std=c11 packed.c -llinnet_c -o packed && ./packed gpt2.linnet "Once upon a time"
  */
 #include <linnet/linnet_c.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // A packed model (or a run, or a model folder) for C++ programs that only use it. It stands on the C interface alone,
-// so that programs link linnet::linnet_runtime, a small library without training, or linnet::linnet_c:
+// so that programs link linnet::linnet_c, a library without training:
 //
 //   linnet::PackedModel model("gpt2.linnet");
 //   std::cout << model.generate("Once upon a time") << '\n';

@@ -1,5 +1,5 @@
-// liblinnet_runtime.so: packed models answer as in the full library, bit for bit, and what it does not need is not
-// loaded.
+// liblinnet_c.so: packed models answer as the folders that they were made of, bit for bit, and what it does not need is
+// not loaded.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <linnet/linnet_c.h>
@@ -31,19 +31,19 @@ class Library {
 };
 #define CALL(library, function) (library).get<decltype(&::function)>(#function)
 
-const Library& full() {
-  static const Library library(LINNET_FULL);
-  return library;
-}
-const Library& runtime() {
-  static const Library library(LINNET_RUNTIME);
+const Library& library() {
+  static const Library library(LINNET_C_LIBRARY);
   return library;
 }
 
 class Model {
  public:
-  Model(const Library& library, const std::string& path) : library_(library) {
-    EXPECT_EQ(CALL(library, linnet_model_open)(path.c_str(), nullptr, &model_), LINNET_OK) << error();
+  // `quantize`: null for what is packed.
+  Model(const std::string& path, const char* quantize) {
+    linnet_model_options options;
+    CALL(library_, linnet_model_options_init)(&options);
+    options.quantize = quantize;
+    EXPECT_EQ(CALL(library_, linnet_model_open)(path.c_str(), &options, &model_), LINNET_OK) << path << ": " << error();
   }
   ~Model() { CALL(library_, linnet_model_close)(model_); }
 
@@ -79,7 +79,7 @@ class Model {
     return whole;
   }
 
-  const Library& library_;
+  const Library& library_ = library();
   linnet_model* model_ = nullptr;
 };
 
@@ -92,13 +92,14 @@ class Runtime : public ::testing::Test {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return file;
   }
-  // Both libraries' answers to texts are the same. Returns their length.
-  static size_t expect_equal(const std::string& file, const std::vector<std::string>& texts) {
-    const Model whole(full(), file), small(runtime(), file);
+  // What is packed with such weights answers texts as the folder does that is opened with them. Returns the answers'
+  // length.
+  size_t expect_equal(const std::string& folder, const std::string& word, const std::vector<std::string>& texts) const {
+    const Model packed(pack(folder, word), nullptr), opened(folder, word == "none" ? nullptr : word.c_str());
     size_t length = 0;
     for (const std::string& text : texts) {
-      const std::string answer = small.answer(text);
-      EXPECT_EQ(answer, whole.answer(text)) << file << ": " << text;
+      const std::string answer = packed.answer(text);
+      EXPECT_EQ(answer, opened.answer(text)) << folder << ", " << word << ": " << text;
       length += answer.size();
     }
     return length;
@@ -113,27 +114,26 @@ bool is_loaded(const std::string& library) {
   return false;
 }
 
-TEST_F(Runtime, ModelFoldersAnswerAsInTheFullLibrary) {
+TEST_F(Runtime, PackedFoldersAnswerAsTheFolders) {
   const std::string long_text = [] {
     std::string text;
     for (int i = 5; i < 17; ++i) text += "w" + std::to_string(i) + " ";
     return text;
   }();
-  for (const char* name :
-       {"gpt2", "llama", "qwen2", "mistral", "marian", "bert_model", "bert_classifier", "bert_old"}) {
+  for (const char* name : {"gpt2", "llama", "qwen2", "mistral", "marian", "bert_model", "bert_classifier"}) {
     const std::string folder = model(name);
     for (const char* word : {"none", "bf16", "int8", "int8-weights", "int4-weights"})
-      EXPECT_GT(expect_equal(pack(folder, word), {"w7 w8 w9", long_text, "w30"}), 50u) << name;
+      EXPECT_GT(expect_equal(folder, word, {"w7 w8 w9", long_text, "w30"}), 50u) << name;
   }
 }
 
-TEST_F(Runtime, RunsAnswerAsInTheFullLibrary) {
+TEST_F(Runtime, PackedRunsAnswerAsTheRuns) {
   for (const char* tokenizer : {"char", "sentencepiece"}) {
     const std::string folder = folder_ / tokenizer;
     const Outcome trained = train(folder, {std::string("data.tokenizer=") + tokenizer, "data.vocab_size=60"});
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     for (const char* word : {"none", "int8"})
-      EXPECT_GT(expect_equal(pack(folder, word), {"14 May 1998", "3 June 2001"}), 1u) << tokenizer;
+      EXPECT_GT(expect_equal(folder, word, {"14 May 1998", "3 June 2001"}), 1u) << tokenizer;
   }
   // An encoder-decoder that other programs know, with SentencePiece of its own.
   const std::string t5 = folder_ / "t5";
@@ -141,16 +141,15 @@ TEST_F(Runtime, RunsAnswerAsInTheFullLibrary) {
                        "data.joint_vocab=true"})
                 .exit_code,
             0);
-  EXPECT_GT(expect_equal(pack(t5, "none"), {"14 May 1998", "3 June 2001"}), 1u);
+  EXPECT_GT(expect_equal(t5, "none", {"14 May 1998", "3 June 2001"}), 1u);
 }
 
-// In a process of its own, as other tests load the full library.
 TEST_F(Runtime, NoTextNeedsAnotherLibrary) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string file = pack(model("bert_model"), "none");
   EXPECT_EXIT(
       {
-        const Model model(runtime(), file);
+        const Model model(file, nullptr);
         const std::string plain = model.answer("w7 w8 w9");
         if (plain.empty()) std::exit(1);
         // The accent is taken off, which takes Unicode's tables.
@@ -163,8 +162,8 @@ TEST_F(Runtime, NoTextNeedsAnotherLibrary) {
 TEST_F(Runtime, WhatItDoesNotRunIsAUserError) {
   folder_.write("broken.linnet", "no model");
   linnet_model* none = nullptr;
-  EXPECT_EQ(CALL(runtime(), linnet_model_open)((folder_ / "broken.linnet").c_str(), nullptr, &none), LINNET_USER_ERROR);
-  EXPECT_STRNE(CALL(runtime(), linnet_last_error)(), "");
+  EXPECT_EQ(CALL(library(), linnet_model_open)((folder_ / "broken.linnet").c_str(), nullptr, &none), LINNET_USER_ERROR);
+  EXPECT_STRNE(CALL(library(), linnet_last_error)(), "");
 }
 
 // The weights are compared behind the first step: no text of damaged ones is finished.
@@ -175,17 +174,17 @@ TEST_F(Runtime, AlteredWeightsAreFoundBeforeATextIsFinished) {
     bytes[8192] ^= 1;  // weights begin at a page behind the header
     folder_.write("altered.linnet", bytes);
     linnet_model* model = nullptr;
-    ASSERT_EQ(CALL(runtime(), linnet_model_open)((folder_ / "altered.linnet").c_str(), nullptr, &model), LINNET_OK);
+    ASSERT_EQ(CALL(library(), linnet_model_open)((folder_ / "altered.linnet").c_str(), nullptr, &model), LINNET_OK);
     linnet_generate_options options;
-    CALL(runtime(), linnet_generate_options_init)(&options);
+    CALL(library(), linnet_generate_options_init)(&options);
     options.max_tokens = 4;
     for (int i = 0; i < 2; ++i) {
       char* text = nullptr;
-      EXPECT_EQ(CALL(runtime(), linnet_generate)(model, "w5 w6", &options, nullptr, nullptr, &text), LINNET_USER_ERROR);
+      EXPECT_EQ(CALL(library(), linnet_generate)(model, "w5 w6", &options, nullptr, nullptr, &text), LINNET_USER_ERROR);
       EXPECT_EQ(text, nullptr);
-      EXPECT_NE(std::string(CALL(runtime(), linnet_last_error)()).find("damaged"), std::string::npos);
+      EXPECT_NE(std::string(CALL(library(), linnet_last_error)()).find("damaged"), std::string::npos);
     }
-    CALL(runtime(), linnet_model_close)(model);
+    CALL(library(), linnet_model_close)(model);
     std::filesystem::remove_all(folder_ / "gpt2");
   }
 }

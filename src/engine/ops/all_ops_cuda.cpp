@@ -19,9 +19,7 @@ namespace linnet {
 #endif
 #define LINNET_CUDA_ENTRY_kNone(name)
 
-LINNET_INFERENCE_OPS(LINNET_CUDA_KERNELS)
-LINNET_IMAGE_OPS(LINNET_CUDA_KERNELS)
-LINNET_TRAINING_OPS(LINNET_CUDA_KERNELS)
+LINNET_OPS(LINNET_CUDA_KERNELS)
 KernelList attention_cudnn_kernels();
 KernelList attention_grad_cudnn_kernels();
 KernelList conv2d_cudnn_kernels();
@@ -40,8 +38,7 @@ std::span<const BackendOp> cuda_ops() {
       {"conv2d_input_grad", conv2d_input_grad_cudnn_kernels()},
       {"conv2d_weight_grad", conv2d_weight_grad_cudnn_kernels()},
 #endif
-      LINNET_INFERENCE_OPS(LINNET_CUDA_ENTRY) LINNET_IMAGE_OPS(LINNET_CUDA_ENTRY)
-          LINNET_TRAINING_OPS(LINNET_CUDA_ENTRY){"conv2d", conv2d_groups_cuda_kernels()},
+      LINNET_OPS(LINNET_CUDA_ENTRY){"conv2d", conv2d_groups_cuda_kernels()},
       {"conv2d_input_grad", conv2d_groups_input_grad_cuda_kernels()},
       {"conv2d_weight_grad", conv2d_groups_weight_grad_cuda_kernels()},
   };

@@ -1,9 +1,6 @@
 // The table of all ops: a row for each, OP(its OpDef, its name, its kernels on a GPU). NAME_kernels() are those of the CPU;
 // on a GPU it has NAME_cuda_kernels() (kOwn), those too, but by NVIDIA's libraries, which the emulation of a GPU does not
 // have (kLibrary), or at most those that all_ops_cuda.cpp adds (kNone). A new op is a folder and a row.
-//
-// The parts are separate so that a library without training or images (src/api/runtime) has only the kernels that it
-// runs.
 #pragma once
 #include <span>
 
@@ -12,8 +9,7 @@
 namespace linnet {
 
 // clang-format off
-// Of models that read and write texts, without gradients.
-#define LINNET_INFERENCE_OPS(OP) \
+#define LINNET_OPS(OP) \
   OP(kPointwise, pointwise, kLibrary) \
   OP(kReduce, reduce, kOwn) \
   OP(kMatmul, matmul, kLibrary) \
@@ -47,19 +43,13 @@ namespace linnet {
   OP(kCachePut, cache_put, kNone) \
   OP(kCachedAttention, cached_attention, kNone) \
   OP(kCacheFill, cache_fill, kOwn) \
-  OP(kCacheReorder, cache_reorder, kOwn)
-
-// The forward ops of networks for images.
-#define LINNET_IMAGE_OPS(OP) \
+  OP(kCacheReorder, cache_reorder, kOwn) \
   OP(kQuantizedConv2d, quantized_conv2d, kNone) \
   OP(kBatchNorm, batch_norm, kOwn) \
   OP(kScalePixels, scale_pixels, kOwn) \
   OP(kConv2d, conv2d, kOwn) \
   OP(kMaxPool, max_pool, kOwn) \
-  OP(kConvReluPool, conv_relu_pool, kOwn)
-
-// Gradients, losses, dropout, optimizers, and what training steps without the host need.
-#define LINNET_TRAINING_OPS(OP) \
+  OP(kConvReluPool, conv_relu_pool, kOwn) \
   OP(kAllReduce, all_reduce, kNone) \
   OP(kShare, share, kNone) \
   OP(kAllGather, all_gather, kNone) \
@@ -99,7 +89,6 @@ namespace linnet {
   OP(kAdam8bitStep, adam_8bit_step, kOwn)
 // clang-format on
 
-std::span<const OpEntry> inference_ops();
 std::span<const BackendOp> cuda_ops();  // in the module that is loaded for --device cuda
 
 #define LINNET_OP_ENTRY(op, name, cuda) OpEntry{&op, name##_kernels()},

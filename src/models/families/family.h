@@ -1,5 +1,5 @@
 // What there is to know of a family of models to read and write its folders: one Family per value of config.json's
-// "model_type". Families that are alike share a file, which families_of_texts.cpp lists (docs/add_a_family.md).
+// "model_type". Families that are alike share a file, which families.cpp lists (docs/add_a_family.md).
 #pragma once
 #include <memory>
 #include <optional>
@@ -96,9 +96,7 @@ struct ConfiguredFamily final : Family {
 
 using FamilyList = std::vector<const Family*>;
 
-// All families; a library that is built without images has those of texts alone.
 const FamilyList& families();
-const FamilyList& families_of_texts();
 // User error naming the file when there is no such family, with those there are.
 const Family& find_family(const ConfigFile& config);
 const Family& find_family(const std::string& model_type);

@@ -131,4 +131,6 @@ std::string vit_preprocessor_file(const VitConfig& config) {
 const VitFamily kVitFamily("vit", FamilyKind::kImages, {{"ViTForImageClassification", ModelHead::kClasses}},
                            VitConfig{}, fields(), make, names);
 
+FamilyList families_of_vit() { return {&kVitFamily}; }
+
 }  // namespace linnet

@@ -5,6 +5,7 @@
 
 #include "models/families/labels.h"
 #include "models/nn/model_file.h"
+#include "tasks/texts/onnx_classifier.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 
@@ -104,5 +105,9 @@ std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classe
 }
 
 double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
+
+PretrainedModel open_classification_run(const std::string& folder) {
+  return is_onnx_run(folder) ? open_onnx_run(folder) : open_run_model(folder);
+}
 
 }  // namespace linnet

@@ -23,11 +23,4 @@ void attention_few_queries(const AttentionArgs& args, AttentionRows q, Attention
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
                            const int32_t* key_rows = nullptr);
 
-// The heads [head, head_end) of one sample, with the keys and values of sample `keys_of`. `scores` has room for a key's
-// float each.
-using AttendHeads = void (*)(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-                             MutableAttentionRows o, float* lse, int64_t sample, int64_t keys_of, int64_t head,
-                             int64_t head_end, float* scores);
-AttendHeads bf16_attend_heads();  // of keys and values in bf16
-
 }  // namespace linnet

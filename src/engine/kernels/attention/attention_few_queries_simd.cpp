@@ -15,10 +15,18 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
+// The heads [head, head_end) of one sample, with the keys and values of sample `keys_of`. `scores` has room for a key's
+// float each.
+using AttendHeads = void (*)(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
+                             MutableAttentionRows o, float* lse, int64_t sample, int64_t keys_of, int64_t head,
+                             int64_t head_end, float* scores);
+
+template <class T>
 void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
                   float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end, float* scores) {
-  AttendHeadsOf<float>(args, q, k, v, o, lse, sample, keys_of, head, head_end, scores);
+  AttendHeadsOf<T>(args, q, k, v, o, lse, sample, keys_of, head, head_end, scores);
 }
+AttendHeads attend_heads_of(bool bf16) { return bf16 ? attend_heads<Bfloat16> : attend_heads<float>; }
 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
@@ -28,7 +36,7 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 
-HWY_EXPORT(attend_heads);
+HWY_EXPORT(attend_heads_of);
 
 constexpr int64_t kManySamples = 16;
 
@@ -50,7 +58,7 @@ void attention_few_queries(const AttentionArgs& args, AttentionRows q, Attention
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
                            const int32_t* key_rows) {
   if (k.data.is_bf16 != v.data.is_bf16) fail_internal("attention: keys and values of two types");
-  const AttendHeads attend = k.data.is_bf16 ? bf16_attend_heads() : HWY_DYNAMIC_DISPATCH(attend_heads);
+  const auto attend = HWY_DYNAMIC_DISPATCH(attend_heads_of)(k.data.is_bf16);
   const auto scores = [&](int worker) { return reinterpret_cast<float*>(workspace) + worker * score_floats(args); };
   if (key_rows) {
     // Neighbors are tokens of one text, as a rule: the keys of a head stay in the cache for all of them.

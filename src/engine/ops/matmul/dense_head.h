@@ -9,6 +9,5 @@ namespace linnet {
 bool dense_head_supports(const KernelQuery& query);
 void run_dense_head(const KernelArgs& args);
 // What it runs for the gradients, in a file of its own for libraries without training.
-void run_dense_head_gradient(const DenseHeadShape& shape, bool of_weight, const KernelArgs& args);
 
 }  // namespace linnet
