@@ -107,10 +107,14 @@ install(TARGETS ${installed_targets} EXPORT linnet-targets ARCHIVE DESTINATION $
 install(EXPORT linnet-targets NAMESPACE linnet:: DESTINATION ${config_folder})
 install(DIRECTORY include/linnet ${LINNET_PUBLIC_INCLUDE}/linnet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md"
   PATTERN "add_a*.md" EXCLUDE PATTERN "architecture.md" EXCLUDE)  # of the sources, which are not installed
 install(DIRECTORY examples/library/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(CODE "execute_process(COMMAND \${CMAKE_COMMAND}
+  -D FOLDER=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR} -P ${PROJECT_SOURCE_DIR}/cmake/installed_links.cmake
+  COMMAND_ERROR_IS_FATAL ANY)")
 
 # A sanitized library would force its flags on the consumer.
 if(LINNET_TESTS AND NOT LINNET_SANITIZE AND NOT BUILD_SHARED_LIBS)

@@ -52,7 +52,6 @@ int run(int count, char** words) {
   const auto loss_of = [](Model& of) { return [&of](Tracer& trace) { return of.loss(trace); }; };
   Learner learner(model, loss_of(model), batches.shapes(),
                   {.optimizer = AdamW{.weight_decay = 0.1}, .clip_norm = 1, .accumulate = 2});
-  model.decoder.load(learner);
   const double before = learner.evaluate(tests).loss;
   const Schedule rate{.kind = Schedule::Kind::kCosine, .peak = 5e-3, .warmup_steps = 10, .max_steps = steps};
   for (int64_t step = 1; step <= steps; ++step) {
@@ -64,7 +63,6 @@ int run(int count, char** words) {
 
   Model saved(out);
   Learner reader(saved, loss_of(saved), tests.shapes(), {.training = false});
-  saved.decoder.load(reader);
   const double read = reader.evaluate(tests).loss;
   std::printf("loss %.3f before, %.3f after, %.3f of the folder that was written\n", before, after, read);
   return after < before / 2 && std::abs(read - after) < 1e-3 ? 0 : 1;

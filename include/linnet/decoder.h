@@ -60,7 +60,7 @@ struct GenerateOptions {
 struct GeneratorOptions {
   // Texts that are written at once.
   int64_t slots = 1;
-  // Tokens of prompt and text; 0: Decoder::max_length().
+  // Tokens of prompt and text; 0: the decoder's max_length().
   int64_t max_length = 0;
   // False: every token computes the whole sequence again.
   bool cache = true;
@@ -72,17 +72,21 @@ struct GeneratorOptions {
   int threads = 0;
 };
 
+class PretrainedDecoder;
+
 // Writes texts with a decoder. Its memory is planned and taken when it is constructed.
 class TextGenerator {
  public:
   // The decoder outlives it. Throws Error(kUser) for options out of range.
   TextGenerator(Decoder& decoder, const GeneratorOptions& options = {});
+  // The same for a folder's decoder, with the folder's weights until take() or load() gives others.
+  TextGenerator(PretrainedDecoder& decoder, const GeneratorOptions& options = {});
   TextGenerator(const TextGenerator&) = delete;
   TextGenerator& operator=(const TextGenerator&) = delete;
   // Frees the memory.
   ~TextGenerator();
 
-  // Takes the weights of a learner of the same decoder.
+  // Takes the weights of a learner of the same decoder, or of a model that it is a part of.
   void take(Learner& learner);
   // Takes the weights that Learner::save() wrote.
   void load(const std::string& path);

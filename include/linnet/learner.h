@@ -251,7 +251,7 @@ class Learner {
       : Learner(model, std::move(loss), shapes, LearnerOptions{}) {}
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
-  // Takes everything; the other one can only be destroyed or assigned to. Not while another learner shares the weights
+  // Takes everything; of the other one, which can only be destroyed or assigned to, every use is an Error(kUser). Not while another learner shares the weights
   // of the one that is assigned to.
   Learner(Learner&& other) noexcept;
   // The same.
@@ -323,7 +323,7 @@ class Learner {
 
   // Writes the weights that evaluation takes, by name, as safetensors.
   void save(const std::string& path) const;
-  // Reads weights by name from a safetensors file of any floats. Throws Error(kUser) naming the file when it cannot be
+  // Reads weights by name from a safetensors file of any floats, or one of torch.save() (.bin, .pt, .pth). Throws Error(kUser) naming the file when it cannot be
   // read or, if strict, does not fit; then no parameter is changed.
   LoadReport load(const std::string& path, const LoadOptions& options = {});
   // Writes all that the next steps follow from: weights, moments, the number of steps, and where a loader is.
@@ -350,6 +350,8 @@ class Learner {
   friend MemoryPlan plan(const Module&, TracedLoss, const LearnerOptions&);
   friend MemoryPlan plan(const Module&, TracedLoss, const std::vector<InputTypes>&, const LearnerOptions&);
   struct State;
+  State& state() const;              // throws when it has been moved from
+  void begin(const Module& model);  // takes the memory and gives parameters their values
   std::unique_ptr<State> state_;
 };
 

@@ -6,8 +6,7 @@
 //     PretrainedEncoder encoder;
 //     Linear head;
 //   };
-//   Learner learner(model, ...);
-//   model.encoder.load(learner);
+//   Learner learner(model, ...);  // begins with the folder's weights
 //
 // docs/models.md has the list of families.
 #pragma once
@@ -28,14 +27,18 @@ class PretrainedModule : public Module {
   // Frees it.
   ~PretrainedModule() override;
 
-  // Reads the folder's weights, one file or shards, into a learner whose model this is a part of. Says which parameters
-  // were taken, which the folder does not have, and which of its tensors are not used.
+  // Reads the folder's weights, one file or shards, into a learner whose model this is a part of; a learner begins with
+  // them by itself. Says which parameters were taken, which the folder does not have, and which of its tensors are not
+  // used.
   LoadReport load(Learner& learner);
+  // The same, when the learner is constructed.
+  void begin(Learner& learner) override;
   // Writes a folder that transformers loads: the model with the learner's weights, configuration and tokenizer files,
   // and, in head.safetensors, all other parameters of the learner by name.
   void save(Learner& learner, const std::string& folder) const;
 
  protected:
+  friend class TextGenerator;
   struct State;
   // Reads the configuration and the names of all weights, no data.
   PretrainedModule(Module* parent, std::string name, std::unique_ptr<State> state);

@@ -101,12 +101,20 @@ void tune_decoder(const std::string& folder) {
     return std::vector<float>(logits.begin(), logits.end());
   };
   Model model(folder);
-  Learner learner = learner_of(model);
-  EXPECT_TRUE(model.decoder.load(learner).fresh.empty());
+  Learner learner = learner_of(model);  // begins with the folder's weights
   fill(learner);
   const double before = learner.evaluate();
+  EXPECT_TRUE(model.decoder.load(learner).fresh.empty());
+  fill(learner);
+  EXPECT_EQ(learner.evaluate(), before);
+  TextGenerator generator(model.decoder, {.max_length = 16, .threads = 1});
+  const auto text = generator.generate({{1, 2, 3}}, {.max_tokens = 6, .temperature = 0});
   for (int step = 0; step < 20; ++step) ASSERT_TRUE(learner.step(0.01).finite);
   EXPECT_LT(learner.evaluate(), before / 2);
+  EXPECT_EQ(generator.generate({{1, 2, 3}}, {.max_tokens = 6, .temperature = 0}), text);
+  generator.take(learner);  // by their names in the learner's model
+  EXPECT_EQ(generator.generate({{1, 2, 3}}, {.max_tokens = 3, .temperature = 0}).front(),
+            (std::vector<int32_t>{4, 5, 6}));
   const std::string out = path_of("library_decoder");
   model.decoder.save(learner, out);
   EXPECT_FALSE(WeightFile(out + "/model.safetensors").tensors().empty());

@@ -648,6 +648,16 @@ const std::vector<Misuse>& misuses() {
       {"MomentumOfOne", [] { Ready ready({.optimizer = Sgd{.momentum = 1}}); }},
       {"NegativeClip", [] { Ready ready({.clip_norm = -1}); }},
       {"UnknownGroup", [] { Ready ready({.groups = {{.patterns = {"hiden.*"}, .frozen = true}}}); }},
+      {"GroupBehindAnother",
+       [] {
+         Ready ready({.groups = {{.patterns = {"*"}, .rate_factor = 0.5}, {.patterns = {"hidden.*"}, .frozen = true}}});
+       }},
+      {"LearnerThatWasMoved",
+       [] {
+         Ready ready;
+         const Learner taken = std::move(ready.learner);
+         ready.learner.step(0.1);
+       }},
       {"GroupWithoutPattern", [] { Ready ready({.groups = {{.frozen = true}}}); }},
       {"EverythingFrozen", [] { Ready ready({.groups = {{.patterns = {"*"}, .frozen = true}}}); }},
       // Steps

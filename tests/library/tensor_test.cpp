@@ -56,6 +56,14 @@ TEST(Tensors, BroadcastAsNumPy) {
             (std::vector<float>{0, 1, 2, 10, 11, 12}));
 }
 
+TEST(Tensors, APowerOfZeroIsAConstant) {
+  const auto value = floats_of([](Tracer&) {
+    const Tensor x = arange(3) * 0.0, y = pow(x, 0) + pow(x, 2);
+    return gradient(sum(y), x);
+  });
+  EXPECT_EQ(value, (std::vector<float>{0, 0, 0}));  // not NaN
+}
+
 TEST(Tensors, FunctionsOfElementsHaveTheirGradients) {
   const testing::OpInput x{.shape = {3, 7}, .spread = 3}, y{.shape = {3, 7}, .spread = 3};
   check({x}, [](const Tensors& in) { return leaky_relu(in[0], 0.2); });

@@ -4,6 +4,7 @@
 
 #include "api/cpp/decoding_scope.h"
 #include "api/cpp/helpers.h"
+#include "api/cpp/pretrained_state.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -60,13 +61,14 @@ Loss decoder_loss(Decoder& decoder, Tracer& trace) {
 }
 
 struct TextGenerator::State {
-  State(Decoder& decoder, const GeneratorOptions& options)
-      : model(decoder),
-        layout(decoder),
+  // `root`: whose parameters are those of the layout.
+  State(std::unique_ptr<CausalModel> made, CausalModel& model, const Module& root, const GeneratorOptions& options)
+      : made(std::move(made)),
+        layout(root),
         shared(declare_model(store, layout)),
         generator(model, layout, store, shared,
                   {.rows = options.slots,
-                   .max_length = options.max_length > 0 ? options.max_length : decoder.max_length(),
+                   .max_length = options.max_length > 0 ? options.max_length : model.max_length(),
                    .cache = options.cache,
                    .independent_prompts = options.same_bits,
                    .threads = options.threads > 0 ? options.threads : available_threads()}),
@@ -77,7 +79,7 @@ struct TextGenerator::State {
     generator.bind();
   }
 
-  DecoderModel model;
+  const std::unique_ptr<CausalModel> made;  // around a program's decoder
   ParameterLayout layout;
   Store store;
   SharedRegions shared;
@@ -87,12 +89,30 @@ struct TextGenerator::State {
   std::atomic<bool> busy = false;
 };
 
-TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) {
+namespace {
+
+void check_options(const GeneratorOptions& options, int64_t max_length) {
   if (options.slots < 1 || options.slots > 4096 || options.threads < 0 || options.max_length < 0 ||
-      options.max_length > decoder.max_length())
+      options.max_length > max_length)
     fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the " +
-              std::to_string(decoder.max_length()) + " positions of its decoder");
-  state_ = std::make_unique<State>(decoder, options);
+              std::to_string(max_length) + " positions of its decoder");
+}
+
+}  // namespace
+
+TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) {
+  check_options(options, decoder.max_length());
+  auto made = std::make_unique<DecoderModel>(decoder);
+  CausalModel& model = *made;
+  state_ = std::make_unique<State>(std::move(made), model, decoder, options);
+}
+
+TextGenerator::TextGenerator(PretrainedDecoder& decoder, const GeneratorOptions& options) {
+  check_options(options, decoder.max_length());
+  const PretrainedModel& folder = decoder.state_->model;
+  state_ = std::make_unique<State>(nullptr, folder.as<CausalModel>(), *folder.module, options);
+  load_parameters(folder, decoder.state_->layout, state_->store.as<float>(state::kParameters));
+  state_->has_weights = true;
 }
 
 TextGenerator::~TextGenerator() = default;

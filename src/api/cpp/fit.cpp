@@ -39,7 +39,7 @@ struct RunningMean {
 
 FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   check(options);
-  State& s = *state_;
+  State& s = state();
   const auto accumulate = static_cast<size_t>(s.options.accumulate);
   FitReport report;
   std::vector<float> best_weights;

@@ -192,14 +192,24 @@ const ParameterSlot& Learner::State::slot_of(const std::string& name) const {
 
 Learner::Learner(const Module& model, TracedLoss loss, const LearnerOptions& options)
     : state_(std::make_unique<State>(model, std::move(loss), std::vector<InputTypes>{}, options)) {
-  state_->allocate();
+  begin(model);
 }
 
 Learner::Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
                  const LearnerOptions& options) {
   if (shapes.empty()) fail_user("a learner needs at least one batch shape; Loader::shapes() gives them");
   state_ = std::make_unique<State>(model, std::move(loss), shapes, options);
+  begin(model);
+}
+
+void Learner::begin(const Module& model) {
   state_->allocate();
+  if (!state_->owner) const_cast<Module&>(model).visit([&](Module& module) { module.begin(*this); });
+}
+
+Learner::State& Learner::state() const {
+  if (!state_) fail_user("the learner was moved from: it has no model any more");
+  return *state_;
 }
 
 Learner::Learner(Learner&&) noexcept = default;
@@ -215,7 +225,7 @@ int64_t samples_of(const Arrays& batch, const auto& kind) { return batch.samples
 StepResult Learner::step(const Arrays& batch, double rate) { return step(std::span(&batch, 1), rate); }
 
 StepResult Learner::step(std::span<const Arrays> batches, double rate) {
-  State& s = *state_;
+  State& s = state();
   const Busy busy(s.busy, "a learner");
   s.check_step(rate, batches.size());
   std::vector<const State::BatchKind*> kinds;
@@ -238,7 +248,7 @@ StepResult Learner::step(std::span<const Arrays> batches, double rate) {
 }
 
 StepResult Learner::step(double rate) {
-  State& s = *state_;
+  State& s = state();
   const Busy busy(s.busy, "a learner");
   s.check_step(rate, 1);
   const State::BatchKind& kind = s.given_kind("step");
@@ -248,13 +258,13 @@ StepResult Learner::step(double rate) {
 }
 
 std::string Learner::diagnose() const {
-  const State& s = *state_;
+  const State& s = state();
   if (!s.last_trained) fail_user("there is no step to look at: none was taken, or evaluation followed");
   return s.trainer->find_non_finite(s.last_trained->number);
 }
 
 void Learner::set_bytes(const std::string& input, DType dtype, std::span<const std::byte> bytes) {
-  State& s = *state_;
+  State& s = state();
   if (s.kinds.size() != 1) fail_user("the learner has several batch shapes; give step() a batch");
   const InputTypes& used = s.kinds[0]->used;
   const auto found = used.find(input);
@@ -270,7 +280,7 @@ void Learner::set_bytes(const std::string& input, DType dtype, std::span<const s
 }
 
 double Learner::evaluate() {
-  State& s = *state_;
+  State& s = state();
   const State::BatchKind& kind = s.given_kind("evaluate");
   const LossTotal total = s.evaluate(kind, 0);
   s.last_outputs = s.outputs_of(kind, 0);
@@ -278,7 +288,7 @@ double Learner::evaluate() {
 }
 
 Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics) {
-  State& s = *state_;
+  State& s = state();
   loader.seek({loader.position().epoch, 0});
   Evaluation evaluation;
   double sum = 0;
@@ -306,7 +316,7 @@ Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics)
 }
 
 Arrays Learner::predict(const Arrays& batch, int64_t number) {
-  State& s = *state_;
+  State& s = state();
   const Busy busy(s.busy, "a learner");
   const State::BatchKind& kind = s.kind_for(batch);
   int64_t rows = 0, fewer = 0;
@@ -327,7 +337,7 @@ Arrays Learner::predict(const Arrays& batch, int64_t number) {
 }
 
 std::span<const float> Learner::output(const std::string& name) const {
-  State& s = *state_;
+  State& s = state();
   if (s.last_trained && !s.last_outputs.has(name)) {
     if (!std::ranges::count(s.last_trained->step_outputs, name))
       fail_user("steps keep no output \"" + name + "\": trace.output(name, value, {.training = true}) keeps it");
@@ -338,7 +348,7 @@ std::span<const float> Learner::output(const std::string& name) const {
 }
 
 std::span<float> Learner::parameter(const std::string& name) {
-  State& s = state_->weights();
+  State& s = state().weights();
   const ParameterSlot& slot = s.slot_of(name);
   if (s.layout.is_quantized(slot))
     fail_user("parameter \"" + name + "\" is not stored in fp32: save() writes its values, load() reads them");
@@ -346,10 +356,10 @@ std::span<float> Learner::parameter(const std::string& name) {
   return {s.trainer->state(state::kParameters) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }
 
-void Learner::push() { state_->weights().trainer->reset_ema(); }
+void Learner::push() { state().weights().trainer->reset_ema(); }
 
 std::vector<float> Learner::gradient(const std::string& name) {
-  State& s = *state_;
+  State& s = state();
   const ParameterSlot& slot = s.slot_of(name);
   if (slot.offset >= s.layout.trained_count()) fail_user("parameter \"" + name + "\" is frozen and has no gradient");
   if (s.options.accumulate > 1) fail_user("gradients of steps of several micro-batches are not kept");
@@ -369,13 +379,13 @@ std::vector<float> Learner::gradient(const std::string& name) {
 
 std::vector<ParameterSpec> Learner::parameters() const {
   std::vector<ParameterSpec> specs;
-  for (const ParameterSlot& slot : state_->layout.parameters()) specs.push_back(slot.spec);
+  for (const ParameterSlot& slot : state().layout.parameters()) specs.push_back(slot.spec);
   return specs;
 }
 
-int64_t Learner::steps() const { return state_->steps; }
-size_t Learner::memory_bytes() const { return state_->store.total_bytes(); }
+int64_t Learner::steps() const { return state().steps; }
+size_t Learner::memory_bytes() const { return state().store.total_bytes(); }
 
-std::vector<MemoryUse> Learner::memory() const { return state_->memory().kinds; }
+std::vector<MemoryUse> Learner::memory() const { return state().memory().kinds; }
 
 }  // namespace linnet

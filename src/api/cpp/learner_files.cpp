@@ -51,8 +51,8 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
 }  // namespace
 
 void Learner::save(const std::string& path) const {
-  const Busy busy(state_->weights().busy, "a learner");
-  const Trainer& trainer = *state_->weights().trainer;
+  const Busy busy(state().weights().busy, "a learner");
+  const Trainer& trainer = *state().weights().trainer;
   trainer.pull_states();
   save_model(path, trainer.layout(), trainer.evaluated_values(), {{"format", "pt"}, {kFilters, kChannelsLast}});
 }
@@ -72,7 +72,7 @@ Shape turned(const Shape& shape, Turn turn) {
 // Where a parameter's values come from.
 struct Source {
   const ParameterSlot* slot;
-  std::vector<const SafetensorsEntry*> entries;
+  std::vector<const TensorEntry*> entries;
   Turn turn = Turn::kNone;
   std::optional<int64_t> first_row = {};
 
@@ -80,7 +80,7 @@ struct Source {
   bool fits(Turn by) const {
     const Shape& wanted = slot->spec.shape;
     int64_t rows = 0;
-    for (const SafetensorsEntry* entry : entries) {
+    for (const TensorEntry* entry : entries) {
       Shape shape = turned(entry->type.shape, by);
       if (!is_float(entry->dtype) || shape.rank() != wanted.rank()) return false;
       if (shape.rank() == 0) return entries.size() == 1;
@@ -93,7 +93,7 @@ struct Source {
 
   void read(std::span<float> values) const {
     std::vector<float> rows, all;
-    for (const SafetensorsEntry* entry : entries) {
+    for (const TensorEntry* entry : entries) {
       rows.resize(static_cast<size_t>(entry->type.shape.elements()));
       read_floats(entry->dtype, entry->data, static_cast<int64_t>(rows.size()), rows.data());
       const size_t before = all.size();
@@ -129,11 +129,11 @@ std::string substituted(const std::string& name, const std::string& pattern, con
   return text.substr(0, to) + name.substr(star, name.size() - star - rest) + text.substr(to + 1);
 }
 
-Source source_of(const SafetensorsFile& file, const ParameterSlot& slot, const LoadOptions& options) {
+Source source_of(const TensorFile& file, const ParameterSlot& slot, const LoadOptions& options) {
   const std::string& name = slot.spec.name;
   Source source{&slot, {}};
   const auto take = [&](const std::string& tensor) {
-    if (const SafetensorsEntry* entry = file.find(tensor)) source.entries.push_back(entry);
+    if (const TensorEntry* entry = file.find(tensor)) source.entries.push_back(entry);
   };
   for (const LoadRule& rule : options.rules) {
     if (!matches(name, rule.parameter)) continue;
@@ -148,7 +148,7 @@ Source source_of(const SafetensorsFile& file, const ParameterSlot& slot, const L
 }
 
 // Filters whose size and channels are equal have the same shape in both orders.
-void choose_filters(Source& source, const SafetensorsFile& file, FilterLayout layout) {
+void choose_filters(Source& source, const TensorFile& file, FilterLayout layout) {
   if (source.slot->spec.shape.rank() != 3 && source.slot->spec.shape.rank() != 4) return;
   const auto said = file.metadata().find(kFilters);
   if (layout == FilterLayout::automatic && said != file.metadata().end())
@@ -167,15 +167,16 @@ void choose_filters(Source& source, const SafetensorsFile& file, FilterLayout la
 }  // namespace
 
 LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
-  State& s = state_->weights();
-  const SafetensorsFile file(path, SafetensorsTypes::kAll);
-  file.check_data();
+  State& s = state().weights();
+  const std::unique_ptr<const TensorFile> opened = open_tensor_file(path);
+  const TensorFile& file = *opened;
+  if (const auto* checked = dynamic_cast<const SafetensorsFile*>(&file)) checked->check_data();
   LoadReport report;
   std::set<std::string> used;
   std::vector<Source> taken;
   for (const ParameterSlot& slot : s.layout.parameters()) {
     Source source = source_of(file, slot, options);
-    for (const SafetensorsEntry* entry : source.entries) used.insert(entry->name);
+    for (const TensorEntry* entry : source.entries) used.insert(entry->name);
     if (source.entries.empty()) {
       report.fresh.push_back(slot.spec.name);
       continue;
@@ -189,7 +190,7 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
     if (source.turn != Turn::kNone) report.turned.push_back(slot.spec.name);
     taken.push_back(std::move(source));
   }
-  for (const SafetensorsEntry& entry : file.entries())
+  for (const TensorEntry& entry : file.entries())
     if (!used.contains(entry.name)) report.unused.push_back(entry.name);
   if (options.strict) check_strict(path, report);
   s.trainer->pull_states();
@@ -200,14 +201,14 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
 }
 
 void Learner::save_state(const std::string& path, const LoaderPosition& position) const {
-  State& s = *state_;
+  State& s = state();
   const Busy busy(s.busy, "a learner");
   save_training_state(path, *s.trainer, {.step = s.steps, .epoch = position.epoch, .batch = position.batch},
                       facts_of(s.options));
 }
 
 LoaderPosition Learner::load_state(const std::string& path) {
-  State& s = *state_;
+  State& s = state();
   {
     const SafetensorsFile file(path);
     for (const auto& [key, expected] : facts_of(s.options)) check_key(path, file.metadata(), key, expected);

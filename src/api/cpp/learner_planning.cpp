@@ -58,6 +58,17 @@ const LearnerOptions& checked(const LearnerOptions& options, const Learner* owne
   return options;
 }
 
+// Whether the group has a parameter that no earlier one has.
+bool reaches_any(std::span<const TrainingGroup> groups, size_t number, const ParameterLayout& layout) {
+  const auto has = [](const TrainingGroup& group, const std::string& name) {
+    return std::ranges::any_of(group.patterns, [&](const std::string& pattern) { return matches(name, pattern); });
+  };
+  return std::ranges::any_of(layout.parameters(), [&](const ParameterSlot& slot) {
+    return has(groups[number], slot.spec.name) &&
+           std::ranges::none_of(groups.first(number), [&](const TrainingGroup& g) { return has(g, slot.spec.name); });
+  });
+}
+
 }  // namespace
 
 std::string types_text(const InputTypes& types) {
@@ -71,7 +82,7 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
     : model(&module),
       loss(std::move(given_loss)),
       options(checked(all, all.weights)),
-      owner(all.weights ? &all.weights->state_->weights() : nullptr),
+      owner(all.weights ? &all.weights->state().weights() : nullptr),
       explicit_types(shapes.empty()),
       trainer_options(linnet::trainer_options(all, owner ? &owner->store : nullptr)),
       layout(module, parameter_groups(all), {}, nullptr, owner ? &owner->layout : nullptr),
@@ -79,6 +90,10 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
   if (!loss) fail_user("a learner needs a loss function");
   if (layout.parameters().empty())
     fail_user("the model has no parameters; they are members of modules: Linear, Parameter");
+  for (size_t i = 0; i < options.groups.size(); ++i)
+    if (!reaches_any(options.groups, i, layout))
+      fail_user("the group \"" + options.groups[i].patterns[0] +
+                "\" has no parameter: earlier groups, which come first, have all that its patterns match");
   if (owner && owner->options.device != options.device)
     fail_user("learners that share weights are on one device, not on " + owner->options.device + " and " +
               options.device);

@@ -99,7 +99,7 @@ struct Learner::State {
 
 // For what reads and writes the weights of a learner in other files.
 struct LearnerAccess {
-  static Learner::State& state(const Learner& learner) { return *learner.state_; }
+  static Learner::State& state(const Learner& learner) { return learner.state(); }
 };
 
 }  // namespace linnet

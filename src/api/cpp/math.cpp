@@ -45,7 +45,11 @@ Tensor sin(At x) { return apply_scalar(Scalar::kSin, x); }
 Tensor cos(At x) { return apply_scalar(Scalar::kCos, x); }
 Tensor erf(At x) { return apply_scalar(Scalar::kErf, x); }
 Tensor sigmoid(At x) { return apply_scalar(Scalar::kSigmoid, x); }
-Tensor pow(At x, double exponent) { return apply_scalar(Scalar::kPow, x, exponent); }
+Tensor pow(At x, double exponent) {
+  // A constant: the derivative's formula, 0 x^-1, is no number at 0.
+  if (exponent == 0) return fill(*x.value.graph, x.value.type(), 1, x.where);
+  return apply_scalar(Scalar::kPow, x, exponent);
+}
 
 Tensor where(At condition, Tensor a, Tensor b) { return apply_scalar(Scalar::kSelect, condition, a, b); }
 

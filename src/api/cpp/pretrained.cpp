@@ -3,29 +3,17 @@
 #include <algorithm>
 #include <set>
 
+#include "api/cpp/learner_state.h"
+#include "api/cpp/pretrained_state.h"
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "formats/safetensors.h"
-#include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/image_model.h"
 #include "models/modules/text_encoder.h"
 
 namespace linnet {
-
-struct PretrainedModule::State {
-  // Throws Error(kUser) unless the folder's model is a Kind.
-  template <class Kind>
-  static std::unique_ptr<State> open(const std::string& folder, const OpenOptions& options = {}) {
-    auto state = std::make_unique<State>(open_pretrained(folder, options));
-    (void)state->model.as<Kind>();
-    return state;
-  }
-  explicit State(PretrainedModel opened) : model(std::move(opened)), layout(*model.module) {}
-
-  PretrainedModel model;
-  ParameterLayout layout;  // with names as the folder's table has them, without the path of this module
-};
 
 PretrainedModule::PretrainedModule(Module* parent, std::string name, std::unique_ptr<State> state)
     : Module(parent, std::move(name)), state_(std::move(state)) {
@@ -35,17 +23,24 @@ PretrainedModule::PretrainedModule(Module* parent, std::string name, std::unique
 PretrainedModule::PretrainedModule(PretrainedModule&& other) noexcept = default;
 PretrainedModule::~PretrainedModule() = default;
 
+void PretrainedModule::begin(Learner& learner) { load(learner); }
+
 LoadReport PretrainedModule::load(Learner& learner) {
-  std::vector<float> flat(static_cast<size_t>(state_->layout.parameter_count()));
-  load_parameters(state_->model, state_->layout, flat.data());
   LoadReport report{.unused = state_->model.unused};
+  auto& s = LearnerAccess::state(learner).weights();
+  s.trainer->pull_states();
   const std::string above = path().empty() ? "" : path() + ".";
-  for (const ParameterSlot& slot : state_->layout.parameters()) {
-    const std::string name = above + slot.spec.name;
-    const std::span<float> values = learner.parameter(name);
-    std::copy_n(flat.data() + slot.offset, values.size(), values.data());
-    report.taken.push_back(name);
-  }
+  // Addresses for all parameters, of which only the one that is being read has memory.
+  const auto flat = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(state_->layout.parameter_count()));
+  ParameterTarget target = flat.get();
+  target.finished = [&](const ParameterSlot& slot) {
+    float* read = flat.get() + slot.offset;
+    report.taken.push_back(above + slot.spec.name);
+    s.trainer->set_parameter(s.slot_of(report.taken.back()),
+                             [&](std::span<float> values) { std::copy_n(read, values.size(), values.data()); });
+    give_back_pages(read, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+  };
+  load_parameters(state_->model, state_->layout, target);
   const std::set<std::string> taken(report.taken.begin(), report.taken.end());
   for (const ParameterSpec& spec : learner.parameters())
     if (!taken.contains(spec.name)) report.fresh.push_back(spec.name);

@@ -105,6 +105,8 @@ void Module::adopt(Module& root, const std::string& name) {
   if (!path.empty()) root.prefix_names(path + ".");
 }
 
+void Module::begin(Learner&) {}
+
 void Module::prefix_names(const std::string& prefix) {
   for (const Member& member : members_)
     if (member.module)

@@ -37,6 +37,7 @@ struct ParameterSpec {
 };
 
 class Parameter;
+class Learner;
 
 // A part of a model, or a whole one. It is not copied. A module that is moved, as in a vector that grows, takes its parts
 // and its place in its parent along; what refers to it by address, such as the function of a loss, does not follow.
@@ -67,6 +68,9 @@ class Module {
 
   // Calls visitor(module) for this module and those below it, in order of declaration.
   void visit(const std::function<void(Module&)>& visitor);
+  // A learner calls this once it has drawn the values of all parameters, for modules that have theirs from elsewhere: a
+  // folder. `learner` is of the model that this is a part of.
+  virtual void begin(Learner& learner);
 
   // Makes a root, and all that is in it, a part of this module: names get `name` in front. The root has not been used
   // in a trace or a layout that still lives. Throws Error(kUser) when it is a part of a module already.

@@ -1,0 +1,26 @@
+# Links of installed pages to what is not installed (sources, notes of measurements, pages for who works on Linnet) become
+# their texts.
+#   cmake -D FOLDER=PREFIX/share/doc/linnet -P installed_links.cmake
+string(ASCII 1 open)  # CMake's lists give square brackets and semicolons a meaning
+string(ASCII 2 close)
+string(ASCII 3 semicolon)
+file(GLOB_RECURSE pages ${FOLDER}/*.md)
+foreach(page ${pages})
+  file(READ ${page} text)
+  get_filename_component(folder ${page} DIRECTORY)
+  string(REPLACE "[" "${open}" text "${text}")
+  string(REPLACE "]" "${close}" text "${text}")
+  string(REPLACE ";" "${semicolon}" text "${text}")
+  string(REGEX MATCHALL "${open}[^${open}${close}]*${close}\\([^)# ]+(#[^)]*)?\\)" links "${text}")
+  foreach(link IN LISTS links)
+    string(REGEX REPLACE "^${open}([^${close}]*)${close}\\(([^)#]+).*" "\\2" target "${link}")
+    if(NOT target MATCHES "^https?:" AND NOT EXISTS ${folder}/${target})
+      string(REGEX REPLACE "^${open}([^${close}]*)${close}.*" "\\1" words "${link}")
+      string(REPLACE "${link}" "${words}" text "${text}")
+    endif()
+  endforeach()
+  string(REPLACE "${open}" "[" text "${text}")
+  string(REPLACE "${close}" "]" text "${text}")
+  string(REPLACE "${semicolon}" ";" text "${text}")
+  file(WRITE ${page} "${text}")
+endforeach()
