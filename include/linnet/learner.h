@@ -321,8 +321,9 @@ class Learner {
   // What is known of all parameters, in the order in which they are saved.
   std::vector<ParameterSpec> parameters() const;
 
-  // Writes the weights that evaluation takes, by name, as safetensors.
-  void save(const std::string& path) const;
+  // Writes the weights that evaluation takes, by name, as safetensors. `type`: of their elements, "fp32", "bf16" or
+  // "fp16", in half the bytes, to which values are rounded; load() reads each. Throws Error(kUser) for another one.
+  void save(const std::string& path, const std::string& type = "fp32") const;
   // Reads weights by name from a safetensors file of any floats, or one of torch.save() (.bin, .pt, .pth). Throws Error(kUser) naming the file when it cannot be
   // read or, if strict, does not fit; then no parameter is changed.
   LoadReport load(const std::string& path, const LoadOptions& options = {});

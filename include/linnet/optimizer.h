@@ -98,6 +98,8 @@ enum class FrozenStorage {
   bf16,
   // Integers of 8 bits, each 32 neighbors of a row with a scale: about 1.1 bytes a number.
   int8,
+  // Integers of 4 bits, the same: about 0.6 bytes. Tables that are looked up by ids have 8.
+  int4,
 };
 
 // One of them.
@@ -113,7 +115,7 @@ struct TrainingGroup {
   // parameters need.
   bool frozen = false;
   // Of the group's matrices. What is trained may be stored in bf16: updates compute in fp32 and are rounded
-  // stochastically, with random numbers that follow from seed and step. int8 is an error there. On the CPU alone.
+  // stochastically, with random numbers that follow from seed and step. int8 and int4 are errors there. On the CPU alone.
   FrozenStorage storage = FrozenStorage::fp32;
   // Of the learning rate.
   double rate_factor = 1;

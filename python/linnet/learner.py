@@ -457,12 +457,12 @@ class Learner:
         """The gradient of the mean loss in the last step, before clipping, as a NumPy array."""
         return self._core.gradient(name)
 
-    def save(self, path: str) -> None:
-        """Writes the weights by name as safetensors."""
-        self._core.save(str(path))
+    def save(self, path: str, type: str = "fp32") -> None:
+        """Writes the weights by name as safetensors; `type` "bf16" or "fp16" rounds them to half the bytes."""
+        self._core.save(str(path), type)
 
     def load(self, path: str, strict: bool = True, prefix: str = "") -> LoadReport:
-        """Reads weights by name from a safetensors file; `prefix` is put before each name of the file."""
+        """Reads weights by name from a file of safetensors or of torch.save(); `prefix` is put before each name of the file."""
         return LoadReport(*self._core.load(str(path), strict, prefix))
 
     def load_bert(self, bert: PretrainedBert) -> LoadReport:

@@ -126,7 +126,8 @@ class TomlReader {
         group.frozen = node.as_boolean()->get();
       } else if (key.str() == "storage") {
         const auto name = node.value<std::string>();
-        expect(name == "fp32" || name == "bf16" || name == "int8", "one of \"fp32\", \"bf16\", \"int8\"");
+        expect(name == "fp32" || name == "bf16" || name == "int8" || name == "int4",
+               "one of \"fp32\", \"bf16\", \"int8\", \"int4\"");
         group.storage = *name;
       } else if (key.str() == "learning_rate_factor" || key.str() == "weight_decay") {
         const auto number = node.value<double>();
@@ -150,9 +151,9 @@ class TomlReader {
       }
     }
     if (group.parameters.empty()) fail(table.source().begin.line, "a group of [[train.groups]] has no \"parameters\"");
-    if (group.storage == "int8" && !group.frozen)
+    if (group.storage.starts_with("int") && !group.frozen)
       fail(table.source().begin.line,
-           "\"storage\" = \"int8\" is for groups with frozen = true: what is trained is stored in fp32 or bf16");
+           "\"storage\" = \"" + group.storage + "\" is for groups with frozen = true: what is trained is stored in fp32 or bf16");
     config_.train.groups.push_back(std::move(group));
   }
 

@@ -18,6 +18,29 @@ std::vector<float> counted(size_t count) {
   return values;
 }
 
+TEST(Files, HalvesOfTheBytesAreReadAsTheyAreRounded) {
+  struct Net : Module {
+    Linear out{this, "out", 300, 20};
+  } net;
+  const auto loss = [&](Tracer& t) -> Loss {
+    return {.sum = sum(net.out(t.input("x", {DType::kF32, {2, 300}}))), .count = t.number(2)};
+  };
+  Learner learner(net, loss), reader(net, loss, {.seed = 9});
+  const std::string path = path_of("library_half.safetensors");
+  const auto& whole = learner.parameter("out.weight");
+  learner.save(path);
+  const auto bytes = std::filesystem::file_size(path);
+  for (const auto& [type, name, error] : {std::tuple{"fp16", "F16", 0x1p-11F}, {"bf16", "BF16", 0x1p-8F}}) {
+    learner.save(path, type);
+    EXPECT_LT(std::filesystem::file_size(path), bytes * 0.6);
+    EXPECT_EQ(WeightFile(path).tensors().front().type, name);
+    reader.load(path);
+    const auto read = reader.parameter("out.weight");
+    for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(read[i], whole[i], error * std::abs(whole[i]) + 1e-7F) << type;
+  }
+  EXPECT_THROW(learner.save(path, "int8"), Error);
+}
+
 // A convolutional network becomes a file, the file a part of another model, which is trained and becomes a file again.
 TEST(Onnx, NetworksAreExportedImportedTrainedAndExportedAgain) {
   struct Net : Module {

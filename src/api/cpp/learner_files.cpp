@@ -6,6 +6,7 @@
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "formats/safetensors.h"
+#include "formats/weight_files.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
@@ -50,11 +51,24 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
 
 }  // namespace
 
-void Learner::save(const std::string& path) const {
+void Learner::save(const std::string& path, const std::string& type) const {
   const Busy busy(state().weights().busy, "a learner");
   const Trainer& trainer = *state().weights().trainer;
   trainer.pull_states();
-  save_model(path, trainer.layout(), trainer.evaluated_values(), {{"format", "pt"}, {kFilters, kChannelsLast}});
+  const Metadata metadata{{"format", "pt"}, {kFilters, kChannelsLast}};
+  if (type == "fp32") return save_model(path, trainer.layout(), trainer.evaluated_values(), metadata);
+  if (type != "bf16" && type != "fp16")
+    fail_user("weights cannot be saved as \"" + type + "\"; there are fp32, bf16 and fp16");
+  const FileDType dtype = type == "bf16" ? FileDType::kBF16 : FileDType::kF16;
+  const ParameterValues values = trainer.evaluated_values();
+  std::vector<float> unpacked;
+  std::vector<WeightSource> weights;
+  for (const ParameterSlot& slot : trainer.layout().parameters())
+    weights.push_back(
+        {slot.spec.name, dtype, slot.spec.shape, [&, dtype](int64_t first, int64_t count, std::byte* out) {
+           write_floats(dtype, values.of(slot, unpacked) + first, count, out);
+         }});
+  save_weight_file(path, weights, metadata);
 }
 
 namespace {

@@ -118,6 +118,7 @@ std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options) {
     if (group.optimizer) made.optimizer = attrs_of(*group.optimizer);
     if (group.storage == FrozenStorage::bf16) made.storage = WeightFormat::kBf16;
     if (group.storage == FrozenStorage::int8) made.storage = WeightFormat::kInt8Blocks;
+    if (group.storage == FrozenStorage::int4) made.storage = WeightFormat::kInt4Blocks;
   }
   return groups;
 }

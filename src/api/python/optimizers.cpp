@@ -22,7 +22,8 @@ FrozenStorage storage_of(const std::string& name) {
   if (name == "fp32") return FrozenStorage::fp32;
   if (name == "bf16") return FrozenStorage::bf16;
   if (name == "int8") return FrozenStorage::int8;
-  fail_user("there is no storage \"" + name + "\"; there are fp32, bf16 and int8");
+  if (name == "int4") return FrozenStorage::int4;
+  fail_user("there is no storage \"" + name + "\"; there are fp32, bf16, int8 and int4");
 }
 
 Schedule::Kind schedule_kind(const std::string& name) {
@@ -68,7 +69,7 @@ void add_optimizers(nb::module_& module) {
           },
           "patterns"_a, nb::kw_only(), "frozen"_a = false, "storage"_a = "fp32", "rate_factor"_a = 1.0,
           "weight_decay"_a = nb::none(), "optimizer"_a = nb::none(),
-          "patterns: of full names, '*' stands for any characters. storage: fp32, bf16 or int8, of matrices.")
+          "patterns: of full names, '*' stands for any characters. storage: fp32, bf16, int8 or int4, of matrices.")
       .def_ro("patterns", &TrainingGroup::patterns, "As constructed.")
       .def_ro("frozen", &TrainingGroup::frozen, "As constructed.");
   nb::class_<Schedule>(module, "Schedule", "The learning rate of each step.")

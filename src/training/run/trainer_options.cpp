@@ -38,6 +38,7 @@ void set_kind(OptimizerAttrs& attrs, const std::string& name, double sgd_momentu
 std::optional<WeightFormat> storage_of(const std::string& name) {
   if (name == "bf16") return WeightFormat::kBf16;
   if (name == "int8") return WeightFormat::kInt8Blocks;
+  if (name == "int4") return WeightFormat::kInt4Blocks;
   return {};
 }
 

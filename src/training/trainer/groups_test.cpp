@@ -127,7 +127,7 @@ TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
   const std::string folder = (std::filesystem::temp_directory_path() / "linnet_storage_test").string();
   std::filesystem::create_directories(folder);
   const std::string state = folder + "/state", model = folder + "/model";
-  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks}) {
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks}) {
     // The second layer's input needs a gradient, so its weight is read forward and backward.
     const Groups packed{{.patterns = {"second.*"}, .frozen = true, .storage = format}},
         plain{{.patterns = {"second.*"}, .frozen = true}};
