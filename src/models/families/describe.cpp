@@ -47,7 +47,7 @@ std::string sizes(const ConfigFile& config) {
 
 std::string types(const WeightFiles& files) {
   std::set<std::string> names;
-  for (const WeightFiles::Weight& weight : files.weights()) names.insert(file_dtype_name(weight.entry->dtype));
+  for (const WeightFiles::Weight& weight : files.weights()) names.insert(weight.entry->form_name());
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
