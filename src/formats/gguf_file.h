@@ -7,6 +7,7 @@
 //
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #pragma once
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -40,5 +41,17 @@ class GgufFile : public TensorFile {
 
   GgufKeys keys_;
 };
+
+// A tensor to be written, in a form that has write() or is no blocks. `fill` makes elements [first, first + count), in
+// their order.
+struct GgufSource {
+  std::string name;
+  const GgufBlocks* blocks;
+  Shape shape;
+  std::function<void(int64_t first, int64_t count, float* out)> fill;
+};
+// Replaces `path` in one step.
+void save_gguf(const std::string& path, const std::vector<std::pair<std::string, Json>>& keys,
+               const std::vector<GgufSource>& tensors);
 
 }  // namespace linnet

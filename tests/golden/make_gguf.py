@@ -1,4 +1,4 @@
-"""Files of llama.cpp, made of the tiny model folders of pretrained/ by the package gguf: see gguf/README.
+"""Files of llama.cpp, made of the tiny model folders of pretrained/ by the package gguf.
 
     python make_gguf.py         needs gguf, torch, transformers, safetensors and numpy
 
@@ -6,7 +6,8 @@ gguf/<name>.gguf          a folder of pretrained/ as llama.cpp's converter write
 gguf/blocks.gguf          a Llama whose tensors have every type that Linnet reads
 gguf/blocks.safetensors   tensor.<name>: what gguf makes of each, as fp32; tokens, and logits that transformers
                           computes in float64 with these
-gguf/bpe, gguf/spm.gguf   tokenizers alone
+
+The other families are written by Linnet and read again, by its tests.
 """
 
 import json
@@ -18,14 +19,16 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from exact_float64 import exact
+from make_decoders import make_exact
+from pretrained_common import disturb, prepare
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PRETRAINED, OUT = os.path.join(HERE, "pretrained"), os.path.join(HERE, "gguf")
 
 # Folder: architecture. Llama's rows are permuted, of Gemma's norms 1 is added, of GPT-2's matrices all are transposed.
-FOLDERS = {"llama": "llama", "llama_scaled": "llama", "llama_biases": "llama", "mixtral": "llama", "qwen2": "qwen2",
-           "qwen3": "qwen3", "qwen3_moe": "qwen3moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3",
-           "phi3": "phi3", "olmo2": "olmo2", "olmoe": "olmoe", "granite": "granite", "gpt_neox": "gptneox",
-           "starcoder2": "starcoder2", "gpt2": "gpt2"}
+FOLDERS = {"llama": "llama", "llama_scaled": "llama", "qwen2": "qwen2", "qwen3_moe": "qwen3moe", "gemma2": "gemma2",
+           "phi3": "phi3", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "gpt2": "gpt2"}
 PAIRS = {"llama", "granite"}
 
 
@@ -51,7 +54,7 @@ def add_keys(writer, arch, config):
     add("add_layer_norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon")
     add("add_key_length", "head_dim")
     add("add_value_length", "head_dim")
-    if arch in ("gemma2", "gemma3"):
+    if arch in ("gemma2", "gemma3", "phi3"):
         writer.add_sliding_window(config["sliding_window"])
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
@@ -129,6 +132,65 @@ def convert(name, arch):
     finish(writer)
 
 
+# The types of blocks.gguf: one that the package writes, or random blocks of one that it only reads.
+BLOCKS = {"token_embd.weight": "Q8_0", "output.weight": "Q4_0", "blk.0.attn_q.weight": "Q8_0",
+          "blk.0.attn_k.weight": "Q4_0", "blk.0.attn_v.weight": "Q4_1", "blk.0.attn_output.weight": "Q5_0",
+          "blk.0.ffn_gate.weight": "Q5_1", "blk.0.ffn_up.weight": "F16", "blk.0.ffn_down.weight": "Q4_K",
+          "blk.1.attn_q.weight": "Q5_1", "blk.1.attn_k.weight": "BF16", "blk.1.ffn_down.weight": "Q5_K",
+          "blk.2.attn_v.weight": "F16", "blk.2.ffn_gate.weight": "Q4_1", "blk.2.ffn_down.weight": "Q6_K"}
+SCALES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}  # where the halves of a block lie
+
+
+def random_blocks(kind, count, random):
+    data = random.integers(0, 256, (count, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8)
+    for at in SCALES[kind.name]:
+        scales = random.uniform(1e-4, 4e-4, count).astype(np.float16)
+        data[:, at:at + 2] = scales.view(np.uint8).reshape(count, 2)
+    return data
+
+
+def make_blocks():
+    config = transformers.LlamaConfig(vocab_size=97, hidden_size=32, intermediate_size=256, num_hidden_layers=3,
+                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
+                                      rms_norm_eps=1e-5, attn_implementation="eager")
+    model = transformers.LlamaForCausalLM(config)
+    disturb(model, 31)
+    weights = {name: value.numpy() for name, value in model.state_dict().items()}
+    writer = gguf.GGUFWriter(os.path.join(OUT, "blocks.gguf"), "llama")
+    plain = config.to_dict()
+    add_keys(writer, "llama", plain)
+    add_no_tokenizer(writer)
+    random = np.random.default_rng(32)
+    reference, read = {}, {}
+    for (theirs, value), ours in zip(tensors_of("llama", plain, weights), weights):
+        kind = gguf.GGMLQuantizationType[BLOCKS.get(theirs, "F16" if value.ndim > 1 else "F32")]
+        if kind.name in SCALES:
+            rows = value.shape[0]
+            data = random_blocks(kind, value.size // 256, random).reshape(rows, -1)
+        else:
+            data = gguf.quants.quantize(np.ascontiguousarray(value, np.float32), kind)
+        writer.add_tensor(theirs, data, raw_dtype=kind)
+        value = gguf.quants.dequantize(data, kind).astype(np.float32).reshape(value.shape)
+        reference["tensor." + theirs] = value
+        if ".q_proj." in ours or ".k_proj." in ours:
+            heads = config.num_attention_heads if ".q_proj." in ours else config.num_key_value_heads
+            value = value.reshape(heads, -1, 2, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
+        read[ours] = torch.from_numpy(value.copy())
+    finish(writer)
+    model.load_state_dict(read)
+    model = model.double().eval()
+    make_exact(model, config)
+    tokens = torch.randint(0, 97, (2, 11), generator=torch.Generator().manual_seed(33))
+    with exact(), torch.no_grad():
+        reference["logits"] = model(input_ids=tokens).logits.numpy()
+    reference["tokens"] = tokens.numpy().astype(np.int32)
+    path = os.path.join(OUT, "blocks.safetensors")
+    save_file({name: np.ascontiguousarray(value) for name, value in reference.items()
+               if not name.startswith("tensor.") or name.endswith("down.weight") or "blk.0.attn" in name},
+              path)
+    os.chmod(path, 0o644)
+
+
 def finish(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -137,6 +199,8 @@ def finish(writer):
 
 
 if __name__ == "__main__":
+    prepare()
     os.makedirs(OUT, exist_ok=True)
     for folder, architecture in FOLDERS.items():
         convert(folder, architecture)
+    make_blocks()

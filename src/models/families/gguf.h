@@ -12,6 +12,10 @@
 
 namespace linnet {
 
+struct PretrainedModel;
+class ParameterLayout;
+class PretrainedTokenizer;
+
 // How a tensor's rows lie in the file, where not as in model.safetensors.
 enum class GgufForm {
   kSame,
@@ -45,6 +49,10 @@ struct GgufName {
   bool queries = false;  // of kPairs: the heads are those of queries, not of keys
 };
 GgufName gguf_name(const GgufArchitecture& architecture, const std::string& tensor);
+// What the file calls a tensor of model.safetensors, whose name has '*' for the number of an expert. "" for others.
+std::string gguf_tensor(const GgufArchitecture& architecture, const std::string& name);
+// The architecture for a family; null where there is none.
+const GgufArchitecture* gguf_architecture_of(std::string_view model_type);
 // The row of the file's `rows` that is row `row` of model.safetensors, of kPairs and kByPart.
 int64_t gguf_row(GgufForm form, int64_t heads, int64_t rows, int64_t row);
 // Names of keys, theirs without the architecture's name.
@@ -86,5 +94,12 @@ class GgufModel : public GgufFile {
 };
 
 void use_gguf_models();
+
+// Writes a decoder as a file of llama.cpp: matrices as `type` says, in F16 where their rows are no whole blocks, norms
+// and biases in F32; with Q4_0, the head in Q8_0. User error where such a file cannot say what the model is.
+void save_gguf_model(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                     const std::string& path, const GgufBlocks& type);
+// The keys of a tokenizer for a vocabulary of that size.
+std::vector<std::pair<std::string, Json>> gguf_tokenizer_keys(const PretrainedTokenizer& tokenizer, int64_t vocab_size);
 
 }  // namespace linnet

@@ -56,6 +56,7 @@ const Names kFourNorms = {{"ffn_norm", "pre_feedforward_layernorm"}};
 const std::vector<GgufArchitecture>& architectures() {
   static const std::vector<GgufArchitecture> all = {
       {.name = "llama", .model_type = "llama", .architecture = "LlamaForCausalLM", .pairs = true},
+      {.name = "llama", .model_type = "mistral", .architecture = "MistralForCausalLM", .pairs = true},
       {.name = "llama",
        .model_type = "mixtral",
        .architecture = "MixtralForCausalLM",
@@ -196,6 +197,32 @@ GgufName gguf_name(const GgufArchitecture& architecture, const std::string& tens
     name.form = GgufForm::kTransposed;
   if (architecture.plus_one && theirs.ends_with("norm")) name.form = GgufForm::kPlusOne;
   return name;
+}
+
+std::string gguf_tensor(const GgufArchitecture& architecture, const std::string& name) {
+  const size_t point = name.rfind('.');
+  if (point == name.npos) return "";
+  std::string_view rest = std::string_view(name).substr(0, point);
+  const std::string ending = name.substr(point);
+  if (rest.starts_with(architecture.prefix)) rest.remove_prefix(std::string_view(architecture.prefix).size());
+  std::string layer;
+  if (rest.starts_with(architecture.layers)) {
+    const size_t begin = std::string_view(architecture.layers).size(), end = rest.find('.', begin);
+    if (end == rest.npos) return "";
+    layer = "blk." + std::string(rest.substr(begin, end + 1 - begin));
+    rest.remove_prefix(end + 1);
+  }
+  for (const Names* names : {&architecture.tensors, &kTensors})
+    for (const auto& [theirs, ours] : *names)
+      if (rest == ours && gguf_name(architecture, layer + theirs + ending).name == name) return layer + theirs + ending;
+  return "";
+}
+
+const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
+  const auto& all = architectures();
+  const auto found =
+      std::ranges::find(all, model_type, [](const auto& one) { return std::string_view(one.model_type); });
+  return found == all.end() ? nullptr : &*found;
 }
 
 Names gguf_keys(const GgufArchitecture& architecture) {
