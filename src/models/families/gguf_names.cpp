@@ -22,9 +22,7 @@ const Names kTensors = {{"token_embd", "embed_tokens"},
                         {"attn_output", "self_attn.o_proj"},
                         {"attn_q_norm", "self_attn.q_norm"},
                         {"attn_k_norm", "self_attn.k_norm"},
-                        {"post_attention_norm", "post_attention_layernorm"},
                         {"ffn_norm", "post_attention_layernorm"},
-                        {"post_ffw_norm", "post_feedforward_layernorm"},
                         {"ffn_gate", "mlp.gate_proj"},
                         {"ffn_up", "mlp.up_proj"},
                         {"ffn_down", "mlp.down_proj"},
@@ -51,7 +49,9 @@ const Names kKeys = {{"context_length", "max_position_embeddings"},
                      {"attn_logit_softcapping", "attn_logit_softcapping"},
                      {"final_logit_softcapping", "final_logit_softcapping"}};
 
-const Names kFourNorms = {{"ffn_norm", "pre_feedforward_layernorm"}};
+const Names kResultNorms = {{"post_attention_norm", "post_attention_layernorm"},
+                            {"post_ffw_norm", "post_feedforward_layernorm"}},
+            kFourNorms = {{"ffn_norm", "pre_feedforward_layernorm"}, kResultNorms[0], kResultNorms[1]};
 
 const std::vector<GgufArchitecture>& architectures() {
   static const std::vector<GgufArchitecture> all = {
@@ -90,7 +90,11 @@ const std::vector<GgufArchitecture>& architectures() {
        .architecture = "Phi3ForCausalLM",
        .tensors = {{"ffn_up", "mlp.gate_up_proj"}},
        .pre = "gpt-4o"},
-      {.name = "olmo2", .model_type = "olmo2", .architecture = "Olmo2ForCausalLM", .pre = "dbrx"},
+      {.name = "olmo2",
+       .model_type = "olmo2",
+       .architecture = "Olmo2ForCausalLM",
+       .tensors = kResultNorms,
+       .pre = "dbrx"},
       {.name = "olmoe", .model_type = "olmoe", .architecture = "OlmoeForCausalLM", .has_experts = true, .pre = "olmo"},
       {.name = "granite",
        .model_type = "granite",
