@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kMostValues = 50'000'000;  // of all keys; each takes 40 bytes of memory
+constexpr size_t kMostValues = 10'000'000;  // of all keys; each takes 40 bytes of memory
 constexpr int kMostNested = 4;              // lists in lists
 constexpr uint64_t kMostAlignment = 1 << 20;
 
@@ -37,7 +37,7 @@ class Reader {
     return value;
   }
   Json value(uint32_t type, int depth = 0) {
-    if (++values_ > kMostValues) file_.fail("its keys have more than 50 million values");
+    if (++values_ > kMostValues) file_.fail("its keys have more than 10 million values");
     switch (type) {
       case kU8:
         return number<uint8_t>();

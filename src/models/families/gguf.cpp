@@ -9,6 +9,8 @@
 namespace linnet {
 namespace {
 
+constexpr int64_t kMostExperts = 65536;
+
 // A number for each layer is one where all are the same.
 Json one_value(const GgufFile& file, const std::string& name, const Json& value) {
   if (!value.is_array()) return value;
@@ -146,6 +148,8 @@ void GgufModel::take() {
       continue;
     }
     const int64_t experts = shape[0];
+    if (experts > kMostExperts)
+      fail("tensor " + quoted_name(source.name) + " is of " + std::to_string(experts) + " experts");
     part.source.type.shape = entry.type.shape = {shape[1], shape[2]};
     part.source.form_bytes = entry.form_bytes = experts > 0 ? source.form_bytes / static_cast<size_t>(experts) : 0;
     for (int64_t i = 0; i < experts; ++i) {
