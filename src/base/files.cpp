@@ -308,10 +308,6 @@ FolderLock::~FolderLock() {
 }
 
 std::string missing_model_hint(const std::string& path) {
-  if (path.ends_with(".gguf"))
-    return "; GGUF files of llama.cpp are not read: take the folder with config.json and model.safetensors that the "
-           "file "
-           "was made from";
   if (path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth"))
     return "; take the folder that holds it and a config.json";
   if (path.starts_with("models/") && !file_exists(path))  // of a preset

@@ -18,7 +18,18 @@ namespace linnet {
 
 namespace {
 
-std::atomic<PackedReader> packed_reader{nullptr};
+struct Kind {
+  const char* ending;
+  std::atomic<PackedReader> reader{nullptr};
+};
+Kind kinds[] = {{kPackedEnding}, {kGgufEnding}};
+
+// Null where files of that name are not read as folders.
+PackedReader reader_of(std::string_view path) {
+  for (const Kind& kind : kinds)
+    if (path.ends_with(kind.ending)) return kind.reader;
+  return nullptr;
+}
 
 // What tells a file from one that has replaced it.
 using Stamp = std::tuple<dev_t, ino_t, off_t, time_t, long>;
@@ -34,11 +45,19 @@ struct Opened {
 
 }  // namespace
 
-void set_packed_reader(PackedReader reader) { packed_reader = reader; }
+void set_packed_reader(const char* ending, PackedReader reader) {
+  for (Kind& kind : kinds)
+    if (std::string_view(ending) == kind.ending) kind.reader = reader;
+}
 
 bool is_packed(const std::string& path) {
   struct stat status {};
-  return packed_reader.load() && path.ends_with(kPackedEnding) && stat_regular(path, status);
+  return path.ends_with(kPackedEnding) && reader_of(path) && stat_regular(path, status);
+}
+
+bool is_gguf(const std::string& path) {
+  struct stat status {};
+  return path.ends_with(kGgufEnding) && reader_of(path) && stat_regular(path, status);
 }
 
 std::shared_ptr<const PackedFiles> open_packed(const std::string& path) {
@@ -51,19 +70,17 @@ std::shared_ptr<const PackedFiles> open_packed(const std::string& path) {
   Opened& found = opened[path];
   if (!found.files || found.stamp != stamp) {
     found.files = nullptr;
-    found.files = std::make_shared<const PackedFiles>(packed_reader.load()(path));
+    found.files = std::make_shared<const PackedFiles>(reader_of(path)(path));
     found.stamp = stamp;
   }
   return found.files;
 }
 
 PackedPath split_packed_path(const std::string& path) {
-  if (!packed_reader.load()) return {};
-  const std::string ending = std::string(kPackedEnding) + "/";
-  for (size_t at = path.find(ending); at != std::string::npos; at = path.find(ending, at + 1)) {
-    const std::string packed = path.substr(0, at + ending.size() - 1);
-    if (!is_packed(packed)) continue;
-    const size_t inside = path.find_first_not_of('/', at + ending.size());
+  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    const std::string packed = path.substr(0, slash);
+    if (!is_packed(packed) && !is_gguf(packed)) continue;
+    const size_t inside = path.find_first_not_of('/', slash);
     return {packed, inside == std::string::npos ? "" : path.substr(inside)};
   }
   return {};
@@ -71,7 +88,7 @@ PackedPath split_packed_path(const std::string& path) {
 
 bool is_folder(const std::string& path) {
   struct stat status {};
-  if (is_packed(path)) return true;
+  if (is_packed(path) || is_gguf(path)) return true;
   if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode);
   const PackedPath inside = split_packed_path(path);
   return !inside.packed.empty() && open_packed(inside.packed)->has_folder(inside.inside);

@@ -13,6 +13,7 @@
 namespace linnet {
 
 constexpr const char* kPackedEnding = ".linnet";
+constexpr const char* kGgufEnding = ".gguf";  // files of llama.cpp (models/families/gguf.h)
 // A file inside that is made of other files there (data/text/pipeline/tokenizer_tables.h) and means nothing outside.
 constexpr const char* kTokenizerTables = "tokenizer.tables";
 
@@ -30,12 +31,14 @@ struct PackedFiles {
   bool has_folder(const std::string& inside) const;
 };
 
-// How to read one. Before it is set, there are no packed files. User error for a file that is damaged.
+// How to read one whose name has that ending. Before it is set, such a file is no folder. User error for a file that is
+// damaged.
 using PackedReader = PackedFiles (*)(const std::string& path);
-void set_packed_reader(PackedReader reader);
+void set_packed_reader(const char* ending, PackedReader reader);
 
-// Whether a regular file of that name is to be read as a folder.
+// Whether a regular file of that name is to be read as a folder: a packed model, or a file of llama.cpp.
 bool is_packed(const std::string& path);
+bool is_gguf(const std::string& path);
 // Read once, then kept until the file changes.
 std::shared_ptr<const PackedFiles> open_packed(const std::string& path);
 

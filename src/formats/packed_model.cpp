@@ -149,7 +149,7 @@ PackedFiles read_packed_model(std::span<const std::byte> bytes, const std::strin
 }
 
 void use_packed_models() {
-  set_packed_reader([](const std::string& path) { return read_packed_model(path); });
+  set_packed_reader(kPackedEnding, [](const std::string& path) { return read_packed_model(path); });
 }
 
 }  // namespace linnet

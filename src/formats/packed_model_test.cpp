@@ -24,7 +24,7 @@ class PackedModel : public ::testing::Test {
     use_packed_models();
   }
   ~PackedModel() override {
-    set_packed_reader(nullptr);
+    set_packed_reader(kPackedEnding, nullptr);
     fs::remove_all(folder_);
   }
   static PackedContents contents() {

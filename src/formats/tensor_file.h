@@ -1,4 +1,5 @@
-// Named tensors in a file that is mapped, not copied: safetensors.h, or what PyTorch pickled (pickled_file.h).
+// Named tensors in a file that is mapped, not copied: safetensors.h, what PyTorch pickled (pickled_file.h), or a
+// file of llama.cpp (gguf_file.h).
 #pragma once
 #include <cstddef>
 #include <map>
@@ -18,10 +19,17 @@ struct TensorEntry {
   TensorType type;        // for a type the engine does not compute in: the type it is converted to, with more bytes
   const std::byte* data;  // copy it out: files of other programs may leave it unaligned
   FileDType dtype;        // of the elements at `data`
+  // Where the file has the elements in a form of its own, which TensorFile::elements() converts: its name ("Q8_0") and
+  // its bytes.
+  const char* form = nullptr;
+  size_t form_bytes = 0;
 
   // What the file holds, in bytes and as text ("F16[8, 16]").
-  size_t bytes() const { return static_cast<size_t>(type.shape.elements()) * file_dtype_size(dtype); }
-  std::string text() const { return file_dtype_name(dtype) + type.shape.text(); }
+  size_t bytes() const {
+    return form ? form_bytes : static_cast<size_t>(type.shape.elements()) * file_dtype_size(dtype);
+  }
+  const char* form_name() const { return form ? form : file_dtype_name(dtype); }
+  std::string text() const { return form_name() + type.shape.text(); }
 };
 
 class TensorFile {
@@ -35,6 +43,10 @@ class TensorFile {
   const TensorEntry* find(const std::string& name) const;  // null when missing
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& path() const { return path_; }
+  // The elements of one of entries(), of the type `dtype`. `room` holds them where the file has another form of them.
+  virtual const std::byte* elements(const TensorEntry& entry, std::vector<std::byte>& /*room*/) const {
+    return entry.data;
+  }
   // See MappedFile: after a large tensor was copied out, its pages need not count as this process's memory.
   void drop_pages() const { mapped_.drop_pages(); }
 

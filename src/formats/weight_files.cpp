@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/packed_files.h"
 #include "formats/safetensors_format.h"
 
 namespace linnet {
@@ -48,16 +49,18 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 }  // namespace
 
 bool has_weight_files(const std::string& folder) {
-  return std::ranges::any_of(kNames, [&](const auto& names) {
+  return is_gguf(folder) || std::ranges::any_of(kNames, [&](const auto& names) {
     return file_exists(join(folder, names.first)) || file_exists(join(folder, names.second));
   });
 }
 
 WeightFiles::WeightFiles(const std::string& folder) {
+  if (is_gguf(folder)) add_file(std::static_pointer_cast<const TensorFile>(open_packed(folder)->owner));
+  if (!files_.empty()) return;
   for (const auto& [file, index] : kNames) {
     const std::string whole = join(folder, file), shards = join(folder, index);
     if (file_exists(whole))
-      add_file(whole);
+      add_file(open_tensor_file(whole));
     else if (file_exists(shards))
       add_shards(shards);
     if (!files_.empty()) return;
@@ -72,7 +75,7 @@ void WeightFiles::add_shards(const std::string& index_path) {
   for (const std::string& name : names) {
     const std::string path = fs::path(index_path).replace_filename(name).string();
     if (!file_exists(path)) fail_user("'" + index_path + "' names " + name + ", which is not in the folder");
-    add_file(path);
+    add_file(open_tensor_file(path));
   }
   for (const auto& [tensor, file] : index) {
     const Weight* weight = find(tensor);
@@ -85,11 +88,12 @@ void WeightFiles::add_shards(const std::string& index_path) {
                 fs::path(index_path).filename().string() + " does not name");
 }
 
-void WeightFiles::add_file(const std::string& path) {
-  files_.push_back(open_tensor_file(path));
+void WeightFiles::add_file(std::shared_ptr<const TensorFile> file) {
+  files_.push_back(std::move(file));
   for (const TensorEntry& entry : files_.back()->entries()) {
     if (const Weight* other = find(entry.name))
-      fail_user("tensor " + entry.name + " is both in '" + other->file->path() + "' and in '" + path + "'");
+      fail_user("tensor " + entry.name + " is both in '" + other->file->path() + "' and in '" + files_.back()->path() +
+                "'");
     by_name_[entry.name] = weights_.size();
     weights_.push_back({&entry, files_.back().get()});
   }

@@ -2,7 +2,8 @@
 //
 //   {"metadata": {"total_size": 123}, "weight_map": {"h.0.attn.weight": "model-00001-of-00002.safetensors", ...}}
 //
-// A folder without these may have pytorch_model.bin, or shards with an index of the same form. They are only read.
+// A folder without these may have pytorch_model.bin, or shards with an index of the same form. They are only read. A file
+// of llama.cpp is read like a folder (models/families/gguf.h).
 #pragma once
 #include <functional>
 #include <memory>
@@ -29,6 +30,7 @@ class WeightFiles {
   struct Weight {
     const TensorEntry* entry;
     const TensorFile* file;
+    const std::byte* elements(std::vector<std::byte>& room) const { return file->elements(*entry, room); }
   };
   const std::vector<Weight>& weights() const { return weights_; }  // file by file, in the order of its entries
   const Weight* find(const std::string& name) const;               // null when missing
@@ -36,10 +38,10 @@ class WeightFiles {
   uint64_t bytes() const;  // of all tensors
 
  private:
-  void add_file(const std::string& path);
+  void add_file(std::shared_ptr<const TensorFile> file);
   void add_shards(const std::string& index_path);
 
-  std::vector<std::unique_ptr<const TensorFile>> files_;
+  std::vector<std::shared_ptr<const TensorFile>> files_;
   std::vector<Weight> weights_;
   std::map<std::string, size_t> by_name_;
 };

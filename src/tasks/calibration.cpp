@@ -147,6 +147,8 @@ bool is_same_folder(const std::string& a, const std::string& b) {
 StaticScales calibrate(const CalibrationRequest& request) {
   const std::string name = "'" + request.model + "'";
   if (is_packed(request.model)) fail_user(name + " is packed: quantize the folder it was made of, then pack that");
+  if (is_gguf(request.model))
+    fail_user(name + " is a file of llama.cpp: quantize the folder that `linnet convert` makes of it");
   if (!file_exists(request.model)) fail_user("there is no folder " + name);
   if (const auto scales = read_static_scales(request.model))
     fail_user(name + " is quantized already (by " + scales->method + "): quantize the model it was made of");

@@ -17,6 +17,8 @@ done
 for file in $golden/pretrained/{gpt2,bert_model,t5}/model.safetensors; do
   head -c 20000 "$file" | tail -c +9 | { printf '\xff\x40' && cat; } | place safetensors_fuzz "$(basename "$(dirname "$file")")"
 done
+for file in $golden/gguf/{qwen3_moe,gpt2,gemma2,llama_scaled}.gguf; do head -c 6000 "$file" | place gguf_fuzz "${file##*/}"; done
+python3 tests/fuzz/small_gguf.py "$out/gguf_fuzz"
 place pickled_file_fuzz whole <$golden/pickled/weights.bin
 python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read("weights/data.pkl"))' $golden/pickled/weights.bin |
   place pickled_file_fuzz pickle

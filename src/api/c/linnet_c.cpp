@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "data/text/unicode/utf8.h"
 #include "formats/packed_model.h"
+#include "models/families/gguf.h"
 #include "serving/loaded/loaded_model.h"
 
 struct linnet_model {
@@ -251,6 +252,7 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
         options.beams < 0 || options.beams > 1024 || options.max_length < 0 || options.waiting < 0)
       fail(LINNET_BAD_ARGUMENT, "a member of options is out of range");
     use_packed_models();
+    use_gguf_models();
     auto opened = std::make_unique<linnet_model>();
     opened->resident = open_loaded_model(
         path, {.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length},

@@ -8,6 +8,7 @@
 #include "api/python/tree.h"
 #include "base/signals.h"
 #include "formats/packed_model.h"
+#include "models/families/gguf.h"
 
 namespace linnet::python {
 namespace {
@@ -67,6 +68,7 @@ NB_MODULE(_linnet, module) {
   nb::set_leak_warnings(false);  // a learner or an op that the program keeps until it ends is no mistake
   linnet::keep_signal_handlers();
   linnet::use_packed_models();
+  linnet::use_gguf_models();
   module.doc() = "The compiled part of linnet.";
   module.attr("version") = linnet::version();
   add_errors(module);

@@ -1,3 +1,4 @@
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -6,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/plan/state_names.h"
+#include "models/families/gguf.h"
 #include "models/families/pretrained.h"
 #include "models/families/static_scales.h"
 #include "onnx/sources.h"
@@ -23,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
-  std::string run, out, adapter, onnx, precision = "fp32";
+  std::string run, out, adapter, onnx, precision = "fp32", gguf, type = "f16";
   int64_t opset = 17;
   bool overwrite = false, no_cache = false, joined_past = false;
 };
@@ -126,6 +128,27 @@ void export_onnx(const Arguments& arguments) {
   export_model_folder(folder.path, arguments.onnx, options);
 }
 
+void export_gguf(const Arguments& arguments) {
+  std::string name = arguments.type;
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const GgufBlocks* type = find_gguf_blocks(name);
+  if (!type || (type->read && !type->write))
+    fail_user("--type " + arguments.type + ": Linnet writes f32, f16, bf16, q8_0 and q4_0");
+  if (!arguments.gguf.ends_with(kGgufEnding))
+    fail_user("--gguf '" + arguments.gguf + "': the name of such a file ends in " + kGgufEnding);
+  if (file_exists(arguments.gguf) && !arguments.overwrite)
+    fail_user("--gguf '" + arguments.gguf + "' is there already; name another file, or replace it with --overwrite");
+  const RunFolder run(arguments.run);
+  std::string folder = arguments.run;
+  const TemporaryFolder temporary(arguments.gguf + ".folder.tmp");
+  if (run.has_config()) task_actions(run.load_config()).export_model(arguments.run, folder = temporary.path);
+  const PretrainedModel model = open_pretrained(folder);
+  const ParameterLayout layout(*model.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load_parameters(model, layout, parameters.data());
+  save_gguf_model(model, layout, parameters.data(), arguments.gguf, *type);
+}
+
 // Of a decoder's model folder.
 OpenedLanguageModel open_decoder(const std::string& folder) {
   if (is_pretrained_folder(folder) && open_pretrained(folder).family->kind != FamilyKind::kDecoder)
@@ -162,8 +185,12 @@ void check_adapter_out(const Arguments& arguments) {
 }
 
 int export_run(const Arguments& arguments) {
-  if (!arguments.out.empty() + !arguments.onnx.empty() + !arguments.adapter.empty() != 1)
-    fail_user("give one of --out DIR, --adapter DIR and --onnx DIR");
+  if (!arguments.out.empty() + !arguments.onnx.empty() + !arguments.adapter.empty() + !arguments.gguf.empty() != 1)
+    fail_user("give one of --out DIR, --adapter DIR, --onnx DIR and --gguf FILE");
+  if (!arguments.gguf.empty()) {
+    export_gguf(arguments);
+    return 0;
+  }
   if (!arguments.adapter.empty()) {
     check_adapter_out(arguments);
     export_adapters(arguments.run, arguments.adapter);
@@ -187,12 +214,18 @@ int export_run(const Arguments& arguments) {
 
 void add_export_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  linnet.subcommand("export", "write a model as a folder that other programs load (Hugging Face's layout, or ONNX)")
-      .take("run", arguments->run, "a run folder, or with --onnx a model folder", {.required = true})
+  linnet
+      .subcommand(
+          "export",
+          "write a model as a folder that other programs load (Hugging Face's layout, or ONNX), or a file of llama.cpp")
+      .take("run", arguments->run, "a run folder, or with --onnx or --gguf a model folder", {.required = true})
       .take("--out", arguments->out, "the folder to write, in Hugging Face's layout", {.type = "DIR"})
       .take("--adapter", arguments->adapter, "the folder to write a run's LoRA adapters in, in PEFT's layout",
             {.type = "DIR"})
       .take("--onnx", arguments->onnx, "the folder to write in ONNX", {.type = "DIR"})
+      .take("--gguf", arguments->gguf, "the file to write for llama.cpp, of a decoder", {.type = "FILE"})
+      .take("--type", arguments->type, "of a GGUF file's matrices: f32, f16, bf16, q8_0 or q4_0",
+            {.show_default = true})
       .take("--opset", arguments->opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
       .take("--precision", arguments->precision,
             "of ONNX weights and products: fp32, fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq (weights "

@@ -15,6 +15,7 @@
 #include "base/process_memory.h"
 #include "base/signals.h"
 #include "formats/packed_model.h"
+#include "models/families/gguf.h"
 
 namespace {
 
@@ -44,6 +45,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   linnet::catch_lost_pages();
   linnet::use_packed_models();
+  linnet::use_gguf_models();
   if (::getpid() == 1)  // of a container: signals that nobody handles would do nothing
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, linnet::end_by_signal);
   try {

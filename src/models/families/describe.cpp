@@ -1,13 +1,14 @@
 #include "models/families/describe.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
 
 #include "base/files.h"
 #include "formats/weight_files.h"
-#include "models/nn/parameter_file.h"
 #include "models/families/pretrained.h"
+#include "models/nn/parameter_file.h"
 
 namespace linnet {
 namespace {
@@ -47,7 +48,7 @@ std::string sizes(const ConfigFile& config) {
 
 std::string types(const WeightFiles& files) {
   std::set<std::string> names;
-  for (const WeightFiles::Weight& weight : files.weights()) names.insert(file_dtype_name(weight.entry->dtype));
+  for (const WeightFiles::Weight& weight : files.weights()) names.insert(weight.entry->form_name());
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
@@ -74,6 +75,8 @@ std::string describe_pretrained(const std::string& folder) {
   text += line("sizes", sizes(model.config));
   text += line("parameters", with_commas(model.parameter_count()));
   text += line("weights", bytes);
+  if (std::ranges::any_of(files.weights(), [](const WeightFiles::Weight& weight) { return weight.entry->form; }))
+    text += line("in memory", "fp32; --quantize int8-weights or int4-weights rounds the numbers anew, to fewer bits");
   if (const auto packed = ParameterFile::open(folder))
     text += line("packed",
                  packed->words().text() + (packed->can_map(ParameterLayout(*model.module, {}, packed->words().parsed()))

@@ -13,7 +13,9 @@ namespace linnet {
 
 class PretrainedGolden {
  public:
-  explicit PretrainedGolden(const std::string& name, const OpenOptions& options = {});
+  // `reference`: where another file has the reference.
+  explicit PretrainedGolden(const std::string& name, const OpenOptions& options = {},
+                            const std::string& reference = "");
 
   // Shape of a tensor of the reference file.
   const Shape& shape(const std::string& name) const { return reference_.at(name).type.shape; }

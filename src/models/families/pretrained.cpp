@@ -81,7 +81,8 @@ void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const fl
     if (matched.bound->spec != &slot.spec || !matched.weight) continue;
     const TensorEntry& entry = *matched.weight->entry;
     std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
-    read_floats(entry.dtype, entry.data, entry.type.shape.elements(), values.data());
+    std::vector<std::byte> room;
+    read_floats(entry.dtype, matched.weight->elements(room), entry.type.shape.elements(), values.data());
     if (has_nan(values))
       fail_user("'" + matched.weight->file->path() + "': tensor " + entry.name +
                 " holds values that are not numbers (NaN)");
@@ -109,13 +110,14 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
   const auto drop_pages = [](const MatchedRow& matched) {
     if (matched.weight->entry->bytes() >= 1 << 20) matched.weight->file->drop_pages();
   };
+  std::vector<std::byte> room;
   for (const MatchedRow* matched : read) {
-    read_tensor(*matched->bound, matched->weight->entry->dtype, matched->weight->entry->data, parameters);
+    read_tensor(*matched->bound, matched->weight->entry->dtype, matched->weight->elements(room), parameters);
     drop_pages(*matched);
   }
   check_numbers(match, slot, parameters);
   for (const MatchedRow* matched : compared) {
-    if (!equals_tensor(*matched->bound, matched->weight->entry->dtype, matched->weight->entry->data, parameters))
+    if (!equals_tensor(*matched->bound, matched->weight->entry->dtype, matched->weight->elements(room), parameters))
       match.fail_different(*matched);
     drop_pages(*matched);
   }
@@ -208,8 +210,8 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   }
   for (const MatchedRow& matched : match.rows) {  // constants that the files have
     if (matched.bound->spec || !matched.weight) continue;
-    const TensorEntry& entry = *matched.weight->entry;
-    if (!equals_tensor(*matched.bound, entry.dtype, entry.data, target.flat)) match.fail_different(matched);
+    std::vector<std::byte> room;
+    if (!equals_tensor(*matched.bound, matched.weight->entry->dtype, matched.weight->elements(room), target.flat)) match.fail_different(matched);
   }
 }
 

@@ -63,11 +63,11 @@ std::map<std::string, std::string> companions(const std::string& folder) {
 
 }  // namespace
 
-PretrainedGolden::PretrainedGolden(const std::string& name, const OpenOptions& options)
+PretrainedGolden::PretrainedGolden(const std::string& name, const OpenOptions& options, const std::string& reference)
     : model(open_pretrained(golden_path(name), options)),
       layout(*model.module),
       parameters(static_cast<size_t>(layout.parameter_count()), NAN),
-      reference_(golden_path(name) + ".safetensors") {
+      reference_(golden_path(reference.empty() ? name : reference) + ".safetensors") {
   load_parameters(model, layout, parameters.data());
   for (const float value : parameters) EXPECT_FALSE(std::isnan(value)) << "a parameter is not loaded";
 }

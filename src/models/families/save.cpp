@@ -36,7 +36,7 @@ void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
 // Companions, also those of one level of folders (sentence-transformers' 1_Pooling/config.json).
 void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
                         const std::map<std::string, std::string>& instead) {
-  if (is_packed(from)) {
+  if (is_packed(from) || is_gguf(from)) {
     for (const auto& [name, text] : open_packed(from)->files) {
       const fs::path path = fs::path(to) / name;
       if (name == "config.json" || name.ends_with(kTokenizerTables) || instead.contains(name)) continue;

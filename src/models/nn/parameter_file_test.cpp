@@ -51,7 +51,7 @@ class ParameterFiles : public ::testing::Test {
     use_packed_models();
   }
   ~ParameterFiles() override {
-    set_packed_reader(nullptr);
+    set_packed_reader(kPackedEnding, nullptr);
     fs::remove_all(folder_);
   }
 

@@ -45,6 +45,10 @@ bool is_part(const fs::path& folder) {
 }
 
 void add_files(const fs::path& folder, const std::string& prefix, std::map<std::string, std::string>& files) {
+  if (is_gguf(folder)) {
+    for (const auto& [name, text] : open_packed(folder)->files) files.emplace(name, text);
+    return;
+  }
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_regular_file() && !is_left_out(name)) files[prefix + name] = read_file(entry.path().string());

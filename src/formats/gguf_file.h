@@ -1,0 +1,57 @@
+// GGUF, the format of llama.cpp: keys with values, then named tensors, in one file that is mapped.
+//
+//   "GGUF", version (2 or 3), number of tensors, number of keys
+//   keys      name, type, value: numbers, truth values, strings, lists of these
+//   tensors   name, sizes (the innermost first), type (gguf_blocks.h), offset in the data
+//   data      from the next multiple of "general.alignment" on
+//
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+#pragma once
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "formats/gguf_blocks.h"
+#include "formats/tensor_file.h"
+
+namespace linnet {
+
+using GgufKeys = std::map<std::string, Json>;
+
+// A file opened for reading: its tensors under the names and in the forms that it has, sizes with the outermost first.
+// What breaks the format, or is of a type that Linnet does not read, is a user error of one line that names the file.
+class GgufFile : public TensorFile {
+ public:
+  explicit GgufFile(const std::string& path);
+  // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
+  GgufFile(std::span<const std::byte> bytes, const std::string& name);
+
+  const GgufKeys& keys() const { return keys_; }
+  const Json* key(const std::string& name) const;  // null when absent
+  const GgufBlocks& blocks(const TensorEntry& entry) const;
+  const std::byte* elements(const TensorEntry& entry, std::vector<std::byte>& room) const override;
+  [[noreturn]] void fail(const std::string& problem) const;
+
+ private:
+  void parse(std::span<const std::byte> bytes);
+
+  GgufKeys keys_;
+};
+
+// A tensor to be written, in a form that has write() or is no blocks. `fill` makes elements [first, first + count), in
+// their order.
+struct GgufSource {
+  std::string name;
+  const GgufBlocks* blocks;
+  Shape shape;
+  std::function<void(int64_t first, int64_t count, float* out)> fill;
+};
+// Replaces `path` in one step.
+void save_gguf(const std::string& path, const std::vector<std::pair<std::string, Json>>& keys,
+               const std::vector<GgufSource>& tensors);
+
+}  // namespace linnet

@@ -1,0 +1,198 @@
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "formats/gguf_file.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kMostValues = 10'000'000;  // of all keys; each takes 40 bytes of memory
+constexpr int kMostNested = 4;              // lists in lists
+constexpr uint64_t kMostAlignment = 1 << 20;
+
+enum Type : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64, kTypes };
+
+class Reader {
+ public:
+  Reader(std::span<const std::byte> bytes, const GgufFile& file) : bytes_(bytes), file_(file) {}
+
+  template <class T>
+  T number() {
+    T value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string text() {
+    const std::string_view bytes = take(number<uint64_t>());
+    return std::string(bytes);
+  }
+  // A number of things, each of which takes so many bytes or more.
+  uint64_t count(const char* what, uint64_t least) {
+    const uint64_t value = number<uint64_t>();
+    if (value > (bytes_.size() - at_) / least)
+      file_.fail("it would have " + std::to_string(value) + " " + what + ", more than its " +
+                 std::to_string(bytes_.size()) + " bytes hold");
+    return value;
+  }
+  Json value(uint32_t type, int depth = 0) {
+    if (++values_ > kMostValues) file_.fail("its keys have more than 10 million values");
+    switch (type) {
+      case kU8:
+        return number<uint8_t>();
+      case kI8:
+        return number<int8_t>();
+      case kU16:
+        return number<uint16_t>();
+      case kI16:
+        return number<int16_t>();
+      case kU32:
+        return number<uint32_t>();
+      case kI32:
+        return number<int32_t>();
+      case kF32:
+        return real(number<float>());
+      case kBool:
+        return number<uint8_t>() != 0;
+      case kString:
+        return text();
+      case kArray:
+        return list(depth);
+      case kU64:
+        return number<uint64_t>();
+      case kI64:
+        return number<int64_t>();
+      case kF64:
+        return number<double>();
+      default:
+        file_.fail("a key has a value of the unknown type " + std::to_string(type));
+    }
+  }
+  uint64_t at() const { return at_; }
+
+ private:
+  std::string_view take(uint64_t size) {
+    if (size > bytes_.size() - at_) file_.fail("it is cut short");
+    const auto* from = reinterpret_cast<const char*>(bytes_.data()) + at_;
+    at_ += size;
+    return {from, size};
+  }
+  // The double with the fewest digits that is this float: 1e-5, not 9.99999974737875e-06.
+  static double real(float value) {
+    char text[32];
+    const auto [end, error] = std::to_chars(std::begin(text), std::end(text), value);
+    double result = value;
+    if (std::isfinite(value)) std::from_chars(text, end, result);
+    return result;
+  }
+  Json list(int depth) {
+    if (depth >= kMostNested) file_.fail("a key has lists within lists within lists");
+    const auto type = number<uint32_t>();
+    const uint64_t size = count("elements in a list", type == kString ? 8 : type == kArray ? 12 : 1);
+    Json list = Json::array();
+    for (uint64_t i = 0; i < size; ++i) list.push_back(value(type, depth + 1));
+    return list;
+  }
+
+  const std::span<const std::byte> bytes_;
+  const GgufFile& file_;
+  uint64_t at_ = 0;
+  size_t values_ = 0;
+};
+
+}  // namespace
+
+GgufFile::GgufFile(const std::string& path) : TensorFile(path) {
+  mapped_ = MappedFile(path);
+  parse({mapped_.data(), mapped_.size()});
+}
+
+GgufFile::GgufFile(std::span<const std::byte> bytes, const std::string& name) : TensorFile(name) { parse(bytes); }
+
+void GgufFile::fail(const std::string& problem) const { fail_user("'" + path_ + "': " + problem); }
+
+const Json* GgufFile::key(const std::string& name) const {
+  const auto found = keys_.find(name);
+  return found == keys_.end() ? nullptr : &found->second;
+}
+
+void GgufFile::parse(std::span<const std::byte> bytes) {
+  check_is_there(bytes);
+  Reader reader(bytes, *this);
+  if (bytes.size() < 4 || std::memcmp(bytes.data(), "GGUF", 4) != 0) fail("it is no GGUF file: it does not begin so");
+  reader.number<uint32_t>();
+  const auto version = reader.number<uint32_t>();
+  if (version == 0x02000000 || version == 0x03000000)
+    fail("its numbers are big-endian, Linnet reads little-endian files");
+  if (version != 2 && version != 3)
+    fail("it is GGUF of version " + std::to_string(version) +
+         ", Linnet reads 2 and 3; llama.cpp's converter writes it anew");
+  const uint64_t tensors = reader.count("tensors", 24), keys = reader.count("keys", 13);
+  for (uint64_t i = 0; i < keys; ++i) {
+    const std::string name = reader.text();
+    const auto type = reader.number<uint32_t>();
+    if (!keys_.emplace(name, reader.value(type)).second) fail("the key " + quoted_name(name) + " is in it twice");
+  }
+  struct Located {
+    const GgufBlocks* blocks;
+    uint64_t offset;
+  };
+  std::vector<Located> located;
+  for (uint64_t i = 0; i < tensors; ++i) {
+    TensorEntry entry{reader.text(), {}, nullptr, FileDType::kF32};
+    const std::string who = "tensor " + quoted_name(entry.name);
+    const auto axes = reader.number<uint32_t>();
+    if (axes > static_cast<uint32_t>(kMaxRank))
+      fail(who + " has " + std::to_string(axes) + " axes; Linnet reads up to " + std::to_string(kMaxRank));
+    std::vector<int64_t> sizes(axes);
+    for (uint32_t axis = axes; axis-- > 0;) sizes[axis] = reader.number<int64_t>();
+    const auto type = reader.number<uint32_t>();
+    const GgufBlocks* blocks = find_gguf_blocks(type);
+    if (!blocks)
+      fail(who + " is " + gguf_type_name(type) + ", Linnet reads " + gguf_type_names() +
+           "; take a file that llama.cpp quantized to one of these, such as Q4_K_M");
+    uint64_t all = 0;
+    if (!tensor_bytes(sizes, FileDType::kF64, all)) fail(who + " has a shape beyond any memory");
+    entry.type = {converted_dtype(blocks->dtype), Shape(sizes)};
+    entry.dtype = blocks->dtype;
+    const int64_t row = axes > 0 ? sizes.back() : 1;
+    if (row % blocks->elements != 0)
+      fail(who + " is " + blocks->name + " with rows of " + std::to_string(row) +
+           " elements, which are no whole blocks of " + std::to_string(blocks->elements));
+    entry.form_bytes = static_cast<size_t>(entry.type.shape.elements() / blocks->elements) * blocks->bytes;
+    if (blocks->read) entry.form = blocks->name;
+    located.push_back({blocks, reader.number<uint64_t>()});
+    entries_.push_back(std::move(entry));
+  }
+  uint64_t alignment = 32;
+  if (const Json* given = key("general.alignment")) {
+    if (!given->is_integer(1, kMostAlignment)) fail("\"general.alignment\" is " + shown(*given));
+    alignment = given->get<uint64_t>();
+  }
+  const uint64_t begin = (reader.at() + alignment - 1) / alignment * alignment;
+  const uint64_t data_bytes = begin < bytes.size() ? bytes.size() - begin : 0;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    TensorEntry& entry = entries_[i];
+    const uint64_t offset = located[i].offset, size = entry.form_bytes;
+    if (offset > data_bytes || size > data_bytes - offset)
+      fail("tensor " + quoted_name(entry.name) + " ends behind the end of the file: it is cut short");
+    entry.data = bytes.data() + (size > 0 ? begin + offset : 0);
+  }
+  index();
+  if (by_name_.size() != entries_.size()) fail("it has two tensors of one name");
+}
+
+const GgufBlocks& GgufFile::blocks(const TensorEntry& entry) const {
+  return *find_gguf_blocks(entry.form ? entry.form : file_dtype_name(entry.dtype));
+}
+
+const std::byte* GgufFile::elements(const TensorEntry& entry, std::vector<std::byte>& room) const {
+  if (!entry.form) return entry.data;
+  const int64_t count = entry.type.shape.elements();
+  room.resize(static_cast<size_t>(count) * file_dtype_size(entry.dtype));
+  read_gguf(blocks(entry), entry.data, count, room.data());
+  return room.data();
+}
+
+}  // namespace linnet

@@ -1,0 +1,217 @@
+#include "models/families/gguf.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kMostExperts = 65536;
+
+// A number for each layer is one where all are the same.
+Json one_value(const GgufFile& file, const std::string& name, const Json& value) {
+  if (!value.is_array()) return value;
+  if (value.empty() || std::any_of(value.begin(), value.end(), [&](const Json& other) { return other != value[0]; }))
+    file.fail("its layers differ in " + quoted_name(name) + ", which Linnet does not support");
+  return value[0];
+}
+
+std::vector<double> floats_of(const GgufFile& file, const TensorEntry& entry) {
+  std::vector<std::byte> room;
+  const std::byte* data = file.elements(entry, room);
+  std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+  read_floats(entry.dtype, data, std::ssize(values), values.data());
+  return {values.begin(), values.end()};
+}
+
+// The keys about rotary positions.
+class RotaryKeys {
+ public:
+  RotaryKeys(const GgufFile& file, const GgufArchitecture& architecture, Json& config)
+      : file_(file), prefix_(architecture.name + std::string(".rope.")), config_(config) {
+    add_share(architecture);
+    add_scaling();
+  }
+
+ private:
+  const Json* key(const std::string& name) const { return file_.key(prefix_ + name); }
+
+  void add_share(const GgufArchitecture& architecture) {
+    const Json *turned = key("dimension_count"), *size = config_.find("head_dim"), *width = config_.find("hidden_size"),
+               *heads = config_.find("num_attention_heads");
+    if (!turned || !turned->is_integer(1, 1 << 20) || !width || !heads || !heads->is_integer(1, 1 << 20) ||
+        !width->is_integer(1, 1 << 30))
+      return;
+    const double whole = size && size->is_integer(1, 1 << 20)
+                             ? size->get<double>()
+                             : static_cast<double>(width->get<int64_t>() / heads->get<int64_t>());
+    if (whole > 0 && turned->get<double>() != whole) config_[architecture.share_key] = turned->get<double>() / whole;
+  }
+
+  void add_scaling() {
+    const Json* type = key("scaling.type");
+    const std::string name = type && type->is_string() ? type->text() : "none";
+    Json scaling = Json::object();
+    const TensorEntry *freqs = file_.find("rope_freqs.weight"), *longer = file_.find("rope_factors_long.weight"),
+                      *shorter = file_.find("rope_factors_short.weight");
+    if (freqs) shorter = longer = freqs;
+    if (shorter) {
+      // Divisors of frequencies, which Llama 3's scaling amounts to.
+      scaling["rope_type"] = "longrope";
+      scaling["short_factor"] = floats_of(file_, *shorter);
+      scaling["long_factor"] = floats_of(file_, longer ? *longer : *shorter);
+      const Json *attention = key("scaling.attn_factor"), *original = key("scaling.original_context_length");
+      if (freqs || attention) scaling["attention_factor"] = attention && !freqs ? *attention : Json(1.0);
+      if (original && !freqs) config_["original_max_position_embeddings"] = *original;
+    } else if (name != "none" && name != "longrope") {
+      scaling["rope_type"] = name;
+      if (const Json* factor = key("scaling.factor")) scaling["factor"] = *factor;
+    }
+    if (!scaling.empty()) config_["rope_scaling"] = std::move(scaling);
+  }
+
+  const GgufFile& file_;
+  const std::string prefix_;
+  Json& config_;
+};
+
+}  // namespace
+
+GgufModel::GgufModel(const std::string& path) : GgufFile(path) { take(); }
+GgufModel::GgufModel(std::span<const std::byte> bytes, const std::string& name) : GgufFile(bytes, name) { take(); }
+
+std::string GgufModel::config(const GgufArchitecture& architecture) const {
+  Json config = Json::object();
+  config["architectures"] = std::vector<std::string>{architecture.architecture};
+  config["model_type"] = architecture.model_type;
+  for (const auto& [theirs, ours] : gguf_keys(architecture)) {
+    const std::string name = std::string(architecture.name) + "." + theirs;
+    if (const Json* value = key(name)) config[ours] = one_value(*this, name, *value);
+  }
+  const TensorEntry* tokens = find("token_embd.weight");
+  if (!tokens || tokens->type.shape.rank() != 2) fail("it has no tensor token_embd.weight of two axes");
+  config["vocab_size"] = tokens->type.shape[0];
+  config["tie_word_embeddings"] = find("output.weight") == nullptr;
+  config[architecture.bias_key] = find("blk.0.attn_q.bias") || find("blk.0.attn_qkv.bias");
+  if (architecture.pairs) config["mlp_bias"] = find("blk.0.ffn_down.bias") != nullptr;
+  for (const auto& [theirs, ours] :
+       {std::pair("bos", "bos_token_id"), {"eos", "eos_token_id"}, {"padding", "pad_token_id"}})
+    if (const Json* id = key("tokenizer.ggml." + std::string(theirs) + "_token_id")) config[ours] = *id;
+  RotaryKeys(*this, architecture, config);
+  const std::string type = architecture.model_type;
+  if (type == "gemma2" || type == "gemma3_text") {
+    // The largest of each divide scores by another number than the others, which no key says.
+    const bool largest = config.value("num_hidden_layers", 0) == (type == "gemma2" ? 46 : 62);
+    const int64_t heads = config.value("num_attention_heads", int64_t{1}),
+                  size = config.value("head_dim", int64_t{256});
+    config["query_pre_attn_scalar"] = largest && heads > 0 ? config.value("hidden_size", int64_t{1}) / heads : size;
+  }
+  if (type == "qwen3_moe" && !config.contains("norm_topk_prob")) config["norm_topk_prob"] = true;
+  return config.dump(2) + "\n";
+}
+
+void GgufModel::take() {
+  const GgufArchitecture& architecture = find_gguf_architecture(*this);
+  files_ = gguf_tokenizer_files(*this, architecture);
+  try {
+    files_["config.json"] = config(architecture);
+  } catch (const JsonError& error) {
+    fail(std::string("a key has a value of another type: ") + error.what());
+  }
+  const auto count = [&](const char* name, int64_t otherwise) {
+    const Json* value = key(std::string(architecture.name) + ".attention." + name);
+    if (value && value->is_array() && !value->empty()) value = &(*value)[0];
+    return value && value->is_integer(1, 1 << 20) ? value->get<int64_t>() : otherwise;
+  };
+  const int64_t heads = count("head_count", 1), kv_heads = count("head_count_kv", heads);
+  std::vector<TensorEntry> entries;
+  for (const TensorEntry& source : entries_) {
+    if (source.name.starts_with("rope_f")) continue;  // in the configuration
+    const GgufName found = gguf_name(architecture, source.name);
+    Part part{source, found.form, found.queries || found.form != GgufForm::kPairs ? heads : kv_heads};
+    TensorEntry entry = source;
+    entry.name = found.name.empty() ? source.name : found.name;
+    if (found.form == GgufForm::kPlusOne) entry.dtype = FileDType::kF32;
+    const Shape& shape = source.type.shape;
+    const int64_t unit = found.form == GgufForm::kPairs ? 2 * part.heads : 3 * part.heads;
+    const bool rows = found.form == GgufForm::kPairs || found.form == GgufForm::kByPart;
+    const bool fits =
+        rows ? shape.rank() > 0 && shape[0] % unit == 0 : found.form != GgufForm::kTransposed || shape.rank() == 2;
+    if (!fits) fail("tensor " + quoted_name(source.name) + " is " + source.text() + ", which does not fit its heads");
+    if (found.form == GgufForm::kTransposed) entry.type.shape = {shape[1], shape[0]};
+    const size_t star = entry.name.find('*');
+    if (star == entry.name.npos || shape.rank() != 3) {
+      entries.push_back(std::move(entry)), parts_.push_back(std::move(part));
+      continue;
+    }
+    const int64_t experts = shape[0];
+    if (experts > kMostExperts)
+      fail("tensor " + quoted_name(source.name) + " is of " + std::to_string(experts) + " experts");
+    part.source.type.shape = entry.type.shape = {shape[1], shape[2]};
+    part.source.form_bytes = entry.form_bytes = experts > 0 ? source.form_bytes / static_cast<size_t>(experts) : 0;
+    for (int64_t i = 0; i < experts; ++i) {
+      entry.name = found.name.substr(0, star) + std::to_string(i) + found.name.substr(star + 1);
+      entry.data = part.source.data = source.data + static_cast<size_t>(i) * entry.form_bytes;
+      entries.push_back(entry), parts_.push_back(part);
+    }
+  }
+  entries_ = std::move(entries);
+  index();
+}
+
+const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::byte>& room) const {
+  const auto at = static_cast<size_t>(&entry - entries_.data());
+  if (at >= parts_.size()) return GgufFile::elements(entry, room);
+  const auto& [source, form, heads] = parts_[at];
+  if (form == GgufForm::kSame) return GgufFile::elements(source, room);
+  std::vector<std::byte> whole;
+  const std::byte* from = GgufFile::elements(source, whole);
+  const Shape& shape = source.type.shape;
+  const int64_t rows = shape[0], width = shape.elements() / std::max<int64_t>(rows, 1);
+  if (form == GgufForm::kPlusOne) {
+    std::vector<float> values(static_cast<size_t>(shape.elements()));
+    read_floats(source.dtype, from, std::ssize(values), values.data());
+    for (float& value : values) value -= 1;
+    room.resize(values.size() * sizeof(float));
+    std::memcpy(room.data(), values.data(), room.size());
+    return room.data();
+  }
+  const size_t size = file_dtype_size(entry.dtype), row_bytes = size * static_cast<size_t>(width);
+  room.resize(row_bytes * static_cast<size_t>(rows));
+  if (form == GgufForm::kTransposed) {
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < width; ++column)
+        std::memcpy(room.data() + static_cast<size_t>(column * rows + row) * size,
+                    from + static_cast<size_t>(row * width + column) * size, size);
+    return room.data();
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t their_row = gguf_row(form, heads, rows, row);
+    std::memcpy(room.data() + static_cast<size_t>(row) * row_bytes, from + static_cast<size_t>(their_row) * row_bytes,
+                row_bytes);
+  }
+  return room.data();
+}
+
+int64_t gguf_row(GgufForm form, int64_t heads, int64_t rows, int64_t row) {
+  if (form == GgufForm::kPairs) {
+    const int64_t size = rows / heads, half = size / 2, in = row % size;
+    return row - in + in % half * 2 + in / half;
+  }
+  const int64_t size = rows / heads / 3, head = row / (3 * size), part = row / size % 3;
+  return (part * heads + head) * size + row % size;
+}
+
+void use_gguf_models() {
+  set_packed_reader(kGgufEnding, [](const std::string& path) {
+    const auto model = std::make_shared<const GgufModel>(path);
+    PackedFiles files{.owner = std::static_pointer_cast<const TensorFile>(model)};
+    for (const auto& [name, text] : model->files()) files.files[name] = text;
+    return files;
+  });
+}
+
+}  // namespace linnet

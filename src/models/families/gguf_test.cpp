@@ -1,0 +1,229 @@
+#include "models/families/gguf.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "data/text/pretrained_tokenizer.h"
+#include "formats/safetensors.h"
+#include "models/families/decoder_family.h"
+#include "models/families/golden_testing.h"
+#include "temporary_folder.h"
+
+namespace linnet {
+namespace {
+
+const std::string kGolden = "tests/golden/gguf/", kFolders = "tests/golden/pretrained/";
+
+struct Loaded {
+  explicit Loaded(const std::string& path) : model(open_pretrained(path)), layout(*model.module) {
+    parameters.resize(static_cast<size_t>(layout.parameter_count()), NAN);
+    load_parameters(model, layout, parameters.data());
+  }
+  PretrainedModel model;
+  ParameterLayout layout;
+  std::vector<float> parameters;
+};
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+// The largest difference; what norms lose when 1 is added to them is not more than 1e-7.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(static_cast<double>(a[i]) - b[i]));
+  return most;
+}
+
+class GgufOfConverter : public ::testing::TestWithParam<const char*> {
+ protected:
+  GgufOfConverter() { use_gguf_models(); }
+};
+
+TEST_P(GgufOfConverter, IsTheModelOfItsFolder) {
+  const std::string name = GetParam();
+  const Loaded ours(kGolden + name + ".gguf"), theirs(kFolders + name);
+  EXPECT_EQ(ours.model.family, theirs.model.family);
+  EXPECT_LE(difference(ours.parameters, theirs.parameters), name == "gemma2" ? 1.2e-7 : 0);
+  DecoderConfig a = decoder_config(ours.model.config), b = decoder_config(theirs.model.config);
+  EXPECT_EQ(a.rotary.has_value(), b.rotary.has_value());
+  EXPECT_EQ(a.epsilon, b.epsilon);
+  EXPECT_EQ(a.max_seq_len, b.max_seq_len);
+  EXPECT_EQ(a.tied_head, b.tied_head);
+  if (!a.rotary) return;
+  EXPECT_EQ(a.rotary->theta, b.rotary->theta);
+  EXPECT_EQ(a.rotary->share, b.rotary->share);
+}
+INSTANTIATE_TEST_SUITE_P(Folders, GgufOfConverter,
+                         ::testing::Values("llama", "llama_scaled", "qwen2", "qwen3_moe", "gemma2", "phi3", "gpt_neox",
+                                           "starcoder2", "gpt2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Of the file, against the float64 reference of the folder that it was made of; of blocks.gguf, one of its own.
+class GgufLogits : public ::testing::TestWithParam<const char*> {
+ protected:
+  GgufLogits() { use_gguf_models(); }
+};
+
+TEST_P(GgufLogits, AreThoseOfTransformers) {
+  const std::string name = GetParam(), path = "../gguf/" + name + ".gguf";
+  const PretrainedGolden golden(path, {}, name == "blocks" ? "../gguf/blocks" : name);
+  auto& decoder = golden.model.as<TextDecoder>();
+  golden.check_output("logits", [&](Trace& trace) {
+    return decoder.logits(decoder.hidden({trace.input("tokens", {DType::kI32, golden.shape("tokens")})}));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Folders, GgufLogits,
+                         ::testing::Values("blocks", "llama", "qwen2", "qwen3_moe", "phi3", "gpt_neox", "gpt2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Written and read again: each family that GGUF has.
+class GgufWritten : public ::testing::TestWithParam<const char*> {
+ protected:
+  GgufWritten() { use_gguf_models(); }
+};
+
+TEST_P(GgufWritten, IsTheSameModel) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.gguf";
+  const Loaded from(kFolders + GetParam());
+  save_gguf_model(from.model, from.layout, from.parameters.data(), path, *find_gguf_blocks("F32"));
+  const Loaded read(path);
+  EXPECT_STREQ(read.model.family->model_type, from.model.family->model_type);
+  EXPECT_LE(difference(read.parameters, from.parameters), 1.2e-7);
+  EXPECT_FALSE(file_exists(path + ".part.gguf"));
+  // As llama.cpp's converter has it.
+  const std::string golden = kGolden + GetParam() + ".gguf";
+  if (!file_exists(golden)) return;
+  const GgufFile ours(path), theirs(golden);
+  std::map<std::string, std::string> our_tensors, their_tensors;
+  for (const TensorEntry& entry : ours.entries()) our_tensors[entry.name] = entry.text();
+  for (const TensorEntry& entry : theirs.entries()) their_tensors[entry.name] = entry.text();
+  EXPECT_EQ(our_tensors, their_tensors);
+  for (const auto& [name, value] : theirs.keys())
+    if (name.find("general.") != 0 && name != "qwen3moe.feed_forward_length")  // of layers without experts: none
+      EXPECT_EQ(ours.key(name) ? ours.key(name)->dump() : "none", value.dump()) << name;
+}
+INSTANTIATE_TEST_SUITE_P(Folders, GgufWritten,
+                         ::testing::Values("llama", "llama_tied", "llama_scaled", "llama_biases", "qwen2", "qwen3",
+                                           "gemma", "phi3_long", "olmo2", "granite", "gpt_neox", "starcoder2", "olmoe",
+                                           "qwen3_moe", "gpt2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Gguf, RefusesToWriteWhatTheFileCannotSay) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const auto write = [&](const std::string& name) {
+    const Loaded from(kFolders + name);
+    return error_of([&] {
+      save_gguf_model(from.model, from.layout, from.parameters.data(), folder / "a.gguf", *find_gguf_blocks("F16"));
+    });
+  };
+  EXPECT_NE(write("mistral").find("sliding_window"), std::string::npos);
+  EXPECT_NE(write("gemma2").find("query_pre_attn_scalar"), std::string::npos);
+  EXPECT_NE(write("opt").find("\"opt\""), std::string::npos);
+  EXPECT_NE(write("bert_masked").find("\"bert\""), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Gguf, RefusesOtherModels) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.gguf";
+  const auto open = [&](const std::vector<std::pair<std::string, Json>>& keys, std::vector<GgufSource> tensors = {}) {
+    save_gguf(path, keys, tensors);
+    return error_of([&] { open_pretrained(path); });
+  };
+  EXPECT_NE(open({}).find("general.architecture"), std::string::npos);
+  const std::string other = open({{"general.architecture", "rwkv7"}});
+  EXPECT_NE(other.find("its architecture is 'rwkv7', Linnet reads llama, qwen2"), std::string::npos) << other;
+  EXPECT_NE(open({{"general.architecture", "llama"}}).find("token_embd.weight"), std::string::npos);
+  const std::vector<GgufSource> tokens{
+      {"token_embd.weight", find_gguf_blocks("F32"), {4, 2}, [](int64_t, int64_t count, float* out) {
+         std::fill_n(out, count, 0.0F);
+       }}};
+  const std::string size = open({{"general.architecture", "llama"}}, tokens);
+  EXPECT_NE(size.find("\"hidden_size\""), std::string::npos) << size;
+  const std::string layers =
+      open({{"general.architecture", "llama"}, {"llama.attention.head_count_kv", std::vector<int64_t>{1, 2}}}, tokens);
+  EXPECT_NE(layers.find("its layers differ in 'llama.attention.head_count_kv'"), std::string::npos) << layers;
+  const std::string kind = open({{"general.architecture", "llama"},
+                                 {"tokenizer.ggml.model", "gpt2"},
+                                 {"tokenizer.ggml.pre", "odd"},
+                                 {"tokenizer.ggml.tokens", std::vector<std::string>{"a"}}},
+                                tokens);
+  EXPECT_NE(kind.find("\"tokenizer.ggml.pre\" is 'odd', Linnet knows gpt-2"), std::string::npos) << kind;
+}
+
+TEST(Gguf, KeepsMatricesInTheirTypes) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const Loaded from(kGolden + "blocks.gguf");
+  for (const char* type : {"F16", "Q8_0", "Q4_0"}) {
+    const std::string path = folder / (type + std::string(".gguf"));
+    save_gguf_model(from.model, from.layout, from.parameters.data(), path, *find_gguf_blocks(type));
+    const GgufFile file(path);
+    EXPECT_EQ(file.at("blk.0.attn_q.weight").text(), type + std::string("[32, 32]"));
+    EXPECT_EQ(file.at("blk.0.attn_norm.weight").text(), "F32[32]");
+    EXPECT_STREQ(file.at("output.weight").form_name(), type == std::string("Q4_0") ? "Q8_0" : type);
+    const Loaded read(path);
+    const double most = type == std::string("F16") ? 2e-3 : type == std::string("Q8_0") ? 8e-3 : 0.2;
+    EXPECT_LE(difference(read.parameters, from.parameters), most) << type;
+  }
+}
+
+// Tokenizers of three kinds, through a file and back.
+class GgufTokenizer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GgufTokenizer, GivesTheSameTokens) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const auto from = load_pretrained_tokenizer(std::string("tests/golden/tokenizers/") + GetParam());
+  const int64_t size = from->vocab_size() + 3;
+  auto keys = gguf_tokenizer_keys(*from, size);
+  keys.emplace(keys.begin(), "general.architecture", "llama");
+  save_gguf(folder / "a.gguf", keys,
+            {{"token_embd.weight", find_gguf_blocks("F32"), {size, 1}, [](int64_t, int64_t count, float* out) {
+                std::fill_n(out, count, 0.0F);
+              }}});
+  const auto read = load_pretrained_tokenizer(folder / "a.gguf");
+  EXPECT_EQ(read->roles().begin, from->roles().begin);
+  EXPECT_EQ(read->roles().end, from->roles().end);
+  const Json golden = Json::parse(read_file("tests/golden/tokenizers/golden.json"), JsonLimits::tables());
+  size_t compared = 0;
+  for (const Json& line : golden.at("lines")) {
+    const std::string& text = line.text();
+    if (text.find("<0x") != text.npos) continue;  // special tokens in llama.json alone
+    std::vector<TokenId> ids, read_ids;
+    from->encode_with_special(text, ids);
+    read->encode_with_special(text, read_ids);
+    EXPECT_EQ(read_ids, ids) << text;
+    ++compared;
+    // All bytes are special tokens in that file.
+    if (from->kind() != read->kind()) continue;
+    EXPECT_EQ(read->decode(ids), from->decode(ids));
+  }
+  EXPECT_GT(compared, 40u);
+}
+INSTANTIATE_TEST_SUITE_P(Files, GgufTokenizer, ::testing::Values("gpt2.json", "llama3.json", "llama.json"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '.');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace linnet

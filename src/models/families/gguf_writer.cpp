@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "data/text/pretrained_tokenizer.h"
+#include "models/families/binding.h"
+#include "models/families/decoder_family.h"
+#include "models/families/gguf.h"
+#include "models/families/pretrained.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+using Keys = std::vector<std::pair<std::string, Json>>;
+
+Json json_of(const ConfigFile& file) { return Json::parse(file.dump(), JsonLimits::settings()); }
+
+// All keys of a configuration, also those that a folder leaves to their defaults.
+Json whole_config(const ConfigFile& file) {
+  return json_of(decoder_config_file(file.text("model_type"), decoder_config(file)));
+}
+
+// Keys whose values are floats, whatever a folder writes.
+bool is_real(std::string_view key) {
+  for (const char* ending : {"epsilon", "freq_base", "freq_base_swa", "softcapping", "scale", "clamp_kqv"})
+    if (key.ends_with(ending)) return true;
+  return false;
+}
+
+// What the frequencies of `rotary` are divided by.
+std::vector<float> divisors_of(const RotaryConfig& rotary, int64_t turned) {
+  const RopeScaling& scaling = rotary.scaling;
+  if (scaling.kind == RopeScaling::Kind::kDivided) return scaling.divisors;
+  std::vector<float> divisors;
+  for (int64_t i = 0; i < turned; i += 2) {
+    const double plain = std::pow(rotary.theta, -static_cast<double>(i) / static_cast<double>(turned));
+    const double turns = scaling.original_length * plain / (2 * std::numbers::pi);
+    const double share =
+        std::clamp((turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor), 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1 / ((1 - share) / scaling.factor + share)));
+  }
+  return divisors;
+}
+
+class Writer {
+ public:
+  Writer(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters, const GgufBlocks& type)
+      : model_(model), parameters_(parameters), type_(type), rows_(bind_names(model.names, layout)) {
+    const std::string model_type = model.config.text("model_type");
+    architecture_ = model.family->kind == FamilyKind::kDecoder ? gguf_architecture_of(model_type) : nullptr;
+    if (!architecture_) fail_user("GGUF files hold no models of type \"" + model_type + "\" that Linnet knows");
+    config_ = whole_config(model.config);
+    if (const Json* experts = config_.find("num_experts")) config_["num_local_experts"] = Json(*experts);
+    if (std::string_view(architecture_->name) == "llama" && config_.find("sliding_window") &&
+        !config_["sliding_window"].is_null())
+      fail_user("a model whose positions see a window (\"sliding_window\" in config.json) cannot be written as GGUF: " +
+                std::string(architecture_->name) + " has none there");
+  }
+
+  void save(const std::string& path) {
+    add_keys();
+    add_tensors();
+    if (!model_.folder.empty() && has_pretrained_tokenizer(model_.folder)) {
+      const auto tokenizer = load_pretrained_tokenizer(model_.folder);
+      for (auto& key : gguf_tokenizer_keys(*tokenizer, config_["vocab_size"].get<int64_t>()))
+        keys_.push_back(std::move(key));
+    } else {
+      keys_.emplace_back("tokenizer.ggml.model", "none");
+    }
+    const std::string written = path + ".part" + kGgufEnding;
+    save_gguf(written, keys_, tensors_);
+    try {
+      compare(written);
+    } catch (...) {
+      fs::remove(written);
+      throw;
+    }
+    fs::rename(written, path);
+  }
+
+ private:
+  void add(const std::string& key, Json value) {
+    keys_.emplace_back(architecture_->name + ("." + key), std::move(value));
+  }
+
+  void add_keys() {
+    keys_.emplace_back("general.architecture", architecture_->name);
+    const std::string name = fs::path(model_.folder).lexically_normal().filename().string();
+    keys_.emplace_back("general.name", name.empty() ? model_.architecture : name);
+    keys_.emplace_back("general.file_type", type_.name == std::string_view("Q4_0")   ? 2
+                                            : type_.name == std::string_view("Q8_0") ? 7
+                                            : type_.name == std::string_view("F16")  ? 1
+                                                                                     : 0);
+    keys_.emplace_back("general.quantization_version", 2);
+    for (const auto& [theirs, ours] : gguf_keys(*architecture_)) {
+      const Json* value = config_.find(ours);
+      if (!value || value->is_null()) continue;
+      add(theirs, is_real(theirs) ? Json(value->get<double>()) : *value);
+      if (theirs == std::string_view("attention.key_length")) add("attention.value_length", *value);
+    }
+    add("vocab_size", config_["vocab_size"]);
+    const DecoderConfig config = decoder_config(model_.config);
+    if (!config.rotary) return;
+    const RotaryConfig& rotary = *config.rotary;
+    const auto turned = static_cast<int64_t>(std::lround(static_cast<double>(config.head_size) * rotary.share));
+    add("rope.dimension_count", turned);
+    using enum RopeScaling::Kind;
+    if (rotary.scaling.kind == kNone) return;
+    if (rotary.scaling.kind == kLinear) {
+      add("rope.scaling.type", "linear");
+      add("rope.scaling.factor", rotary.scaling.factor);
+      return;
+    }
+    const std::vector<float> divisors = divisors_of(rotary, turned);
+    const bool phi = std::string_view(architecture_->name) == "phi3";
+    if (!phi && rotary.scaling.magnitude != 1)
+      fail_user("\"attention_factor\" of \"rope_scaling\" cannot be written as GGUF of " +
+                std::string(architecture_->name));
+    if (phi) {
+      add("rope.scaling.attn_factor", rotary.scaling.magnitude);
+      add("rope.scaling.original_context_length", static_cast<int64_t>(rotary.scaling.original_length));
+    }
+    for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight"})
+      if (std::string_view(name).starts_with("rope_factors") == phi)
+        tensors_.push_back({name,
+                            find_gguf_blocks("F32"),
+                            {std::ssize(divisors)},
+                            [divisors](int64_t first, int64_t count, float* out) {
+                              std::copy_n(divisors.begin() + first, count, out);
+                            }});
+  }
+
+  void add_tensors() {
+    std::vector<std::pair<std::string, std::vector<const BoundRow*>>> all;  // theirs, and our rows: one an expert
+    for (const BoundRow& bound : rows_) {
+      const TensorRole role = bound.row->role;
+      if (role == TensorRole::kCopy || role == TensorRole::kConstant || role == TensorRole::kAdapter) continue;
+      std::string name = bound.row->tensor;
+      if (const size_t at = name.find(".experts."); at != name.npos) {
+        const size_t begin = at + 9, end = name.find('.', begin);
+        name.replace(begin, end - begin, "*");
+      }
+      const std::string theirs = gguf_tensor(*architecture_, name);
+      if (theirs.empty())
+        fail_user("tensor " + name + " has no place in GGUF files of " + std::string(architecture_->name));
+      if (all.empty() || name.find('*') == name.npos)
+        all.push_back({theirs, {&bound}});
+      else if (auto found = std::ranges::find(all, theirs, [](const auto& one) { return one.first; });
+               found != all.end())
+        found->second.push_back(&bound);
+      else
+        all.push_back({theirs, {&bound}});
+    }
+    for (const auto& [theirs, rows] : all) add_tensor(theirs, rows);
+  }
+
+  void add_tensor(const std::string& name, const std::vector<const BoundRow*>& rows) {
+    const GgufName form = gguf_name(*architecture_, name);
+    Shape shape = rows[0]->shape;
+    if (form.form == GgufForm::kTransposed) shape = {shape[1], shape[0]};
+    if (form.name.find('*') != form.name.npos) shape = {std::ssize(rows), shape[0], shape[1]};
+    tensors_.push_back({name, &blocks_of(name, shape), shape, nullptr});
+    const char* heads = form.form == GgufForm::kPairs && !form.queries ? "num_key_value_heads" : "num_attention_heads";
+    const int64_t count = config_.value(heads, int64_t{1});
+    if (form.form == GgufForm::kSame) {
+      const int64_t part = rows[0]->shape.elements();
+      tensors_.back().fill = [this, rows, part](int64_t first, int64_t count, float* out) {
+        for (int64_t done = 0; done < count;) {
+          const int64_t at = first + done, in = at % part, size = std::min(part - in, count - done);
+          read(*rows[static_cast<size_t>(at / part)], in, size, out + done);
+          done += size;
+        }
+      };
+      return;
+    }
+    // Kept from the first piece to the last.
+    auto values = std::make_shared<std::vector<float>>();
+    tensors_.back().fill = [this, bound = rows[0], form = form.form, count, values](int64_t first, int64_t size,
+                                                                                    float* out) {
+      if (first == 0) *values = in_their_form(*bound, form, count);
+      std::copy_n(values->begin() + first, size, out);
+      if (first + size == std::ssize(*values)) *values = {};
+    };
+  }
+
+  const GgufBlocks& blocks_of(const std::string& name, const Shape& shape) const {
+    const bool is_head =
+        name == "output.weight" || (name == "token_embd.weight" && config_.value("tie_word_embeddings", false));
+    const GgufBlocks* blocks = &type_;
+    if (is_head && type_.name == std::string_view("Q4_0")) blocks = find_gguf_blocks("Q8_0");
+    if (shape[-1] % blocks->elements != 0) blocks = find_gguf_blocks("F16");
+    if (shape.rank() < 2 || name.find("ffn_gate_inp") != name.npos || name.starts_with("position_embd"))
+      blocks = find_gguf_blocks("F32");
+    return *blocks;
+  }
+
+  void read(const BoundRow& bound, int64_t first, int64_t count, float* out) const {
+    write_tensor(bound, parameters_, FileDType::kF32, first, count, reinterpret_cast<std::byte*>(out));
+  }
+
+  std::vector<float> in_their_form(const BoundRow& bound, GgufForm form, int64_t heads) const {
+    std::vector<float> ours(static_cast<size_t>(bound.shape.elements()));
+    read(bound, 0, std::ssize(ours), ours.data());
+    if (form == GgufForm::kPlusOne) {
+      for (float& value : ours) value += 1;
+      return ours;
+    }
+    std::vector<float> theirs(ours.size());
+    const int64_t rows = bound.shape[0], width = std::ssize(ours) / rows;
+    for (int64_t row = 0; row < rows; ++row)
+      if (form == GgufForm::kTransposed)
+        for (int64_t column = 0; column < width; ++column)
+          theirs[static_cast<size_t>(column * rows + row)] = ours[static_cast<size_t>(row * width + column)];
+      else
+        std::copy_n(ours.begin() + row * width, width, theirs.begin() + gguf_row(form, heads, rows, row) * width);
+    return theirs;
+  }
+
+  // What is read from the file must be the model: its keys cannot say everything that config.json can.
+  void compare(const std::string& path) const {
+    const GgufModel written(path);
+    const Json other = whole_config(ConfigFile::parse(written.files().at("config.json"), path));
+    for (const auto& [key, value] : config_.items()) {
+      const Json* found = other.find(key);
+      const bool elsewhere = key == "architectures" || key == "model_type" || key == "dtype" || key == "rope_scaling" ||
+                             key.ends_with("_token_id") || key.find("dropout") != key.npos || key.ends_with("pdrop") ||
+                             key == "original_max_position_embeddings" || key == "router_aux_loss_coef" ||
+                             key == "initializer_range";
+      if (!found || elsewhere || *found == value) continue;
+      if (found->is_number() && value.is_number() &&
+          std::abs(found->get<double>() - value.get<double>()) <= 1e-6 * std::abs(value.get<double>()))
+        continue;
+      fail_user("\"" + key + "\" of the model is " + shown(value) + ", which a GGUF file of " +
+                std::string(architecture_->name) + " cannot say (it would be " + shown(*found) + ")");
+    }
+  }
+
+  const PretrainedModel& model_;
+  const float* const parameters_;
+  const GgufBlocks& type_;
+  const std::vector<BoundRow> rows_;
+  const GgufArchitecture* architecture_;
+  Json config_;
+  Keys keys_;
+  std::vector<GgufSource> tensors_;
+};
+
+}  // namespace
+
+void save_gguf_model(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                     const std::string& path, const GgufBlocks& type) {
+  Writer(model, layout, parameters, type).save(path);
+}
+
+}  // namespace linnet
