@@ -17,7 +17,7 @@ class TextTraining : public SessionTask {
   DataAtHand data_at_hand(bool exact) const override;
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override;
   BatchSource& batches() override { return *batches_; }
-  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_records_, valid_, ranks); }
   void save_assets(const std::string& folder) const override;
 
   int64_t most() const override { return count_; }
@@ -44,6 +44,7 @@ class TextTraining : public SessionTask {
   Names outputs_;
   bool pairs_ = false;
   TextExamples train_, valid_;
+  TextRecords valid_records_;
   int64_t count_ = 0;  // of training examples
   std::optional<TextBatches> batches_;
 };
