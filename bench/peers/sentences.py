@@ -18,7 +18,8 @@ import tempfile
 
 import torch
 import transformers
-from sentence_transformers import SentenceTransformer, losses
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses
 
 ROWS, STEPS, RATE, DECAY = 16, 20, 2e-5, 0.01
 SUBJECTS = ["a dog", "the old bank", "my neighbor", "a small town", "the court", "a violinist", "the museum", "one child"]
@@ -83,7 +84,8 @@ def embeddings(program, folder, work):
         files[name] = os.path.join(work, name + ".tsv")
         with open(files[name], "w") as file:
             file.writelines("\t".join(row) + "\n" for row in zip(*columns))
-    matryoshka = [384, 128, 32]
+    width = json.load(open(os.path.join(folder, "config.json")))["hidden_size"]
+    matryoshka = [width, width // 2, width // 4]
     cases = [
         ("in_batch", "pairs", losses.MultipleNegativesRankingLoss, []),
         ("in_batch with negatives", "triplets", losses.MultipleNegativesRankingLoss, []),
@@ -93,8 +95,8 @@ def embeddings(program, folder, work):
         ("in_batch, matryoshka", "pairs",
          lambda model: losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), matryoshka),
          ["embeddings.dimensions=" + ",".join(map(str, matryoshka))]),
-        ("in_batch, 4 rows cached", "pairs",
-         lambda model: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=8), ["embeddings.cached_rows=4"]),
+        ("in_batch, 4 rows at a time", "pairs",
+         lambda model: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=8), ["micro_batches=4"]),
     ]
     worst = 0
     for name, data, kind, settings in cases:
@@ -149,6 +151,8 @@ def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     transformers.logging.set_verbosity_error()
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(2)
     program = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as work:
         folder = os.path.join(work, "model")

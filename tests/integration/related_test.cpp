@@ -156,6 +156,39 @@ TEST_F(Related, ExamplesToChooseByMayBeOthers) {
   EXPECT_EQ(beside.out, whole.out) << beside.error;
 }
 
+// Micro-batches, and batches that are accumulated, learn as one batch: losses and gradients are those of the whole.
+TEST_F(Related, ALargeBatchIsLearnedInParts) {
+  std::string rows, scores;
+  for (int i = 0; i < 16; ++i) {
+    rows += std::string(kWords[i % 8]) + " " + std::to_string(i) + "\t" + kOthers[i % 8] + (i % 3 ? " a b" : "") + "\t" +
+            kOthers[(i + 3) % 8] + "\n";
+    scores += std::string(kWords[i % 8]) + "\t" + kOthers[i / 2] + "\t0." + std::to_string(i * 7 % 10) + "\n";
+  }
+  folder_.write("triplets.tsv", rows), folder_.write("scored.tsv", scores);
+  for (const std::string data : {"triplets.tsv", "scored.tsv"}) {
+    std::vector<ParsedJson> whole;
+    for (const Arguments& parts :
+         {Arguments{"batch_size=16"}, Arguments{"batch_size=16", "micro_batches=4"},
+          Arguments{"batch_size=4", "accumulate_steps=4"}, Arguments{"batch_size=8", "micro_batches=4", "accumulate_steps=2"}}) {
+      Arguments settings{"max_steps=6", "eval_every=6", "embeddings.dimensions=16,8", "learning_rate=1e-3",
+                         "data.valid_tsv=" + folder_ / data};
+      settings.insert(settings.end(), parts.begin(), parts.end());
+      const Outcome trained = train("embeddings", data, settings);
+      ASSERT_EQ(trained.exit_code, 0) << trained.error;
+      std::vector<ParsedJson> steps;
+      for (const std::string& line : lines(contents(folder_ / "embeddings/metrics.jsonl")))
+        if (const auto step = ParsedJson::parse(line); step["split"] == "train") steps.push_back(step);
+      ASSERT_EQ(steps.size(), 6u);
+      if (whole.empty()) whole = steps;
+      for (size_t i = 0; i < steps.size(); ++i) {
+        EXPECT_NEAR(steps[i]["loss"].get<double>(), whole[i]["loss"].get<double>(), 1e-5) << data << parts.back();
+        EXPECT_NEAR(steps[i]["grad_norm"].get<double>() / whole[i]["grad_norm"].get<double>(), 1, 1e-5) << data << parts.back();
+      }
+      std::filesystem::remove_all(folder_ / "embeddings");
+    }
+  }
+}
+
 TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
   write_pairs("pairs.tsv"), write_pairs("scored.tsv", "score");
   folder_.write("single.tsv", "one text\nanother\n");

@@ -57,63 +57,6 @@ std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int6
   return std::make_unique<Embedding>(parent, name, rows, embedding_width(config), normal_init(kEncoderDeviation));
 }
 
-// [B, T, D] -> [B, D]
-Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)}); }
-
-// The mean of a sequence's states, [B, T, D] -> [B, D]: a query of zeros attends to all its tokens alike.
-Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
-  const int64_t batch = states.dim(0), width = states.dim(2);
-  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
-  return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
-}
-
-Tensor root(Tensor x) { return x * rsqrt(x); }
-
-Tensor compare(Scalar function, Tensor a, Tensor b) {
-  return pointwise({{{Scalar::kInput, 0}, {Scalar::kInput, 1}, {function, 0, 1}}}, std::array{a, b},
-                   SourceLine::current());
-}
-
-Tensor rows_of(Tensor x, Shape shape) { return broadcast_to(reshape(x, {1, x.shape().elements()}), shape); }
-Tensor columns_of(Tensor x, Shape shape) { return broadcast_to(reshape(x, {x.shape().elements(), 1}), shape); }
-
-Tensor last_state(Tensor states, Tensor lengths) {
-  const int64_t batch = states.dim(0), length = states.dim(1);
-  const Tensor last = slice(one_hot(lengths, length + 1, states.type().dtype), 1, 1, length);
-  return reshape(matmul(reshape(last, {batch, 1, length}), states), {batch, states.dim(2)});
-}
-
-// The largest of each feature over a sequence's states, whose gradient goes to where it is.
-Tensor largest_state(Tensor states, Tensor lengths) {
-  constexpr double kHidden = -1e30;
-  const int64_t batch = states.dim(0), length = states.dim(1), width = states.dim(2);
-  const DType dtype = states.type().dtype;
-  std::vector<double> positions;
-  for (int64_t i = 0; i < length; ++i) positions.push_back(static_cast<double>(i));
-  const Shape tokens{batch, length}, all{batch, width, length};
-  const Tensor is_there = compare(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens),
-                                  rows_of(literal(*states.graph, {dtype, {length}}, positions), tokens));
-  const Tensor hidden = broadcast_to(reshape((is_there + -1.0) * -kHidden, {batch, 1, length}), all);
-  const Tensor x = permute(states, {0, 2, 1});
-  const Tensor seen = stop_gradient(x + hidden);
-  const Tensor is_largest = stop_gradient(compare(Scalar::kEqual, seen, broadcast_to(max_last(seen), all)));
-  return reshape(sum_to(x * is_largest, {batch, width, 1}) / sum_to(is_largest, {batch, width, 1}), {batch, width});
-}
-
-Tensor pool(Tensor states, Tensor lengths, Pooling pooling, int64_t heads) {
-  if (pooling == Pooling::kFirst) return first_state(states);
-  if (pooling == Pooling::kLast) return last_state(states, lengths);
-  if (pooling == Pooling::kMax) return largest_state(states, lengths);
-  const Tensor mean = mean_state(states, lengths, heads);
-  return pooling == Pooling::kMean ? mean : mean * reshape(root(cast(lengths, mean.type().dtype)), {mean.dim(0), 1});
-}
-
-// Rows of length 1; a row of zeros stays one.
-Tensor unit_rows(Tensor x) {
-  constexpr double kTiny = 1e-24;  // of the squared length
-  return x * rsqrt(sum_to(square(x), {x.dim(0), 1}) + kTiny);
-}
-
 // [heads, 2 length - 1]: minus the distance, times the head's slope. Slopes are powers of 2^(-8 / n), n the largest
 // power of two up to the number of heads; heads beyond n have every other one of 2 n's.
 Tensor linear_biases(Graph& graph, DType dtype, int64_t heads, int64_t length) {
@@ -144,6 +87,15 @@ int32_t distance_row(const EncoderConfig& config, int64_t distance) {
 }
 
 }  // namespace
+
+Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)}); }
+
+// A query of zeros attends to all its tokens alike.
+Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
+  const int64_t batch = states.dim(0), width = states.dim(2);
+  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
+  return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
+}
 
 TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
@@ -400,86 +352,6 @@ Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const Tensor logits = traced_logits(model, trace, batch, length, types);
   return weighted_loss(trace, square(logits - trace.input("labels", logits.type())));
-}
-
-Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized, Pooling pooling) {
-  const Tensor pooled = pool(encoder(tokens, lengths), lengths, pooling, encoder.config.heads);
-  return normalized ? unit_rows(pooled) : pooled;
-}
-
-namespace {
-
-// Added to what softmax must not see, where `counts` is 0.
-Tensor hide(Tensor counts) { return (counts + -1.0) * 1e12; }
-
-Tensor row_products(Tensor a, Tensor b) { return sum_to(a * b, {a.dim(0), 1}); }
-
-// The cross-entropy of each text's partner, [batch, 1], among the other texts of the batch (van den Oord et al. 2018).
-Tensor in_batch_errors(Tensor firsts, Tensor partners, Tensor others, Tensor weights, double scale) {
-  const int64_t batch = firsts.dim(0), copies = others.dim(0) / batch;
-  const std::vector<Tensor> columns(static_cast<size_t>(copies), weights);
-  const Tensor hidden = hide(concat(columns[0], std::span(columns).subspan(1), 0));
-  const Tensor scores = matmul(firsts, others, false, true) * scale + rows_of(hidden, {batch, others.dim(0)});
-  return log_sum_exp_last(scores) - row_products(firsts, partners) * scale;
-}
-
-// log(1 + the sum over pairs whose scores are in an order of exp(their difference the wrong way round)).
-Tensor cosent(Tensor cosines, Tensor labels, Tensor weights) {
-  const int64_t batch = weights.dim(0);
-  const Shape pairs{batch, batch};
-  const Tensor counts = compare(Scalar::kGreater, rows_of(labels, pairs), columns_of(labels, pairs)) *
-                        rows_of(weights, pairs) * columns_of(weights, pairs);
-  const Tensor differences = columns_of(cosines, pairs) - rows_of(cosines, pairs) + hide(counts);
-  const Tensor zero = fill(*cosines.graph, {cosines.type().dtype, {1, 1}}, 0);
-  return reshape(log_sum_exp_last(concat(zero, std::array{reshape(differences, {1, batch * batch})}, 1)), {});
-}
-
-Tensor distances(Tensor a, Tensor b) {
-  constexpr double kTiny = 1e-6;  // as torch.nn.functional.pairwise_distance
-  return root(sum_to(square(a - b + kTiny), {a.dim(0), 1}));
-}
-
-Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tensor labels, Tensor weights) {
-  const int64_t batch = weights.dim(0);
-  const Tensor units = unit_rows(embeddings);
-  const auto part = [&](Tensor of, int64_t index, int64_t count = 1) { return slice(of, 0, index * batch, count * batch); };
-  const Tensor cosines = row_products(part(units, 0), part(units, 1));
-  Tensor errors;
-  switch (options.kind) {
-    case EmbeddingLoss::Kind::kCosent:
-      return cosent(cosines * options.scale, labels, weights);
-    case EmbeddingLoss::Kind::kInBatch:
-      errors = in_batch_errors(part(units, 0), part(units, 1), part(units, 1, options.parts - 1), weights, options.scale);
-      break;
-    case EmbeddingLoss::Kind::kTriplet:
-      errors = relu(distances(part(embeddings, 0), part(embeddings, 1)) -
-                    distances(part(embeddings, 0), part(embeddings, 2)) + options.margin);
-      break;
-    case EmbeddingLoss::Kind::kCosine:
-      errors = square(cosines - reshape(labels, {batch, 1}));
-      break;
-  }
-  return sum_to(reshape(errors, {batch}) * weights, {});
-}
-
-}  // namespace
-
-Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool) {
-  auto& encoder = dynamic_cast<SentenceEncoder&>(model);
-  const EmbeddingLoss& options = trace.options().training ? encoder.training_loss : encoder.evaluation_loss;
-  const Tensor embeddings = traced_logits(model, trace, options.parts * batch, length, false);
-  const bool orders = options.kind == EmbeddingLoss::Kind::kCosent;
-  const TensorType numbers{embeddings.type().dtype, {batch}};
-  const Tensor weights = trace.input("weights", numbers);
-  if (options.parts == 1) return {fill(trace.graph(), {numbers.dtype, {}}, 0), sum_to(weights, {})};
-  const Tensor labels = orders || options.kind == EmbeddingLoss::Kind::kCosine ? trace.input("labels", numbers) : Tensor{};
-  Tensor sum;
-  if (options.dimensions.empty()) sum = embedding_loss_sum(options, embeddings, labels, weights);
-  for (const int64_t dimensions : options.dimensions) {
-    const Tensor part = embedding_loss_sum(options, unit_rows(slice(embeddings, 1, 0, dimensions)), labels, weights);
-    sum = sum.defined() ? sum + part : part;
-  }
-  return {sum, orders ? fill(*sum.graph, {numbers.dtype, {}}, 1) : sum_to(weights, {})};
 }
 
 }  // namespace linnet

@@ -153,6 +153,10 @@ struct TokenClassifier : TextClassifier {
   Linear classifier;
 };
 
+// Of a sequence's states [B, T, D] the first one, and the mean over its tokens: [B, D].
+Tensor first_state(Tensor states);
+Tensor mean_state(Tensor states, Tensor lengths, int64_t heads);
+
 // How the states of a text's tokens become one. kRootMean: the mean times the square root of the number of tokens.
 enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean };
 
@@ -172,7 +176,15 @@ struct EmbeddingLoss {
   int64_t parts = 2;  // texts of an example; 1: there is nothing to learn, the model is only asked
   double scale = 20, margin = 5;
   std::vector<int64_t> dimensions = {};  // the sum of the losses of so many first numbers; empty: of all numbers
+  bool cached = false;  // a batch is a part of a larger one, of which it is told the gradients
+
+  bool has_labels() const { return kind == Kind::kCosent || kind == Kind::kCosine; }
+  bool is_of_batch() const { return kind == Kind::kInBatch || kind == Kind::kCosent; }  // whose examples learn together
 };
+
+// Of embeddings [parts * batch, D], the first texts of all examples before all second ones. Inputs: "weights" f32
+// [batch], 0 for rows that are left out; with labels "labels" f32 [batch].
+Loss embedding_loss_of(const EmbeddingLoss& options, Trace& trace, Tensor embeddings, int64_t batch);
 
 // The encoder without a task. The pooler is part of the files and not used here.
 struct SentenceEncoder : TextClassifier {
@@ -195,8 +207,13 @@ struct SentenceEncoder : TextClassifier {
   EmbeddingLoss training_loss, evaluation_loss;
 };
 
-// The loss that a SentenceEncoder says, of `batch` examples, whose first texts come before all second ones in "tokens"
-// and "lengths". "weights" f32 [batch], 0 for rows that are left out; with scores also "labels" f32 [batch].
+// The loss that a SentenceEncoder says, of `batch` examples, in the order of embedding_loss_of(). One that is cached has
+// instead of its inputs "gradients" f32 [parts * batch, D], those of the loss of the larger batch, and "share" f32 [2],
+// what counts as this batch's loss and as its number of examples.
 Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
+// Only embeds, the output "logits", so many texts.
+Loss embedding_alone(TextClassifier& model, Trace& trace, int64_t texts, int64_t length);
+// Training is without dropout from now on.
+void leave_dropout_out(Module& model);
 
 }  // namespace linnet

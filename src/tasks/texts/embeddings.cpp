@@ -122,6 +122,16 @@ class Embeddings : public TextTask {
                       " is no cosine, from -1 to 1; embeddings.loss = \"cosent\" takes any numbers");
   }
 
+  void before_session(TextClassifier& model, const Config& config) const override {
+    EmbeddingLoss& loss = dynamic_cast<SentenceEncoder&>(model).training_loss;
+    loss.cached = config.train.accumulate_steps > 1 && loss.is_of_batch();
+    if (!loss.cached) return;
+    if (config.process.ranks > 1 || config.train.data_shards > 1)
+      fail_user("embeddings learn of several micro-batches or accumulated batches as one, which several ranks or "
+                "data_shards do not divide: set micro_batches and accumulate_steps to 1");
+    leave_dropout_out(model);  // texts are embedded twice, alike
+  }
+
   // A model is asked about one text at a time, of pairs too.
   TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
                       const TextClassifier& model, const Config&, int64_t longest, TextUse use) const override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/modules/text_encoder.h"
 
 namespace linnet {
 
@@ -22,7 +23,21 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
     losses.push_back([this, length, pairs](Trace& trace) { return task.loss(model_, trace, rows, length, pairs); });
   LabelForm form = task.form(outputs, model, TextUse::kTrain);
   form.parts = std::max(form.parts, task.form(outputs, model, TextUse::kEvaluate).parts);
-  plan(text_inputs(rows, lengths.back(), form, pairs), losses);
+  std::vector<BatchInput> inputs = text_inputs(rows, lengths.back(), form, pairs);
+  const auto* sentences = dynamic_cast<const SentenceEncoder*>(&model);
+  const bool cached = training && sentences && sentences->training_loss.cached;
+  const int64_t texts = cached ? rows * sentences->training_loss.parts : 0;
+  if (cached) {
+    inputs.push_back({"gradients", static_cast<size_t>(texts) * outputs.size() * sizeof(float)});
+    inputs.push_back({"share", 2 * sizeof(float)});
+  }
+  plan(inputs, losses);
+  if (!cached) return;
+  for (const int64_t length : lengths) {
+    const int shape = trainer->add_evaluation_shape(
+        [this, texts, length](Trace& trace) { return embedding_alone(model_, trace, texts, length); });
+    if (first_alone_ < 0) first_alone_ = shape;
+  }
 }
 
 std::vector<std::vector<float>> TextSession::logits(const TextExamples& examples) {
@@ -36,6 +51,14 @@ std::vector<std::vector<float>> TextSession::logits(const TextExamples& examples
       all[static_cast<size_t>(i)] = logits_of(examples, batch, row++, i);
   }
   return all;
+}
+
+std::span<const float> TextSession::embed_training(const Batch& batch) {
+  const int shape = first_alone_ + batch.shape_index;
+  trainer->load(batch);
+  trainer->evaluate(shape);
+  const TensorView& embeddings = trainer->evaluation_output(shape, "logits");
+  return {embeddings.as<const float>(), static_cast<size_t>(embeddings.type.shape.elements())};
 }
 
 std::vector<float> TextSession::logits_of(const TextExamples& examples, const Batch& batch, int64_t row,

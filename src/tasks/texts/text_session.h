@@ -14,6 +14,8 @@ class TextSession : public Session {
   // The logits of each example: [parts, outputs], or [tokens, outputs].
   std::vector<std::vector<float>> logits(const TextExamples& examples);
   // `records`: those of which the examples are.
+  // With cached gradients: the embeddings of a batch to train on.
+  std::span<const float> embed_training(const Batch& batch);
   Evaluation evaluate(const TextRecords& records, const TextExamples& examples, SharedWork& ranks);
 
   const int64_t rows;
@@ -31,6 +33,7 @@ class TextSession : public Session {
 
   TextClassifier& model_;
   const Config config_;
+  int first_alone_ = -1;  // the shape that embeds texts of lengths[0], with cached gradients
 };
 
 }  // namespace linnet

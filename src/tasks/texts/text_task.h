@@ -51,6 +51,8 @@ class TextTask {
   virtual Names outputs_of(const PretrainedModel& model) const;
   // Tells a model that was opened or made what its losses and its folder need to know of the data.
   virtual void set_up(PretrainedModel&, const Config&, const TextRecords& /*train*/, const TextRecords* /*valid*/) const {}
+  // Tells the model how the configuration trains it, before it is planned.
+  virtual void before_session(TextClassifier&, const Config&) const {}
   // The examples of records, one each unless overridden. `longest`: tokens of a text.
   virtual TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
                               const TextClassifier& model, const Config& config, int64_t longest, TextUse use) const;

@@ -181,11 +181,15 @@ std::string TextTraining::assume(const DataAtHand& data) {
 }
 
 std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool verify) {
+  task_.before_session(model_.as<TextClassifier>(), config);
   return std::make_unique<TextSession>(config, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify);
 }
 
 void TextTraining::begin() {
   batches_.emplace(train_, session().rows, session().lengths, static_cast<uint64_t>(config_.train.seed));
+  const auto* sentences = dynamic_cast<const SentenceEncoder*>(model_.module.get());
+  if (sentences && sentences->training_loss.cached)
+    cached_.emplace(*batches_, session(), sentences->training_loss, trainer().options().accumulate_steps);
 }
 
 std::string TextTraining::batches_text(const Session& session) const {

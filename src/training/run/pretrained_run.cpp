@@ -21,7 +21,7 @@ void save_pretrained_assets(const std::string& folder, const PretrainedModel& mo
   const std::string description = model_description(folder);
   make_directories(description);
   model.config.save(description + kConfigFile);
-  if (model.family->kind != FamilyKind::kEncoder || model.head != ModelHead::kNone) return;
+  if (!dynamic_cast<const SentenceEncoder*>(model.module.get())) return;
   for (const auto& [name, text] : sentence_files(model)) {
     const std::filesystem::path path = std::filesystem::path(description) / name;
     make_directories(path.parent_path().string());
