@@ -5,7 +5,7 @@ those of transformers.
 
 MODEL_FOLDER is one of sentence-transformers, such as all-MiniLM-L6-v2. Both programs take 20 steps of AdamW without
 dropout, each on the same batch of 16 examples. Prints a line for each loss: the first and the last loss of the peer, and
-the greatest difference between the losses of a step.
+the greatest difference between the losses of a step. Then what Linnet exports is loaded by both: embeddings, and answers.
 """
 
 import json
@@ -74,6 +74,46 @@ def report(name, theirs, ours):
     return worst
 
 
+def exported(program, work):
+    out = os.path.join(work, "out")
+    shutil.rmtree(out, ignore_errors=True)
+    subprocess.run([program, "export", os.path.join(work, "run"), "--out", out], check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def embedded_alike(program, work, texts):
+    out = exported(program, work)
+    lines = subprocess.run([program, "embed", out], input="\n".join(texts) + "\n", text=True, check=True,
+                           stdout=subprocess.PIPE).stdout.splitlines()
+    ours = torch.tensor([[float(number) for number in line.split()] for line in lines])
+    theirs = torch.tensor(SentenceTransformer(out, device="cpu").encode(texts))
+    difference = (ours - theirs).abs().max().item()
+    print(f"embeddings of the exported folder: greatest difference {difference:.1e}", flush=True)
+    return difference
+
+
+def answered_alike(program, work, questions):
+    out = exported(program, work)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(out).eval()
+    lines = "".join(f"{question}\t{context}\n" for question, context, *_ in questions)
+    found = subprocess.run([program, "predict", out, "--json"], input=lines, text=True, check=True,
+                           stdout=subprocess.PIPE).stdout.splitlines()
+    same = 0
+    for line, (question, context, *_) in zip(found, questions):
+        batch = tokenizer(question, context, return_offsets_mapping=True, return_tensors="pt")
+        offsets, inside = batch.pop("offset_mapping")[0].tolist(), batch.sequence_ids(0)
+        with torch.no_grad():
+            output = model(**batch)
+        places = [i for i, part in enumerate(inside) if part == 1]
+        start, end = max(((i, j) for i in places for j in places if i <= j < i + 30),
+                         key=lambda span: (output.start_logits[0, span[0]] + output.end_logits[0, span[1]]).item())
+        answer = json.loads(line)
+        same += (answer["start"], answer["end"]) == (offsets[start][0], offsets[end][1])
+    print(f"answers of the exported folder: {same} of {len(questions)} the same", flush=True)
+    return 0 if same == len(questions) else 1
+
+
 def embeddings(program, folder, work):
     generator = random.Random(5)
     firsts, seconds, thirds = (sentences(generator, ROWS) for _ in range(3))
@@ -109,7 +149,7 @@ def embeddings(program, folder, work):
         labels = torch.tensor(scores) if data == "scored" else None
         theirs = train(model, lambda: loss([dict(part) for part in features], labels))
         worst = max(worst, report(name, theirs, linnet_losses(program, "embeddings", folder, work, files[data], settings)))
-    return worst
+    return max(worst, embedded_alike(program, work, firsts + seconds))
 
 
 def answers(program, folder, work):
@@ -144,7 +184,8 @@ def answers(program, folder, work):
     batch.pop("offset_mapping")
     labels = {"start_positions": torch.tensor(starts), "end_positions": torch.tensor(ends)}
     theirs = train(model, lambda: model(**batch, **labels).loss)
-    return report("answers", theirs, linnet_losses(program, "answers", head, work, file, []))
+    worst = report("answers", theirs, linnet_losses(program, "answers", head, work, file, []))
+    return max(worst, answered_alike(program, work, questions))
 
 
 def main():

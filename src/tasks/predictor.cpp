@@ -44,9 +44,9 @@ class PredictorOfTexts : public Predictor {
       record.text = text.substr(0, tab);
       if (tab != text.npos) record.pair = text.substr(tab + 1);
     }
-    const TextExamples examples = task_.encode(records, *opened_.tokenizer, opened_.outputs,
-                                               opened_.model.as<TextClassifier>(), opened_.config,
-                                               session_->lengths.back(), TextUse::kAsk);
+    const TextExamples examples =
+        task_.encode(records, *opened_.tokenizer, opened_.outputs, opened_.model.as<TextClassifier>(), opened_.config,
+                     session_->lengths.back(), TextUse::kAsk);
     return task_.answers(records, examples, session_->logits(examples), opened_.outputs, opened_.config, top);
   }
   std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }

@@ -8,8 +8,8 @@ import shutil
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification,
-                          BertModel)
+from transformers import (BertConfig, BertForMaskedLM, BertForQuestionAnswering, BertForSequenceClassification,
+                          BertForTokenClassification, BertModel)
 
 from pretrained_common import FOLDER, IGNORED, disturb, gradients, masked, prepare, ragged, write_reference
 
@@ -99,6 +99,17 @@ def heads():
               ours={"labels": several, "weights": torch.ones(3, dtype=torch.float64)})
 
 
+def answers():
+    model = checkpoint("bert_answers", BertForQuestionAnswering, 71)
+    inputs, real, arrays, _ = batch(72)
+    starts, ends = torch.tensor([2, 0, 3]), torch.tensor([5, 0, 3])
+    output = model(**inputs, start_positions=starts, end_positions=ends)
+    output.loss.backward()
+    logits = torch.stack([output.start_logits, output.end_logits], dim=-1)
+    write_reference("bert_answers", {**arrays, "labels": torch.stack([starts, ends], dim=1),
+                                     "logits": masked(logits, real), "loss": output.loss, **gradients(model)})
+
+
 def write_vocabulary(name):
     """A WordPiece vocabulary of SMALL's size: special tokens, letters, their continuations, digits, a few words."""
     letters = [chr(ord("a") + i) for i in range(26)]
@@ -125,4 +136,5 @@ if __name__ == "__main__":
     masked_model()
     old_names()
     heads()
+    answers()
     embeddings()

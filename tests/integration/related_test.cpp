@@ -1,5 +1,5 @@
-// Tasks on texts that belong together, through the command line and from a tiny BERT folder: embeddings of pairs, triplets
-// and scored pairs, and answers to questions.
+// Tasks on texts that belong together, through the command line and from a tiny BERT folder: embeddings of pairs,
+// triplets and scored pairs, and answers to questions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -143,8 +143,12 @@ TEST_F(Related, ScoresAreLearned) {
 TEST_F(Related, ExamplesToChooseByMayBeOthers) {
   write_pairs("triplets.tsv", "negative");
   write_pairs("scored.tsv", "score");
-  const Arguments settings{"data.valid_tsv=" + folder_ / "scored.tsv", "metric=spearman", "lora.rank=4", "max_steps=20",
-                           "eval_every=10", "save_every=10"};
+  const Arguments settings{"data.valid_tsv=" + folder_ / "scored.tsv",
+                           "metric=spearman",
+                           "lora.rank=4",
+                           "max_steps=20",
+                           "eval_every=10",
+                           "save_every=10"};
   ASSERT_EQ(train("embeddings", "triplets.tsv", settings).exit_code, 0);
   const Outcome resumed = run({"train", "--resume", folder_ / "embeddings", "--steps", "30"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
@@ -160,16 +164,16 @@ TEST_F(Related, ExamplesToChooseByMayBeOthers) {
 TEST_F(Related, ALargeBatchIsLearnedInParts) {
   std::string rows, scores;
   for (int i = 0; i < 16; ++i) {
-    rows += std::string(kWords[i % 8]) + " " + std::to_string(i) + "\t" + kOthers[i % 8] + (i % 3 ? " a b" : "") + "\t" +
-            kOthers[(i + 3) % 8] + "\n";
+    rows += std::string(kWords[i % 8]) + " " + std::to_string(i) + "\t" + kOthers[i % 8] + (i % 3 ? " a b" : "") +
+            "\t" + kOthers[(i + 3) % 8] + "\n";
     scores += std::string(kWords[i % 8]) + "\t" + kOthers[i / 2] + "\t0." + std::to_string(i * 7 % 10) + "\n";
   }
   folder_.write("triplets.tsv", rows), folder_.write("scored.tsv", scores);
   for (const std::string data : {"triplets.tsv", "scored.tsv"}) {
     std::vector<ParsedJson> whole;
-    for (const Arguments& parts :
-         {Arguments{"batch_size=16"}, Arguments{"batch_size=16", "micro_batches=4"},
-          Arguments{"batch_size=4", "accumulate_steps=4"}, Arguments{"batch_size=8", "micro_batches=4", "accumulate_steps=2"}}) {
+    for (const Arguments& parts : {Arguments{"batch_size=16"}, Arguments{"batch_size=16", "micro_batches=4"},
+                                   Arguments{"batch_size=4", "accumulate_steps=4"},
+                                   Arguments{"batch_size=8", "micro_batches=4", "accumulate_steps=2"}}) {
       Arguments settings{"max_steps=6", "eval_every=6", "embeddings.dimensions=16,8", "learning_rate=1e-3",
                          "data.valid_tsv=" + folder_ / data};
       settings.insert(settings.end(), parts.begin(), parts.end());
@@ -182,7 +186,8 @@ TEST_F(Related, ALargeBatchIsLearnedInParts) {
       if (whole.empty()) whole = steps;
       for (size_t i = 0; i < steps.size(); ++i) {
         EXPECT_NEAR(steps[i]["loss"].get<double>(), whole[i]["loss"].get<double>(), 1e-5) << data << parts.back();
-        EXPECT_NEAR(steps[i]["grad_norm"].get<double>() / whole[i]["grad_norm"].get<double>(), 1, 1e-5) << data << parts.back();
+        EXPECT_NEAR(steps[i]["grad_norm"].get<double>() / whole[i]["grad_norm"].get<double>(), 1, 1e-5)
+            << data << parts.back();
       }
       std::filesystem::remove_all(folder_ / "embeddings");
     }
@@ -193,7 +198,9 @@ TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
   write_pairs("pairs.tsv"), write_pairs("scored.tsv", "score");
   folder_.write("single.tsv", "one text\nanother\n");
   folder_.write("high.csv", "sentence1,sentence2,score\na,b,4.5\nc,d,1\ne,f,2\n");
-  folder_.write("some.jsonl", "{\"anchor\": \"a\", \"positive\": \"b\", \"negatives\": [\"c\"]}\n{\"anchor\": \"a\", \"positive\": \"b\"}\n");
+  folder_.write(
+      "some.jsonl",
+      "{\"anchor\": \"a\", \"positive\": \"b\", \"negatives\": [\"c\"]}\n{\"anchor\": \"a\", \"positive\": \"b\"}\n");
   folder_.write("blank.tsv", "a\tb\nc\t \n");
   folder_.write("empty.tsv", "");
   for (const auto& [data, setting, part] :
@@ -223,14 +230,18 @@ std::string squad(int count, bool lacking) {
   for (int i = 0; i < count; ++i) {
     const std::string animal = kWords[i % 2], place = kWords[2 + i % 6];
     const bool has = !lacking || i % 4 != 3;
-    std::string context = "\xC3\xA9 " + std::string(kOthers[i % 5]) + (has ? " " + animal + " in " + place : " none of it");
+    std::string context =
+        "\xC3\xA9 " + std::string(kOthers[i % 5]) + (has ? " " + animal + " in " + place : " none of it");
     if (lacking && i % 3 == 0) context += words_between(i % 9 * 6);
     ParsedJson answers = ParsedJson::array();
     // Starts count code points: the first character has two bytes.
     if (has) answers.push_back({{"text", place}, {"answer_start", context.find(" in ") + 4 - 1}});
     paragraphs.push_back({{"context", context},
-                          {"qas", {{{"id", std::to_string(i)}, {"question", " where is " + animal}, {"answers", answers},
-                                    {"is_impossible", !has}}}}});
+                          {"qas",
+                           {{{"id", std::to_string(i)},
+                             {"question", " where is " + animal},
+                             {"answers", answers},
+                             {"is_impossible", !has}}}}});
   }
   return ParsedJson{{"version", "v2.0"}, {"data", {{{"title", "t"}, {"paragraphs", paragraphs}}}}}.dump();
 }
@@ -265,8 +276,8 @@ TEST_F(Related, AnswersAreFoundInTexts) {
 // In windows of a few tokens a text's answer is in some of them, and where none has one there is none.
 TEST_F(Related, ThereMayBeNoAnswer) {
   folder_.write("train.json", squad(120, true));
-  const Outcome trained = train("answers", "train.json",
-                                {"context=40", "answers.stride=8", "max_steps=300", "learning_rate=2e-3"});
+  const Outcome trained =
+      train("answers", "train.json", {"context=40", "answers.stride=8", "max_steps=300", "learning_rate=2e-3"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const ParsedJson measured = evaluate(folder_ / "answers", "train.json");
   EXPECT_GT(measured["answered_f1"].get<double>(), 0.8);
@@ -303,8 +314,10 @@ TEST_F(Related, JsonLinesHaveAnswersToo) {
 }
 
 TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
-  folder_.write("start.jsonl", R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 3}]})");
-  folder_.write("beyond.jsonl", R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 9}]})");
+  folder_.write("start.jsonl",
+                R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 3}]})");
+  folder_.write("beyond.jsonl",
+                R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 9}]})");
   folder_.write("absent.jsonl", R"({"question": "q", "context": "a dog", "answers": ["cat"]})");
   folder_.write("table.tsv", "q\ta dog\tdog\n");
   folder_.write("other.json", R"({"rows": []})");
@@ -312,7 +325,8 @@ TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
   folder_.write("empty.jsonl", "");
   std::string question;
   for (int i = 0; i < 40; ++i) question += "a ";
-  folder_.write("long.jsonl", "{\"question\": \"" + question + "\", \"context\": \"a b c d e f g h\", \"answers\": [\"c\"]}\n" +
+  folder_.write("long.jsonl", "{\"question\": \"" + question +
+                                  "\", \"context\": \"a b c d e f g h\", \"answers\": [\"c\"]}\n" +
                                   "{\"question\": \"q\", \"context\": \"a\", \"answers\": [\"a\"]}\n"
                                   "{\"question\": \"q\", \"context\": \"b\", \"answers\": [\"b\"]}\n");
   for (const auto& [data, part] :

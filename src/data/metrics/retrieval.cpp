@@ -21,8 +21,7 @@ void Retrieval::add_document(const std::string& text, std::span<const float> emb
 
 void Retrieval::add_pair(const std::string& query, std::span<const float> embedding, const std::string& document,
                          std::span<const float> document_embedding) {
-  const size_t of = number_of(queries_, query, embedding),
-               found = number_of(documents_, document, document_embedding);
+  const size_t of = number_of(queries_, query, embedding), found = number_of(documents_, document, document_embedding);
   wanted_.resize(queries_.numbers.size());
   if (std::ranges::count(wanted_[of], found) == 0) wanted_[of].push_back(found);
 }
@@ -49,7 +48,9 @@ std::vector<std::pair<std::string, double>> Retrieval::metrics() const {
       for (size_t document = 0; document < count; ++document)
         rank += cosines[document] > cosines[wanted] || (cosines[document] == cosines[wanted] && document < wanted);
       best = std::min(best, rank);
-      if (rank < kBest) found += 1 / std::log2(static_cast<double>(rank) + 2), recall += 1.0 / static_cast<double>(wanted_[query].size());
+      if (rank < kBest)
+        found += 1 / std::log2(static_cast<double>(rank) + 2),
+            recall += 1.0 / static_cast<double>(wanted_[query].size());
       first += rank == 0 ? 1.0 / static_cast<double>(wanted_[query].size()) : 0;
     }
     for (size_t rank = 0; rank < std::min(kBest, wanted_[query].size()); ++rank)

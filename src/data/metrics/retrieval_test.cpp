@@ -13,8 +13,8 @@ using Row = std::array<float, 2>;
 TEST(Retrieval, RanksDocumentsByTheirCosine) {
   Retrieval retrieval(2);
   const Row east{1, 0}, north_east{3, 3}, north{0, 0.5f}, west{-1, 0};
-  retrieval.add_pair("east", east, "near", north_east);   // first: rank 1 of near, north, west
-  retrieval.add_pair("north", north, "far", west);        // "north itself" and "near" come before it
+  retrieval.add_pair("east", east, "near", north_east);  // first: rank 1 of near, north, west
+  retrieval.add_pair("north", north, "far", west);       // "north itself" and "near" come before it
   retrieval.add_document("north itself", north);
   const auto metrics = retrieval.metrics();
   ASSERT_EQ(metrics.size(), 4u);

@@ -63,7 +63,8 @@ std::string normalized_answer(std::string_view text) {
   std::u32string lower;
   for (size_t at = 0; at < text.size(); at += utf8_length_at(text, at))
     append_lowercase(utf8_code_point_at(text, at), lower);
-  std::erase_if(lower, [](char32_t c) { return c < 128 && kPunctuation.find(static_cast<char>(c)) != kPunctuation.npos; });
+  std::erase_if(lower,
+                [](char32_t c) { return c < 128 && kPunctuation.find(static_cast<char>(c)) != kPunctuation.npos; });
   std::string normalized;
   bool gap = false;
   for (const char32_t c : without_articles(lower)) {

@@ -21,8 +21,7 @@ constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adap
 constexpr const char* kBase = "base_model.model.";
 // In the metadata of the weights, of a classifier: a JSON list of names; what models/families/labels.h says besides.
 constexpr const char *kClassesKey = "linnet.classes", *kProblemKey = "linnet.problem_type",
-                     *kPairsKey = "linnet.text_pairs",
-                     *kNoAnswerKey = "linnet.may_lack_answers";
+                     *kPairsKey = "linnet.text_pairs", *kNoAnswerKey = "linnet.may_lack_answers";
 constexpr const char *kClassifier = "SEQ_CLS", *kTokenClassifier = "TOKEN_CLS",
                      *kAnswers = "QUESTION_ANS";  // "task_type", in PEFT's words
 

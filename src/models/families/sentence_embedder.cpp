@@ -95,7 +95,8 @@ std::map<std::string, std::string> sentence_files(const std::string& folder) {
   for (const char* name : {kTransformer, "config_sentence_transformers.json"})
     if (file_exists(inside(folder, name))) files[name] = read_file(inside(folder, name));
   for (const SentenceModule& module : read_modules(path))
-    if (const std::string name = inside(module.path, "config.json"); !module.path.empty() && file_exists(inside(folder, name)))
+    if (const std::string name = inside(module.path, "config.json");
+        !module.path.empty() && file_exists(inside(folder, name)))
       files[name] = read_file(inside(folder, name));
   return files;
 }

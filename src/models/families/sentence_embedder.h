@@ -30,7 +30,8 @@ SentencePooling read_sentence_pooling(const std::string& folder);
 std::map<std::string, std::string> sentence_files(const std::string& folder);
 // Those of an encoder's folder, or as its pooling says where the folder has none.
 std::map<std::string, std::string> sentence_files(const PretrainedModel& model);
-// Gives a SentenceEncoder the pooling that a folder says. User error for linear layers behind it, which are not trained.
+// Gives a SentenceEncoder the pooling that a folder says. User error for linear layers behind it, which are not
+// trained.
 void take_pooling(PretrainedModel& model, const std::string& folder);
 
 // What texts of a kind begin with ("query": "search_query: "), as config_sentence_transformers.json says.

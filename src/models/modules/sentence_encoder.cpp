@@ -100,14 +100,17 @@ Tensor traced_embeddings(TextClassifier& model, Trace& trace, int64_t texts, int
 Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tensor labels, Tensor weights) {
   const int64_t batch = weights.dim(0);
   const Tensor units = unit_rows(embeddings);
-  const auto part = [&](Tensor of, int64_t index, int64_t count = 1) { return slice(of, 0, index * batch, count * batch); };
+  const auto part = [&](Tensor of, int64_t index, int64_t count = 1) {
+    return slice(of, 0, index * batch, count * batch);
+  };
   const Tensor cosines = row_products(part(units, 0), part(units, 1));
   Tensor errors;
   switch (options.kind) {
     case EmbeddingLoss::Kind::kCosent:
       return cosent(cosines * options.scale, labels, weights);
     case EmbeddingLoss::Kind::kInBatch:
-      errors = in_batch_errors(part(units, 0), part(units, 1), part(units, 1, options.parts - 1), weights, options.scale);
+      errors =
+          in_batch_errors(part(units, 0), part(units, 1), part(units, 1, options.parts - 1), weights, options.scale);
       break;
     case EmbeddingLoss::Kind::kTriplet:
       errors = relu(distances(part(embeddings, 0), part(embeddings, 1)) -

@@ -176,7 +176,7 @@ struct EmbeddingLoss {
   int64_t parts = 2;  // texts of an example; 1: there is nothing to learn, the model is only asked
   double scale = 20, margin = 5;
   std::vector<int64_t> dimensions = {};  // the sum of the losses of so many first numbers; empty: of all numbers
-  bool cached = false;  // a batch is a part of a larger one, of which it is told the gradients
+  bool cached = false;                   // a batch is a part of a larger one, of which it is told the gradients
 
   bool has_labels() const { return kind == Kind::kCosent || kind == Kind::kCosine; }
   bool is_of_batch() const { return kind == Kind::kInBatch || kind == Kind::kCosent; }  // whose examples learn together
@@ -207,9 +207,9 @@ struct SentenceEncoder : TextClassifier {
   EmbeddingLoss training_loss, evaluation_loss;
 };
 
-// The loss that a SentenceEncoder says, of `batch` examples, in the order of embedding_loss_of(). One that is cached has
-// instead of its inputs "gradients" f32 [parts * batch, D], those of the loss of the larger batch, and "share" f32 [2],
-// what counts as this batch's loss and as its number of examples.
+// The loss that a SentenceEncoder says, of `batch` examples, in the order of embedding_loss_of(). One that is cached
+// has instead of its inputs "gradients" f32 [parts * batch, D], those of the loss of the larger batch, and "share" f32
+// [2], what counts as this batch's loss and as its number of examples.
 Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 // Only embeds, the output "logits", so many texts.
 Loss embedding_alone(TextClassifier& model, Trace& trace, int64_t texts, int64_t length);

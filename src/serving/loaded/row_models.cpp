@@ -39,7 +39,8 @@ SentenceEmbedder open_sentences(const std::string& folder, const RowOptions& opt
   if (task_kind(config) != TaskKind::kMaskedLanguage && config.data.task != "embeddings")
     fail_user("run '" + folder + "' embeds no sentences: it is no run of embeddings or of a masked language model");
   refuse_adapters(folder, adapters);
-  return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows, options.threads, quantization,
+  return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows,
+                          options.threads, quantization,
                           [path = run.best_weights()](const ParameterLayout& layout, const ParameterTarget& target) {
                             load_model(path, layout, target);
                           });

@@ -43,8 +43,7 @@ std::vector<GivenAnswer> given_answers(const Json& record, const std::string& wh
   }
   if (answers->is_string()) return {{answer_text(*answers, where), record.find("answer_start")}};
   if (!answers->is_array()) fail_user(where + ": \"answers\" is no list");
-  for (const Json& answer : *answers)
-    given.push_back({answer_text(answer, where), answer.find("answer_start")});
+  for (const Json& answer : *answers) given.push_back({answer_text(answer, where), answer.find("answer_start")});
   return given;
 }
 

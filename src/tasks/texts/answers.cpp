@@ -1,10 +1,11 @@
-// Answers to questions that are a part of a text: the tokens where they begin and end (Rajpurkar et al. 2016). Texts that
-// are too long for the model are read in windows; where no window has an answer, there is none.
+// Answers to questions that are a part of a text: the tokens where they begin and end (Rajpurkar et al. 2016). Texts
+// that are too long for the model are read in windows; where no window has an answer, there is none.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "base/error.h"
+#include "data/metrics/python_space.h"
 #include "data/metrics/squad.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/labels.h"
@@ -38,7 +39,8 @@ Tokens tokens_of(const TextRecord& record, const PretrainedTokenizer& tokenizer)
 
 // The first and the last token of a window that the range touches. The first token of all, which is the template's,
 // where the window does not have the whole range.
-std::array<float, 2> labels_of(const std::vector<TextRange>& offsets, size_t first, size_t last, const TextRange& range) {
+std::array<float, 2> labels_of(const std::vector<TextRange>& offsets, size_t first, size_t last,
+                               const TextRange& range) {
   if (first == last || offsets[first].begin > range.begin || offsets[last - 1].end < range.end) return {0, 0};
   size_t begin = first, end = last - 1;
   while (begin < last && offsets[begin].begin <= range.begin) ++begin;
@@ -58,6 +60,13 @@ std::vector<size_t> best_places(std::span<const float> logits, size_t side, cons
   });
   places.resize(static_cast<size_t>(count));
   return places;
+}
+
+// Byte-level tokens cover the space before a word as well.
+TextRange without_spaces(const std::string& text, TextRange range) {
+  while (range.begin < range.end && is_python_space(utf8_code_point_at(text, range.begin)))
+    range.begin += utf8_length_at(text, range.begin);
+  return range;
 }
 
 struct Candidate {
@@ -103,8 +112,8 @@ class Answers : public TextTask {
       const TextRecord& record = records.records[i];
       const TextRange& best = found[i][0].range;
       const std::vector<std::string> wanted = answer_texts(record);
-      const AnswerScore score =
-          score_answer(std::string_view(record.pair).substr(best.begin, best.end - best.begin), wanted, options.may_lack);
+      const AnswerScore score = score_answer(std::string_view(record.pair).substr(best.begin, best.end - best.begin),
+                                             wanted, options.may_lack);
       add(all, score), add(wanted.empty() ? without : with, score);
       count_with += !wanted.empty();
     }
@@ -137,7 +146,7 @@ class Answers : public TextTask {
       Answer& answer = answers.emplace_back();
       answer.json = describe(found[i][0]);
       answer.cells = {answer.json["answer"].text(), cell(found[i][0].probability)};
-      std::ranges::replace(answer.cells[0], '\n', ' ');
+      for (const char space : {'\n', '\t'}) std::ranges::replace(answer.cells[0], space, ' ');
       for (size_t k = 0; top > 1 && k < std::min(found[i].size(), static_cast<size_t>(top)); ++k)
         answer.json["top"].push_back(describe(found[i][k]));
     }
@@ -159,8 +168,8 @@ class Answers : public TextTask {
     const auto stride = static_cast<size_t>(options.stride);
     if (encoding.ids.size() > most && around + stride >= most)
       fail_user(record.where + (record.where.empty() ? "" : ": ") + "a question of " + std::to_string(around) +
-                " tokens leaves no room for a text beside the " + std::to_string(stride) + " tokens of answers.stride: " +
-                "a window has " + std::to_string(most) + " (--set context=N)");
+                " tokens leaves no room for a text beside the " + std::to_string(stride) +
+                " tokens of answers.stride: " + "a window has " + std::to_string(most) + " (--set context=N)");
     const std::vector<TextRange> ranges = use == TextUse::kAsk ? std::vector<TextRange>{} : answer_ranges(record);
     const auto part = [&](const auto& all, size_t begin, size_t end) {
       std::decay_t<decltype(all)> window(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(tokens.begin));
@@ -181,7 +190,8 @@ class Answers : public TextTask {
         examples.records.push_back(index);
         std::vector<TextRange>& offsets = examples.offsets.emplace_back(part(encoding.offsets, begin, end));
         std::fill_n(offsets.begin(), tokens.begin, TextRange{});
-        std::fill(offsets.begin() + static_cast<std::ptrdiff_t>(tokens.begin + end - begin), offsets.end(), TextRange{});
+        std::fill(offsets.begin() + static_cast<std::ptrdiff_t>(tokens.begin + end - begin), offsets.end(),
+                  TextRange{});
       }
       if (end == tokens.end) break;
     }
@@ -202,11 +212,11 @@ class Answers : public TextTask {
       for (const size_t begin : best_places(logits[i], 0, offsets, most))
         for (const size_t end : ends)
           if (end >= begin && end - begin < static_cast<size_t>(options.longest))
-            all[record].push_back({{offsets[begin].begin, offsets[end].end},
-                                   double{logits[i][2 * begin]} + double{logits[i][2 * end + 1]}});
+            all[record].push_back(
+                {without_spaces(records.records[record].pair, {offsets[begin].begin, offsets[end].end}),
+                 double{logits[i][2 * begin]} + double{logits[i][2 * end + 1]}});
     }
-    for (size_t record = 0; record < all.size(); ++record)
-      choose(all[record], {{}, none[record]}, options);
+    for (size_t record = 0; record < all.size(); ++record) choose(all[record], {{}, none[record]}, options);
     return all;
   }
 

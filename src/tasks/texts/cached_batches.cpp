@@ -78,7 +78,8 @@ void CachedBatches::embed_all() {
   std::vector<float> own(static_cast<size_t>(loss_.parts * session_.rows * std::ssize(session_.outputs)));
   for (size_t i = 0; i < group_.size(); ++i) {
     for_each_run(i * static_cast<size_t>(session_.rows), [&](size_t whole, size_t to, size_t count) {
-      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(whole), count, own.begin() + static_cast<std::ptrdiff_t>(to));
+      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(whole), count,
+                  own.begin() + static_cast<std::ptrdiff_t>(to));
     });
     group_[i].keep("gradients", own.data(), own.size() * sizeof(float));
     const std::array<float, 2> told = i == 0 ? share : std::array<float, 2>{};  // the loss of all, once

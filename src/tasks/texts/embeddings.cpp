@@ -62,14 +62,15 @@ EmbeddingLoss loss_of(const EmbeddingsConfig& config, const TextRecords& records
 std::string misfit(const EmbeddingLoss& loss, const TextRecords& records) {
   const bool by_score = loss.kind == Kind::kCosent || loss.kind == Kind::kCosine, scores = has_scores(records);
   if (by_score && !scores) return "learns of pairs with scores, and there is no field \"score\"";
-  if (!by_score && scores) return "learns of pairs that belong together, and the pairs have scores (use cosent or cosine)";
+  if (!by_score && scores)
+    return "learns of pairs that belong together, and the pairs have scores (use cosent or cosine)";
   if (loss.kind == Kind::kTriplet && loss.parts < 3) return "learns of triplets, and the examples have two texts";
   return "";
 }
 
 double cosine(std::span<const float> a, std::span<const float> b) {
-  const double squares = std::inner_product(a.begin(), a.end(), a.begin(), 0.0) *
-                         std::inner_product(b.begin(), b.end(), b.begin(), 0.0);
+  const double squares =
+      std::inner_product(a.begin(), a.end(), a.begin(), 0.0) * std::inner_product(b.begin(), b.end(), b.begin(), 0.0);
   return squares > 0 ? std::inner_product(a.begin(), a.end(), b.begin(), 0.0) / std::sqrt(squares) : 0;
 }
 
@@ -127,8 +128,9 @@ class Embeddings : public TextTask {
     loss.cached = config.train.accumulate_steps > 1 && loss.is_of_batch();
     if (!loss.cached) return;
     if (config.process.ranks > 1 || config.train.data_shards > 1)
-      fail_user("embeddings learn of several micro-batches or accumulated batches as one, which several ranks or "
-                "data_shards do not divide: set micro_batches and accumulate_steps to 1");
+      fail_user(
+          "embeddings learn of several micro-batches or accumulated batches as one, which several ranks or "
+          "data_shards do not divide: set micro_batches and accumulate_steps to 1");
     leave_dropout_out(model);  // texts are embedded twice, alike
   }
 
@@ -167,7 +169,8 @@ class Embeddings : public TextTask {
     if (has_scores(records)) {
       std::vector<double> found, wanted;
       for (size_t i = 0; i < records.records.size(); ++i)
-        found.push_back(cosine(part(i, 0), part(i, 1))), wanted.push_back(number_of(records.records[i].label, records.records[i].where));
+        found.push_back(cosine(part(i, 0), part(i, 1))),
+            wanted.push_back(number_of(records.records[i].label, records.records[i].where));
       return {{{"spearman", spearman_correlation(found, wanted)}, {"pearson", pearson_correlation(found, wanted)}}};
     }
     Retrieval retrieval(width);

@@ -70,8 +70,8 @@ Columns columns_of(const Json& record, const DataConfig& data, bool labelled, co
   }
   if (columns.text.empty() && !labelled && fields == 1) columns.text = record.items().front().key;
   if (columns.text.empty())
-    fail_user(where + ": no field is called \"text\" (there are " + names_of(record) +
-              "); " + (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
+    fail_user(where + ": no field is called \"text\" (there are " + names_of(record) + "); " +
+              (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
   if (columns.label.empty() && labelled)
     fail_user(where + ": no field is called \"label\" (there are " + names_of(record) +
               "); --set data.label_column=NAME says which");
@@ -162,9 +162,10 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
 
 namespace {
 
-const FieldNames kFirsts{"anchor", "query", "question", "text", "sentence", "sentence1", "text1", "premise", "question1"},
-    kSeconds{"positive", "answer",    "passage",   "document",   "context",
-             "response", "sentence2", "text2",     "hypothesis", "question2", "text_pair"},
+const FieldNames kFirsts{"anchor",    "query", "question", "text",     "sentence",
+                         "sentence1", "text1", "premise",  "question1"},
+    kSeconds{"positive",  "answer", "passage",    "document",  "context",  "response",
+             "sentence2", "text2",  "hypothesis", "question2", "text_pair"},
     kScores{"score", "label", "similarity", "similarity_score"};
 constexpr std::string_view kOther = "negative";
 
@@ -181,7 +182,8 @@ Columns related_columns(const Json& record, const DataConfig& data, bool pairs, 
   if (columns.text.empty() && !pairs && record.size() == 1) columns.text = record.items().front().key;
   if (columns.text.empty() || (pairs && columns.pair.empty()))
     fail_user(where + ": no field is called \"" + (columns.text.empty() ? "anchor" : "positive") + "\" (there are " +
-              names_of(record) + "); --set data." + (columns.text.empty() ? "text" : "pair") + "_column=NAME says which");
+              names_of(record) + "); --set data." + (columns.text.empty() ? "text" : "pair") +
+              "_column=NAME says which");
   return columns;
 }
 

@@ -78,7 +78,8 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
   TextBatches batches(examples, rows, lengths, 0);
   // Of a batch: the sum of losses, over how many labels, and what each example has as logits or classes of tokens.
   const bool picks = task.problem == TextProblem::kTokenClasses;
-  const int64_t numbers = (task.is_of_tokens() ? lengths.back() : examples.form.parts) * (picks ? 1 : std::ssize(outputs));
+  const int64_t numbers =
+      (task.is_of_tokens() ? lengths.back() : examples.form.parts) * (picks ? 1 : std::ssize(outputs));
   const int64_t width = 2 + rows * numbers;
   const std::vector<double> found =
       ranks.numbers(batches.batches_per_epoch(), width, [&](int64_t index, std::span<double> result) {
@@ -104,8 +105,9 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
     batch += 2;
     for (const int64_t i : batches.sorted_rows(index)) {
       const auto tokens = static_cast<int64_t>(examples.length(i));
-      predicted[static_cast<size_t>(i)].assign(
-          batch, batch + (picks ? tokens : task.is_of_tokens() ? tokens * std::ssize(outputs) : numbers));
+      predicted[static_cast<size_t>(i)].assign(batch, batch + (picks                 ? tokens
+                                                               : task.is_of_tokens() ? tokens * std::ssize(outputs)
+                                                                                     : numbers));
       batch += numbers;
     }
   }

@@ -51,9 +51,10 @@ std::vector<Answer> TextTask::answers(const TextRecords& records, const TextExam
                                       int64_t top) const {
   std::vector<Answer> answers;
   for (size_t i = 0; i < records.records.size(); ++i)
-    answers.push_back(answer(records.records[i].text,
-                             is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(),
-                             logits[i], outputs, top));
+    answers.push_back(
+        answer(records.records[i].text,
+               is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(),
+               logits[i], outputs, top));
   return answers;
 }
 

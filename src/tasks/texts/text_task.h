@@ -50,7 +50,8 @@ class TextTask {
   virtual Names outputs(const TextRecords& train, const std::string& path) const = 0;
   virtual Names outputs_of(const PretrainedModel& model) const;
   // Tells a model that was opened or made what its losses and its folder need to know of the data.
-  virtual void set_up(PretrainedModel&, const Config&, const TextRecords& /*train*/, const TextRecords* /*valid*/) const {}
+  virtual void set_up(PretrainedModel&, const Config&, const TextRecords& /*train*/,
+                      const TextRecords* /*valid*/) const {}
   // Tells the model how the configuration trains it, before it is planned.
   virtual void before_session(TextClassifier&, const Config&) const {}
   // The examples of records, one each unless overridden. `longest`: tokens of a text.
@@ -74,7 +75,7 @@ class TextTask {
   virtual std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
                                       std::span<const std::vector<float>> logits, const Names& outputs,
                                       const Config& config, int64_t top) const;
-  virtual Names heading(int64_t top) const = 0;  // of the answers' cells
+  virtual Names heading(int64_t top) const = 0;        // of the answers' cells
   virtual bool may_be_pairs() const { return false; }  // whether a model that takes single texts also takes two
   // How many answers a model chooses from.
   virtual int64_t choices(const Names& outputs, const Config&) const { return std::ssize(outputs); }

@@ -42,7 +42,8 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
     fail_user(
         "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
         "(--set data.valid_tsv=FILE names other lines to choose by)");
-  if (train.records.empty()) fail_user("'" + path + "' has too few examples to set some aside (data.valid_tsv names others)");
+  if (train.records.empty())
+    fail_user("'" + path + "' has too few examples to set some aside (data.valid_tsv names others)");
   if (train.pairs != valid.pairs)
     fail_user(std::string("the training file has ") + (train.pairs ? "pairs of texts" : "single texts") +
               ", the validation file has " + (valid.pairs ? "pairs" : "single ones"));
@@ -75,7 +76,8 @@ void TextTraining::open(const std::string& from) {
   const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
   train_ = task_.encode(train, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kTrain);
   train = {};
-  valid_ = task_.encode(valid, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kEvaluate);
+  valid_ =
+      task_.encode(valid, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kEvaluate);
   valid_records_ = std::move(valid);
   count_ = train_.size();
   weigh_classes();
@@ -195,7 +197,8 @@ void TextTraining::begin() {
 std::string TextTraining::batches_text(const Session& session) const {
   const auto& texts = static_cast<const TextSession&>(session);
   return std::to_string(texts.rows) + " texts of up to " + std::to_string(texts.lengths.back()) + " tokens, " +
-         std::to_string(outputs_.size()) + (task_.labels == LabelForm::Kind::kNumbers || pairs_ ? " outputs" : " classes");
+         std::to_string(outputs_.size()) +
+         (task_.labels == LabelForm::Kind::kNumbers || pairs_ ? " outputs" : " classes");
 }
 
 void TextTraining::save_assets(const std::string& folder) const {

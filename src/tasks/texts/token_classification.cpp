@@ -103,8 +103,8 @@ class TokenClassification : public TextTask {
   }
 
   // Each entity with its place in code points, as Python counts them, and the mean probability of its words.
-  Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits, const Names& outputs,
-                int64_t) const override {
+  Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
+                const Names& outputs, int64_t) const override {
     const std::vector<TextRange> words = split_words(text);
     const std::vector<int64_t> first = first_tokens(words, offsets);
     const std::vector<double> all = softmax_rows({logits.begin(), logits.end()}, outputs.size());

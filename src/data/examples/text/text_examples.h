@@ -20,7 +20,8 @@ struct LabelForm {
   };
   Kind kind = Kind::kClass;
   int64_t numbers = 1;
-  int64_t parts = 1;  // texts of an example: the rows of a batch are the first ones of all examples, then the second ones
+  int64_t parts =
+      1;  // texts of an example: the rows of a batch are the first ones of all examples, then the second ones
 };
 
 struct TextExamples {
@@ -28,7 +29,7 @@ struct TextExamples {
 
   LabelForm form;
   std::vector<std::vector<int32_t>> tokens;  // those of an example's parts follow each other
-  std::vector<std::vector<uint8_t>> types;  // 0 or 1 for each token; empty: all tokens are of type 0
+  std::vector<std::vector<uint8_t>> types;   // 0 or 1 for each token; empty: all tokens are of type 0
   // Of examples that are windows of records: which record, and what each token covers of its text ({0, 0}: nothing).
   std::vector<int64_t> records;
   std::vector<std::vector<TextRange>> offsets;
