@@ -21,7 +21,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 
-ROWS, STEPS, RATE, DECAY = 16, 20, 2e-5, 0.01
+ROWS, STEPS, RATE, DECAY, TOKENS = 16, 20, 2e-5, 0.01, 112
 SUBJECTS = ["a dog", "the old bank", "my neighbor", "a small town", "the court", "a violinist", "the museum", "one child"]
 ACTIONS = ["crosses the wide river", "closes early on Fridays", "sings in the morning rain", "pays more than last year",
            "waits for an answer", "buys two red bicycles", "remembers every summer", "paints a quiet house by the sea"]
@@ -155,9 +155,13 @@ def embeddings(program, folder, work):
 def answers(program, folder, work):
     generator = random.Random(7)
     questions, lines = [], []
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     for i in range(ROWS):
         context = ". ".join(sentences(generator, 6)) + "."
-        start = context.index(" ", generator.randint(0, len(context) - 60)) + 1
+        # Of one length: transformers counts padding among the tokens that may be an answer.
+        while len(tokenizer(f"what about number {i}?", context)["input_ids"]) < TOKENS:
+            context += " the"
+        start = context.index(" ", generator.randint(0, len(context) // 2)) + 1
         text = context[start:start + 20].rsplit(" ", 1)[0].strip()
         questions.append((f"what about number {i}?", context, text, context.index(text, start)))
         lines.append({"question": questions[-1][0], "context": context,
@@ -165,16 +169,14 @@ def answers(program, folder, work):
     file = os.path.join(work, "answers.jsonl")
     with open(file, "w") as out:
         out.writelines(json.dumps(line) + "\n" for line in lines)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(1)
     head = os.path.join(work, "head")  # one head for both, drawn here
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder)
     model.save_pretrained(head)
     tokenizer.save_pretrained(head)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(head).train()
-    batch = tokenizer([q[0] for q in questions], [q[1] for q in questions], padding=True, pad_to_multiple_of=16,
-                      return_offsets_mapping=True, return_tensors="pt")
-    assert batch["input_ids"].shape[1] <= 128
+    batch = tokenizer([q[0] for q in questions], [q[1] for q in questions], return_offsets_mapping=True, return_tensors="pt")
+    assert batch["input_ids"].shape[1] == TOKENS
     starts, ends = [], []
     for i, (_, _, text, start) in enumerate(questions):
         ids = batch.sequence_ids(i)

@@ -56,6 +56,11 @@ class Related : public ::testing::Test {
     }
     folder_.write(name, rows);
   }
+  void expect_checked(const std::string& preset, const std::string& data) const {
+    const Outcome checked = run({"check", preset, "--data", folder_ / data, "--set", "model.from=" + kModel, "--set",
+                                 "context=24", "--set", "answers.stride=4"});
+    EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
+  }
   // The model as a folder of sentence-transformers.
   void write_sentence_folder(const std::string& pooling) {
     copy_folder(kModel, folder_ / "model");
@@ -82,6 +87,7 @@ TEST_F(Related, PairsFindEachOther) {
   write_pairs("pairs.tsv");
   const Outcome planned = run({"plan", "embeddings", "--data", folder_ / "pairs.tsv", "--set", "model.from=" + kModel});
   EXPECT_EQ(planned.exit_code, 0) << planned.error;
+  expect_checked("embeddings", "pairs.tsv");
   write_sentence_folder("mean_tokens");
   const double before = evaluate(folder_ / "model", "pairs.tsv")["mrr_10"].get<double>();
   const Outcome trained = train("embeddings", "pairs.tsv");
@@ -250,6 +256,7 @@ TEST_F(Related, AnswersAreFoundInTexts) {
   folder_.write("train.json", squad(120, false));
   const Outcome planned = run({"plan", "answers", "--data", folder_ / "train.json", "--set", "model.from=" + kModel});
   EXPECT_EQ(planned.exit_code, 0) << planned.error;
+  expect_checked("answers", "train.json");
   const Outcome trained = train("answers", "train.json", {"context=48", "answers.stride=4", "max_steps=240"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const ParsedJson measured = evaluate(folder_ / "answers", "train.json");

@@ -13,6 +13,8 @@
 namespace linnet {
 namespace {
 
+constexpr double kTiny = 1e-24;  // added to squared lengths, whose root has a derivative then
+
 Tensor root(Tensor x) { return x * rsqrt(x); }
 
 Tensor compare(Scalar function, Tensor a, Tensor b) {
@@ -31,17 +33,12 @@ Tensor last_state(Tensor states, Tensor lengths) {
 
 // The largest of each feature over a sequence's states, whose gradient goes to where it is.
 Tensor largest_state(Tensor states, Tensor lengths) {
-  constexpr double kHidden = -1e30;
+  constexpr double kHidden = 1e30;
   const int64_t batch = states.dim(0), length = states.dim(1), width = states.dim(2);
-  const DType dtype = states.type().dtype;
-  std::vector<double> positions;
-  for (int64_t i = 0; i < length; ++i) positions.push_back(static_cast<double>(i));
-  const Shape tokens{batch, length}, all{batch, width, length};
-  const Tensor is_there = compare(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens),
-                                  rows_of(literal(*states.graph, {dtype, {length}}, positions), tokens));
-  const Tensor hidden = broadcast_to(reshape((is_there + -1.0) * -kHidden, {batch, 1, length}), all);
+  const Shape all{batch, width, length};
+  const Tensor padding = (token_mask(lengths, length, states.type().dtype) + -1.0) * kHidden;
   const Tensor x = permute(states, {0, 2, 1});
-  const Tensor seen = stop_gradient(x + hidden);
+  const Tensor seen = stop_gradient(x + broadcast_to(reshape(padding, {batch, 1, length}), all));
   const Tensor is_largest = stop_gradient(compare(Scalar::kEqual, seen, broadcast_to(max_last(seen), all)));
   return reshape(sum_to(x * is_largest, {batch, width, 1}) / sum_to(is_largest, {batch, width, 1}), {batch, width});
 }
@@ -55,10 +52,7 @@ Tensor pool(Tensor states, Tensor lengths, Pooling pooling, int64_t heads) {
 }
 
 // Rows of length 1; a row of zeros stays one.
-Tensor unit_rows(Tensor x) {
-  constexpr double kTiny = 1e-24;  // of the squared length
-  return x * rsqrt(sum_to(square(x), {x.dim(0), 1}) + kTiny);
-}
+Tensor unit_rows(Tensor x) { return x * rsqrt(sum_to(square(x), {x.dim(0), 1}) + kTiny); }
 
 // Added to what softmax must not see, where `counts` is 0.
 Tensor hide(Tensor counts) { return (counts + -1.0) * 1e12; }
@@ -85,10 +79,7 @@ Tensor cosent(Tensor cosines, Tensor labels, Tensor weights) {
   return reshape(log_sum_exp_last(concat(zero, std::array{reshape(differences, {1, batch * batch})}, 1)), {});
 }
 
-Tensor distances(Tensor a, Tensor b) {
-  constexpr double kTiny = 1e-6;  // as torch.nn.functional.pairwise_distance
-  return root(sum_to(square(a - b + kTiny), {a.dim(0), 1}));
-}
+Tensor distances(Tensor a, Tensor b) { return root(sum_to(square(a - b), {a.dim(0), 1}) + kTiny); }
 
 Tensor traced_embeddings(TextClassifier& model, Trace& trace, int64_t texts, int64_t length) {
   const Tensor tokens = trace.input("tokens", {DType::kI32, {texts, length}});
@@ -124,6 +115,14 @@ Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tenso
 }
 
 }  // namespace
+
+Tensor token_mask(Tensor lengths, int64_t length, DType dtype) {
+  std::vector<double> positions;
+  for (int64_t i = 0; i < length; ++i) positions.push_back(static_cast<double>(i));
+  const Shape tokens{lengths.dim(0), length};
+  return stop_gradient(compare(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens),
+                               rows_of(literal(*lengths.graph, {dtype, {length}}, positions), tokens)));
+}
 
 Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized, Pooling pooling) {
   const Tensor pooled = pool(encoder(tokens, lengths), lengths, pooling, encoder.config.heads);

@@ -335,9 +335,15 @@ Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batc
 }
 
 Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  const Tensor logits = permute(traced_logits(model, trace, batch, length, types), {0, 2, 1});
+  constexpr double kHidden = 1e12;
+  const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
+  const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
+  if (!trace.options().training) trace.graph().output("logits", logits);
   const Tensor labels = trace.input("labels", {DType::kI32, {batch, 2}});
-  return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
+  const DType dtype = logits.type().dtype;
+  const Tensor padding = reshape((token_mask(inputs.lengths, length, dtype) + -1.0) * kHidden, {batch, 1, length});
+  const Tensor seen = permute(logits, {0, 2, 1}) + broadcast_to(padding, {batch, 2, length});
+  return {cross_entropy_sum(seen, labels), count_targets(labels, dtype)};
 }
 
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {

@@ -153,6 +153,8 @@ struct TokenClassifier : TextClassifier {
   Linear classifier;
 };
 
+// [B, T]: 1 for the tokens of each sequence, 0 for its padding.
+Tensor token_mask(Tensor lengths, int64_t length, DType dtype);
 // Of a sequence's states [B, T, D] the first one, and the mean over its tokens: [B, D].
 Tensor first_state(Tensor states);
 Tensor mean_state(Tensor states, Tensor lengths, int64_t heads);

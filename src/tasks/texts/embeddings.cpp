@@ -123,8 +123,11 @@ class Embeddings : public TextTask {
                       " is no cosine, from -1 to 1; embeddings.loss = \"cosent\" takes any numbers");
   }
 
-  void before_session(TextClassifier& model, const Config& config) const override {
-    EmbeddingLoss& loss = dynamic_cast<SentenceEncoder&>(model).training_loss;
+  void before_session(TextClassifier& model, Config& config) const override {
+    auto& encoder = dynamic_cast<SentenceEncoder&>(model);
+    // Nothing reaches it but weight decay.
+    if (encoder.pooler) config.train.freeze += config.train.freeze.empty() ? "pooler.*" : ",pooler.*";
+    EmbeddingLoss& loss = encoder.training_loss;
     loss.cached = config.train.accumulate_steps > 1 && loss.is_of_batch();
     if (!loss.cached) return;
     if (config.process.ranks > 1 || config.train.data_shards > 1)

@@ -52,8 +52,8 @@ class TextTask {
   // Tells a model that was opened or made what its losses and its folder need to know of the data.
   virtual void set_up(PretrainedModel&, const Config&, const TextRecords& /*train*/,
                       const TextRecords* /*valid*/) const {}
-  // Tells the model how the configuration trains it, before it is planned.
-  virtual void before_session(TextClassifier&, const Config&) const {}
+  // Settles between the model and the configuration how it is trained, before it is planned.
+  virtual void before_session(TextClassifier&, Config&) const {}
   // The examples of records, one each unless overridden. `longest`: tokens of a text.
   virtual TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
                               const TextClassifier& model, const Config& config, int64_t longest, TextUse use) const;

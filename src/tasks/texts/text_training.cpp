@@ -183,8 +183,9 @@ std::string TextTraining::assume(const DataAtHand& data) {
 }
 
 std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool verify) {
-  task_.before_session(model_.as<TextClassifier>(), config);
-  return std::make_unique<TextSession>(config, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify);
+  Config settled = config;
+  task_.before_session(model_.as<TextClassifier>(), settled);
+  return std::make_unique<TextSession>(settled, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify);
 }
 
 void TextTraining::begin() {
