@@ -21,6 +21,8 @@ TASKS = {
     "label": "label",
     "regress": "regress",
     "tag": "tag",
+    "answers": "answers",
+    "embeddings": "embeddings",
     "images": "images",
     "masked": "bert-base",
 }

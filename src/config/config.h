@@ -1,7 +1,7 @@
 // Everything a training run depends on, as one plain struct, and its form as TOML.
 //
 // config_table.cpp holds the one table of all keys: names, ranges, choices and documentation come from there. A file
-// may give keys flat or inside [model], [data], [lora] and [train]. Every problem is a user error of one line, with the
+// may give keys flat or inside [model], [data], [train] and so on. Every problem is a user error of one line, with the
 // file and line where there is one:
 //   config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
 #pragma once
@@ -92,6 +92,25 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
+// Of task = "embeddings".
+struct EmbeddingsConfig {
+  std::string loss = "auto";
+  double scale = 20;
+  double margin = 5;
+  std::string dimensions;
+  bool operator==(const EmbeddingsConfig&) const = default;
+};
+
+// Of task = "answers".
+struct AnswersConfig {
+  int64_t stride = 128;
+  int64_t longest = 30;
+  int64_t candidates = 20;
+  double threshold = 0;
+  bool may_lack = false;  // whether a question may have no answer; of the model: there is no key
+  bool operator==(const AnswersConfig&) const = default;
+};
+
 struct TrainConfig {
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
@@ -153,6 +172,8 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   LoraConfig lora;
+  EmbeddingsConfig embeddings;
+  AnswersConfig answers;
   TrainConfig train;
   // Of the command line, for inference: there is no key.
   WeightQuantization quantization = {};

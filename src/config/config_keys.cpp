@@ -14,7 +14,7 @@ namespace linnet {
 
 namespace {
 
-constexpr std::array kSections = {"model", "data", "lora", "train"};
+constexpr std::array kSections = {"model", "data", "lora", "embeddings", "answers", "train"};
 
 struct ShortForm {
   const char* section;

@@ -16,6 +16,8 @@ FieldPointer field(Config& config) {
 #define MODEL(member) "model", #member, field<&Config::model, &ModelConfig::member>
 #define DATA(member) "data", #member, field<&Config::data, &DataConfig::member>
 #define LORA(member) "lora", #member, field<&Config::lora, &LoraConfig::member>
+#define EMBEDDINGS(member) "embeddings", #member, field<&Config::embeddings, &EmbeddingsConfig::member>
+#define ANSWERS(member) "answers", #member, field<&Config::answers, &AnswersConfig::member>
 #define TRAIN(member) "train", #member, field<&Config::train, &TrainConfig::member>
 
 ConfigKey any(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning) {
@@ -148,7 +150,8 @@ std::span<const ConfigKey> config_keys() {
           "text to predict token by token, \"chat\" conversations, \"masked_language\" the same text to find masked "
           "tokens again, "
           "\"classification\", \"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any "
-          "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words; \"dates\" "
+          "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words, "
+          "\"embeddings\" pairs or triplets of texts, \"answers\" questions whose answers are in a text; \"dates\" "
           "generates dates to translate, \"random\" noise to measure with.",
           task_names()),
       of({"text", "images", "language", "masked_language", "texts"},
@@ -275,6 +278,28 @@ std::span<const ConfigKey> config_keys() {
                           "CPU alone.",
                           {"fp32", "bf16", "int8", "int4"})),
 
+      of({"embeddings"},
+         one_of(EMBEDDINGS(loss),
+                "in_batch: a text's partner against all other partners of the batch (InfoNCE), and against the third "
+                "texts of triplets. triplet: the partner is nearer than the third text by `margin`. Of scored pairs, "
+                "cosent: cosines are in the order of the scores; cosine: they are the scores (squared error). auto: "
+                "in_batch, and cosent where there are scores.",
+                {"auto", "in_batch", "triplet", "cosent", "cosine"})),
+      of({"embeddings"},
+         between(EMBEDDINGS(scale), "in_batch and cosent multiply cosines by this.", 1e-3, kMaxReal)),
+      of({"embeddings"}, between(EMBEDDINGS(margin), "Of triplet, in Euclidean distance.", 0, kMaxReal)),
+      of({"embeddings"}, any(EMBEDDINGS(dimensions),
+                             "Matryoshka: the sum of the losses of so many first numbers of the embeddings, such as "
+                             "\"256,128,64\"; empty: the loss of all of them.")),
+      of({"answers"}, between(ANSWERS(stride),
+                              "Tokens that windows of a text share, where question and text are longer than `context`.",
+                              0, kMaxSize)),
+      of({"answers"}, between(ANSWERS(longest), "Most tokens of an answer that is predicted.", 1, kMaxSize)),
+      of({"answers"}, between(ANSWERS(candidates), "Candidates for an answer's begin and end in a window.", 1, 1000)),
+      of({"answers"}, between(ANSWERS(threshold),
+                              "There is no answer where its score exceeds that of the best answer by more than this.",
+                              -kMaxReal, kMaxReal)),
+
       one_of(
           TRAIN(optimizer),
           "How gradients become updates. adamw8bit keeps AdamW's moments in 8 bits; muon moves the matrices of layers "
@@ -322,7 +347,10 @@ std::span<const ConfigKey> config_keys() {
             "evaluation "
             "compares the average with the weights, and the better of the two is saved.",
             0, 1),
-      between(TRAIN(accumulate_steps), "Batches whose gradients make one update.", 1, 1e6),
+      between(TRAIN(accumulate_steps),
+              "Batches whose gradients make one update. Embeddings that learn of a whole batch see them, and all "
+              "micro-batches, as one batch.",
+              1, 1e6),
       between(
           TRAIN(micro_batches),
           "Parts into which each batch is cut, with one update for all of them: less memory, and other dropout masks "
@@ -412,6 +440,8 @@ std::span<const ConfigKey> config_keys() {
 #undef MODEL
 #undef DATA
 #undef LORA
+#undef EMBEDDINGS
+#undef ANSWERS
 #undef TRAIN
 
 }  // namespace linnet

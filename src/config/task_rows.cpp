@@ -19,6 +19,9 @@ constexpr std::array kSeveralMetrics{Names("f1"), Names("f1_macro"), Names("prec
                                      Names("accuracy")};
 constexpr std::array kNumberMetrics{Names("pearson"), Names("spearman")};
 constexpr std::array kEntityMetrics{Names("f1"), Names("precision"), Names("recall"), Names("accuracy")};
+constexpr std::array kAnswerMetrics{Names("f1"), Names("exact_match")};
+constexpr std::array kEmbeddingMetrics{Names("spearman"), Names("pearson"),  Names("mrr_10"),
+                                       Names("ndcg_10"),  Names("recall_1"), Names("recall_10")};
 constexpr std::array kImageClassMetrics{Names("accuracy"), Names("f1_macro"), Names("f1_weighted")};
 
 constexpr TaskRow pairs(std::string_view name, ExampleOrigin origin) {
@@ -31,6 +34,7 @@ constexpr TaskRow pairs(std::string_view name, ExampleOrigin origin) {
 
 constexpr std::array kTextHeads{Names("classifier.*"), Names("pooler.*")};
 constexpr std::array kTokenHeads{Names("classifier.*")};
+constexpr std::array kAnswerHeads{Names("qa_outputs.*")};
 
 // What an encoder of texts with a head learns (tasks/texts/text_task.h).
 constexpr TaskRow texts(std::string_view name, const char* description, std::span<const Names> metrics,
@@ -78,6 +82,8 @@ constexpr std::array kRows{
     texts("several_labels", "several labels for each text", kSeveralMetrics),
     texts("regression", "numbers for each text", kNumberMetrics),
     texts("token_classification", "classification of words", kEntityMetrics, kTokenHeads),
+    texts("answers", "answers in texts", kAnswerMetrics, kAnswerHeads),
+    texts("embeddings", "embeddings of texts", kEmbeddingMetrics, {}),
     TaskRow{"images", TaskKind::kImages, ExampleOrigin::kFiles, &DataConfig::data_dir, "images", "images",
             "classification of images", "images", kImageModels, kImageClassMetrics},
 };

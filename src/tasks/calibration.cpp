@@ -20,6 +20,7 @@
 #include "tasks/scorer.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_classifier.h"
+#include "tasks/texts/text_task.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {
@@ -89,7 +90,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
   };
   if (has_records(request.examples) && classifies(request.model) && !takes_images(request.model)) {
     const OpenedTextClassifier opened = open_text_classifier(request.model);
-    for_each_text(request.examples, opened.config.data, opened.pairs, add);
+    text_task(opened.problem()).for_each_text(request.examples, opened.config.data, opened.pairs, add);
     return lines;
   }
   LineReader reader(request.examples);

@@ -44,6 +44,8 @@ void describe_sequences(CheckSubject& subject) {
     subject.sequences = {{.tokens = "tokens", .lengths = "lengths", .targets = ""}};
     subject.labels = {has(batch, "labels") ? "labels" : "targets"};
     if (has(batch, "positions")) subject.flat_positions = "positions";
+    // Of embeddings an example is several texts.
+    subject.rows_are_apart = !has(batch, "weights") || batch.at("weights").size() == batch.at("lengths").size();
   } else if (has(batch, "tokens")) {
     subject.sequences = {{.tokens = "tokens", .lengths = "", .targets = "targets"}};
     subject.labels = {"targets"};

@@ -135,7 +135,7 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
 Config evaluation_config(const std::string& folder) {
   if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return RunFolder(folder).load_config();
   if (is_translation_folder(folder)) return translation_folder_config(folder);
-  if (is_text_classifier_folder(folder)) {
+  if (is_text_classifier_folder(folder) || is_sentence_folder(folder)) {
     OpenedTextClassifier opened = open_text_classifier(folder);
     opened.config.data.task = text_task(opened.problem()).name;
     return opened.config;

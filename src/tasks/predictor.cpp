@@ -20,6 +20,7 @@ class PredictorOfTexts : public Predictor {
     apply(options, opened_.config, folder);
     force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = rows;
+    task_.set_up(opened_.model, opened_.config, {}, nullptr);
     session_ = std::make_unique<TextSession>(opened_.config, task_, opened_.model.as<TextClassifier>(), opened_.outputs,
                                              opened_.pairs, false);
     opened_.take_weights_into(*session_);
@@ -31,31 +32,22 @@ class PredictorOfTexts : public Predictor {
     if (!named.pair_column.empty()) columns.pair_column = named.pair_column;
     task_.for_each_text(path, columns, opened_.pairs, use);
   }
-  int64_t outputs() const override { return std::ssize(opened_.outputs); }
+  int64_t outputs() const override { return task_.choices(opened_.outputs, opened_.config); }
   std::vector<Answer> answer(const std::vector<std::string>& texts, int64_t top) override {
     if (texts.empty()) return {};
-    const EncodeOptions options{.max_length = session_->lengths.back(),
-                                .offsets = task_.labels == LabelForm::Kind::kTokenClasses};
-    TextExamples examples(task_.form(opened_.outputs));
-    std::vector<Encoding> encodings;
+    TextRecords records{.records = {}, .pairs = opened_.pairs};
     for (const std::string& text : texts) {
-      const size_t tab = opened_.pairs ? text.find('\t') : text.npos;
+      TextRecord& record = records.records.emplace_back();
+      const size_t tab = opened_.pairs || task_.may_be_pairs() ? text.find('\t') : text.npos;
       if (opened_.pairs && tab == text.npos)
         fail_user("the model takes two texts with a tab between them, and '" + text.substr(0, 60) + "' has none");
-      Encoding& encoding = encodings.emplace_back(
-          opened_.pairs ? opened_.tokenizer->encode_pair(std::string_view(text).substr(0, tab),
-                                                         std::string_view(text).substr(tab + 1), options)
-                        : opened_.tokenizer->encode(text, options));
-      if (opened_.pairs) examples.types.push_back(encoding.segments);
-      const bool of_tokens = task_.labels == LabelForm::Kind::kTokenClasses;
-      const std::vector<float> none(of_tokens ? encoding.ids.size() : static_cast<size_t>(examples.form.numbers), -1);
-      examples.add(encoding.ids, none);
+      record.text = text.substr(0, tab);
+      if (tab != text.npos) record.pair = text.substr(tab + 1);
     }
-    const std::vector<std::vector<float>> logits = session_->logits(examples);
-    std::vector<Answer> answers;
-    for (size_t i = 0; i < texts.size(); ++i)
-      answers.push_back(task_.answer(texts[i], encodings[i], logits[i], opened_.outputs, top));
-    return answers;
+    const TextExamples examples =
+        task_.encode(records, *opened_.tokenizer, opened_.outputs, opened_.model.as<TextClassifier>(), opened_.config,
+                     session_->lengths.back(), TextUse::kAsk);
+    return task_.answers(records, examples, session_->logits(examples), opened_.outputs, opened_.config, top);
   }
   std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }
 
@@ -128,7 +120,7 @@ std::unique_ptr<Predictor> open_predictor(const std::string& folder, const Infer
   if (is_vit_folder(folder)) return predict_by_vit(folder, options, rows);
   const RunFolder run(folder);
   const bool adapted = !options.adapters.empty() && !run.has_config();
-  if (adapted || is_text_classifier_folder(folder))
+  if (adapted || is_text_classifier_folder(folder) || is_sentence_folder(folder))
     return std::make_unique<PredictorOfTexts>(folder, options, rows, pairs);
   if (!run.has_config() && is_pretrained_folder(folder))
     fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +

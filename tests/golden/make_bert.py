@@ -8,8 +8,8 @@ import shutil
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification,
-                          BertModel)
+from transformers import (BertConfig, BertForMaskedLM, BertForQuestionAnswering, BertForSequenceClassification,
+                          BertForTokenClassification, BertModel)
 
 from pretrained_common import FOLDER, IGNORED, disturb, gradients, masked, prepare, ragged, write_reference
 
@@ -99,6 +99,25 @@ def heads():
               ours={"labels": several, "weights": torch.ones(3, dtype=torch.float64)})
 
 
+def answers():
+    """Transformers counts padding among the tokens that may be an answer; Linnet does not."""
+    model = checkpoint("bert_answers", BertForQuestionAnswering, 71)
+    inputs, real, arrays, _ = batch(72)
+    labels = torch.tensor([[2, 5], [0, 0], [3, 3]])
+    output = model(**inputs)
+    logits = torch.stack([output.start_logits, output.end_logits], dim=-1)
+    hidden = logits.masked_fill(~real[..., None], -torch.inf).transpose(1, 2)
+    losses = torch.nn.functional.cross_entropy(hidden.flatten(0, 1), labels.flatten(), reduction="none").view(3, 2).mean(1)
+    for row, length in enumerate(LENGTHS):
+        alone = {name: value[row:row + 1, :length] for name, value in inputs.items()}
+        assert abs(model(**alone, start_positions=labels[row:row + 1, 0], end_positions=labels[row:row + 1, 1]).loss -
+                   losses[row]) < 1e-9
+    loss = losses.mean()
+    loss.backward()
+    write_reference("bert_answers", {**arrays, "labels": labels, "logits": masked(logits, real), "loss": loss,
+                                     **gradients(model)})
+
+
 def write_vocabulary(name):
     """A WordPiece vocabulary of SMALL's size: special tokens, letters, their continuations, digits, a few words."""
     letters = [chr(ord("a") + i) for i in range(26)]
@@ -125,4 +144,5 @@ if __name__ == "__main__":
     masked_model()
     old_names()
     heads()
+    answers()
     embeddings()

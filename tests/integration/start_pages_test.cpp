@@ -138,6 +138,32 @@ TEST_F(StartPages, TagWords) {
   EXPECT_TRUE(has(out, "F1 ")) << out;
 }
 
+TEST_F(StartPages, AnswerQuestions) {
+  std::string records;
+  for (int i = 0; i < 30; ++i)
+    records += R"({"question": "who", "context": ")" + words(4, i) + " dog" + R"(", "answers": {"text": ["dog"]}})" + "\n";
+  folder_.write("train.json", records), folder_.write("dev.json", records);
+  copy_folder(kGolden + "/bert_model", folder_ / "bert");
+  const std::string out = run_page(
+      "answer_questions.md", "--steps 4 --batch 4 --set context=24 --set answers.stride=1 --set threads=1");
+  EXPECT_TRUE(has(out, "exact_match ")) << out;
+  EXPECT_TRUE(has(out, "\"answer\":")) << out;
+  EXPECT_EQ(lines(contents(folder_ / "answers.tsv")).size(), 30u);
+}
+
+TEST_F(StartPages, TrainEmbeddings) {
+  std::string pairs;
+  for (int i = 0; i < 40; ++i) pairs += words(3, i) + "\t" + words(4, i + 1) + "\n";
+  folder_.write("pairs.tsv", pairs), folder_.write("test.tsv", pairs);
+  folder_.write("sentences.txt", words(5, 1) + "\n" + words(6, 2) + "\n");
+  copy_folder(kGolden + "/bert_model", folder_ / "minilm");
+  const std::string out = run_page("train_embeddings.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
+  EXPECT_TRUE(has(out, "mrr_10 ")) << out;
+  EXPECT_TRUE(has(out, "\tmy password\tthe security settings")) << out;
+  EXPECT_EQ(lines(contents(folder_ / "vectors.txt")).size(), 2u);
+  EXPECT_TRUE(exists(folder_ / "FOLDER/modules.json"));
+}
+
 TEST_F(StartPages, Embed) {
   folder_.write("sentences.txt", words(5, 1) + "\n" + words(6, 2) + "\n" + words(7, 3) + "\n");
   folder_.write("text.txt", words(3000, 1));

@@ -3,7 +3,8 @@
 namespace linnet {
 namespace {
 
-constexpr const char *kProblemKey = "problem_type", *kPairsKey = "linnet_text_pairs";
+constexpr const char *kProblemKey = "problem_type", *kPairsKey = "linnet_text_pairs",
+                     *kNoAnswerKey = "linnet_may_lack_answers";
 
 }  // namespace
 
@@ -43,5 +44,7 @@ bool has_pairs(const ConfigFile& config) {
 void set_pairs(ConfigFile& config, bool pairs) {
   if (pairs) config.set(kPairsKey, true);
 }
+bool may_lack_answers(const ConfigFile& config) { return config.flag(kNoAnswerKey, false); }
+void set_may_lack_answers(ConfigFile& config) { config.set(kNoAnswerKey, true); }
 
 }  // namespace linnet

@@ -17,5 +17,8 @@ void set_problem_type(ConfigFile& config, const std::string& type);
 // Whether the model learned of pairs of texts. The key is Linnet's own: transformers keeps no such record.
 bool has_pairs(const ConfigFile& config);
 void set_pairs(ConfigFile& config, bool pairs);
+// Whether the model learned that a question may have no answer. The key is Linnet's own.
+bool may_lack_answers(const ConfigFile& config);
+void set_may_lack_answers(ConfigFile& config);
 
 }  // namespace linnet

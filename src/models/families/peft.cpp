@@ -21,8 +21,9 @@ constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adap
 constexpr const char* kBase = "base_model.model.";
 // In the metadata of the weights, of a classifier: a JSON list of names; what models/families/labels.h says besides.
 constexpr const char *kClassesKey = "linnet.classes", *kProblemKey = "linnet.problem_type",
-                     *kPairsKey = "linnet.text_pairs";
-constexpr const char *kClassifier = "SEQ_CLS", *kTokenClassifier = "TOKEN_CLS";  // "task_type", in PEFT's words
+                     *kPairsKey = "linnet.text_pairs", *kNoAnswerKey = "linnet.may_lack_answers";
+constexpr const char *kClassifier = "SEQ_CLS", *kTokenClassifier = "TOKEN_CLS",
+                     *kAnswers = "QUESTION_ANS";  // "task_type", in PEFT's words
 
 std::string path_in(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
@@ -39,6 +40,7 @@ std::optional<ModelHead> head_of_adapters(const ConfigFile& config) {
   const std::string task = config.text("task_type", "");
   if (task == kClassifier) return ModelHead::kClasses;
   if (task == kTokenClassifier) return ModelHead::kTokenClasses;
+  if (task == kAnswers) return ModelHead::kSpans;
   return std::nullopt;
 }
 
@@ -53,7 +55,8 @@ std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
 
 bool classifies_texts(const PretrainedModel& model) {
   return model.family->kind == FamilyKind::kEncoder &&
-         (model.head == ModelHead::kClasses || model.head == ModelHead::kTokenClasses);
+         (model.head == ModelHead::kClasses || model.head == ModelHead::kTokenClasses ||
+          model.head == ModelHead::kSpans);
 }
 
 // The adapters, and heads that are trained beside them: those of a classifier, which begin with what was drawn.
@@ -63,7 +66,11 @@ bool is_in_file(const PretrainedModel& model, const NameRow& row) {
 }
 
 const char* task_type(const PretrainedModel& model) {
-  if (classifies_texts(model)) return model.head == ModelHead::kTokenClasses ? kTokenClassifier : kClassifier;
+  if (model.head == ModelHead::kNone) return "FEATURE_EXTRACTION";
+  if (classifies_texts(model))
+    return model.head == ModelHead::kTokenClasses ? kTokenClassifier
+           : model.head == ModelHead::kSpans      ? kAnswers
+                                                  : kClassifier;
   if (model.head != ModelHead::kTokens) return nullptr;
   if (model.family->kind == FamilyKind::kEncoderDecoder) return "SEQ_2_SEQ_LM";
   return model.family->kind == FamilyKind::kDecoder ? "CAUSAL_LM" : nullptr;
@@ -208,6 +215,7 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
   if (const auto type = file.metadata().find(kProblemKey); type != file.metadata().end())
     set_problem_type(model.config, type->second);
   set_pairs(model.config, file.metadata().contains(kPairsKey));
+  if (file.metadata().contains(kNoAnswerKey)) set_may_lack_answers(model.config);
 }
 
 // A classifier that was trained with the adapters, and of how many classes.
@@ -305,6 +313,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, 
     metadata[kClassesKey] = Json(label_names(model.config)).dump();
     if (const std::string type = problem_type(model.config); !type.empty()) metadata[kProblemKey] = type;
     if (has_pairs(model.config)) metadata[kPairsKey] = "true";
+    if (may_lack_answers(model.config)) metadata[kNoAnswerKey] = "true";
   }
   save_safetensors(path_in(folder, kWeightsName), tensors, metadata);
 }

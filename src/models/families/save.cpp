@@ -28,6 +28,7 @@ bool is_companion(const fs::path& path) {
 using PendingFiles = std::vector<std::unique_ptr<AtomicFile>>;
 
 void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
+  make_directories(to.parent_path().string());
   files.push_back(std::make_unique<AtomicFile>(to.string()));
   files.back()->write(text);
   files.back()->finish();
@@ -40,7 +41,6 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
     for (const auto& [name, text] : open_packed(from)->files) {
       const fs::path path = fs::path(to) / name;
       if (name == "config.json" || name.ends_with(kTokenizerTables) || instead.contains(name)) continue;
-      make_directories(path.parent_path().string());
       prepare(files, path, text);
     }
     return;
@@ -52,7 +52,6 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
       prepare(files, fs::path(to) / entry.path().filename(), read_file(entry.path().string()));
     if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
     const fs::path folder = fs::path(to) / entry.path().filename();
-    make_directories(folder.string());
     for (const char* name : {"config.json", kWeightsFile, kPickledFile})  // weights of linear layers behind the pooling
       if (fs::exists(entry.path() / name)) prepare(files, folder / name, read_file((entry.path() / name).string()));
   }

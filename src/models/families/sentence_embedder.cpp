@@ -18,25 +18,28 @@
 namespace linnet {
 namespace {
 
+constexpr const char *kModules = "modules.json", *kTransformer = "sentence_bert_config.json";
+
 std::string inside(const std::string& folder, const std::string& file) {
   return (std::filesystem::path(folder) / file).string();
 }
 
+struct PoolingName {
+  const char *name, *flag;
+  Pooling kind;
+};
+constexpr PoolingName kKinds[] = {{"mean", "pooling_mode_mean_tokens", Pooling::kMean},
+                                  {"cls", "pooling_mode_cls_token", Pooling::kFirst},
+                                  {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
+                                  {"max", "pooling_mode_max_tokens", Pooling::kMax},
+                                  {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean}};
+
 // "pooling_mode" names the pooling, or of the older flags one is true.
 Pooling read_kind(const ConfigFile& config) {
-  struct Kind {
-    const char *name, *flag;
-    Pooling kind;
-  };
-  constexpr Kind kKinds[] = {{"mean", "pooling_mode_mean_tokens", Pooling::kMean},
-                             {"cls", "pooling_mode_cls_token", Pooling::kFirst},
-                             {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
-                             {"max", "pooling_mode_max_tokens", Pooling::kMax},
-                             {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean}};
   config.require_flag("pooling_mode_weightedmean_tokens", false);
   const std::string mode = config.text("pooling_mode", "");
   std::vector<Pooling> chosen;
-  for (const Kind& row : kKinds)
+  for (const PoolingName& row : kKinds)
     if (mode.empty() ? config.flag(row.flag, false) : mode == row.name) chosen.push_back(row.kind);
   if (chosen.empty() && mode.empty()) config.require_flag("pooling_mode_mean_tokens", true);
   if (chosen.size() > 1 || (chosen.empty() && !mode.empty()))
@@ -65,9 +68,9 @@ std::vector<SentenceModule> read_modules(const std::string& path) {
 
 SentencePooling read_sentence_pooling(const std::string& folder) {
   SentencePooling pooling;
-  if (const std::string path = inside(folder, "sentence_bert_config.json"); file_exists(path))
+  if (const std::string path = inside(folder, kTransformer); file_exists(path))
     pooling.max_tokens = ConfigFile(path).size("max_seq_length", INT64_C(1) << 31);
-  const std::string path = inside(folder, "modules.json");
+  const std::string path = inside(folder, kModules);
   if (!file_exists(path)) return pooling;
   pooling.normalized = false;
   for (const SentenceModule& module : read_modules(path)) {
@@ -82,6 +85,46 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
                 ", Linnet has Transformer, Pooling, Dense and Normalize");
   }
   return pooling;
+}
+
+std::map<std::string, std::string> sentence_files(const std::string& folder) {
+  const std::string path = inside(folder, kModules);
+  std::map<std::string, std::string> files;
+  if (!file_exists(path)) return files;
+  files[kModules] = read_file(path);
+  for (const char* name : {kTransformer, "config_sentence_transformers.json"})
+    if (file_exists(inside(folder, name))) files[name] = read_file(inside(folder, name));
+  for (const SentenceModule& module : read_modules(path))
+    if (const std::string name = inside(module.path, "config.json");
+        !module.path.empty() && file_exists(inside(folder, name)))
+      files[name] = read_file(inside(folder, name));
+  return files;
+}
+
+std::map<std::string, std::string> sentence_files(const PretrainedModel& model) {
+  const auto& encoder = model.as<SentenceEncoder>();
+  if (auto files = sentence_files(model.folder); !files.empty()) return files;
+  Json modules = Json::array(), mode{{"word_embedding_dimension", encoder.encoder.config.width}};
+  for (const std::string kind : {"Transformer", "Pooling", "Normalize"}) {
+    if (!encoder.normalized && kind == "Normalize") continue;
+    const auto index = static_cast<int64_t>(modules.size());
+    const std::string number = std::to_string(index);
+    modules.push_back({{"idx", index},
+                       {"name", number},
+                       {"path", index == 0 ? "" : number + "_" + kind},
+                       {"type", "sentence_transformers.models." + kind}});
+  }
+  for (const PoolingName& row : kKinds) mode[row.flag] = row.kind == encoder.pooling;
+  const Json transformer{{"max_seq_length", encoder.max_length()}, {"do_lower_case", false}};
+  return {{kModules, modules.dump(2)}, {"1_Pooling/config.json", mode.dump(2)}, {kTransformer, transformer.dump(2)}};
+}
+
+void take_pooling(PretrainedModel& model, const std::string& folder) {
+  auto& encoder = model.as<SentenceEncoder>();
+  const SentencePooling pooling = read_sentence_pooling(folder);
+  if (!pooling.dense.empty())
+    fail_user("'" + folder + "' has linear layers behind its pooling, which Linnet does not train");
+  encoder.pooling = pooling.kind, encoder.normalized = pooling.normalized, encoder.max_tokens = pooling.max_tokens;
 }
 
 std::string SentencePrompts::of(const std::string& name) const {
@@ -159,18 +202,6 @@ struct DenseLayer {
   }
 };
 
-// The embedding of a sentence of `tokens` tokens, of what a plan gives: that already, or the states of all tokens.
-void pool(Pooling kind, std::span<const float> given, size_t tokens, std::span<float> to) {
-  const size_t width = to.size();
-  std::ranges::copy(given.subspan(kind == Pooling::kLast ? (tokens - 1) * width : 0, width), to.begin());
-  if (kind == Pooling::kRootMean)
-    for (float& value : to) value *= std::sqrt(static_cast<float>(tokens));
-  if (kind != Pooling::kMax) return;
-  for (size_t token = 1; token < tokens; ++token)
-    std::ranges::transform(to, given.subspan(token * width, width), to.begin(),
-                           [](float a, float b) { return std::max(a, b); });
-}
-
 std::vector<float> through_dense(const std::vector<DenseLayer>& layers, std::span<const float> rows, size_t width) {
   std::vector<float> result;
   for (size_t first = 0; first < rows.size(); first += width) {
@@ -204,10 +235,7 @@ struct SentenceEmbedder::State {
   TextEncoder& encoder;
   int64_t width, max_tokens;
   std::vector<DenseLayer> dense;
-  Pooling pooling = Pooling::kMean;
   bool normalized = false;
-  // Plans give the states of all tokens, not embeddings; and: embeddings are normalized after the plans.
-  bool pools_states = false, normalizes_after = false;
   // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
   std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
@@ -230,9 +258,7 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   for (const int64_t few : {1, 4})
     if (few < rows) state.rows.push_back(few);
   state.rows.push_back(rows);
-  state.width = config.width, state.pooling = pooling.kind, state.normalized = pooling.normalized;
-  state.pools_states = pooling.kind == Pooling::kLast || pooling.kind == Pooling::kMax;
-  state.normalizes_after = pooling.normalized && (state.pools_states || !pooling.dense.empty());
+  state.width = config.width, state.normalized = pooling.normalized;
   for (const std::string& layer : pooling.dense) {
     state.dense.emplace_back(layer);
     if (state.dense.back().in != std::exchange(state.width, state.dense.back().out))
@@ -244,14 +270,11 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   std::vector<Forward::Function> functions;
   for (const int64_t planned : state.rows)
     for (const int64_t length : state.lengths)
-      functions.emplace_back([&state, planned, length](Trace& trace) {
+      functions.emplace_back([&state, kind = pooling.kind, planned, length](Trace& trace) {
         const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
-        const bool normalized = state.normalized && !state.normalizes_after;
-        trace.graph().output("embeddings", state.pools_states
-                                               ? state.encoder(tokens, lengths)
-                                               : sentence_embeddings(state.encoder, tokens, lengths, normalized,
-                                                                     state.pooling == Pooling::kFirst));
+        const bool normalized = state.normalized && state.dense.empty();
+        trace.graph().output("embeddings", sentence_embeddings(state.encoder, tokens, lengths, normalized, kind));
       });
   state.forward = std::make_unique<Forward>(
       *state.model.module, functions,
@@ -305,16 +328,16 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     state.forward->set("lengths", lengths);
     const auto plan = static_cast<size_t>(planned) * state.lengths.size() + static_cast<size_t>(shape);
     const std::span<const float> embeddings = state.forward->run(plan).output("embeddings");
-    const size_t given = state.pools_states ? length * width : width;  // numbers of a row
-    if (std::ranges::any_of(embeddings.first(batch.size() * given), [](float value) { return std::isnan(value); }))
+    if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
       fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)
-      pool(state.pooling, embeddings.subspan(row * given, given), static_cast<size_t>(lengths[row]),
-           std::span(result).subspan(batch[row] * width, width));
+      std::ranges::copy(embeddings.subspan(row * width, width),
+                        result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
   }
   if (state.packed) state.packed->check_weights();
-  if (!state.dense.empty()) result = through_dense(state.dense, result, width);
-  if (state.normalizes_after) normalize_rows(result, static_cast<size_t>(state.width));
+  if (state.dense.empty()) return result;
+  result = through_dense(state.dense, result, width);
+  if (state.normalized) normalize_rows(result, static_cast<size_t>(state.width));
   return result;
 }
 

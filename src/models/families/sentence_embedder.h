@@ -11,12 +11,10 @@
 
 #include "models/families/lora.h"
 #include "models/families/pretrained.h"
+#include "models/modules/text_encoder.h"
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
-
-// kRootMean: the mean times the square root of the number of tokens.
-enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean };
 
 // What a sentence-transformers folder says of pooling. A plain BERT folder has the defaults.
 struct SentencePooling {
@@ -28,6 +26,13 @@ struct SentencePooling {
 // modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for another pooling
 // or several, or for modules after it other than linear layers and normalization.
 SentencePooling read_sentence_pooling(const std::string& folder);
+// The files of a folder that say so, by their names within it; none of a plain BERT folder.
+std::map<std::string, std::string> sentence_files(const std::string& folder);
+// Those of an encoder's folder, or as its pooling says where the folder has none.
+std::map<std::string, std::string> sentence_files(const PretrainedModel& model);
+// Gives a SentenceEncoder the pooling that a folder says. User error for linear layers behind it, which are not
+// trained.
+void take_pooling(PretrainedModel& model, const std::string& folder);
 
 // What texts of a kind begin with ("query": "search_query: "), as config_sentence_transformers.json says.
 struct SentencePrompts {

@@ -30,6 +30,9 @@ Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batc
 // [batch, outputs], each 0 or 1; a class weight multiplies the loss of a label that is there; "weights" f32 [batch], 0
 // for rows that are left out and 1 for others.
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
+// Where answers begin and end: cross-entropy over the tokens of a text for either, from two logits a token. "labels"
+// i32 [batch, 2]. Transformers counts padding among the tokens; here the loss does not depend on it.
+Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 // Numbers: the mean over the outputs of their squared errors. Inputs as above, with any numbers as labels.
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 

@@ -13,6 +13,7 @@
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/literal/literal.h"
+#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
@@ -56,16 +57,6 @@ std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int6
   return std::make_unique<Embedding>(parent, name, rows, embedding_width(config), normal_init(kEncoderDeviation));
 }
 
-// [B, T, D] -> [B, D]
-Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)}); }
-
-// The mean of a sequence's states, [B, T, D] -> [B, D]: a query of zeros attends to all its tokens alike.
-Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
-  const int64_t batch = states.dim(0), width = states.dim(2);
-  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
-  return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
-}
-
 // [heads, 2 length - 1]: minus the distance, times the head's slope. Slopes are powers of 2^(-8 / n), n the largest
 // power of two up to the number of heads; heads beyond n have every other one of 2 n's.
 Tensor linear_biases(Graph& graph, DType dtype, int64_t heads, int64_t length) {
@@ -96,6 +87,15 @@ int32_t distance_row(const EncoderConfig& config, int64_t distance) {
 }
 
 }  // namespace
+
+Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)}); }
+
+// A query of zeros attends to all its tokens alike.
+Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
+  const int64_t batch = states.dim(0), width = states.dim(2);
+  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
+  return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
+}
 
 TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
@@ -334,6 +334,18 @@ Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batc
   return class_loss(model, trace, logits, trace.input("labels", {DType::kI32, {batch, length}}));
 }
 
+Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  constexpr double kHidden = 1e12;
+  const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
+  const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
+  if (!trace.options().training) trace.graph().output("logits", logits);
+  const Tensor labels = trace.input("labels", {DType::kI32, {batch, 2}});
+  const DType dtype = logits.type().dtype;
+  const Tensor padding = reshape((token_mask(inputs.lengths, length, dtype) + -1.0) * kHidden, {batch, 1, length});
+  const Tensor seen = permute(logits, {0, 2, 1}) + broadcast_to(padding, {batch, 2, length});
+  return {cross_entropy_sum(seen, labels), count_targets(labels, dtype)};
+}
+
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const Tensor logits = traced_logits(model, trace, batch, length, types);
   const Tensor labels = trace.input("labels", logits.type());
@@ -346,14 +358,6 @@ Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const Tensor logits = traced_logits(model, trace, batch, length, types);
   return weighted_loss(trace, square(logits - trace.input("labels", logits.type())));
-}
-
-Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized, bool first) {
-  constexpr double kTiny = 1e-24;  // of the squared length: a zero vector stays one
-  const Tensor states = encoder(tokens, lengths);
-  const Tensor mean = first ? first_state(states) : mean_state(states, lengths, encoder.config.heads);
-  const int64_t batch = states.dim(0);
-  return normalized ? mean * rsqrt(sum_to(square(mean), {batch, 1}) + kTiny) : mean;
 }
 
 }  // namespace linnet

@@ -3,6 +3,8 @@
 // embedding; a classifier of sequences; an embedding of sentences. What families differ in is data. Defaults are those
 // of bert-base-uncased.
 #pragma once
+#include <algorithm>
+
 #include "models/modules/blocks.h"
 #include "models/modules/text_classifier.h"
 #include "models/nn/loss.h"
@@ -151,21 +153,69 @@ struct TokenClassifier : TextClassifier {
   Linear classifier;
 };
 
-// The encoder without a task. The pooler is part of the files and not used here.
-// The mean state of each sentence's tokens, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
-Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true,
-                           bool first = false);
+// [B, T]: 1 for the tokens of each sequence, 0 for its padding.
+Tensor token_mask(Tensor lengths, int64_t length, DType dtype);
+// Of a sequence's states [B, T, D] the first one, and the mean over its tokens: [B, D].
+Tensor first_state(Tensor states);
+Tensor mean_state(Tensor states, Tensor lengths, int64_t heads);
 
-struct SentenceEncoder : Module {
+// How the states of a text's tokens become one. kRootMean: the mean times the square root of the number of tokens.
+enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean };
+
+// One state for each text, of length 1 when `normalized` (Reimers & Gurevych 2019): [B, D].
+Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized = true,
+                           Pooling pooling = Pooling::kMean);
+
+// What embeddings learn of examples of several texts; cosines but for kTriplet.
+struct EmbeddingLoss {
+  enum class Kind {
+    kInBatch,  // cross-entropy: a text's partner among the other texts of the batch, which are not first ones
+    kTriplet,  // the distance to the partner is smaller than that to the third text by `margin`, else the difference
+    kCosent,   // pairs with a greater score have a greater cosine (log-sum-exp over pairs of pairs)
+    kCosine,   // squared difference of cosine and score
+  };
+  Kind kind = Kind::kInBatch;
+  int64_t parts = 2;  // texts of an example; 1: there is nothing to learn, the model is only asked
+  double scale = 20, margin = 5;
+  std::vector<int64_t> dimensions = {};  // the sum of the losses of so many first numbers; empty: of all numbers
+  bool cached = false;                   // a batch is a part of a larger one, of which it is told the gradients
+
+  bool has_labels() const { return kind == Kind::kCosent || kind == Kind::kCosine; }
+  bool is_of_batch() const { return kind == Kind::kInBatch || kind == Kind::kCosent; }  // whose examples learn together
+};
+
+// Of embeddings [parts * batch, D], the first texts of all examples before all second ones. Inputs: "weights" f32
+// [batch], 0 for rows that are left out; with labels "labels" f32 [batch].
+Loss embedding_loss_of(const EmbeddingLoss& options, Trace& trace, Tensor embeddings, int64_t batch);
+
+// The encoder without a task. The pooler is part of the files and not used here.
+struct SentenceEncoder : TextClassifier {
   explicit SentenceEncoder(const EncoderConfig& config) : encoder{this, "bert", config} {
     if (config.has_pooler) pooler.emplace(this, "pooler", config);
   }
-  Tensor operator()(Tensor tokens, Tensor lengths, bool normalized = true, bool first = false) {
-    return sentence_embeddings(encoder, tokens, lengths, normalized, first);
+  Tensor operator()(Tensor tokens, Tensor lengths) { return sentence_embeddings(encoder, tokens, lengths); }
+  Tensor logits(Tensor tokens, Tensor lengths, Tensor = {}) override {
+    return sentence_embeddings(encoder, tokens, lengths, normalized, pooling);
+  }
+  int64_t max_length() const override {
+    return max_tokens > 0 ? std::min(max_tokens, encoder.config.max_seq_len) : encoder.config.max_seq_len;
   }
 
   TextEncoder encoder;
   std::optional<Pooler> pooler;
+  Pooling pooling = Pooling::kMean;
+  bool normalized = true;
+  int64_t max_tokens = 0;  // of a text; 0: all positions
+  EmbeddingLoss training_loss, evaluation_loss;
 };
+
+// The loss that a SentenceEncoder says, of `batch` examples, in the order of embedding_loss_of(). One that is cached
+// has instead of its inputs "gradients" f32 [parts * batch, D], those of the loss of the larger batch, and "share" f32
+// [2], what counts as this batch's loss and as its number of examples.
+Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
+// Only embeds, the output "logits", so many texts.
+Loss embedding_alone(TextClassifier& model, Trace& trace, int64_t texts, int64_t length);
+// Training is without dropout from now on.
+void leave_dropout_out(Module& model);
 
 }  // namespace linnet

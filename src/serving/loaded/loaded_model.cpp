@@ -18,7 +18,7 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
     case TaskKind::kLanguage:
       return ModelKind::kLanguage;
     case TaskKind::kTexts:
-      return ModelKind::kClassifier;
+      return config.data.task == "embeddings" ? ModelKind::kEmbedder : ModelKind::kClassifier;
     case TaskKind::kMaskedLanguage:
       return ModelKind::kEmbedder;
     case TaskKind::kImages:

@@ -36,10 +36,11 @@ SentenceEmbedder open_sentences(const std::string& folder, const RowOptions& opt
   const RunFolder run(folder);
   if (!run.has_config()) return SentenceEmbedder(folder, kRows, options.threads, quantization, adapters);
   const Config config = run.load_config();
-  if (task_kind(config) != TaskKind::kMaskedLanguage)
-    fail_user("run '" + folder + "' is no masked language model, whose encoder embeds sentences");
+  if (task_kind(config) != TaskKind::kMaskedLanguage && config.data.task != "embeddings")
+    fail_user("run '" + folder + "' embeds no sentences: it is no run of embeddings or of a masked language model");
   refuse_adapters(folder, adapters);
-  return SentenceEmbedder(open_run_model(folder), {}, kRows, options.threads, quantization,
+  return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows,
+                          options.threads, quantization,
                           [path = run.best_weights()](const ParameterLayout& layout, const ParameterTarget& target) {
                             load_model(path, layout, target);
                           });
@@ -83,7 +84,8 @@ class RowClassifier : public RowModel {
       : opened_(open_text_classifier(folder, parse_adapters(options.adapters))),
         problem_(opened_.problem()),
         lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
-    if (problem_ == TextProblem::kTokenClasses) fail_user("'" + folder + "' labels words; `linnet predict` does that");
+    if (opened_.model.head == ModelHead::kTokenClasses || opened_.model.head == ModelHead::kSpans)
+      fail_user("'" + folder + "' labels words or finds answers; `linnet predict` does that");
     force_isa(opened_.config.train.isa);
     auto& model = opened_.model.as<TextClassifier>();
     std::vector<Forward::Function> functions;

@@ -108,6 +108,7 @@ class Classification : public TextTask {
     return {static_cast<float>(found - outputs.begin())};
   }
 
+  using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {
     ClassReport report(outputs);
@@ -119,7 +120,7 @@ class Classification : public TextTask {
     return {std::move(metrics), std::move(report)};
   }
 
-  Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names& outputs,
+  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
                 int64_t top) const override {
     return class_answer(softmax_rows({logits.begin(), logits.end()}, outputs.size()), outputs, top);
   }

@@ -1,5 +1,4 @@
 // One or several numbers of each text, such as how alike two sentences are.
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
@@ -8,19 +7,6 @@
 
 namespace linnet {
 namespace {
-
-double number_of(const Json& label, const std::string& where) {
-  double value = NAN;
-  if (label.is_number()) value = label.get<double>();
-  if (label.is_string()) {
-    const std::string& text = label.text();
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) value = NAN;
-  }
-  if (!std::isfinite(value) || std::abs(value) > 1e30)
-    fail_user(where + ": the label '" + label_text(label) + "' is no number");
-  return value;
-}
 
 class Regression : public TextTask {
  public:
@@ -48,6 +34,7 @@ class Regression : public TextTask {
   }
 
   // Of several numbers the mean of each metric.
+  using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {
     double square = 0, absolute = 0, pearson = 0, spearman = 0;
@@ -65,7 +52,7 @@ class Regression : public TextTask {
         {{"pearson", pearson / count}, {"spearman", spearman / count}, {"mse", square / all}, {"mae", absolute / all}}};
   }
 
-  Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names&,
+  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names&,
                 int64_t) const override {
     Answer answer;
     for (const float number : logits) answer.cells.push_back(cell(number));

@@ -66,6 +66,7 @@ class SeveralLabels : public TextTask {
 
   // "f1" is over all decisions ("micro"), "f1_macro" the mean over labels, "accuracy" the share of texts with all
   // labels right.
+  using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {
     ClassReport report(outputs, false);
@@ -88,7 +89,7 @@ class SeveralLabels : public TextTask {
             std::move(report)};
   }
 
-  Answer answer(const std::string&, const Encoding&, std::span<const float> logits, const Names& outputs,
+  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
                 int64_t) const override {
     std::string names, chances;
     Answer answer;

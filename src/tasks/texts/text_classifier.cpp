@@ -1,9 +1,11 @@
 #include "tasks/texts/text_classifier.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "models/families/labels.h"
+#include "models/families/sentence_embedder.h"
 #include "models/nn/model_file.h"
 #include "tasks/texts/onnx_classifier.h"
 #include "training/run/pretrained_run.h"
@@ -14,11 +16,16 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kLengthStep = 16;
+// Of problems that a head alone tells.
+constexpr std::array kHeads{std::pair{TextProblem::kTokenClasses, ModelHead::kTokenClasses},
+                            std::pair{TextProblem::kSpans, ModelHead::kSpans},
+                            std::pair{TextProblem::kEmbeddings, ModelHead::kNone}};
 
 }  // namespace
 
 TextProblem problem_of(const PretrainedModel& model) {
-  if (model.head == ModelHead::kTokenClasses) return TextProblem::kTokenClasses;
+  for (const auto& [problem, head] : kHeads)
+    if (model.family && model.head == head) return problem;  // a network of an ONNX file has classes
   const std::string type = problem_type(model.config);
   if (type == problem_type_of(TextProblem::kSeveralClasses)) return TextProblem::kSeveralClasses;
   const bool number = type.empty() && model.family && label_count(model.config) == 1;
@@ -26,7 +33,9 @@ TextProblem problem_of(const PretrainedModel& model) {
 }
 
 ModelHead head_of(TextProblem problem) {
-  return problem == TextProblem::kTokenClasses ? ModelHead::kTokenClasses : ModelHead::kClasses;
+  for (const auto& [with_head, head] : kHeads)
+    if (problem == with_head) return head;
+  return ModelHead::kClasses;
 }
 
 std::string problem_type_of(TextProblem problem) {
@@ -37,7 +46,7 @@ std::string problem_type_of(TextProblem problem) {
       return "multi_label_classification";
     case TextProblem::kNumbers:
       return "regression";
-    case TextProblem::kTokenClasses:
+    default:
       break;
   }
   return "";
@@ -60,15 +69,21 @@ bool is_text_classifier_folder(const std::string& folder) {
   if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
   const ConfigFile config(folder + "/config.json");
   const auto head = named_head(config);
-  return (head == ModelHead::kClasses || head == ModelHead::kTokenClasses) &&
+  return (head == ModelHead::kClasses || head == ModelHead::kTokenClasses || head == ModelHead::kSpans) &&
          find_family(config).kind == FamilyKind::kEncoder;
+}
+
+bool is_sentence_folder(const std::string& folder) {
+  return !RunFolder(folder).has_config() && is_pretrained_folder(folder) && !sentence_files(folder).empty() &&
+         find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoder;
 }
 
 OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   refuse_names(adapters);
   OpenedTextClassifier opened;
   opened.folder = folder;
-  opened.is_run = RunFolder(folder).has_config() || (adapters.empty() && !is_text_classifier_folder(folder));
+  const bool embeds = is_sentence_folder(folder);
+  opened.is_run = RunFolder(folder).has_config() || (adapters.empty() && !embeds && !is_text_classifier_folder(folder));
   if (opened.is_run) refuse_adapters(folder, adapters);
   if (opened.is_run) {
     opened.config = RunFolder(folder).load_config();
@@ -76,12 +91,18 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
     opened.model = open_classification_run(folder);
   } else {
     opened.tokenizer = load_pretrained_tokenizer(folder);
-    opened.model = open_with_adapters(folder, adapters, {});
+    OpenOptions options;
+    if (embeds && !are_classifiers(adapters)) options.head = ModelHead::kNone;
+    opened.model = open_with_adapters(folder, adapters, options);
+    if (opened.problem() == TextProblem::kEmbeddings) take_pooling(opened.model, folder);
     opened.config.data.context = opened.model.as<TextClassifier>().max_length();
     opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;
   }
   opened.outputs = label_names(opened.model.config);
-  opened.pairs = has_pairs(opened.model.config);
+  if (const auto* encoder = dynamic_cast<const SentenceEncoder*>(opened.model.module.get()))
+    opened.outputs.resize(static_cast<size_t>(encoder->encoder.config.width));
+  opened.pairs = has_pairs(opened.model.config) || opened.problem() == TextProblem::kSpans;
+  opened.config.answers.may_lack = may_lack_answers(opened.model.config);
   return opened;
 }
 

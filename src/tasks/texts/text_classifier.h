@@ -23,6 +23,8 @@ enum class TextProblem {
   kSeveralClasses,  // logits of labels, each by itself
   kNumbers,
   kTokenClasses,  // logits of the classes of each token
+  kSpans,         // logits of each token as the first and the last one of an answer
+  kEmbeddings,    // no head: numbers whose cosines say how alike texts are
 };
 // By the head and "problem_type", as transformers has it: without one, a model with one output gives a number.
 TextProblem problem_of(const PretrainedModel& model);
@@ -43,7 +45,7 @@ struct OpenedTextClassifier {
   std::unique_ptr<PretrainedTokenizer> tokenizer;
   PretrainedModel model;
   std::vector<std::string> outputs;  // what they are called: classes, labels, tags
-  bool pairs = false;                // whether it learned of pairs of texts
+  bool pairs = false;                // whether it takes pairs of texts
 
   TextProblem problem() const { return problem_of(model); }
   void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
@@ -54,8 +56,9 @@ struct OpenedTextClassifier {
 OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 // A run's model alone.
 PretrainedModel open_classification_run(const std::string& folder);
-// Whether the folder is a model folder with such a head.
+// Whether the folder is a model folder with such a head, or one of sentence-transformers.
 bool is_text_classifier_folder(const std::string& folder);
+bool is_sentence_folder(const std::string& folder);
 
 // The logits [rows, classes] as probabilities of one class each, which sum to 1 over a row.
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);

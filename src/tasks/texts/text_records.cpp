@@ -1,7 +1,8 @@
 #include "tasks/texts/text_records.h"
 
 #include <algorithm>
-#include <array>
+#include <charconv>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -39,6 +40,22 @@ std::string column(const Json& record, const std::string& asked, const FieldName
   return found ? *found : "";
 }
 
+// NaN for what is no number.
+double as_number(const Json& label) {
+  double value = NAN;
+  if (label.is_number()) value = label.get<double>();
+  if (!label.is_string()) return value;
+  const std::string_view text = trimmed(label.text());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : NAN;
+}
+
+std::string names_of(const Json& record) {
+  std::string names;
+  for (const auto& [key, value] : record.items()) names += (names.empty() ? "" : ", ") + key;
+  return names;
+}
+
 Columns columns_of(const Json& record, const DataConfig& data, bool labelled, const std::string& where) {
   Columns columns{column(record, data.text_column, kTexts, "text_column", where),
                   column(record, data.pair_column, kPairs, "pair_column", where),
@@ -52,13 +69,11 @@ Columns columns_of(const Json& record, const DataConfig& data, bool labelled, co
     return {"1", fields == 3 ? "2" : "", std::to_string(fields)};
   }
   if (columns.text.empty() && !labelled && fields == 1) columns.text = record.items().front().key;
-  std::string names;
-  for (const auto& [key, value] : record.items()) names += (names.empty() ? "" : ", ") + key;
   if (columns.text.empty())
-    fail_user(where + ": no field is called \"text\" (there are " + names +
-              "); " + (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
+    fail_user(where + ": no field is called \"text\" (there are " + names_of(record) + "); " +
+              (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
   if (columns.label.empty() && labelled)
-    fail_user(where + ": no field is called \"label\" (there are " + names +
+    fail_user(where + ": no field is called \"label\" (there are " + names_of(record) +
               "); --set data.label_column=NAME says which");
   return columns;
 }
@@ -84,6 +99,13 @@ FieldNames heading_names(FieldNames names, const DataConfig& data) {
 }
 
 }  // namespace
+
+double number_of(const Json& label, const std::string& where) {
+  const double value = as_number(label);
+  if (!std::isfinite(value) || std::abs(value) > 1e30)
+    fail_user(where + ": the label '" + label_text(label) + "' is no number");
+  return value;
+}
 
 std::string label_text(const Json& label) { return label.is_string() ? label.text() : label.dump(); }
 
@@ -135,6 +157,89 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
       text += '\t' + text_of(record, columns.pair, where);
     }
     use(text);
+  }
+}
+
+namespace {
+
+const FieldNames kFirsts{"anchor",    "query", "question", "text",     "sentence",
+                         "sentence1", "text1", "premise",  "question1"},
+    kSeconds{"positive",  "answer", "passage",    "document",  "context",  "response",
+             "sentence2", "text2",  "hypothesis", "question2", "text_pair"},
+    kScores{"score", "label", "similarity", "similarity_score"};
+constexpr std::string_view kOther = "negative";
+
+// Further fields are texts that do not go with the first, unless the third is a number.
+Columns related_columns(const Json& record, const DataConfig& data, bool pairs, const std::string& where) {
+  Columns columns{column(record, data.text_column, kFirsts, "text_column", where),
+                  column(record, data.pair_column, kSeconds, "pair_column", where),
+                  column(record, data.label_column, kScores, "label_column", where)};
+  if (columns.text.empty() && record.contains("1")) {
+    columns.text = "1", columns.pair = record.contains("2") ? "2" : "";
+    const Json* third = record.find("3");
+    if (third && columns.label.empty() && record.size() == 3 && !std::isnan(as_number(*third))) columns.label = "3";
+  }
+  if (columns.text.empty() && !pairs && record.size() == 1) columns.text = record.items().front().key;
+  if (columns.text.empty() || (pairs && columns.pair.empty()))
+    fail_user(where + ": no field is called \"" + (columns.text.empty() ? "anchor" : "positive") + "\" (there are " +
+              names_of(record) + "); --set data." + (columns.text.empty() ? "text" : "pair") +
+              "_column=NAME says which");
+  return columns;
+}
+
+std::vector<std::string> other_texts(const Json& record, const Columns& columns, const std::string& where) {
+  std::vector<std::string> others;
+  for (const auto& [key, value] : record.items()) {
+    const bool unnamed = columns.text == "1" && key != columns.text && key != columns.pair && key != columns.label;
+    if (!unnamed && !key.starts_with(kOther)) continue;
+    if (!value.is_array()) others.push_back(text_of(record, key, where));
+    for (const Json& text : value) {
+      if (!text.is_string()) fail_user(where + ": a text of \"" + key + "\" is no text");
+      others.push_back(text.text());
+    }
+  }
+  return others;
+}
+
+}  // namespace
+
+TextRecords read_related_texts(const std::string& path, const DataConfig& data) {
+  FieldNames heading = kFirsts;
+  heading.insert(heading.end(), kSeconds.begin(), kSeconds.end());
+  RecordReader reader(path, heading_names(heading, data));
+  TextRecords found;
+  Columns columns;
+  for (Json record; reader.next(record);) {
+    const std::string& where = reader.where();
+    if (columns.text.empty()) columns = related_columns(record, data, true, where);
+    TextRecord& to = found.records.emplace_back();
+    to.text = text_of(record, columns.text, where), to.pair = text_of(record, columns.pair, where), to.where = where;
+    if (!columns.label.empty())
+      to.label = number_of(label_of(record, columns.label, where), where);
+    else
+      to.others = other_texts(record, columns, where);
+    if (to.others.size() != found.records[0].others.size())
+      fail_user(where + ": " + std::to_string(to.others.size()) + " negative texts, and " +
+                std::to_string(found.records[0].others.size()) + " in the first record");
+    for (const std::string* text : {&to.text, &to.pair})
+      if (trimmed(*text).empty()) fail_user(where + ": a text is empty");
+  }
+  if (found.records.empty()) fail_user("'" + path + "' has no pairs of texts");
+  return found;
+}
+
+void for_each_related_text(const std::string& path, const DataConfig& data, const UseText& use) {
+  if (!has_records(path)) return for_each_text(path, data, false, use);
+  FieldNames heading = kFirsts;
+  heading.insert(heading.end(), kSeconds.begin(), kSeconds.end());
+  RecordReader reader(path, heading_names(heading, data));
+  Columns columns;
+  for (Json record; reader.next(record);) {
+    const std::string& where = reader.where();
+    if (columns.text.empty()) columns = related_columns(record, data, false, where);
+    std::string text = text_of(record, columns.text, where);
+    std::ranges::replace(text, '\t', ' ');
+    use(columns.pair.empty() ? text : text + '\t' + text_of(record, columns.pair, where));
   }
 }
 

@@ -3,23 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/modules/text_encoder.h"
 
 namespace linnet {
-
-TextExamples encode_texts(const TextRecords& records, const TextTask& task, const PretrainedTokenizer& tokenizer,
-                          const Names& outputs, int64_t longest) {
-  const EncodeOptions options{.max_length = longest, .offsets = task.labels == LabelForm::Kind::kTokenClasses};
-  TextExamples examples(task.form(outputs));
-  for (const TextRecord& record : records.records) {
-    Encoding encoding = records.pairs ? tokenizer.encode_pair(record.text, record.pair, options)
-                                      : tokenizer.encode(record.text, options);
-    if (encoding.ids.empty()) fail_user(record.where + ": a text without tokens");
-    const std::vector<float> labels = task.label(record, encoding, outputs);
-    if (records.pairs) examples.types.push_back(std::move(encoding.segments));
-    examples.add(std::move(encoding.ids), labels);
-  }
-  return examples;
-}
 
 TextSession::TextSession(const Config& config, const TextTask& text_task, TextClassifier& model, Names output_names,
                          bool pairs, bool training, bool verify_plans)
@@ -30,64 +16,104 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
       lengths(text_lengths(config, model)),
       task(text_task),
       outputs(std::move(output_names)),
-      model_(model) {
+      model_(model),
+      config_(config) {
   std::vector<LossFunction> losses;
   for (const int64_t length : lengths)
     losses.push_back([this, length, pairs](Trace& trace) { return task.loss(model_, trace, rows, length, pairs); });
-  plan(text_inputs(rows, lengths.back(), task.form(outputs), pairs), losses);
+  LabelForm form = task.form(outputs, model, TextUse::kTrain);
+  form.parts = std::max(form.parts, task.form(outputs, model, TextUse::kEvaluate).parts);
+  std::vector<BatchInput> inputs = text_inputs(rows, lengths.back(), form, pairs);
+  const auto* sentences = dynamic_cast<const SentenceEncoder*>(&model);
+  const bool cached = training && sentences && sentences->training_loss.cached;
+  const int64_t texts = cached ? rows * sentences->training_loss.parts : 0;
+  if (cached) {
+    inputs.push_back({"gradients", static_cast<size_t>(texts) * outputs.size() * sizeof(float)});
+    inputs.push_back({"share", 2 * sizeof(float)});
+  }
+  plan(inputs, losses);
+  if (!cached) return;
+  for (const int64_t length : lengths) {
+    const int shape = trainer->add_evaluation_shape(
+        [this, texts, length](Trace& trace) { return embedding_alone(model_, trace, texts, length); });
+    if (first_alone_ < 0) first_alone_ = shape;
+  }
 }
 
 std::vector<std::vector<float>> TextSession::logits(const TextExamples& examples) {
   TextBatches batches(examples, rows, lengths, 0);
-  std::vector<std::vector<float>> all(examples.tokens.size());
+  std::vector<std::vector<float>> all(static_cast<size_t>(examples.size()));
   for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
     const Batch& batch = batches.sorted_batch(index);
     trainer->evaluate(batch);
-    const float* found = logits_of(batch);
-    const auto length = static_cast<size_t>(lengths[static_cast<size_t>(batch.shape_index)]);
-    for (const int64_t i : batches.sorted_rows(index)) {
-      const size_t tokens = of_tokens() ? examples.tokens[static_cast<size_t>(i)].size() : 1;
-      all[static_cast<size_t>(i)].assign(found, found + tokens * outputs.size());
-      found += (of_tokens() ? length : 1) * outputs.size();
-    }
+    int64_t row = 0;
+    for (const int64_t i : batches.sorted_rows(index))
+      all[static_cast<size_t>(i)] = logits_of(examples, batch, row++, i);
   }
   return all;
 }
 
-Evaluation TextSession::evaluate(const TextExamples& examples, SharedWork& ranks) {
+std::span<const float> TextSession::embed_training(const Batch& batch) {
+  const int shape = first_alone_ + batch.shape_index;
+  trainer->load(batch);
+  trainer->evaluate(shape);
+  const TensorView& embeddings = trainer->evaluation_output(shape, "logits");
+  return {embeddings.as<const float>(), static_cast<size_t>(embeddings.type.shape.elements())};
+}
+
+std::vector<float> TextSession::logits_of(const TextExamples& examples, const Batch& batch, int64_t row,
+                                          int64_t example) {
+  const auto width = std::ssize(outputs), length = lengths[static_cast<size_t>(batch.shape_index)];
+  const int64_t stride = task.is_of_tokens() ? length * width : width;
+  const int64_t count = task.is_of_tokens() ? static_cast<int64_t>(examples.length(example)) * width : width;
+  std::vector<float> found;
+  for (int64_t part = 0; part < examples.form.parts; ++part) {
+    const float* at = logits_of(batch) + (part * rows + row) * stride;
+    found.insert(found.end(), at, at + count);
+  }
+  return found;
+}
+
+Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples& examples, SharedWork& ranks) {
   TextBatches batches(examples, rows, lengths, 0);
-  // Of a batch: the sum of losses, over how many labels, and what each row has as logits or classes of tokens.
-  const auto classes = static_cast<int64_t>(outputs.size());
-  const int64_t numbers = of_tokens() ? lengths.back() : classes, width = 2 + rows * numbers;
+  // Of a batch: the sum of losses, over how many labels, and what each example has as logits or classes of tokens.
+  const bool picks = task.problem == TextProblem::kTokenClasses;
+  const int64_t numbers =
+      (task.is_of_tokens() ? lengths.back() : examples.form.parts) * (picks ? 1 : std::ssize(outputs));
+  const int64_t width = 2 + rows * numbers;
   const std::vector<double> found =
       ranks.numbers(batches.batches_per_epoch(), width, [&](int64_t index, std::span<double> result) {
         const Batch& batch = batches.sorted_batch(index);
         const LossTotal total = trainer->evaluate(batch);
         result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
-        if (!of_tokens()) {
-          std::copy_n(logits_of(batch), rows * classes, result.begin() + 2);
-          return;
-        }
+        auto to = result.begin() + 2;
         const int64_t length = lengths[static_cast<size_t>(batch.shape_index)];
-        const int32_t* predicted = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
-        for (int64_t row = 0; row < rows; ++row)
-          std::copy_n(predicted + row * length, length, result.begin() + 2 + row * numbers);
+        for (int64_t row = 0; const int64_t i : batches.sorted_rows(index)) {
+          if (picks)
+            std::copy_n(trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>() + row * length,
+                        length, to);
+          else
+            std::ranges::copy(logits_of(examples, batch, row, i), to);
+          ++row, to += numbers;
+        }
       });
-  std::vector<std::vector<float>> predicted(examples.tokens.size());
+  std::vector<std::vector<float>> predicted(static_cast<size_t>(examples.size()));
   double sum = 0, count = 0;
   for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
     const double* batch = found.data() + index * width;
     sum += batch[0], count += batch[1];
     batch += 2;
     for (const int64_t i : batches.sorted_rows(index)) {
-      const auto of = static_cast<size_t>(i);
-      predicted[of].assign(batch, batch + (of_tokens() ? std::ssize(examples.tokens[of]) : classes));
+      const auto tokens = static_cast<int64_t>(examples.length(i));
+      predicted[static_cast<size_t>(i)].assign(batch, batch + (picks                 ? tokens
+                                                               : task.is_of_tokens() ? tokens * std::ssize(outputs)
+                                                                                     : numbers));
       batch += numbers;
     }
   }
   if (count == 0) fail_user("the texts to evaluate have no label that counts");
-  Measures measures = task.measure(examples, predicted, outputs);
-  return {sum / count, examples.size(), std::move(measures.metrics), {}, std::move(measures.classes)};
+  Measures measures = task.measure(records, examples, predicted, outputs, config_);
+  return {sum / count, std::ssize(records.records), std::move(measures.metrics), {}, std::move(measures.classes)};
 }
 
 }  // namespace linnet

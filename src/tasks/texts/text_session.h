@@ -6,18 +6,17 @@
 
 namespace linnet {
 
-// Examples of records, as a model with these outputs takes them.
-TextExamples encode_texts(const TextRecords& records, const TextTask& task, const PretrainedTokenizer& tokenizer,
-                          const Names& outputs, int64_t longest);
-
 class TextSession : public Session {
  public:
   TextSession(const Config& config, const TextTask& task, TextClassifier& model, Names outputs, bool pairs,
               bool training, bool verify_plans = true);
 
-  // The logits of each example: [outputs], or [tokens, outputs].
+  // The logits of each example: [parts, outputs], or [tokens, outputs].
   std::vector<std::vector<float>> logits(const TextExamples& examples);
-  Evaluation evaluate(const TextExamples& examples, SharedWork& ranks);
+  // `records`: those of which the examples are.
+  // With cached gradients: the embeddings of a batch to train on.
+  std::span<const float> embed_training(const Batch& batch);
+  Evaluation evaluate(const TextRecords& records, const TextExamples& examples, SharedWork& ranks);
 
   const int64_t rows;
   const std::vector<int64_t> lengths;
@@ -25,13 +24,16 @@ class TextSession : public Session {
   const Names outputs;
 
  private:
-  bool of_tokens() const { return task.labels == LabelForm::Kind::kTokenClasses; }
-  // The logits of a batch that was evaluated, [rows, outputs] or [rows, length, outputs].
+  // Of an example in a batch: [outputs], or [tokens, outputs], part by part.
+  std::vector<float> logits_of(const TextExamples& examples, const Batch& batch, int64_t row, int64_t example);
+  // The logits of a batch that was evaluated, [parts * rows, outputs] or [rows, length, outputs].
   const float* logits_of(const Batch& batch) {
     return trainer->evaluation_output(batch.shape_index, "logits").as<const float>();
   }
 
   TextClassifier& model_;
+  const Config config_;
+  int first_alone_ = -1;  // the shape that embeds texts of lengths[0], with cached gradients
 };
 
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "models/families/labels.h"
 
 namespace linnet {
 
@@ -11,7 +12,9 @@ namespace linnet {
   TASK(classification)          \
   TASK(several_labels)          \
   TASK(regression)              \
-  TASK(token_classification)
+  TASK(token_classification)    \
+  TASK(answers)                 \
+  TASK(embeddings)
 
 #define LINNET_DECLARE(name) const TextTask& name##_task();
 LINNET_TEXT_TASKS(LINNET_DECLARE)
@@ -22,6 +25,49 @@ namespace {
 constexpr std::array kTasks{LINNET_TEXT_TASKS(LINNET_LIST)};
 
 }  // namespace
+
+Names TextTask::outputs_of(const PretrainedModel& model) const { return label_names(model.config); }
+
+TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
+                              const TextClassifier& model, const Config&, int64_t longest, TextUse use) const {
+  const EncodeOptions options{.max_length = longest, .offsets = is_of_tokens()};
+  TextExamples examples(form(outputs, model, use));
+  for (const TextRecord& record : records.records) {
+    Encoding encoding = records.pairs ? tokenizer.encode_pair(record.text, record.pair, options)
+                                      : tokenizer.encode(record.text, options);
+    if (encoding.ids.empty()) fail_user(record.where + ": a text without tokens");
+    const size_t numbers = is_of_tokens() ? encoding.ids.size() : static_cast<size_t>(examples.form.numbers);
+    const std::vector<float> labels =
+        use == TextUse::kAsk ? std::vector<float>(numbers, -1) : label(record, encoding, outputs);
+    if (records.pairs) examples.types.push_back(std::move(encoding.segments));
+    if (use == TextUse::kAsk && is_of_tokens()) examples.offsets.push_back(std::move(encoding.offsets));
+    examples.add(std::move(encoding.ids), labels);
+  }
+  return examples;
+}
+
+std::vector<Answer> TextTask::answers(const TextRecords& records, const TextExamples& examples,
+                                      std::span<const std::vector<float>> logits, const Names& outputs, const Config&,
+                                      int64_t top) const {
+  std::vector<Answer> answers;
+  for (size_t i = 0; i < records.records.size(); ++i)
+    answers.push_back(
+        answer(records.records[i].text,
+               is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(),
+               logits[i], outputs, top));
+  return answers;
+}
+
+std::vector<float> TextTask::label(const TextRecord&, const Encoding&, const Names&) const {
+  fail_internal("a task encodes its records, or labels them");
+}
+Measures TextTask::measure(const TextExamples&, std::span<const std::vector<float>>, const Names&) const {
+  fail_internal("a task measures its examples, or its records");
+}
+Answer TextTask::answer(const std::string&, std::span<const TextRange>, std::span<const float>, const Names&,
+                        int64_t) const {
+  fail_internal("a task answers one text, or all");
+}
 
 const TextTask& text_task(const Config& config) {
   for (const auto task : kTasks)

@@ -27,6 +27,9 @@ struct Measures {
   std::optional<ClassReport> classes = {};  // empty: of numbers
 };
 
+// What examples are made for: batches, measures, or a model that is asked about texts without labels.
+enum class TextUse { kTrain, kEvaluate, kAsk };
+
 class TextTask {
  public:
   // `problem` says which head the model has and what its outputs mean; see `loss` for "labels".
@@ -45,20 +48,43 @@ class TextTask {
   // What the outputs of a model are called that learns from these records. User error for labels that do not fit the
   // task; `path` is their file.
   virtual Names outputs(const TextRecords& train, const std::string& path) const = 0;
+  virtual Names outputs_of(const PretrainedModel& model) const;
+  // Tells a model that was opened or made what its losses and its folder need to know of the data.
+  virtual void set_up(PretrainedModel&, const Config&, const TextRecords& /*train*/,
+                      const TextRecords* /*valid*/) const {}
+  // Settles between the model and the configuration how it is trained, before it is planned.
+  virtual void before_session(TextClassifier&, Config&) const {}
+  // The examples of records, one each unless overridden. `longest`: tokens of a text.
+  virtual TextExamples encode(const TextRecords& records, const PretrainedTokenizer& tokenizer, const Names& outputs,
+                              const TextClassifier& model, const Config& config, int64_t longest, TextUse use) const;
   // The labels of a record: one number, one for each output, or one for each token of `encoding` (-1: does not count).
   // User error, naming the line, for a label that a model with these outputs cannot have.
-  virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const = 0;
-  // `predicted`: of each example its logits, or with classes of tokens the likeliest class of each token.
+  virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const;
+  // `predicted`: of each example its logits, or with classes of tokens the likeliest class of each token. A task
+  // overrides one of both: that with the records, if it needs their texts.
   virtual Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
-                           const Names& outputs) const = 0;
-  // Of a single text, from its logits: [outputs], or [tokens, outputs].
-  virtual Answer answer(const std::string& text, const Encoding& encoding, std::span<const float> logits,
-                        const Names& outputs, int64_t top) const = 0;
-  virtual Names heading(int64_t top) const = 0;  // of the answers' cells
+                           const Names& outputs) const;
+  virtual Measures measure(const TextRecords&, const TextExamples& examples,
+                           std::span<const std::vector<float>> predicted, const Names& outputs, const Config&) const {
+    return measure(examples, predicted, outputs);
+  }
+  // Of a single text, from its logits: [outputs], or [tokens, outputs]. `offsets`: of its tokens, where those have
+  // classes. Or of all records at once.
+  virtual Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
+                        const Names& outputs, int64_t top) const;
+  virtual std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
+                                      std::span<const std::vector<float>> logits, const Names& outputs,
+                                      const Config& config, int64_t top) const;
+  virtual Names heading(int64_t top) const = 0;        // of the answers' cells
+  virtual bool may_be_pairs() const { return false; }  // whether a model that takes single texts also takes two
+  // How many answers a model chooses from.
+  virtual int64_t choices(const Names& outputs, const Config&) const { return std::ssize(outputs); }
 
-  LabelForm form(const Names& outputs) const {
+  virtual LabelForm form(const Names& outputs, const TextClassifier&, TextUse) const {
     return {labels, labels == LabelForm::Kind::kNumbers ? static_cast<int64_t>(outputs.size()) : 1};
   }
+  // Whether there are logits for each token.
+  bool is_of_tokens() const { return problem == TextProblem::kTokenClasses || problem == TextProblem::kSpans; }
 
   const std::string_view name;  // of data.task
   const TextProblem problem;

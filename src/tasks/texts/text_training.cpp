@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "data/text/wordpiece/wordpiece_trainer.h"
 #include "models/families/labels.h"
+#include "models/families/sentence_embedder.h"
 #include "tasks/class_weights.h"
 #include "tasks/inference.h"
 #include "tasks/masked/masked_task.h"
@@ -35,12 +36,14 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   if (!data.valid_tsv.empty())
     valid = task.read(data_path(data, data.valid_tsv), data);
   else
-    valid = split_off(train, task.labels == LabelForm::Kind::kClass, data.held_out,
+    valid = split_off(train, task.problem == TextProblem::kOneClass, data.held_out,
                       static_cast<uint64_t>(config.train.seed));
   if (valid.records.empty())
     fail_user(
         "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
         "(--set data.valid_tsv=FILE names other lines to choose by)");
+  if (train.records.empty())
+    fail_user("'" + path + "' has too few examples to set some aside (data.valid_tsv names others)");
   if (train.pairs != valid.pairs)
     fail_user(std::string("the training file has ") + (train.pairs ? "pairs of texts" : "single texts") +
               ", the validation file has " + (valid.pairs ? "pairs" : "single ones"));
@@ -64,21 +67,27 @@ void TextTraining::open(const std::string& from) {
   auto [train, valid] = load_texts(task_, config_, from.empty() ? &outputs_ : nullptr);
   open_model(from, train);
   pairs_ = train.pairs;
-  if (!from.empty() && pairs_ != has_pairs(model_.config))
+  const bool is_usual = task_.problem != TextProblem::kSpans;  // whose texts are always pairs
+  if (is_usual && !from.empty() && pairs_ != has_pairs(model_.config))
     fail_user("'" + from + "' was trained on " + (pairs_ ? "single texts, and the data are pairs" : "pairs of texts"));
-  set_pairs(model_.config, pairs_);
+  if (is_usual) set_pairs(model_.config, pairs_);
+  task_.set_up(model_, config_, train, &valid);
+  config_.answers.may_lack = may_lack_answers(model_.config);
   const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
-  train_ = encode_texts(train, task_, *tokenizer_, outputs_, longest);
+  train_ = task_.encode(train, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kTrain);
   train = {};
-  valid_ = encode_texts(valid, task_, *tokenizer_, outputs_, longest);
+  valid_ =
+      task_.encode(valid, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kEvaluate);
+  valid_records_ = std::move(valid);
   count_ = train_.size();
   weigh_classes();
   log_info(std::to_string(count_) + (pairs_ ? " pairs of texts" : " texts") + " to train on, " +
            std::to_string(valid_.size()) + " to choose by" +
-           (task_.labels == LabelForm::Kind::kClass ? ", of " + std::to_string(outputs_.size()) + " classes" : ""));
+           (task_.problem == TextProblem::kOneClass ? ", of " + std::to_string(outputs_.size()) + " classes" : ""));
 }
 
 void TextTraining::weigh_classes() {
+  if (config_.train.class_weights.empty()) return;
   const bool several = task_.labels == LabelForm::Kind::kNumbers;
   std::vector<int64_t> counts(outputs_.size());
   int64_t total = several ? count_ : 0;
@@ -97,7 +106,7 @@ void TextTraining::open_model(const std::string& from, const TextRecords& train)
   if (!from.empty()) {
     tokenizer_ = open_run_tokenizer(from);
     model_ = open_classification_run(from);
-    outputs_ = label_names(model_.config);
+    outputs_ = task_.outputs_of(model_);
     return;
   }
   if (is_onnx_path(folder)) {
@@ -117,10 +126,15 @@ void TextTraining::open_model(const std::string& from, const TextRecords& train)
     model_ = open_pretrained(folder, {.head = head_of(task_.problem),
                                       .labels = static_cast<int64_t>(outputs_.size()),
                                       .lora = lora_options(config_)});
+    if (task_.problem == TextProblem::kEmbeddings) take_pooling(model_, folder);
+  }
+  if (task_.problem == TextProblem::kSpans || task_.problem == TextProblem::kEmbeddings) {
+    outputs_ = task_.outputs_of(model_);
+    return;
   }
   name_labels(model_.config, outputs_);
-  if (task_.problem != TextProblem::kOneClass && head_of(task_.problem) == ModelHead::kClasses)
-    set_problem_type(model_.config, problem_type_of(task_.problem));
+  if (const std::string type = problem_type_of(task_.problem); task_.problem != TextProblem::kOneClass && !type.empty())
+    set_problem_type(model_.config, type);
 }
 
 void TextTraining::make_model(const TextRecords& train) {
@@ -140,7 +154,7 @@ void TextTraining::make_model(const TextRecords& train) {
 
 ConfigFile TextTraining::describe_model(int64_t vocab_size, int64_t pad_token) const {
   ConfigFile file = describe_encoder(config_, vocab_size, pad_token, head_of(task_.problem));
-  file.set("num_labels", static_cast<int64_t>(outputs_.size()));
+  if (!outputs_.empty()) file.set("num_labels", static_cast<int64_t>(outputs_.size()));
   return file;
 }
 
@@ -148,6 +162,7 @@ std::string TextTraining::assume(const DataAtHand& data) {
   const std::string& folder = config_.model.from;
   count_ = kAssumedTexts;
   outputs_ = task_.problem == TextProblem::kNumbers ? Names{"LABEL_0"} : Names{"0", "1"};
+  pairs_ = task_.problem == TextProblem::kSpans;
   const auto labels = static_cast<int64_t>(outputs_.size());
   const std::string texts = "assuming " + std::to_string(count_) + " texts";
   if (is_onnx_path(folder)) {
@@ -168,17 +183,23 @@ std::string TextTraining::assume(const DataAtHand& data) {
 }
 
 std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool verify) {
-  return std::make_unique<TextSession>(config, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify);
+  Config settled = config;
+  task_.before_session(model_.as<TextClassifier>(), settled);
+  return std::make_unique<TextSession>(settled, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify);
 }
 
 void TextTraining::begin() {
   batches_.emplace(train_, session().rows, session().lengths, static_cast<uint64_t>(config_.train.seed));
+  const auto* sentences = dynamic_cast<const SentenceEncoder*>(model_.module.get());
+  if (sentences && sentences->training_loss.cached)
+    cached_.emplace(*batches_, session(), sentences->training_loss, trainer().options().accumulate_steps);
 }
 
 std::string TextTraining::batches_text(const Session& session) const {
   const auto& texts = static_cast<const TextSession&>(session);
   return std::to_string(texts.rows) + " texts of up to " + std::to_string(texts.lengths.back()) + " tokens, " +
-         std::to_string(outputs_.size()) + (task_.labels == LabelForm::Kind::kNumbers ? " outputs" : " classes");
+         std::to_string(outputs_.size()) +
+         (task_.labels == LabelForm::Kind::kNumbers || pairs_ ? " outputs" : " classes");
 }
 
 void TextTraining::save_assets(const std::string& folder) const {
@@ -200,7 +221,7 @@ void OpenedTextClassifier::take_weights_into(TextSession& session) const {
 
 Evaluation evaluate_texts_of(const std::string& folder, const Config& config, const std::string& path,
                              const std::string& split) {
-  const OpenedTextClassifier opened = open_text_classifier(folder);
+  OpenedTextClassifier opened = open_text_classifier(folder);
   if (path.empty() && !opened.is_run) fail_user("'" + folder + "' is a model; --data names a text");
   const TextTask& task = opened.is_run ? text_task(config) : text_task(opened.problem());
   const TextRecords records = !path.empty() ? task.read(path, config.data)
@@ -208,12 +229,15 @@ Evaluation evaluate_texts_of(const std::string& folder, const Config& config, co
                                   ? load_texts(task, config, nullptr).second
                                   : task.read(file_of(config, config.data.test_tsv, "test_tsv"), config.data);
   auto& classifier = opened.model.as<TextClassifier>();
-  const TextExamples examples =
-      encode_texts(records, task, *opened.tokenizer, opened.outputs, longest_text(config, classifier));
-  TextSession session(config, task, classifier, opened.outputs, records.pairs, false);
+  Config with_model = config;
+  with_model.answers.may_lack = opened.config.answers.may_lack;
+  task.set_up(opened.model, with_model, records, nullptr);
+  const TextExamples examples = task.encode(records, *opened.tokenizer, opened.outputs, classifier, with_model,
+                                            longest_text(config, classifier), TextUse::kEvaluate);
+  TextSession session(with_model, task, classifier, opened.outputs, records.pairs, false);
   opened.take_weights_into(session);
   SharedWork alone = SharedWork::alone();
-  return session.evaluate(examples, alone);
+  return session.evaluate(records, examples, alone);
 }
 
 }  // namespace linnet

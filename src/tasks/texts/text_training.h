@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tasks/session_task.h"
+#include "tasks/texts/cached_batches.h"
 #include "tasks/texts/text_session.h"
 
 namespace linnet {
@@ -16,8 +17,8 @@ class TextTraining : public SessionTask {
   std::string assume(const DataAtHand& data) override;
   DataAtHand data_at_hand(bool exact) const override;
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override;
-  BatchSource& batches() override { return *batches_; }
-  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  BatchSource& batches() override { return cached_ ? static_cast<BatchSource&>(*cached_) : *batches_; }
+  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_records_, valid_, ranks); }
   void save_assets(const std::string& folder) const override;
 
   int64_t most() const override { return count_; }
@@ -44,8 +45,10 @@ class TextTraining : public SessionTask {
   Names outputs_;
   bool pairs_ = false;
   TextExamples train_, valid_;
+  TextRecords valid_records_;
   int64_t count_ = 0;  // of training examples
   std::optional<TextBatches> batches_;
+  std::optional<CachedBatches> cached_;  // of batches_, with cached gradients
 };
 
 // `linnet export --out`: a folder that other programs load.

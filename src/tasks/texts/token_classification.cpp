@@ -15,12 +15,12 @@ namespace linnet {
 namespace {
 
 // The first token of each word, whose class is the word's; -1 for a word without a token, because the text was cut.
-std::vector<int64_t> first_tokens(const std::vector<TextRange>& words, const Encoding& encoding) {
+std::vector<int64_t> first_tokens(const std::vector<TextRange>& words, std::span<const TextRange> offsets) {
   std::vector<int64_t> first(words.size(), -1);
   size_t word = 0;
-  for (size_t token = 0; token < encoding.ids.size(); ++token) {
-    const TextRange& covered = encoding.offsets[token];
-    if (encoding.special[token] || covered.begin == covered.end) continue;
+  for (size_t token = 0; token < offsets.size(); ++token) {
+    const TextRange& covered = offsets[token];
+    if (covered.begin == covered.end) continue;  // put in by the template
     // Byte-level tokens cover the space before a word as well: their last byte says where they are.
     while (word < words.size() && words[word].end < covered.end) ++word;
     if (word < words.size() && first[word] < 0) first[word] = static_cast<int64_t>(token);
@@ -63,7 +63,7 @@ class TokenClassification : public TextTask {
 
   std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const override {
     std::vector<float> classes(encoding.ids.size(), -1);
-    const std::vector<int64_t> first = first_tokens(words_of(record.label), encoding);
+    const std::vector<int64_t> first = first_tokens(words_of(record.label), encoding.offsets);
     for (size_t word = 0; word < first.size(); ++word) {
       const std::string& tag = record.label["tags"][word].text();
       const auto found = std::ranges::find(outputs, tag);
@@ -76,6 +76,7 @@ class TokenClassification : public TextTask {
   }
 
   // Of entities as a whole; "accuracy" is of words.
+  using TextTask::measure;
   Measures measure(const TextExamples& examples, std::span<const std::vector<float>> predicted,
                    const Names& outputs) const override {
     EntityCounts entities;
@@ -102,10 +103,10 @@ class TokenClassification : public TextTask {
   }
 
   // Each entity with its place in code points, as Python counts them, and the mean probability of its words.
-  Answer answer(const std::string& text, const Encoding& encoding, std::span<const float> logits, const Names& outputs,
-                int64_t) const override {
+  Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
+                const Names& outputs, int64_t) const override {
     const std::vector<TextRange> words = split_words(text);
-    const std::vector<int64_t> first = first_tokens(words, encoding);
+    const std::vector<int64_t> first = first_tokens(words, offsets);
     const std::vector<double> all = softmax_rows({logits.begin(), logits.end()}, outputs.size());
     Names tags;
     std::vector<double> chances;

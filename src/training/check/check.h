@@ -39,6 +39,7 @@ struct CheckSubject {
   bool is_fresh = true;  // the weights are random, not read from a folder
   std::vector<CheckSequence> sequences = {};
   std::vector<std::string> labels = {};  // i32 arrays whose negative values count nothing
+  bool rows_are_apart = true;            // each row has a loss of its own
   std::string flat_positions = {};       // i32 places in [rows * length] (masked tokens)
   // The mean loss of the same batch and weights with products in bf16; empty: there are no such instructions.
   std::function<double()> bf16_loss = {};

@@ -153,6 +153,7 @@ CheckLine check_rows(CheckSubject& subject) {
   constexpr const char* kName = "rows do not see each other";
   const int64_t rows = rows_of(subject);
   if (rows < 2) return skipped(kName, "the batch has one row");
+  if (!subject.rows_are_apart) return skipped(kName, "texts of a batch learn from each other");
   restart(subject);
   const double whole = loss_of(subject, subject.batch).sum;
   double worst = difference(whole, loss_of(subject, rotated(subject, rows)).sum);
@@ -174,6 +175,7 @@ CheckLine check_lengths(CheckSubject& subject) {
   if (subject.sequences.empty() || !subject.flat_positions.empty() || subject.sequences[0].lengths.empty() ||
       !plans.contains("evaluate.1"))
     return skipped(kName, "there is one length");
+  if (!subject.rows_are_apart) return skipped(kName, "texts of a batch learn from each other");
   restart(subject);
   const auto row_alone = [&](int shape) {
     const Graph& graph = plans.at("evaluate." + std::to_string(shape))->graph;

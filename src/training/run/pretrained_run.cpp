@@ -1,23 +1,39 @@
 #include "training/run/pretrained_run.h"
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/files.h"
+#include "models/families/sentence_embedder.h"
 
 namespace linnet {
 namespace {
 
-constexpr const char *kFolder = "/pretrained", *kConfigFile = "/pretrained/config.json", *kTokenizer = "tokenizer";
+constexpr const char *kConfigFile = "/config.json", *kTokenizer = "tokenizer";
 
 }  // namespace
+
+std::string model_description(const std::string& run) { return run + "/pretrained"; }
 
 void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
                             const PretrainedTokenizer& tokenizer) {
   tokenizer.save(folder, kTokenizer);
-  make_directories(folder + kFolder);
-  model.config.save(folder + kConfigFile);
+  const std::string description = model_description(folder);
+  make_directories(description);
+  model.config.save(description + kConfigFile);
+  if (!dynamic_cast<const SentenceEncoder*>(model.module.get())) return;
+  for (const auto& [name, text] : sentence_files(model)) {
+    const std::filesystem::path path = std::filesystem::path(description) / name;
+    make_directories(path.parent_path().string());
+    write_file_atomically(path.string(), text);
+  }
 }
 
-PretrainedModel open_run_model(const std::string& folder) { return new_pretrained(ConfigFile(folder + kConfigFile)); }
+PretrainedModel open_run_model(const std::string& folder) {
+  PretrainedModel model = new_pretrained(ConfigFile(model_description(folder) + kConfigFile));
+  if (dynamic_cast<SentenceEncoder*>(model.module.get())) take_pooling(model, model_description(folder));
+  return model;
+}
 
 void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters) {
   if (adapters.empty()) return;

@@ -15,6 +15,8 @@ class Trainer;
 void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
                             const PretrainedTokenizer& tokenizer);
 
+// The folder within a run that says what its model is, as a model folder does.
+std::string model_description(const std::string& run);
 // What those hold, without the weights.
 PretrainedModel open_run_model(const std::string& folder);
 // User error where there are adapters to read beside a run, whose weights are those that it trained.

@@ -14,6 +14,7 @@
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
 #include "formats/safetensors.h"
+#include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/model_file.h"
@@ -313,7 +314,9 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
   const ParameterLayout layout(*model.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   load_model(RunFolder(folder).best_weights(), layout, parameters.data());
-  save_pretrained(model, layout, parameters.data(), out, {.files = open_run_tokenizer(folder)->files()});
+  auto files = open_run_tokenizer(folder)->files();
+  files.merge(sentence_files(model_description(folder)));
+  save_pretrained(model, layout, parameters.data(), out, {.files = std::move(files)});
   if (const auto scales = read_static_scales(folder)) write_static_scales(out, *scales);
 }
 

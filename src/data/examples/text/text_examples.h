@@ -7,29 +7,36 @@
 #include <vector>
 
 #include "data/examples/batch.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 
 // What an example is labelled with, and the form of "labels" in a batch.
 struct LabelForm {
   enum class Kind {
-    kClass,         // a class: i32 [rows], -1 for rows without an example
+    kClass,         // classes: i32 [rows, numbers], -1 for rows without an example
     kNumbers,       // f32 [rows, numbers]; "weights" f32 [rows] is 0 for rows without an example, else 1
     kTokenClasses,  // a class of each token: i32 [rows, length], -1 for tokens that do not count
   };
   Kind kind = Kind::kClass;
   int64_t numbers = 1;
+  int64_t parts =
+      1;  // texts of an example: the rows of a batch are the first ones of all examples, then the second ones
 };
 
 struct TextExamples {
   explicit TextExamples(LabelForm form = {}) : form(form) {}
 
   LabelForm form;
-  std::vector<std::vector<int32_t>> tokens;
-  std::vector<std::vector<uint8_t>> types;  // 0 or 1 for each token; empty: all tokens are of type 0
+  std::vector<std::vector<int32_t>> tokens;  // those of an example's parts follow each other
+  std::vector<std::vector<uint8_t>> types;   // 0 or 1 for each token; empty: all tokens are of type 0
+  // Of examples that are windows of records: which record, and what each token covers of its text ({0, 0}: nothing).
+  std::vector<int64_t> records;
+  std::vector<std::vector<TextRange>> offsets;
 
-  int64_t size() const { return static_cast<int64_t>(tokens.size()); }
-  // `labels`: one number, form.numbers, or as many as tokens. Classes are whole numbers.
+  int64_t size() const { return std::ssize(label_ends_); }
+  size_t length(int64_t example) const;  // tokens of its longest part
+  // `labels`: form.numbers, or as many as tokens. Classes are whole numbers. The first part; tokens takes the others.
   void add(std::vector<int32_t> ids, std::span<const float> labels);
   std::span<const float> labels(size_t example) const;
 
@@ -38,8 +45,8 @@ struct TextExamples {
   std::vector<size_t> label_ends_;
 };
 
-// The arrays of a batch: "tokens" i32 [rows, length], "lengths" i32 [rows], "labels"; with `types` also "types" i32
-// [rows, length]. Bytes are those of the longest batch.
+// The arrays of a batch of `rows` examples, whose parts are rows * form.parts texts: "tokens" i32 [texts, length],
+// "lengths" i32 [texts], "labels"; with `types` also "types" i32 [texts, length]. Bytes are those of the longest batch.
 std::vector<BatchInput> text_inputs(int64_t rows, int64_t longest, const LabelForm& form, bool types);
 
 class TextBatches : public BatchSource {
@@ -56,7 +63,7 @@ class TextBatches : public BatchSource {
 
   // For evaluation: every text once, shortest first. The batch is valid as long as that of next().
   const Batch& sorted_batch(int64_t index);
-  // Which examples its rows are.
+  // Which examples it has.
   std::span<const int64_t> sorted_rows(int64_t index) const;
 
  private:

@@ -77,6 +77,11 @@ bool is_word_character(char32_t c) {
          (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }
 
+bool is_python_word(char32_t c) {
+  return c == '_' || (category(c) & (kLetters | masks(UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL,
+                                                      UTF8PROC_CATEGORY_NO))) != 0;
+}
+
 bool is_bert_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   if (c < 0x80) return c < ' ' || c == 0x7F;

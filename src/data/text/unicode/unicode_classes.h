@@ -8,6 +8,7 @@
 namespace linnet {
 
 bool is_word_character(char32_t c);  // \w of regular expressions: letters, marks, digits, connectors
+bool is_python_word(char32_t c);     // \w of Python's regular expressions: letters, numbers and the underscore
 
 // BERT's classes, Unicode 8's categories.
 bool is_bert_control(char32_t c);      // Cc, Cf, Co, but tab and line ends; these are taken out

@@ -1,0 +1,68 @@
+#include "data/metrics/retrieval.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace linnet {
+
+size_t Retrieval::number_of(Texts& texts, const std::string& text, std::span<const float> embedding) const {
+  const auto [found, is_new] = texts.numbers.emplace(text, texts.numbers.size());
+  if (!is_new) return found->second;
+  const double squares = std::inner_product(embedding.begin(), embedding.end(), embedding.begin(), 0.0);
+  const auto scale = static_cast<float>(1 / std::sqrt(std::max(squares, 1e-24)));
+  for (const float value : embedding) texts.rows.push_back(value * scale);
+  return found->second;
+}
+
+void Retrieval::add_document(const std::string& text, std::span<const float> embedding) {
+  number_of(documents_, text, embedding);
+}
+
+void Retrieval::add_pair(const std::string& query, std::span<const float> embedding, const std::string& document,
+                         std::span<const float> document_embedding) {
+  const size_t of = number_of(queries_, query, embedding), found = number_of(documents_, document, document_embedding);
+  wanted_.resize(queries_.numbers.size());
+  if (std::ranges::count(wanted_[of], found) == 0) wanted_[of].push_back(found);
+}
+
+std::vector<std::pair<std::string, double>> Retrieval::metrics() const {
+  constexpr size_t kBest = 10;
+  const size_t count = documents_.numbers.size();
+  // Feature by feature, so that a query's cosines are added to with all of a register.
+  std::vector<float> columns(documents_.rows.size()), cosines(count);
+  for (size_t document = 0; document < count; ++document)
+    for (size_t i = 0; i < width_; ++i) columns[i * count + document] = documents_.rows[document * width_ + i];
+  double reciprocal = 0, gain = 0, first = 0, recall = 0;
+  for (size_t query = 0; query < wanted_.size(); ++query) {
+    std::ranges::fill(cosines, 0.0f);
+    for (size_t i = 0; i < width_; ++i) {
+      const float value = queries_.rows[query * width_ + i];
+      const float* column = columns.data() + i * count;
+      for (size_t document = 0; document < count; ++document) cosines[document] += value * column[document];
+    }
+    double found = 0, ideal = 0;
+    size_t best = count;
+    for (const size_t wanted : wanted_[query]) {
+      size_t rank = 0;  // documents before it; of equal ones those that came first
+      for (size_t document = 0; document < count; ++document)
+        rank += cosines[document] > cosines[wanted] || (cosines[document] == cosines[wanted] && document < wanted);
+      best = std::min(best, rank);
+      if (rank < kBest)
+        found += 1 / std::log2(static_cast<double>(rank) + 2),
+            recall += 1.0 / static_cast<double>(wanted_[query].size());
+      first += rank == 0 ? 1.0 / static_cast<double>(wanted_[query].size()) : 0;
+    }
+    for (size_t rank = 0; rank < std::min(kBest, wanted_[query].size()); ++rank)
+      ideal += 1 / std::log2(static_cast<double>(rank) + 2);
+    gain += found / ideal;
+    if (best < kBest) reciprocal += 1 / (static_cast<double>(best) + 1);
+  }
+  const auto queries = static_cast<double>(std::max<size_t>(wanted_.size(), 1));
+  return {{"mrr_10", reciprocal / queries},
+          {"ndcg_10", gain / queries},
+          {"recall_1", first / queries},
+          {"recall_10", recall / queries}};
+}
+
+}  // namespace linnet
