@@ -1,7 +1,7 @@
 // Everything a training run depends on, as one plain struct, and its form as TOML.
 //
 // config_table.cpp holds the one table of all keys: names, ranges, choices and documentation come from there. A file
-// may give keys flat or inside [model], [data], [lora] and [train]. Every problem is a user error of one line, with the
+// may give keys flat or inside their section: [model], [data], ..., [train]. Every problem is a user error of one line, with the
 // file and line where there is one:
 //   config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
 #pragma once
@@ -92,6 +92,21 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
+// How task = "preferences" learns which of two answers is better.
+struct PreferenceConfig {
+  std::string loss = "dpo";
+  double beta = 0.1;
+  bool operator==(const PreferenceConfig&) const = default;
+};
+
+// Distillation (Hinton et al. 2015): a model learns from what a larger one answers.
+struct DistillationConfig {
+  std::string teacher;
+  double temperature = 2;
+  double teacher_alpha = 0.5;
+  bool operator==(const DistillationConfig&) const = default;
+};
+
 struct TrainConfig {
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
@@ -153,6 +168,8 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   LoraConfig lora;
+  PreferenceConfig preferences;
+  DistillationConfig distillation;
   TrainConfig train;
   // Of the command line, for inference: there is no key.
   WeightQuantization quantization = {};

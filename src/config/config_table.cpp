@@ -16,6 +16,8 @@ FieldPointer field(Config& config) {
 #define MODEL(member) "model", #member, field<&Config::model, &ModelConfig::member>
 #define DATA(member) "data", #member, field<&Config::data, &DataConfig::member>
 #define LORA(member) "lora", #member, field<&Config::lora, &LoraConfig::member>
+#define PREFERENCES(member) "preferences", #member, field<&Config::preferences, &PreferenceConfig::member>
+#define DISTILLATION(member) "distillation", #member, field<&Config::distillation, &DistillationConfig::member>
 #define TRAIN(member) "train", #member, field<&Config::train, &TrainConfig::member>
 
 ConfigKey any(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning) {
@@ -60,6 +62,7 @@ ConfigKey of(std::vector<const char*> owners, ConfigKey key) {
 const std::vector<const char*> kPairs{"transformer", "t5", "marian"}, kTexts{"language", "masked_language"},
     kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"},
     kLayers{"transformer", "t5", "marian", "gpt", "llama", "bert", "vit"},
+    kTaught{"language", "classification"},
     kAdapted{"transformer", "t5", "marian", "gpt", "llama", "bert"}, kGenerated{"dates", "random"};
 
 constexpr double kMaxSize = 1 << 30;             // of one axis of a tensor
@@ -145,7 +148,8 @@ std::span<const ConfigKey> config_keys() {
       one_of(
           DATA(task),
           "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
-          "text to predict token by token, \"chat\" conversations, \"masked_language\" the same text to find masked "
+          "text to predict token by token, \"chat\" conversations, \"preferences\" pairs of a better and a worse answer, "
+          "\"masked_language\" the same text to find masked "
           "tokens again, "
           "\"classification\", \"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any "
           "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words; \"dates\" "
@@ -274,6 +278,28 @@ std::span<const ConfigKey> config_keys() {
                           "for 32 neighbors) little more than a quarter. On the CPU alone.",
                           {"fp32", "bf16", "int8"})),
 
+      of({"preferences"},
+         one_of(PREFERENCES(loss),
+                "How preferences are learned. dpo (Rafailov et al. 2023) and ipo (Azar et al. 2023) compare the model with "
+                "model.from, of which it begins; orpo (Hong et al. 2024) also learns the chosen answers and compares with "
+                "nothing.",
+                {"dpo", "ipo", "orpo"})),
+      of({"preferences"},
+         between(PREFERENCES(beta),
+                 "How closely dpo and ipo keep to model.from: more is closer. Of orpo: how much the preference counts "
+                 "beside the chosen answer.",
+                 0, kMaxReal)),
+
+      of(kTaught, any(DISTILLATION(teacher),
+                      "A model folder whose probabilities are learned beside the data: of a language model one with the "
+                      "same tokenizer, of a classifier also with the same classes. It stays as it is.")),
+      of(kTaught, between(DISTILLATION(temperature),
+                          "Logits of both models are divided by it before the teacher's probabilities are learned.",
+                          0.01, 1000)),
+      of(kTaught, between(DISTILLATION(teacher_alpha),
+                          "Share of the loss that comes from the teacher, by temperature^2; the rest is that of the data.",
+                          0, 1)),
+
       one_of(
           TRAIN(optimizer),
           "How gradients become updates. adamw8bit keeps AdamW's moments in 8 bits; muon moves the matrices of layers "
@@ -307,8 +333,10 @@ std::span<const ConfigKey> config_keys() {
           0, kMaxReal),
       between(TRAIN(clip_norm), "Largest norm of all gradients together; 0: no clipping.", 0, kMaxReal),
       of({"transformer", "t5", "marian", "language", "masked_language", "images"},
-         below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary or the classes.", 0,
-               1)),
+         below(TRAIN(label_smoothing),
+               "Share of the target probability spread over the vocabulary or the classes; of task = \"preferences\" "
+               "with dpo: the share of pairs that are taken to be the wrong way round.",
+               0, 1)),
       of({"classification", "several_labels", "token_classification", "images"},
          any(TRAIN(class_weights),
              "How much the training examples of a class count: \"balanced\", so that all classes count alike, however "
@@ -411,6 +439,8 @@ std::span<const ConfigKey> config_keys() {
 #undef MODEL
 #undef DATA
 #undef LORA
+#undef PREFERENCES
+#undef DISTILLATION
 #undef TRAIN
 
 }  // namespace linnet
