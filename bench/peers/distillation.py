@@ -19,7 +19,7 @@ import torch
 import transformers
 from preferences import WORDS, make_folder
 
-STEPS, ROWS, LENGTH, RATE, TEMPERATURE, ALPHA = 20, 8, 32, 1e-3, 2.5, 0.7
+STEPS, ROWS, LENGTH, RATE, TEMPERATURE, ALPHA = 20, 8, 128, 1e-3, 2.5, 0.7
 
 
 def make_classifier(folder, seed, width):
@@ -79,12 +79,12 @@ def compare_language(linnet, work):
     make_folder(work / "student")
     make_folder(work / "teacher", seed=2, width=96)
     draw = random.Random(1)
-    ids = [draw.randrange(3, 256) for _ in range(ROWS * LENGTH + 1)]  # one batch, without separators
+    ids = [draw.randrange(3, 256) for _ in range(LENGTH + 1)]  # without separators; one row can be cut in one way alone
     with open(work / "text.bin", "wb") as file:
         array.array("H", ids).tofile(file)
-    own = train_linnet(linnet, work, "text", work / "text.bin", {"valid_text": work / "text.bin"})
+    own = train_linnet(linnet, work, "text", work / "text.bin", {"valid_text": work / "text.bin", "batch_size": 1})
     load = lambda name: transformers.AutoModelForCausalLM.from_pretrained(work / name, dtype=torch.float32)
-    rows = torch.tensor(ids[:-1]).view(ROWS, LENGTH)
+    rows = torch.tensor([ids[:-1]])
     return own, train_pytorch(
         load("student"), load("teacher"), lambda model: model(rows).logits.flatten(0, 1), torch.tensor(ids[1:])
     )

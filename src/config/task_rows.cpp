@@ -13,7 +13,8 @@ constexpr std::array kPairMetrics{Names("bleu"), Names("chrf"), Names("exact_mat
 constexpr std::array kDecoders{Names("gpt"), Names("llama")};
 constexpr std::array kEncoders{Names("bert")};
 constexpr std::array kImageModels{Names("cnn"), Names("resnet"), Names("vit")};
-constexpr std::array kPreferenceMetrics{Names("accuracy"), Names("margin")};
+constexpr std::array kPreferenceMetrics{Names("accuracy"), Names("margin"), Names("chosen_reward"),
+                                        Names("rejected_reward")};
 constexpr std::array kMaskedMetrics{Names("masked_accuracy")};
 constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1"), Names("f1_macro"), Names("f1_weighted")};
 constexpr std::array kSeveralMetrics{Names("f1"), Names("f1_macro"), Names("precision"), Names("recall"),

@@ -32,12 +32,15 @@ void check_tokenizer(const EncodeText& student, const std::string& folder, const
   }
 }
 
-void check_classes(const std::vector<std::string>& classes, const std::vector<std::string>& own, const std::string& key) {
+void check_classes(const std::vector<std::string>& classes, const std::vector<std::string>& own,
+                   const std::string& key) {
   if (own.size() != classes.size())
-    fail_user(key + ": it has " + std::to_string(own.size()) + " classes, and the data " + std::to_string(classes.size()));
+    fail_user(key + ": it has " + std::to_string(own.size()) + " classes, and the data " +
+              std::to_string(classes.size()));
   if (own == classes) return;
   if (std::ranges::is_permutation(own, classes))
-    fail_user(key + ": its classes are " + list(own) + ", and those of the data are in another order: " + list(classes));
+    fail_user(key + ": its classes are " + list(own) +
+              ", and those of the data are in another order: " + list(classes));
   log_warning(key + ": its classes are called " + list(own) + "; they are taken for " + list(classes));
 }
 
@@ -52,13 +55,16 @@ std::shared_ptr<const Teacher> Teacher::open(const Config& config, const std::ve
   if (folder.empty()) return nullptr;
   const std::string key = "teacher = \"" + folder + "\"";
   if (!is_pretrained_folder(folder))
-    fail_user(key + ": not a model folder, which has a config.json with a \"model_type\"; `linnet export` makes one of a run");
+    fail_user(
+        key +
+        ": not a model folder, which has a config.json with a \"model_type\"; `linnet export` makes one of a run");
   OpenOptions options;
   if (!classes.empty()) options.head = ModelHead::kClasses;
   PretrainedModel model = open_pretrained(folder, options);
   const FamilyKind kind = classes.empty() ? FamilyKind::kDecoder : FamilyKind::kEncoder;
   if (model.family->kind != kind || (!classes.empty() && !model.fresh.empty()))
-    fail_user(key + ": a " + model.architecture + " is no " + (classes.empty() ? "language model" : "classifier of texts"));
+    fail_user(key + ": a " + model.architecture + " is no " +
+              (classes.empty() ? "language model" : "classifier of texts"));
   if (encode) check_tokenizer(encode, folder, key);
   if (encode && !classes.empty()) check_classes(classes, label_names(model.config), key);
   return std::shared_ptr<const Teacher>(
@@ -102,7 +108,8 @@ Loss Teacher::causal_loss(CausalModel& student, Trace& trace, int64_t batch, int
               std::to_string(given.dim(2)));
   const Tensor targets = trace.input("targets", ids);
   const Tensor count = count_targets(targets, given.type().dtype);
-  Loss loss = distilled_loss({cross_entropy_sum(given, targets, label_smoothing), count}, given, wanted, targets, options_);
+  Loss loss =
+      distilled_loss({cross_entropy_sum(given, targets, label_smoothing), count}, given, wanted, targets, options_);
   const Tensor more = student.training_loss();
   if (more.defined()) loss.sum = loss.sum + more * count;
   return loss;

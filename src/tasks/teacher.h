@@ -1,5 +1,5 @@
-// The larger model whose answers a smaller one learns (models/modules/distillation.h): a model folder, part of the graphs
-// of training steps, with weights of its own in the store, which stay as they are.
+// The larger model whose answers a smaller one learns (models/modules/distillation.h): a model folder, part of the
+// graphs of training steps, with weights of its own in the store, which stay as they are.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,9 +18,9 @@ namespace linnet {
 
 class Teacher {
  public:
-  // Of distillation.teacher; null when it is empty. `classes`: of a classifier, what its outputs are to be called; none:
-  // a language model. `encode`: appends the student's tokens of a text; null where data are only assumed. User errors
-  // for a folder that does not go with them.
+  // Of distillation.teacher; null when it is empty. `classes`: of a classifier, what its outputs are to be called;
+  // none: a language model. `encode`: appends the student's tokens of a text; null where data are only assumed. User
+  // errors for a folder that does not go with them.
   static std::shared_ptr<const Teacher> open(const Config& config, const std::vector<std::string>& classes,
                                              const EncodeText& encode);
 

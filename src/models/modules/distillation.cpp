@@ -18,8 +18,8 @@ Loss distilled_loss(const Loss& data, Tensor student, Tensor teacher, Tensor tar
   const Tensor given = softened(student), wanted = softened(teacher);
   const Tensor counts = apply_scalar(Scalar::kGreater, cast(reshape(targets, {rows, 1}), given.type().dtype), -0.5);
   // The sum over classes of p (log p - log q).
-  const Tensor divergence = log_sum_exp_last(given) - log_sum_exp_last(wanted) +
-                            sum_to(softmax(wanted) * (wanted - given), {rows, 1});
+  const Tensor divergence =
+      log_sum_exp_last(given) - log_sum_exp_last(wanted) + sum_to(softmax(wanted) * (wanted - given), {rows, 1});
   const double scale = options.share * options.temperature * options.temperature;
   return {data.sum * (1 - options.share) + sum_to(divergence * counts, {}) * scale, data.count};
 }

@@ -40,7 +40,8 @@ Tensor log_odds(Tensor x) {
 
 }  // namespace
 
-Loss preference_loss(CausalModel& model, Trace& trace, int64_t pairs, int64_t length, const PreferenceOptions& options) {
+Loss preference_loss(CausalModel& model, Trace& trace, int64_t pairs, int64_t length,
+                     const PreferenceOptions& options) {
   const TensorType ids{DType::kI32, {2 * pairs, length}};
   const Tensor hidden = model.hidden({.tokens = trace.input("tokens", ids)});
   const DType dtype = hidden.type().dtype;

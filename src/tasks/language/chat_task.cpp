@@ -55,9 +55,9 @@ Json messages_of(const Json& record, const std::string& where) {
 }
 
 // Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
-// {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of the language's tokenizer;
-// a conversation beyond longest_chat() is cut there; one without anything to learn is left out; the log counts both.
-// `folder` is for messages.
+// {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of the language's
+// tokenizer; a conversation beyond longest_chat() is cut there; one without anything to learn is left out; the log
+// counts both. `folder` is for messages.
 std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
                                        const std::string& folder) {
   const PretrainedTokenizer& tokenizer = tokenizer_of(config, language, folder);
@@ -124,9 +124,10 @@ class ChatTask : public SessionTask {
   }
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
-    return std::make_unique<LanguageSession>(config, language_.model,
-                                             LanguageOptions{.packed = true, .verify_plans = verify,
-                                                             .teacher = teacher({}, language_.encoding(!train_.empty()))});
+    return std::make_unique<LanguageSession>(
+        config, language_.model,
+        LanguageOptions{
+            .packed = true, .verify_plans = verify, .teacher = teacher({}, language_.encoding(!train_.empty()))});
   }
 
   BatchSource& batches() override { return *rows_; }

@@ -43,7 +43,9 @@ class LanguageTask : public SessionTask {
 
   DataAtHand data_at_hand(bool exact) const override { return text_at_hand(config_, exact); }
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
-    LanguageOptions options{.packed = packed_, .sample_length = config.train.sample_length, .verify_plans = verify,
+    LanguageOptions options{.packed = packed_,
+                            .sample_length = config.train.sample_length,
+                            .verify_plans = verify,
                             .teacher = teacher({}, language_.encoding(train_.has_value()))};
     if (train_) options.documents = train_->packed ? train_->documents : valid_->documents;
     auto session = std::make_unique<LanguageSession>(config, language_.model, options);

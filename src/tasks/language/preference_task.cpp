@@ -129,9 +129,9 @@ class PairReader {
         model_(*language.model),
         folder_(folder) {}
 
-  // JSON lines with "prompt", "chosen" and "rejected": texts, which are taken as they are, with an end token, or lists of
-  // messages, which the chat template writes. Without "prompt" it is the messages that both answers begin with. Pairs
-  // without an answer are left out; the log counts them and those that are cut.
+  // JSON lines with "prompt", "chosen" and "rejected": texts, which are taken as they are, with an end token, or lists
+  // of messages, which the chat template writes. Without "prompt" it is the messages that both answers begin with.
+  // Pairs without an answer are left out; the log counts them and those that are cut.
   std::vector<PreferencePair> read(const std::string& path) {
     RecordReader reader(path, {});
     std::vector<PreferencePair> pairs;
@@ -143,7 +143,8 @@ class PairReader {
       cut += is_cut;
       if (std::ranges::all_of(pair.answers, learns_anything)) pairs.push_back(std::move(pair));
     }
-    if (pairs.empty()) fail_user("'" + path + "' has no pair of answers within " + std::to_string(longest_) + " tokens");
+    if (pairs.empty())
+      fail_user("'" + path + "' has no pair of answers within " + std::to_string(longest_) + " tokens");
     tell_cut_records("pairs", all, cut, all - std::ssize(pairs), longest_, model_);
     return pairs;
   }
@@ -187,7 +188,8 @@ class PairReader {
   // Of the turns in `answer` from `first` on.
   TargetedTokens of_turns(Json messages, const Json& answer, size_t first, const std::string& where) const {
     check_messages(messages, where);
-    const auto turns = std::ranges::count_if(messages, [](const Json& each) { return each["role"].text() == "assistant"; });
+    const auto turns =
+        std::ranges::count_if(messages, [](const Json& each) { return each["role"].text() == "assistant"; });
     for (size_t i = first; i < answer.size(); ++i) messages.push_back(answer[i]);
     check_messages(messages, where);
     LearnedText text = render_chat(*chat_, messages, where);

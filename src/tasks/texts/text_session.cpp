@@ -35,8 +35,7 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
   std::vector<LossFunction> losses;
   for (const int64_t length : lengths)
     losses.push_back([this, length, pairs, teacher](Trace& trace) {
-      if (teacher && trace.options().training)
-        return teacher->classification_loss(model_, trace, rows, length, pairs);
+      if (teacher && trace.options().training) return teacher->classification_loss(model_, trace, rows, length, pairs);
       return task.loss(model_, trace, rows, length, pairs);
     });
   plan(text_inputs(rows, lengths.back(), task.form(outputs), pairs), losses);

@@ -169,8 +169,7 @@ std::string TextTraining::assume(const DataAtHand& data) {
 
 std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool verify) {
   EncodeText encode;
-  if (tokenizer_)
-    encode = [this](std::string_view text, std::vector<int32_t>& ids) { tokenizer_->encode(text, ids); };
+  if (tokenizer_) encode = [this](std::string_view text, std::vector<int32_t>& ids) { tokenizer_->encode(text, ids); };
   return std::make_unique<TextSession>(config, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify,
                                        teacher(outputs_, encode));
 }

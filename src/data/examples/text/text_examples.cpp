@@ -63,10 +63,9 @@ void LengthBatches::shuffle(int64_t epoch) {
   order_.resize(sizes_.size());
   for (int64_t i = 0; i < size; ++i) order_[static_cast<size_t>(i)] = examples(i);
   for (int64_t begin = 0; begin < size; begin += kSortedTogether * rows_)
-    std::stable_sort(order_.begin() + begin, order_.begin() + std::min(size, begin + kSortedTogether * rows_),
-                     [&](int64_t a, int64_t b) {
-                       return sizes_[static_cast<size_t>(a)] < sizes_[static_cast<size_t>(b)];
-                     });
+    std::stable_sort(
+        order_.begin() + begin, order_.begin() + std::min(size, begin + kSortedTogether * rows_),
+        [&](int64_t a, int64_t b) { return sizes_[static_cast<size_t>(a)] < sizes_[static_cast<size_t>(b)]; });
   starts_.resize(static_cast<size_t>(batches_per_epoch()));
   for (int64_t i = 0; i < batches_per_epoch(); ++i) starts_[static_cast<size_t>(i)] = batches(i) * rows_;
   ordered_epoch_ = epoch;
@@ -87,9 +86,8 @@ const Batch& LengthBatches::next() {
   if (ordered_epoch_ != taken.epoch) shuffle(taken.epoch);
   const int64_t start = starts_[static_cast<size_t>(taken.index)];
   static_cast<BatchPosition&>(owned_.batch) = taken.position;
-  return fill_padded(
-      std::span(order_).subspan(static_cast<size_t>(start),
-                                static_cast<size_t>(std::min(rows_, std::ssize(sizes_) - start))));
+  return fill_padded(std::span(order_).subspan(static_cast<size_t>(start),
+                                               static_cast<size_t>(std::min(rows_, std::ssize(sizes_) - start))));
 }
 
 const Batch& LengthBatches::sorted_batch(int64_t index) { return fill_padded(sorted_rows(index)); }
@@ -155,7 +153,10 @@ void TextBatches::fill_labels(size_t row, size_t example, size_t length) {
 
 std::vector<BatchInput> preference_inputs(int64_t pairs, int64_t longest) {
   const auto rows = 2 * static_cast<size_t>(pairs), bytes = rows * static_cast<size_t>(longest) * sizeof(int32_t);
-  return {{"tokens", bytes}, {"targets", bytes}, {"reference", rows * sizeof(float)}, {"weights", rows / 2 * sizeof(float)}};
+  return {{"tokens", bytes},
+          {"targets", bytes},
+          {"reference", rows * sizeof(float)},
+          {"weights", rows / 2 * sizeof(float)}};
 }
 
 PreferenceBatches::PreferenceBatches(const std::vector<PreferencePair>& data, int64_t pairs,
