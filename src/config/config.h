@@ -111,6 +111,21 @@ struct AnswersConfig {
   bool operator==(const AnswersConfig&) const = default;
 };
 
+// How task = "preferences" learns which of two answers is better.
+struct PreferenceConfig {
+  std::string loss = "dpo";
+  double beta = 0.1;
+  bool operator==(const PreferenceConfig&) const = default;
+};
+
+// Distillation (Hinton et al. 2015): a model learns from what a larger one answers.
+struct DistillationConfig {
+  std::string teacher;
+  double temperature = 2;
+  double teacher_alpha = 0.5;
+  bool operator==(const DistillationConfig&) const = default;
+};
+
 struct TrainConfig {
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
@@ -174,6 +189,8 @@ struct Config {
   LoraConfig lora;
   EmbeddingsConfig embeddings;
   AnswersConfig answers;
+  PreferenceConfig preferences;
+  DistillationConfig distillation;
   TrainConfig train;
   // Of the command line, for inference: there is no key.
   WeightQuantization quantization = {};

@@ -14,7 +14,8 @@ namespace linnet {
 
 namespace {
 
-constexpr std::array kSections = {"model", "data", "lora", "embeddings", "answers", "train"};
+constexpr std::array kSections = {"model",       "data",         "lora", "embeddings", "answers",
+                                 "preferences", "distillation", "train"};
 
 struct ShortForm {
   const char* section;
@@ -97,6 +98,7 @@ std::string assign_field(const ConfigKey& key, Config& config, FieldValue value)
   return "";
 }
 
+std::span<const char* const> section_names() { return kSections; }
 bool is_section(std::string_view name) { return std::ranges::find(kSections, name) != kSections.end(); }
 
 bool is_short_form(std::string_view section, std::string_view name) {

@@ -43,6 +43,7 @@ std::string assign_field(const ConfigKey& key, Config& config, FieldValue value)
 std::vector<const ConfigKey*> find_keys(std::string_view section, std::string_view name, std::string& problem);
 // The same for what was given after --set, "key=value", as set_value() reads it. Empty when there is no such key.
 std::vector<const ConfigKey*> keys_of_setting(const std::string& key_and_value);
+std::span<const char* const> section_names();
 bool is_section(std::string_view name);
 bool is_short_form(std::string_view section, std::string_view name);
 

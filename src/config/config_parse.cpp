@@ -169,7 +169,7 @@ class TomlReader {
   }
 
   [[noreturn]] void fail_section(toml::source_index line, const std::string& section) const {
-    const std::string sections[] = {"model", "data", "lora", "embeddings", "answers", "train"};
+    const std::vector<std::string> sections(section_names().begin(), section_names().end());
     fail(line, "unknown section [" + section + "] (did you mean [" + nearest(section, sections) + "]?)");
   }
 

@@ -18,6 +18,8 @@ FieldPointer field(Config& config) {
 #define LORA(member) "lora", #member, field<&Config::lora, &LoraConfig::member>
 #define EMBEDDINGS(member) "embeddings", #member, field<&Config::embeddings, &EmbeddingsConfig::member>
 #define ANSWERS(member) "answers", #member, field<&Config::answers, &AnswersConfig::member>
+#define PREFERENCES(member) "preferences", #member, field<&Config::preferences, &PreferenceConfig::member>
+#define DISTILLATION(member) "distillation", #member, field<&Config::distillation, &DistillationConfig::member>
 #define TRAIN(member) "train", #member, field<&Config::train, &TrainConfig::member>
 
 ConfigKey any(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning) {
@@ -61,7 +63,7 @@ ConfigKey of(std::vector<const char*> owners, ConfigKey key) {
 // Owners that several keys share.
 const std::vector<const char*> kPairs{"transformer", "t5", "marian"}, kTexts{"language", "masked_language"},
     kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"},
-    kLayers{"transformer", "t5", "marian", "gpt", "llama", "bert", "vit"},
+    kLayers{"transformer", "t5", "marian", "gpt", "llama", "bert", "vit"}, kTaught{"language", "classification"},
     kAdapted{"transformer", "t5", "marian", "gpt", "llama", "bert"}, kGenerated{"dates", "random"};
 
 constexpr double kMaxSize = 1 << 30;             // of one axis of a tensor
@@ -147,7 +149,9 @@ std::span<const ConfigKey> config_keys() {
       one_of(
           DATA(task),
           "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
-          "text to predict token by token, \"chat\" conversations, \"masked_language\" the same text to find masked "
+          "text to predict token by token, \"chat\" conversations, \"preferences\" pairs of a better and a worse "
+          "answer, "
+          "\"masked_language\" the same text to find masked "
           "tokens again, "
           "\"classification\", \"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any "
           "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words, "
@@ -285,8 +289,7 @@ std::span<const ConfigKey> config_keys() {
                 "cosent: cosines are in the order of the scores; cosine: they are the scores (squared error). auto: "
                 "in_batch, and cosent where there are scores.",
                 {"auto", "in_batch", "triplet", "cosent", "cosine"})),
-      of({"embeddings"},
-         between(EMBEDDINGS(scale), "in_batch and cosent multiply cosines by this.", 1e-3, kMaxReal)),
+      of({"embeddings"}, between(EMBEDDINGS(scale), "in_batch and cosent multiply cosines by this.", 1e-3, kMaxReal)),
       of({"embeddings"}, between(EMBEDDINGS(margin), "Of triplet, in Euclidean distance.", 0, kMaxReal)),
       of({"embeddings"}, any(EMBEDDINGS(dimensions),
                              "Matryoshka: the sum of the losses of so many first numbers of the embeddings, such as "
@@ -299,6 +302,32 @@ std::span<const ConfigKey> config_keys() {
       of({"answers"}, between(ANSWERS(threshold),
                               "There is no answer where its score exceeds that of the best answer by more than this.",
                               -kMaxReal, kMaxReal)),
+
+      of({"preferences"},
+         one_of(
+             PREFERENCES(loss),
+             "How preferences are learned. dpo (Rafailov et al. 2023) and ipo (Azar et al. 2023) compare the model "
+             "with "
+             "model.from, of which it begins; orpo (Hong et al. 2024) also learns the chosen answers and compares with "
+             "nothing.",
+             {"dpo", "ipo", "orpo"})),
+      of({"preferences"},
+         between(PREFERENCES(beta),
+                 "How closely dpo and ipo keep to model.from: more is closer. Of orpo: how much the preference counts "
+                 "beside the chosen answer.",
+                 0, kMaxReal)),
+
+      of(kTaught,
+         any(DISTILLATION(teacher),
+             "A model folder whose probabilities are learned beside the data: of a language model one with the "
+             "same tokenizer, of a classifier also with the same classes. It stays as it is.")),
+      of(kTaught, between(DISTILLATION(temperature),
+                          "Logits of both models are divided by it before the teacher's probabilities are learned.",
+                          0.01, 1000)),
+      of(kTaught,
+         between(DISTILLATION(teacher_alpha),
+                 "Share of the loss that comes from the teacher, by temperature^2; the rest is that of the data.", 0,
+                 1)),
 
       one_of(
           TRAIN(optimizer),
@@ -333,8 +362,10 @@ std::span<const ConfigKey> config_keys() {
           0, kMaxReal),
       between(TRAIN(clip_norm), "Largest norm of all gradients together; 0: no clipping.", 0, kMaxReal),
       of({"transformer", "t5", "marian", "language", "masked_language", "images"},
-         below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary or the classes.", 0,
-               1)),
+         below(TRAIN(label_smoothing),
+               "Share of the target probability spread over the vocabulary or the classes; of task = \"preferences\" "
+               "with dpo: the share of pairs that are taken to be the wrong way round.",
+               0, 1)),
       of({"classification", "several_labels", "token_classification", "images"},
          any(TRAIN(class_weights),
              "How much the training examples of a class count: \"balanced\", so that all classes count alike, however "
@@ -442,6 +473,8 @@ std::span<const ConfigKey> config_keys() {
 #undef LORA
 #undef EMBEDDINGS
 #undef ANSWERS
+#undef PREFERENCES
+#undef DISTILLATION
 #undef TRAIN
 
 }  // namespace linnet

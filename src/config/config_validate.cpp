@@ -138,8 +138,20 @@ void check_task(const Config& config) {
           "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
 }
 
+// A teacher is a second model, which ranks cannot divide and nothing else trains with.
+void check_teacher(const Config& config) {
+  if (config.distillation.teacher.empty()) return;
+  const std::string& task = config.data.task;
+  require(task == "language" || task == "chat" || task == "classification",
+          "task = \"" + task + "\" learns from no teacher; \"language\", \"chat\" and \"classification\" do");
+  const RankLayout division = parallel_layout(config.train.parallel, config.process.ranks);
+  require(division.tensor == 1 && division.pipeline == 1,
+          "a teacher is not divided among ranks: leave tensor and pipeline out of parallel");
+}
+
 void check_language(const Config& config) {
   const DataConfig& data = config.data;
+  require(data.task != "preferences" || data.batch_size > 0, "task = \"preferences\" needs a batch_size");
   const ModelConfig& model = config.model;
   require(data.train_source.empty() && data.train_tsv.empty(),
           "task = \"" + data.task + "\" reads one text, given as `text`, but a file of pairs is given");
@@ -257,6 +269,7 @@ void validate(const Config& config) {
   check_shared_layers(config);
   check_device(config.train);
   check_quantize(config);
+  check_teacher(config);
   switch (task_kind(config)) {
     case TaskKind::kImages:
       return check_images(config);

@@ -13,6 +13,8 @@ constexpr std::array kPairMetrics{Names("bleu"), Names("chrf"), Names("exact_mat
 constexpr std::array kDecoders{Names("gpt"), Names("llama")};
 constexpr std::array kEncoders{Names("bert")};
 constexpr std::array kImageModels{Names("cnn"), Names("resnet"), Names("vit")};
+constexpr std::array kPreferenceMetrics{Names("accuracy"), Names("margin"), Names("chosen_reward"),
+                                        Names("rejected_reward")};
 constexpr std::array kMaskedMetrics{Names("masked_accuracy")};
 constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1"), Names("f1_macro"), Names("f1_weighted")};
 constexpr std::array kSeveralMetrics{Names("f1"), Names("f1_macro"), Names("precision"), Names("recall"),
@@ -76,6 +78,8 @@ constexpr std::array kRows{
             "tokens",
             kDecoders,
             {}},
+    TaskRow{"preferences", TaskKind::kLanguage, ExampleOrigin::kFiles, &DataConfig::text, "preferences", "language",
+            "preferences", "pairs", kDecoders, kPreferenceMetrics},
     TaskRow{"masked_language", TaskKind::kMaskedLanguage, ExampleOrigin::kFiles, &DataConfig::text, "masked_language",
             "masked_language", "masked language model", "tokens", kEncoders, kMaskedMetrics},
     texts("classification", "classification of texts", kTextClassMetrics),

@@ -52,6 +52,13 @@ const PretrainedModel* SessionTask::starts_from() const {
 void SessionTask::initialize() {
   trainer().initialize();
   if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
+  if (teacher_) teacher_->load(store(), trainer().pool());
+}
+
+const std::shared_ptr<const Teacher>& SessionTask::teacher(const std::vector<std::string>& classes,
+                                                           const EncodeText& encode) {
+  if (!teacher_) teacher_ = Teacher::open(config_, classes, encode);
+  return teacher_;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "tasks/session.h"
+#include "tasks/teacher.h"
 #include "training/run/training_task.h"
 
 namespace linnet {
@@ -74,10 +75,14 @@ class SessionTask : public TrainingTask {
   // The model of a folder, of which the run begins or which describes it; null: none.
   virtual const PretrainedModel* pretrained() const { return nullptr; }
 
+  // The one of the configuration, opened once; null: none. The arguments are those of Teacher::open().
+  const std::shared_ptr<const Teacher>& teacher(const std::vector<std::string>& classes, const EncodeText& encode);
+
   Config config_;
   std::unique_ptr<Session> session_;
 
  private:
+  std::shared_ptr<const Teacher> teacher_;
   MemoryForecast forecast_;
 };
 

@@ -26,7 +26,10 @@ std::unique_ptr<SessionTask> make(const Config& config) {
 }
 
 std::unique_ptr<SessionTask> make_decoder_task(const Config& config) {
-  return config.data.task == "chat" ? make_chat_task(config) : make_language_task(config);
+  const std::string& task = config.data.task;
+  return task == "chat"          ? make_chat_task(config)
+         : task == "preferences" ? make_preference_task(config)
+                                 : make_language_task(config);
 }
 
 // Refuses, by the task it finds, what is no language model.

@@ -48,6 +48,7 @@ Config evaluation_config(const std::string& folder);
 // What trains, a file each.
 std::unique_ptr<SessionTask> make_language_task(const Config& config);
 std::unique_ptr<SessionTask> make_chat_task(const Config& config);
+std::unique_ptr<SessionTask> make_preference_task(const Config& config);
 std::unique_ptr<SessionTask> make_masked_task(const Config& config);
 std::unique_ptr<SessionTask> make_image_task(const Config& config);
 

@@ -1,5 +1,6 @@
 // Text to the tokens of a language model and back, whatever the tokenizer.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -11,6 +12,9 @@
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
+
+// Appends the tokens of a text.
+using EncodeText = std::function<void(std::string_view text, std::vector<int32_t>& ids)>;
 
 // The text of tokens as they come: whole characters, never a part of one.
 class TextFlow {

@@ -23,7 +23,8 @@ std::string commands_of(const std::string& page, const std::string& smaller) {
       continue;
     }
     if (!inside) continue;
-    const bool trains = line.starts_with("linnet train ") || line.starts_with("linnet plan ");
+    const bool trains =
+        line.starts_with("linnet train ") || line.starts_with("linnet plan ") || line.starts_with("linnet sweep ");
     script += line + (trains ? " " + smaller : "") + "\n";
   }
   return script;
@@ -111,19 +112,61 @@ TEST_F(StartPages, SeveralLabels) {
   EXPECT_TRUE(has(out, "\ta plane takes off\tan airplane is leaving")) << out;
 }
 
+// A llama whose tokens are words, as a chat model.
+void write_chat_model(const TemporaryFolder& folder, const std::string& name) {
+  copy_folder(kGolden + "/llama", folder / name);
+  std::string vocabulary;
+  for (int id = 0; id < 97; ++id) vocabulary += (id == 3 ? "[UNK]" : "w" + std::to_string(id)) + "\n";
+  folder.write(name + "/vocab.txt", vocabulary);
+  folder.write(name + "/chat_template.jinja",
+               "{% for m in messages %}w7 {{ m.content }} w9 {% endfor %}{% if add_generation_prompt %}w7 {% endif %}");
+}
+
+TEST_F(StartPages, Preferences) {
+  std::string pairs;
+  for (int i = 0; i < 60; ++i)
+    pairs += R"({"prompt": "w20 ", "chosen": "w3)" + std::to_string(i % 10) +
+             R"(", "rejected": "w40"})"
+             "\n";
+  folder_.write("pairs.jsonl", pairs);
+  write_chat_model(folder_, "chat-model");
+  const std::string out =
+      run_page("preferences.md", "--steps 4 --batch 4 --set context=16 --set lora.rank=4 --set threads=1");
+  EXPECT_TRUE(has(out, "accuracy")) << out;
+}
+
+TEST_F(StartPages, Distill) {
+  std::string reviews;
+  for (int i = 0; i < 60; ++i) reviews += words(4, i) + "\tLABEL_" + std::to_string(i % 3) + "\n";
+  folder_.write("reviews.tsv", reviews);
+  folder_.write("text.txt", words(3000, 1));
+  for (const char* name : {"bert", "teacher"}) copy_folder(kGolden + "/bert_classifier", folder_ / name);
+  for (const char* name : {"small", "large"}) write_chat_model(folder_, name);
+  const std::string out = run_page("distill.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
+  EXPECT_TRUE(has(out, "60 texts")) << out;
+  EXPECT_TRUE(exists(folder_ / "small-and-taught/config.json"));
+}
+
+TEST_F(StartPages, Sweep) {
+  std::string reviews;
+  for (int i = 0; i < 60; ++i) reviews += words(4, i) + "\t" + (i % 2 ? "good" : "bad") + "\n";
+  folder_.write("reviews.tsv", reviews);
+  const std::string out =
+      run_page("sweep.md",
+               "--steps 4 --batch 4 --set context=16 --set threads=1 --set d_model=16 --set d_ff=32 "
+               "--set num_heads=2 --set num_layers=1 --set vocab_size=40");
+  EXPECT_TRUE(has(out, "run  learning_rate")) << out;
+  EXPECT_TRUE(exists(folder_ / "sweeps/classify/006/model.safetensors"));
+  EXPECT_TRUE(exists(folder_ / "sweeps/classify/report.html"));
+}
+
 TEST_F(StartPages, Chat) {
   std::string chats;
   for (int i = 0; i < 60; ++i)
     chats += R"({"prompt": ")" + words(2, i) + R"(", "completion": ")" + words(2, i + 1) + "\"}\n";
   folder_.write("chats.jsonl", chats);
-  copy_folder(kGolden + "/llama", folder_ / "chat-model");
-  std::string vocabulary;
-  for (int id = 0; id < 97; ++id) vocabulary += (id == 3 ? "[UNK]" : "w" + std::to_string(id)) + "\n";
-  folder_.write("chat-model/vocab.txt", vocabulary);
-  folder_.write("chat-model/chat_template.jinja",
-                "{% for m in messages %}w7 {{ m.content }} w9 {% endfor %}{% if add_generation_prompt %}w7 {% endif %}");
-  const std::string out =
-      run_page("chat.md", "--steps 4 --batch 4 --set context=16 --set lora.rank=4 --set threads=1");
+  write_chat_model(folder_, "chat-model");
+  const std::string out = run_page("chat.md", "--steps 4 --batch 4 --set context=16 --set lora.rank=4 --set threads=1");
   EXPECT_TRUE(has(out, "perplexity")) << out;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "my-adapter/adapter_config.json"));
 }

@@ -16,7 +16,7 @@ struct ConfigArguments : ConfigChoice {
 // All commands, in the order of the help page: each is a line here and a function add_NAME_command in a file of its own,
 // which declares its arguments and what to run with them (docs/add_a_command.md).
 #define LINNET_COMMANDS(COMMAND) \
-  COMMAND(train) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(chat) \
+  COMMAND(train) COMMAND(sweep) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(chat) \
   COMMAND(serve) COMMAND(run) COMMAND(pack) COMMAND(quantize) COMMAND(export) COMMAND(import) COMMAND(onnx) COMMAND(plan) \
   COMMAND(check) COMMAND(profile) COMMAND(report) COMMAND(inspect) COMMAND(runs) COMMAND(average) COMMAND(presets) \
   COMMAND(info) COMMAND(convert) COMMAND(embed) COMMAND(demo) COMMAND(bench) COMMAND(tokenizer)

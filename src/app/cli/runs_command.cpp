@@ -23,6 +23,7 @@ namespace {
 struct Row {
   std::string name, step = "-", loss = "-", valid = "-", best_text = "-", rate_text = "-", when = "-";
   std::map<std::string, double> best;  // of the evaluations, by metric; and "rate"
+  std::string shown;                   // the metric of best_text
   time_t changed = 0;
 };
 
@@ -60,16 +61,13 @@ void read_metrics(const std::string& path, Row& row) {
         row.rate_text = formatted("%.4g", rate->second) + " " + key.substr(0, key.find('_')) + "/s";
       }
       if (trains || !is_metric(key)) continue;
+      if (row.shown.empty() && !is_loss(key)) row.shown = key;  // what chooses the best weights comes first
       const auto [best, fresh] = row.best.emplace(key, number);
       if (!fresh && (is_loss(key) ? number < best->second : number > best->second)) best->second = number;
     }
   }
-  for (const auto& [name, value] : row.best) {
-    if (is_loss(name))
-      row.valid = formatted("%.4f", value);
-    else if (name != "rate")
-      row.best_text = name + " " + formatted("%.4f", value);
-  }
+  if (row.best.contains("loss")) row.valid = formatted("%.4f", row.best["loss"]);
+  if (!row.shown.empty()) row.best_text = row.shown + " " + formatted("%.4f", row.best[row.shown]);
 }
 
 // The best first; runs that do not have the metric last.

@@ -1,19 +1,14 @@
 // Fine-tuning a language model on conversations, of which it learns the assistant's turns.
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "data/examples/held_out.h"
-#include "data/examples/text/packed_rows.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/word_count.h"
-#include "data/text/chat/chat_template.h"
-#include "data/text/pretrained_tokenizer.h"
 #include "tasks/inference.h"
+#include "tasks/language/chat_tokens.h"
 #include "tasks/language/language_model.h"
 #include "tasks/language/language_session.h"
 #include "tasks/session_task.h"
@@ -55,122 +50,36 @@ Json messages_of(const Json& record, const std::string& where) {
   } else {
     fail_user(where + ": there is no \"messages\", nor \"prompt\" with \"completion\", nor \"conversations\"");
   }
-  if (!messages.is_array() || messages.empty()) fail_user(where + ": the list of messages is empty");
-  for (const Json& each : messages)
-    if (!each.is_object() || !each.contains("role") || !each["role"].is_string())
-      fail_user(where + ": a message has no \"role\"");
+  check_messages(messages, where);
   return messages;
 }
 
-// A conversation as text, and which bytes of it the assistant wrote.
-struct Rendered {
-  std::string text;
-  std::vector<TextRange> learned;
-};
-
-Rendered render(const ChatTemplate& chat, const Json& messages, const std::string& where) {
-  Rendered rendered;
-  Json before = Json::array();
-  const auto render = [&](bool prompt) {
-    try {
-      return chat.render(before.dump(), prompt);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kUser) throw;
-      fail_user(where + ": " + error.what());
-    }
-  };
-  for (const Json& each : messages) {
-    const bool assistant = each["role"].text() == "assistant";
-    std::string prompt;
-    if (assistant) prompt = render(true);
-    before.push_back(each);
-    if (!assistant) continue;
-    std::string text = render(false);
-    // What the model continues when it writes has to be what it learned from.
-    if (!text.starts_with(prompt) || !text.starts_with(rendered.text))
-      fail_user(where +
-                ": the chat template writes earlier turns differently once later ones follow; the answers cannot "
-                "be told from what they answer");
-    rendered.learned.push_back({prompt.size(), text.size()});
-    rendered.text = std::move(text);
-  }
-  return rendered;
-}
-
-TargetedTokens tokens_of(const Rendered& rendered, const PretrainedTokenizer& tokenizer) {
-  const Encoding encoding = tokenizer.encode(rendered.text, EncodeOptions{.add_special = false});
-  TargetedTokens found{encoding.ids, std::vector<int32_t>(encoding.ids.size(), -1)};
-  for (size_t i = 1; i < encoding.ids.size(); ++i) {
-    const TextRange& covered = encoding.offsets[i];
-    const auto has_it = [&](const TextRange& range) {
-      return covered.end > covered.begin && covered.begin >= range.begin && covered.end <= range.end;
-    };
-    if (std::ranges::any_of(rendered.learned, has_it)) found.targets[i - 1] = encoding.ids[i];
-  }
-  return found;
-}
-
-int64_t longest_chat(const Config& config, const CausalModel& model) {
-  const int64_t most = model.max_length();
-  return config.data.context > 0 ? std::min(config.data.context, most) : most;
-}
-
-const PretrainedTokenizer& tokenizer_of(const LanguageModel& language, const std::string& folder) {
-  if (const PretrainedTokenizer* tokenizer = language.coder->pretrained()) return *tokenizer;
-  fail_user("'" + folder + "' has no tokenizer with a chat template");
-}
-
 // Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
-// {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of the language's tokenizer;
-// learned are the tokens of the assistant's turns, up to what ends them. A conversation beyond longest_chat() is cut
-// there; one without anything to learn is left out; the log counts both. `folder` is for messages. User error, naming
-// the line, for roles that the template refuses and templates that rewrite earlier turns.
+// {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of the language's
+// tokenizer; a conversation beyond longest_chat() is cut there; one without anything to learn is left out; the log
+// counts both. `folder` is for messages.
 std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
                                        const std::string& folder) {
-  const PretrainedTokenizer& tokenizer = tokenizer_of(language, folder);
+  const PretrainedTokenizer& tokenizer = tokenizer_of(config, language, folder);
   const int64_t longest = longest_chat(config, *language.model);
-  if (tokenizer.kind() == "sentencepiece")
-    fail_user("'" + folder + "' has no tokenizer.json, which task = \"chat\" needs to know the tokens of an answer");
   const ChatTemplate chat(tokenizer, folder);
   RecordReader reader(path, {});
   std::vector<TargetedTokens> chats;
-  int64_t all = 0, cut = 0, left_out = 0;
+  int64_t all = 0, cut = 0;
   for (Json record; reader.next(record); ++all) {
-    const Rendered rendered = render(chat, messages_of(record, reader.where()), reader.where());
-    TargetedTokens found = tokens_of(rendered, tokenizer);
-    if (std::ssize(found.tokens) > longest) {
-      ++cut;
-      found.tokens.resize(static_cast<size_t>(longest)), found.targets.resize(static_cast<size_t>(longest));
-    }
-    if (std::ranges::all_of(found.targets, [](int32_t target) { return target < 0; }))
-      ++left_out;
-    else
-      chats.push_back(std::move(found));
+    TargetedTokens found =
+        learned_tokens(render_chat(chat, messages_of(record, reader.where()), reader.where()), tokenizer);
+    cut += cut_tokens(found, longest);
+    if (learns_anything(found)) chats.push_back(std::move(found));
   }
-  const std::string of_all = " of " + std::to_string(all) + " conversations ";
   if (chats.empty()) fail_user("'" + path + "': no conversation has an answer of the assistant to learn");
-  if (cut > 0)
-    log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
-                " tokens and are cut there (" +
-                (longest < language.model->max_length() ? "--set context=N takes longer ones)" : "the model takes no more)"));
-  if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
+  tell_cut_records("conversations", all, cut, all - std::ssize(chats), longest, *language.model);
   return chats;
 }
 
-// Conversations to train on and to choose by: those of valid_text, or a share of the former.
-std::pair<std::vector<TargetedTokens>, std::vector<TargetedTokens>> load_chats(const Config& config,
-                                                                               const LanguageModel& language,
-                                                                               const std::string& folder) {
-  const DataConfig& data = config.data;
-  if (data.text.empty()) fail_user("task = \"chat\" reads the file text, which is not given (--data FILE.jsonl)");
-  const auto read = [&](const std::string& file) { return read_chats(data_path(data, file), config, language, folder); };
-  std::vector<TargetedTokens> all = read(data.text), train, valid;
-  if (!data.valid_text.empty()) return {std::move(all), read(data.valid_text)};
-  const std::vector<bool> chosen =
-      choose_held_out(std::vector<int32_t>(all.size(), 0), data.valid_share, static_cast<uint64_t>(config.train.seed));
-  for (size_t i = 0; i < all.size(); ++i) (chosen[i] ? valid : train).push_back(std::move(all[i]));
-  if (valid.empty()) fail_user("too few conversations to set some aside; --set data.valid_text=FILE names others");
-  return {std::move(train), std::move(valid)};
+auto load_chats(const Config& config, const LanguageModel& language, const std::string& folder) {
+  return load_records<TargetedTokens>(
+      config, "conversations", [&](const std::string& file) { return read_chats(file, config, language, folder); });
 }
 
 // Loss and perplexity over the assistant's tokens.
@@ -215,8 +124,10 @@ class ChatTask : public SessionTask {
   }
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
-    return std::make_unique<LanguageSession>(config, language_.model,
-                                             LanguageOptions{.packed = true, .verify_plans = verify});
+    return std::make_unique<LanguageSession>(
+        config, language_.model,
+        LanguageOptions{
+            .packed = true, .verify_plans = verify, .teacher = teacher({}, language_.encoding(!train_.empty()))});
   }
 
   BatchSource& batches() override { return *rows_; }

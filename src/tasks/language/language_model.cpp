@@ -49,6 +49,11 @@ void check_vocabulary(const LanguageModel& language, const std::string& folder) 
 
 }  // namespace
 
+EncodeText LanguageModel::encoding(bool known) const {
+  if (!known) return nullptr;
+  return [coder = coder](std::string_view text, std::vector<int32_t>& ids) { coder->encode(text, ids); };
+}
+
 std::vector<int32_t> LanguageModel::ends() const {
   std::vector<int32_t> ends;
   if (coder->separator() >= 0) ends.push_back(coder->separator());

@@ -17,6 +17,8 @@ struct LanguageModel {
   std::string model_type;                       // of the family whose folder it is exported as
   std::shared_ptr<const TextCoder> coder;
 
+  // The coder's encode(); null unless `known`: the coder may only be assumed.
+  EncodeText encoding(bool known) const;
   // Tokens that end a text.
   std::vector<int32_t> ends() const;
   // What describes the model in a run folder, beside the weights: tokenizer and, of a pretrained one, config.json.

@@ -43,7 +43,10 @@ LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalMod
       packed(options.packed),
       model(std::move(causal_model)) {
   const double smoothing = training ? config.train.label_smoothing : 0;
-  plan(token_inputs(chunks, packed), {[this, smoothing](Trace& trace) {
+  if (options.teacher) options.teacher->declare(store);
+  plan(token_inputs(chunks, packed), {[this, smoothing, teacher = options.teacher](Trace& trace) {
+         if (teacher && trace.options().training)
+           return teacher->causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
          return causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
        }});
   if (options.sample_length == 0) return;

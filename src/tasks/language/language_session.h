@@ -10,6 +10,7 @@
 #include "models/modules/causal_model.h"
 #include "tasks/language/language_model.h"
 #include "tasks/session.h"
+#include "tasks/teacher.h"
 #include "tasks/text_coder.h"
 #include "training/run/training_task.h"
 
@@ -48,6 +49,7 @@ struct LanguageOptions {
   DocumentTokens documents = {};  // with `packed`
   int64_t sample_length = 0;      // above 0: can generate
   bool verify_plans = true;
+  std::shared_ptr<const Teacher> teacher = {};  // of which training learns too
 };
 
 class LanguageSession : public Session {
@@ -73,8 +75,10 @@ class LanguageSession : public Session {
 // `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
 Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                                    const std::string& split);
-// `linnet eval` of a run of this task: of a file, or with `path` empty of what the run chose by or of its test text.
+// `linnet eval` of a run of these tasks: of a file, or with `path` empty of what the run chose by or of its test text.
 Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                           const std::string& split);
+Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                                const std::string& split);
 
 }  // namespace linnet

@@ -43,7 +43,10 @@ class LanguageTask : public SessionTask {
 
   DataAtHand data_at_hand(bool exact) const override { return text_at_hand(config_, exact); }
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
-    LanguageOptions options{.packed = packed_, .sample_length = config.train.sample_length, .verify_plans = verify};
+    LanguageOptions options{.packed = packed_,
+                            .sample_length = config.train.sample_length,
+                            .verify_plans = verify,
+                            .teacher = teacher({}, language_.encoding(train_.has_value()))};
     if (train_) options.documents = train_->packed ? train_->documents : valid_->documents;
     auto session = std::make_unique<LanguageSession>(config, language_.model, options);
     context_ = session->chunks.length;
@@ -105,6 +108,8 @@ std::unique_ptr<SessionTask> make_language_task(const Config& config) { return s
 Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                                    const std::string& split) {
   if (opened.is_run && opened.config.data.task == "chat") return evaluate_chats(opened, config, path, split);
+  if (opened.is_run && opened.config.data.task == "preferences")
+    return evaluate_preferences(opened, config, path, split);
   const TextCoder& coder = *opened.coder;
   const LanguageText text =
       path.empty() ? load_language_split(config, coder, split) : load_language_text(config, coder, path);

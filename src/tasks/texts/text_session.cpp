@@ -8,7 +8,7 @@
 namespace linnet {
 
 TextSession::TextSession(const Config& config, const TextTask& text_task, TextClassifier& model, Names output_names,
-                         bool pairs, bool training, bool verify_plans)
+                         bool pairs, bool training, bool verify_plans, const std::shared_ptr<const Teacher>& teacher)
     : Session(
           config, model, training, verify_plans,
           [&](Trace& trace) { return text_task.loss(model, trace, 1, text_lengths(config, model).front(), pairs); }),
@@ -18,9 +18,13 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
       outputs(std::move(output_names)),
       model_(model),
       config_(config) {
+  if (teacher) teacher->declare(store);
   std::vector<LossFunction> losses;
   for (const int64_t length : lengths)
-    losses.push_back([this, length, pairs](Trace& trace) { return task.loss(model_, trace, rows, length, pairs); });
+    losses.push_back([this, length, pairs, teacher](Trace& trace) {
+      if (teacher && trace.options().training) return teacher->classification_loss(model_, trace, rows, length, pairs);
+      return task.loss(model_, trace, rows, length, pairs);
+    });
   LabelForm form = task.form(outputs, model, TextUse::kTrain);
   form.parts = std::max(form.parts, task.form(outputs, model, TextUse::kEvaluate).parts);
   std::vector<BatchInput> inputs = text_inputs(rows, lengths.back(), form, pairs);

@@ -1,6 +1,7 @@
 // A classifier of texts or of their tokens with its planned memory, one plan for each padded length.
 #pragma once
 #include "tasks/session.h"
+#include "tasks/teacher.h"
 #include "tasks/texts/text_task.h"
 #include "training/run/training_task.h"
 
@@ -9,7 +10,7 @@ namespace linnet {
 class TextSession : public Session {
  public:
   TextSession(const Config& config, const TextTask& task, TextClassifier& model, Names outputs, bool pairs,
-              bool training, bool verify_plans = true);
+              bool training, bool verify_plans = true, const std::shared_ptr<const Teacher>& teacher = {});
 
   // The logits of each example: [parts, outputs], or [tokens, outputs].
   std::vector<std::vector<float>> logits(const TextExamples& examples);

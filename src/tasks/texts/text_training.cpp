@@ -185,7 +185,10 @@ std::string TextTraining::assume(const DataAtHand& data) {
 std::unique_ptr<Session> TextTraining::make_session(const Config& config, bool verify) {
   Config settled = config;
   task_.before_session(model_.as<TextClassifier>(), settled);
-  return std::make_unique<TextSession>(settled, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify);
+  EncodeText encode;
+  if (tokenizer_) encode = [this](std::string_view text, std::vector<int32_t>& ids) { tokenizer_->encode(text, ids); };
+  return std::make_unique<TextSession>(settled, task_, model_.as<TextClassifier>(), outputs_, pairs_, true, verify,
+                                       teacher(outputs_, encode));
 }
 
 void TextTraining::begin() {

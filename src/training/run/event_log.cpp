@@ -86,7 +86,7 @@ void EventLog::write(const MetricsLine& line) {
     scalar("memory_mb", line.memory_mb);
   }
   scalar(std::string(line.items) + "_per_second", line.speed);
-  if (!line.metric.empty()) scalar(std::string(line.metric), line.metric_value);
+  for (const auto& [name, value] : line.metrics) scalar(std::string(name), value);
 }
 
 void EventLog::count_gradient(Trainer& trainer, int shape, int64_t tokens) {
@@ -154,7 +154,7 @@ void MetricsLog::write(const MetricsLine& metrics) {
              metrics.speed);
   line.field("seconds", metrics.seconds);
   line.field("memory_mb", metrics.memory_mb);
-  if (!metrics.metric.empty()) line.field(metrics.metric, metrics.metric_value);
+  for (const auto& [name, value] : metrics.metrics) line.field(name, value);
   if (metrics.loss_scale > 0) {
     line.field("loss_scale", metrics.loss_scale);
     line.field("skipped_steps", metrics.skipped_steps);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -52,6 +53,7 @@ double metric_of(const TrainConfig& config, const Evaluation& result) {
 
 RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
     : config_(config.train),
+      metrics_(task_row(config).metrics),
       items_(task_row(config).items),
       log_(metrics_path, resumed.step, resumed.evaluated),
       memory_mb_(resident_mb()) {
@@ -111,18 +113,24 @@ void RunReporter::step(const Progress& progress, const StepReport& report, doubl
 
 std::string RunReporter::figures(const Evaluation& result) const {
   std::string text = fmt::format("loss {:.4f}", result.loss);
-  if (config_.metric != "loss") text += "  " + metric_text(config_.metric, metric_of(config_, result));
+  for (const auto& [name, value] : told_metrics(result)) text += "  " + metric_text(std::string(name), value);
   return text;
+}
+
+// What chooses the best weights; where that is the loss, all that might.
+std::vector<std::pair<std::string_view, double>> RunReporter::told_metrics(const Evaluation& result) const {
+  if (config_.metric != "loss") return {{config_.metric, metric_of(config_, result)}};
+  std::vector<std::pair<std::string_view, double>> told;
+  for (const auto& [name, value] : result.metrics)
+    if (std::ranges::count(metrics_, std::string_view(name)) > 0) told.emplace_back(name, value);
+  return told;
 }
 
 void RunReporter::evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better) {
   const Evaluation& result = judged.best;
   const double speed = static_cast<double>(result.items) / seconds;
   MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_, items_};
-  if (config_.metric != "loss") {
-    line.metric = config_.metric;
-    line.metric_value = metric_of(config_, result);
-  }
+  line.metrics = told_metrics(result);
   if (judged.other) line.weights = judged.average ? "average" : "trained";
   write(line);
   write_samples(progress.step, result.samples);

@@ -73,9 +73,11 @@ class RunReporter {
   void write(const MetricsLine& line);
   void write_samples(int64_t step, const std::vector<std::string>& samples);
   std::string figures(const Evaluation& result) const;
+  std::vector<std::pair<std::string_view, double>> told_metrics(const Evaluation& result) const;
 
   const TrainConfig& config_;
-  const char* const items_;  // what the model is trained on: "tokens", "images"
+  const std::span<const std::string_view> metrics_;  // that may choose the best weights
+  const char* const items_;                          // what the model is trained on: "tokens", "images"
   MetricsLog log_;
   std::optional<AppendFile> samples_;  // samples.jsonl, once there are any
   std::string samples_path_;

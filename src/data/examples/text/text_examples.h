@@ -1,6 +1,8 @@
 // Examples of what is learned of whole texts or of their tokens, and batches of them: texts are padded to one of a few
 // lengths, and texts of like length go together, in an order that is a pure function of (seed, epoch).
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -8,6 +10,7 @@
 
 #include "data/examples/batch.h"
 #include "data/text/pretrained_tokenizer.h"
+#include "data/examples/text/packed_rows.h"
 
 namespace linnet {
 
@@ -49,37 +52,80 @@ struct TextExamples {
 // "lengths" i32 [texts], "labels"; with `types` also "types" i32 [texts, length]. Bytes are those of the longest batch.
 std::vector<BatchInput> text_inputs(int64_t rows, int64_t longest, const LabelForm& form, bool types);
 
-class TextBatches : public BatchSource {
+// Batches of examples of like length.
+class LengthBatches : public BatchSource {
  public:
-  // `lengths`: the padded lengths, ascending; texts must fit the last. Data must outlive this.
-  TextBatches(const TextExamples& data, int64_t rows, std::vector<int64_t> lengths, uint64_t seed);
-
-  // Shapes are indices into `lengths`.
+  // Shapes are indices into the padded lengths.
   const Batch& next() override;
   void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_per_epoch()); }
   void take_share(BatchShare share) override { cursor_.take_share(share); }
   int64_t shape_count() const override { return static_cast<int64_t>(lengths_.size()); }
-  int64_t batches_per_epoch() const override { return (data_.size() + rows_ - 1) / rows_; }
+  int64_t batches_per_epoch() const override { return (std::ssize(sizes_) + rows_ - 1) / rows_; }
 
-  // For evaluation: every text once, shortest first. The batch is valid as long as that of next().
+  // For evaluation: every example once, shortest first. The batch is valid as long as that of next().
   const Batch& sorted_batch(int64_t index);
   // Which examples it has.
   std::span<const int64_t> sorted_rows(int64_t index) const;
 
- private:
-  void shuffle(int64_t epoch);
-  void fill(std::span<const int64_t> examples);
-  void fill_labels(size_t row, size_t example, size_t length);
+ protected:
+  // `sizes`: tokens of each example. `lengths`: the padded lengths, ascending; examples must fit the last.
+  LengthBatches(std::vector<int64_t> sizes, int64_t rows, std::vector<int64_t> lengths, uint64_t seed,
+                std::vector<BatchInput> inputs);
+  // Fills the arrays with these examples, padded to `length`.
+  virtual void fill(std::span<const int64_t> examples, size_t length) = 0;
 
-  const TextExamples& data_;
   const int64_t rows_;
   const std::vector<int64_t> lengths_;
+  OwnedBatch owned_;
+
+ private:
+  void shuffle(int64_t epoch);
+  const Batch& fill_padded(std::span<const int64_t> examples);
+
+  const std::vector<int64_t> sizes_;
   const uint64_t seed_;
   std::vector<int64_t> sorted_, order_;  // order_: of ordered_epoch_, rows_ a batch
   std::vector<int64_t> starts_;          // of the batches in order_
   int64_t ordered_epoch_ = -1;
   BatchCursor cursor_;
-  OwnedBatch owned_;
+};
+
+class TextBatches : public LengthBatches {
+ public:
+  // Data must outlive this.
+  TextBatches(const TextExamples& data, int64_t rows, const std::vector<int64_t>& lengths, uint64_t seed);
+
+ private:
+  void fill(std::span<const int64_t> examples, size_t length) override;
+  void fill_labels(size_t row, size_t example, size_t length);
+
+  const TextExamples& data_;
+};
+
+// A prompt with two answers, each as tokens of which the answer's are learned.
+
+struct PreferencePair {
+  std::array<TargetedTokens, 2> answers;  // the chosen one, the rejected one
+  std::array<float, 2> reference = {};    // log probabilities of the answers that others are compared with
+
+  int64_t size() const { return std::max(std::ssize(answers[0].tokens), std::ssize(answers[1].tokens)); }
+};
+
+// The arrays of a batch: "tokens", "targets" i32 [2 pairs, length], all chosen answers before the rejected ones,
+// "reference" f32 [2 pairs], "weights" f32 [pairs], 0 for rows without a pair, which have one token. Bytes are those of
+// the longest batch.
+std::vector<BatchInput> preference_inputs(int64_t pairs, int64_t longest);
+
+class PreferenceBatches : public LengthBatches {
+ public:
+  // Data must outlive this; references may still change.
+  PreferenceBatches(const std::vector<PreferencePair>& data, int64_t pairs, const std::vector<int64_t>& lengths,
+                    uint64_t seed);
+
+ private:
+  void fill(std::span<const int64_t> examples, size_t length) override;
+
+  const std::vector<PreferencePair>& data_;
 };
 
 }  // namespace linnet

@@ -207,11 +207,12 @@ Tensor silu(At x) {
   return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
 }
 
-// softplus(x) = max(x, 0) + log(1 + exp(-|x|))
+// softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))). The derivatives of the table give 1/2 at 0, as they would not with
+// -|x|: that of |x| is 0 there.
 Tensor softplus(At x) {
   ExpressionBuilder e;
   const auto v = e.input(0);
-  const auto tail = e.apply(Scalar::kExp, e.apply(Scalar::kNeg, e.apply(Scalar::kAbs, v)));
+  const auto tail = e.apply(Scalar::kExp, e.apply(Scalar::kMin, v, e.apply(Scalar::kNeg, v)));
   const auto log = e.apply(Scalar::kLog, e.apply(Scalar::kAdd, tail, e.constant(1)));
   return pointwise(e.finish(e.apply(Scalar::kAdd, e.apply(Scalar::kRelu, v), log)), std::array{x.value}, x.where);
 }

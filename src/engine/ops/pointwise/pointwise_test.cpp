@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "op_harness.h"
 #include "engine/ops/pointwise/expression_builder.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
 
 namespace linnet {
@@ -56,6 +58,26 @@ TEST(Pointwise, GeluAndChains) {
   check_op({.inputs = {{{4, 33}}, {{4, 33}}}, .build = [](Graph&, const auto& x) {
               return std::vector{exp(x[0] * 0.5) * x[1] + relu(x[0] - x[1]) * x[0]};
             }});
+}
+
+// At 0 too, where a head that begins with zeros puts all of its logits.
+TEST(Pointwise, TheDerivativeOfSoftplusIsTheSigmoid) {
+  check_op({.inputs = {{.shape = {4, 33}, .spread = 4}},
+            .build = [](Graph&, const auto& x) { return std::vector{softplus(x[0])}; }});
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {4}});
+  const Tensor y = softplus(x);
+  graph.output("y", y);
+  graph.output("dx", gradients(sum_to(y, {}), std::span(&x, 1))[0]);
+  const HostTensor values({DType::kF32, {4}}, std::span<const float>(std::array{0.F, -0.F, 90.F, -90.F}));
+  for (const NamedTensors& outputs : testing::run_everywhere(graph, {{"x", values}})) {
+    const std::vector<double> found = outputs.at("dx").values();
+    EXPECT_NEAR(found[0], 0.5, 1e-7);
+    EXPECT_NEAR(found[1], 0.5, 1e-7);
+    EXPECT_NEAR(found[2], 1, 1e-7);
+    EXPECT_NEAR(found[3], 0, 1e-7);
+    EXPECT_NEAR(outputs.at("y").values()[0], 0.69314718, 1e-6);
+  }
 }
 
 TEST(Pointwise, ScalarsRowsAndColumnsRepeat) {

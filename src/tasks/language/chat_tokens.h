@@ -1,0 +1,61 @@
+// Conversations as tokens of which a language model learns some: what the assistant said.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "config/config.h"
+#include "data/examples/held_out.h"
+#include "data/examples/text/packed_rows.h"
+#include "data/text/chat/chat_template.h"
+#include "tasks/language/language_model.h"
+
+namespace linnet {
+
+// User error, naming the place, unless it is a list of messages, each with a role.
+void check_messages(const Json& messages, const std::string& where);
+
+// A text and which bytes of it are learned, in order.
+struct LearnedText {
+  std::string text;
+  std::vector<TextRange> learned;
+};
+
+// A conversation as its template writes it; what the assistant says, up to what ends it, is learned. User error, naming
+// the place, for roles that the template refuses and templates that rewrite earlier turns.
+LearnedText render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where);
+// `special`: with the tokens that the tokenizer puts around a text.
+TargetedTokens learned_tokens(const LearnedText& text, const PretrainedTokenizer& tokenizer, bool special = false);
+bool learns_anything(const TargetedTokens& tokens);
+// Cuts what is beyond `longest` tokens; whether there was anything.
+bool cut_tokens(TargetedTokens& tokens, int64_t longest);
+
+// Most tokens of a conversation.
+int64_t longest_chat(const Config& config, const CausalModel& model);
+// A tokenizer that knows which bytes its tokens cover; `folder` is for the user error where it is another.
+const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageModel& language, const std::string& folder);
+
+// The records of `text`, by read(path), to train on and to choose by: those of valid_text, or a share of the former.
+// `what` they are is for messages: "conversations".
+template <class Record, class Read>
+std::pair<std::vector<Record>, std::vector<Record>> load_records(const Config& config, const char* what,
+                                                                 const Read& read) {
+  const DataConfig& data = config.data;
+  if (data.text.empty())
+    fail_user("task = \"" + data.task + "\" reads the file text, which is not given (--data FILE.jsonl)");
+  std::vector<Record> all = read(data_path(data, data.text)), train, valid;
+  if (!data.valid_text.empty()) return {std::move(all), read(data_path(data, data.valid_text))};
+  const std::vector<bool> chosen =
+      choose_held_out(std::vector<int32_t>(all.size(), 0), data.valid_share, static_cast<uint64_t>(config.train.seed));
+  for (size_t i = 0; i < all.size(); ++i) (chosen[i] ? valid : train).push_back(std::move(all[i]));
+  if (valid.empty())
+    fail_user(std::string("too few ") + what + " to set some aside; --set data.valid_text=FILE names others");
+  return {std::move(train), std::move(valid)};
+}
+
+// Warns of records that were cut or left out, of `all`.
+void tell_cut_records(const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest,
+                      const CausalModel& model);
+
+}  // namespace linnet

@@ -1,0 +1,316 @@
+// Learning from preferences: of two answers to a prompt, a language model is to prefer the one that people chose.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/terminal_line.h"
+#include "data/examples/text/record_reader.h"
+#include "data/examples/text/text_examples.h"
+#include "models/modules/preference_loss.h"
+#include "tasks/language/chat_tokens.h"
+#include "tasks/language/language_session.h"
+#include "tasks/session_task.h"
+#include "tasks/task_table.h"
+#include "training/run/memory_report.h"
+
+namespace linnet {
+namespace {
+
+PreferenceOptions preference_options(const Config& config, bool training) {
+  const std::string& loss = config.preferences.loss;
+  return {.kind = loss == "orpo"  ? PreferenceKind::kOrpo
+                  : loss == "ipo" ? PreferenceKind::kIpo
+                                  : PreferenceKind::kDpo,
+          .beta = config.preferences.beta,
+          .label_smoothing = training ? config.train.label_smoothing : 0};
+}
+
+// What answers are padded to: an eighth of the longest, two of them, ...
+std::vector<int64_t> padded_lengths(int64_t longest) {
+  constexpr int64_t kLengths = 8, kMultiple = 16;
+  std::vector<int64_t> lengths;
+  for (int64_t i = 1; i < kLengths; ++i) {
+    const int64_t length = (longest * i / kLengths + kMultiple - 1) / kMultiple * kMultiple;
+    if (length > 0 && length < longest && (lengths.empty() || length > lengths.back())) lengths.push_back(length);
+  }
+  lengths.push_back(longest);
+  return lengths;
+}
+
+class PreferenceSession : public Session {
+ public:
+  PreferenceSession(const Config& config, std::shared_ptr<CausalModel> causal_model, bool training, bool verify)
+      : Session(config, *causal_model, training, verify),
+        pairs(config.data.batch_size),
+        lengths(padded_lengths(longest_chat(config, *causal_model))),
+        options_(preference_options(config, training)),
+        model_(std::move(causal_model)) {
+    std::vector<LossFunction> losses;
+    for (const int64_t length : lengths)
+      losses.push_back([this, length](Trace& trace) {
+        PreferenceOptions options = options_;
+        if (!trace.options().training) options.label_smoothing = 0;
+        return preference_loss(*model_, trace, pairs, length, options);
+      });
+    plan(preference_inputs(pairs, lengths.back()), losses);
+  }
+
+  // Sets the references of pairs to what the weights that are loaded give, unless nothing is compared with them.
+  void set_references(std::vector<PreferencePair>& data) {
+    if (options_.kind == PreferenceKind::kOrpo) return;
+    Phase phase("reference");
+    PreferenceBatches batches(data, pairs, lengths, 0);
+    for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
+      phase.tick(index, batches.batches_per_epoch());
+      const Batch& batch = batches.sorted_batch(index);
+      trainer->evaluate(batch);
+      const float* found = log_probabilities(batch);
+      for (const int64_t i : batches.sorted_rows(index)) {
+        data[static_cast<size_t>(i)].reference = {found[0], found[pairs]};
+        ++found;
+      }
+    }
+  }
+
+  // The loss, and of the rewards, beta times what log probabilities are above the reference's: how often the chosen
+  // answer's is the higher one, and the means of their difference and of both.
+  Evaluation evaluate(const std::vector<PreferencePair>& data, SharedWork& ranks) {
+    PreferenceBatches batches(data, pairs, lengths, 0);
+    enum : size_t { kLoss, kPairs, kRight, kChosen, kRejected, kNumbers };
+    const std::vector<double> found =
+        ranks.numbers(batches.batches_per_epoch(), kNumbers, [&](int64_t index, std::span<double> result) {
+          const Batch& batch = batches.sorted_batch(index);
+          const LossTotal total = trainer->evaluate(batch);
+          result[kLoss] = total.sum, result[kPairs] = static_cast<double>(total.tokens);
+          const float* scores = log_probabilities(batch);
+          for (const int64_t i : batches.sorted_rows(index)) {
+            const std::array<float, 2>& reference = data[static_cast<size_t>(i)].reference;
+            const double chosen = scores[0] - reference[0], rejected = scores[pairs] - reference[1];
+            result[kRight] += chosen > rejected, result[kChosen] += chosen, result[kRejected] += rejected;
+            ++scores;
+          }
+        });
+    std::array<double, kNumbers> sums{};
+    for (size_t i = 0; i < found.size(); ++i) sums[i % kNumbers] += found[i];
+    const double count = sums[kPairs], scale = options_.beta / count;
+    return {sums[kLoss] / count,
+            static_cast<int64_t>(count),
+            {{"accuracy", sums[kRight] / count},
+             {"margin", scale * (sums[kChosen] - sums[kRejected])},
+             {"chosen_reward", scale * sums[kChosen]},
+             {"rejected_reward", scale * sums[kRejected]}},
+            {}};
+  }
+
+  const int64_t pairs;
+  const std::vector<int64_t> lengths;
+
+ private:
+  const float* log_probabilities(const Batch& batch) const {
+    return trainer->evaluation_output(batch.shape_index, "log_probabilities").as<const float>();
+  }
+
+  const PreferenceOptions options_;
+  const std::shared_ptr<CausalModel> model_;
+};
+
+// A file of pairs.
+class PairReader {
+ public:
+  PairReader(const Config& config, const LanguageModel& language, const std::string& folder)
+      : tokenizer_(tokenizer_of(config, language, folder)),
+        end_(language.coder->separator()),
+        longest_(longest_chat(config, *language.model)),
+        model_(*language.model),
+        folder_(folder) {}
+
+  // JSON lines with "prompt", "chosen" and "rejected": texts, which are taken as they are, with an end token, or lists
+  // of messages, which the chat template writes. Without "prompt" it is the messages that both answers begin with.
+  // Pairs without an answer are left out; the log counts them and those that are cut.
+  std::vector<PreferencePair> read(const std::string& path) {
+    RecordReader reader(path, {});
+    std::vector<PreferencePair> pairs;
+    int64_t all = 0, cut = 0;
+    for (Json record; reader.next(record); ++all) {
+      PreferencePair pair = pair_of(record, reader.where());
+      bool is_cut = false;
+      for (TargetedTokens& answer : pair.answers) is_cut |= cut_tokens(answer, longest_);
+      cut += is_cut;
+      if (std::ranges::all_of(pair.answers, learns_anything)) pairs.push_back(std::move(pair));
+    }
+    if (pairs.empty())
+      fail_user("'" + path + "' has no pair of answers within " + std::to_string(longest_) + " tokens");
+    tell_cut_records("pairs", all, cut, all - std::ssize(pairs), longest_, model_);
+    return pairs;
+  }
+
+ private:
+  PreferencePair pair_of(const Json& record, const std::string& where) {
+    const Json *chosen = record.find("chosen"), *rejected = record.find("rejected"), *prompt = record.find("prompt");
+    if (!chosen || !rejected)
+      fail_user(where + ": there is no \"" + (chosen ? "rejected" : "chosen") +
+                "\"; each line has a \"prompt\", a \"chosen\" and a \"rejected\" answer");
+    if (chosen->is_array() && rejected->is_array()) return of_messages(prompt, *chosen, *rejected, where);
+    if (!chosen->is_string() || !rejected->is_string() || !prompt || !prompt->is_string())
+      fail_user(where + ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
+    return {{of_text(prompt->text(), chosen->text()), of_text(prompt->text(), rejected->text())}};
+  }
+
+  TargetedTokens of_text(const std::string& prompt, const std::string& answer) const {
+    const std::string text = prompt + answer;
+    TargetedTokens tokens = learned_tokens({text, {{prompt.size(), text.size()}}}, tokenizer_, true);
+    if (end_ < 0 || tokens.tokens.empty() || tokens.tokens.back() == end_) return tokens;
+    tokens.targets.back() = end_;
+    tokens.tokens.push_back(end_), tokens.targets.push_back(-1);
+    return tokens;
+  }
+
+  PreferencePair of_messages(const Json* prompt, const Json& chosen, const Json& rejected, const std::string& where) {
+    Json before = Json::array();
+    size_t shared = 0;  // messages that both answers begin with
+    if (prompt && prompt->is_array()) {
+      before = *prompt;
+    } else {
+      while (shared < std::min(chosen.size(), rejected.size()) && chosen[shared].dump() == rejected[shared].dump())
+        before.push_back(chosen[shared++]);
+      if (prompt && prompt->is_string() && shared == 0)
+        before.push_back({{"role", "user"}, {"content", prompt->text()}});
+    }
+    if (!chat_) chat_.emplace(tokenizer_, folder_);
+    return {{of_turns(before, chosen, shared, where), of_turns(before, rejected, shared, where)}};
+  }
+
+  // Of the turns in `answer` from `first` on.
+  TargetedTokens of_turns(Json messages, const Json& answer, size_t first, const std::string& where) const {
+    check_messages(messages, where);
+    const auto turns =
+        std::ranges::count_if(messages, [](const Json& each) { return each["role"].text() == "assistant"; });
+    for (size_t i = first; i < answer.size(); ++i) messages.push_back(answer[i]);
+    check_messages(messages, where);
+    LearnedText text = render_chat(*chat_, messages, where);
+    text.learned.erase(text.learned.begin(), text.learned.begin() + turns);
+    return learned_tokens(text, tokenizer_);
+  }
+
+  const PretrainedTokenizer& tokenizer_;
+  const int32_t end_;
+  const int64_t longest_;
+  const CausalModel& model_;
+  const std::string folder_;
+  std::optional<ChatTemplate> chat_;  // once there are messages
+};
+
+auto load_pairs(const Config& config, const LanguageModel& language, const std::string& folder) {
+  return load_records<PreferencePair>(
+      config, "pairs", [&](const std::string& file) { return PairReader(config, language, folder).read(file); });
+}
+
+class PreferenceTask : public SessionTask {
+ public:
+  explicit PreferenceTask(const Config& config) : SessionTask(config) {}
+
+  void open(const std::string& from) override {
+    const std::string& folder = from.empty() ? config_.model.from : from;
+    if (folder.empty())
+      fail_user("task = \"preferences\" starts from a model folder, which is not given (--set model.from=FOLDER)");
+    language_ = make_language_model(config_, from.empty() ? open_text_coder(folder) : load_text_coder(from), from);
+    std::tie(train_, valid_) = load_pairs(config_, language_, folder);
+    count_ = std::ssize(train_);
+    log_info(std::to_string(count_) + " pairs to train on, " + std::to_string(valid_.size()) + " to choose by");
+  }
+
+  std::string assume(const DataAtHand& data) override {
+    constexpr int64_t kPairs = 10'000;
+    language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
+    count_ = kPairs;
+    assumed_bytes_ = 2 * data.bytes;
+    return data.why_not + "; assuming " + std::to_string(count_) + " pairs of answers.";
+  }
+
+  DataAtHand data_at_hand(bool exact) const override {
+    DataAtHand data = text_at_hand(config_, exact);
+    if (data.read && config_.model.from.empty()) data.read = false, data.why_not = "No model folder was given";
+    return data;
+  }
+
+  std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
+    return std::make_unique<PreferenceSession>(config, language_.model, true, verify);
+  }
+
+  // Weights are those of model.from now, whatever a checkpoint holds: the reference.
+  void initialize() override {
+    SessionTask::initialize();
+    if (std::exchange(has_references_, true)) return;
+    for (std::vector<PreferencePair>* pairs : {&train_, &valid_}) session().set_references(*pairs);
+  }
+
+  BatchSource& batches() override { return *batches_; }
+  Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
+  void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
+
+  int64_t most() const override { return count_; }
+  uint64_t assumed_bytes() const override { return assumed_bytes_; }
+  std::string batches_text(const Session& session) const override {
+    const auto& preferences = static_cast<const PreferenceSession&>(session);
+    return std::to_string(preferences.pairs) + " pairs of answers of up to " +
+           std::to_string(preferences.lengths.back()) + " tokens";
+  }
+  const char* shorter_key() const override { return "context"; }
+
+ protected:
+  void begin() override {
+    batches_.emplace(train_, session().pairs, session().lengths, static_cast<uint64_t>(config_.train.seed));
+  }
+  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
+
+ private:
+  PreferenceSession& session() { return static_cast<PreferenceSession&>(*session_); }
+
+  LanguageModel language_;
+  std::vector<PreferencePair> train_, valid_;
+  int64_t count_ = 1;  // pairs to train on
+  uint64_t assumed_bytes_ = 0;
+  bool has_references_ = false;
+  std::optional<PreferenceBatches> batches_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionTask> make_preference_task(const Config& config) {
+  return std::make_unique<PreferenceTask>(config);
+}
+
+Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                                const std::string& split) {
+  const auto read = [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); };
+  if (path.empty() && split == "test" && config.data.test_text.empty())
+    fail_user("the run's configuration names no test_text; --data FILE names one");
+  std::vector<PreferencePair> pairs = !path.empty()     ? read(path)
+                                      : split == "test" ? read(data_path(config.data, config.data.test_text))
+                                                        : load_pairs(config, opened, opened.folder).second;
+  PreferenceSession session(config, opened.model, false, true);
+  check_fits(session.store, "");
+  session.allocate();
+  session.store.touch();
+  session.trainer->initialize();
+  if (config.preferences.loss != "orpo") {
+    if (!is_pretrained_folder(config.model.from))
+      fail_user("the run is compared with the model that it began with, and there is no model folder '" +
+                config.model.from + "' any more");
+    const PretrainedModel reference = open_pretrained(config.model.from, {.lora = lora_options(config)});
+    session.trainer->load_parameters(
+        [&](const ParameterTarget& parameters) { load_parameters(reference, session.layout, parameters); });
+    session.set_references(pairs);
+  }
+  session.trainer->load_parameters(
+      [&](const ParameterTarget& parameters) { opened.load_weights(session.layout, parameters); });
+  SharedWork alone = SharedWork::alone();
+  return session.evaluate(pairs, alone);
+}
+
+}  // namespace linnet

@@ -1,0 +1,350 @@
+#include "training/run/sweep.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "base/digits.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "config/config_keys.h"
+#include "training/run/run_folder.h"
+#include "training/run/run_record.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kFarApart = 10;     // ends of a range that is logarithmic
+constexpr int64_t kRuns = 12;        // where nobody says how many
+constexpr int64_t kDivisor = 3;      // of runs after a round of kHalving, and of steps before
+constexpr int kDrawsOfAValue = 100;  // before a combination is taken a second time
+
+std::optional<double> number_of(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return {};
+  return value;
+}
+
+// Rounded to what people would write.
+std::string value_at(const SweepAxis& axis, double location) {
+  const double value = axis.is_logarithmic ? axis.low * std::pow(axis.high / axis.low, location)
+                                           : axis.low + (axis.high - axis.low) * location;
+  if (axis.is_whole) return std::to_string(std::llround(value));
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 3).ptr};
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts{""};
+  for (const char c : text)
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
+}
+
+void read_range(const std::string& setting, const std::string& text, size_t dots, SweepAxis& axis) {
+  const size_t colon = text.find(':', dots);
+  const auto low = number_of(std::string_view(text).substr(0, dots)),
+             high = number_of(std::string_view(text).substr(dots + 2, std::min(colon, text.size()) - dots - 2)),
+             points = colon == text.npos ? 0 : number_of(std::string_view(text).substr(colon + 1));
+  if (!low || !high || *low >= *high)
+    fail_user("--set " + setting + ": a range goes from a number up to a larger one, for example 1e-5..1e-3");
+  axis.low = *low, axis.high = *high;
+  axis.is_logarithmic = *low > 0 && *high / *low >= kFarApart;
+  if (colon == text.npos) return;
+  if (!points || *points < 2 || *points > 1000 || *points != std::floor(*points))
+    fail_user("--set " + setting + ": behind the colon stands the number of values, 2 to 1000");
+  for (int i = 0; i < *points; ++i) axis.values.push_back(value_at(axis, i / (*points - 1)));
+}
+
+}  // namespace
+
+std::optional<SweepAxis> parse_sweep_axis(const std::string& setting) {
+  const size_t equals = setting.find('=');
+  const std::vector<const ConfigKey*> keys = keys_of_setting(setting);
+  if (equals == setting.npos || keys.empty()) return {};  // set_value() says what is wrong
+  const FieldValue value = field_value(*keys.front(), Config{});
+  const bool is_number = std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
+  if (std::holds_alternative<std::string>(value) && keys.front()->choices.empty()) return {};
+  const std::string text = setting.substr(equals + 1);
+  SweepAxis axis{.key = setting.substr(0, equals), .values = {}, .is_whole = std::holds_alternative<int64_t>(value)};
+  if (const size_t dots = text.find(".."); is_number && dots != text.npos) {
+    read_range(setting, text, dots, axis);
+    return axis;
+  }
+  axis.values = split_at_commas(text);
+  if (axis.values.size() < 2) return {};
+  return axis;
+}
+
+namespace {
+
+std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int64_t runs) {
+  std::vector<std::vector<std::string>> all{{}};
+  for (const SweepAxis& axis : axes) {
+    if (axis.values.empty())
+      fail_user("--search grid: " + axis.key + " is a range; write how many values it stands for, for example " +
+                axis.key + "=" + shortest(axis.low) + ".." + shortest(axis.high) + ":3");
+    std::vector<std::vector<std::string>> longer;
+    for (const std::vector<std::string>& settings : all)
+      for (const std::string& value : axis.values) {
+        longer.push_back(settings);
+        longer.back().push_back(axis.key + "=" + value);
+      }
+    all = std::move(longer);
+  }
+  if (runs > 0 && std::ssize(all) > runs)
+    fail_user("the grid has " + std::to_string(all.size()) + " combinations: --runs " + std::to_string(all.size()) +
+              " trains them all, --search random draws " + std::to_string(runs));
+  return all;
+}
+
+double uniform(uint64_t& state) { return static_cast<double>(next_splitmix64(state) >> 11) * 0x1p-53; }
+
+std::vector<std::string> draw(std::span<const SweepAxis> axes, uint64_t& state) {
+  std::vector<std::string> settings;
+  for (const SweepAxis& axis : axes) {
+    const double location = uniform(state);
+    settings.push_back(axis.key + "=" +
+                       (axis.values.empty()
+                            ? value_at(axis, location)
+                            : axis.values[static_cast<size_t>(location * static_cast<double>(axis.values.size()))]));
+  }
+  return settings;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> axes, SweepSearch search, int64_t runs,
+                                                     uint64_t seed) {
+  if (search == SweepSearch::kGrid) return grid(axes, runs);
+  uint64_t state = mix64(seed);
+  std::vector<std::vector<std::string>> all;
+  std::set<std::vector<std::string>> taken;
+  for (int64_t i = 0; i < (runs > 0 ? runs : kRuns); ++i) {
+    std::vector<std::string> settings = draw(axes, state);
+    for (int again = 0; again < kDrawsOfAValue && taken.contains(settings); ++again) settings = draw(axes, state);
+    if (!taken.insert(settings).second) {
+      log_warning("there are only " + std::to_string(all.size()) + " combinations of the values");
+      break;
+    }
+    all.push_back(std::move(settings));
+  }
+  return all;
+}
+
+namespace {
+
+std::string joined(const std::vector<std::string>& settings) {
+  std::string text;
+  for (const std::string& setting : settings) text += (text.empty() ? "" : " ") + setting;
+  return text;
+}
+
+class SweepRunner {
+ public:
+  SweepRunner(const SweepRequest& request, MakeTask* make_task)
+      : request_(request), make_task_(make_task), path_(request.folder + "/sweep.json") {
+    const auto all = sweep_settings(request.axes, request.search, request.runs, request.seed);
+    for (const std::vector<std::string>& settings : all) {
+      ConfigChoice choice = request.choice;
+      choice.settings.insert(choice.settings.end(), settings.begin(), settings.end());
+      configs_.push_back(choice.load());
+      char name[16];
+      std::snprintf(name, sizeof name, "%03zu", configs_.size());
+      sweep_.runs.push_back({.name = name, .settings = settings, .rounds = {}, .error = ""});
+    }
+    sweep_.metric = configs_.front().train.metric;
+    make_directories(request.folder);
+    lock_.emplace(request.folder);
+    take_up();
+  }
+
+  Sweep run() {
+    std::vector<size_t> left(sweep_.runs.size());
+    for (size_t i = 0; i < left.size(); ++i) left[i] = i;
+    size_t rounds = 1;
+    if (request_.search == SweepSearch::kHalving)
+      for (size_t runs = left.size(); runs >= kDivisor; runs /= kDivisor) ++rounds;
+    for (size_t round = 0; round < rounds && !sweep_.stopped; ++round) {
+      const double share = std::pow(kDivisor, -static_cast<double>(rounds - 1 - round));
+      for (const size_t i : left)
+        if (!sweep_.stopped && sweep_.runs[i].rounds.size() == round) train(i, round, share);
+      rank(left);
+      std::erase_if(left, [&](size_t i) { return sweep_.runs[i].rounds.size() <= round; });
+      if (round + 1 < rounds) left.resize(std::min(left.size(), std::max<size_t>(1, left.size() / kDivisor)));
+    }
+    std::ranges::stable_sort(sweep_.runs, is_better);
+    save_page();
+    return sweep_;
+  }
+
+ private:
+  std::string folder_of(const SweepRun& run) const { return request_.folder + "/" + run.name; }
+
+  // Runs that were trained further come first.
+  static bool is_better(const SweepRun& a, const SweepRun& b) {
+    if (a.rounds.size() != b.rounds.size()) return a.rounds.size() > b.rounds.size();
+    if (a.rounds.empty()) return false;
+    const SweepResult &x = a.rounds.back(), &y = b.rounds.back();
+    return x.metric != y.metric ? x.metric > y.metric : x.loss < y.loss;
+  }
+  void rank(std::vector<size_t>& runs) const {
+    std::ranges::sort(runs);
+    std::ranges::stable_sort(runs, [&](size_t a, size_t b) { return is_better(sweep_.runs[a], sweep_.runs[b]); });
+  }
+
+  // A finished run is one of this sweep only if nothing else has changed either.
+  static void check_unchanged(const RunFolder& folder, const Config& config) {
+    if (!folder.has_config()) return;
+    for (const std::string& key : changed_keys(folder.load_config(), with_absolute_paths(config)))
+      if (!may_change_on_resume(key) && key != "data_shards" && key != "micro_batches")
+        fail_user("run '" + folder.path() + "' of this sweep has another " + key +
+                  "; --out FOLDER names another folder");
+  }
+
+  // What an earlier process has done of the same sweep.
+  void take_up() {
+    if (!file_exists(path_)) return save();
+    const Json saved = Json::parse(read_file(path_), "'" + path_ + "'", JsonLimits::settings());
+    const auto other = [&](const std::string& what) {
+      fail_user("'" + request_.folder + "' holds a sweep with other " + what + "; --out FOLDER names another folder");
+    };
+    const Json& runs = saved.at("runs");
+    const bool may_grow = request_.search == SweepSearch::kRandom;
+    if (runs.size() > sweep_.runs.size() || (!may_grow && runs.size() < sweep_.runs.size())) other("runs");
+    for (size_t i = 0; i < runs.size(); ++i) {
+      SweepRun& run = sweep_.runs[i];
+      if (runs[i].at("settings").get<std::vector<std::string>>() != run.settings) other("values");
+      for (const Json& round : runs[i].at("rounds"))
+        run.rounds.push_back({round.at("steps").get<int64_t>(), round.at("best_step").get<int64_t>(),
+                              round.at("metric").get<double>(), round.at("loss").get<double>()});
+      check_unchanged(RunFolder(folder_of(run)), configs_[i]);
+    }
+  }
+
+  void save() const {
+    Json runs = Json::array();
+    for (const SweepRun& run : sweep_.runs) {
+      Json rounds = Json::array();
+      for (const SweepResult& result : run.rounds)
+        rounds.push_back({{"steps", result.steps},
+                          {"best_step", result.best_step},
+                          {"metric", result.metric},
+                          {"loss", result.loss}});
+      Json entry{{"run", run.name}, {"settings", run.settings}, {"rounds", rounds}};
+      if (!run.error.empty()) entry["error"] = run.error;
+      runs.push_back(entry);
+    }
+    write_file_atomically(path_, Json{{"metric", sweep_.metric}, {"runs", runs}}.dump(1) + "\n");
+  }
+
+  void save_page() const {
+    std::vector<ReportRun> runs;
+    for (const SweepRun& run : sweep_.runs)
+      if (RunFolder(folder_of(run)).has_config()) {
+        runs.push_back(read_report_run(folder_of(run)));
+        runs.back().name = run.name + " " + joined(run.settings);
+      }
+    const ReportTitle title{request_.folder, std::to_string(runs.size()) + " runs, the best first", "sweep"};
+    if (!runs.empty()) write_file_atomically(request_.folder + "/report.html", report_page(title, runs));
+  }
+
+  // Up to the first evaluation after this share of the steps.
+  void train(size_t index, size_t round, double share) {
+    SweepRun& run = sweep_.runs[index];
+    log_info("run " + run.name + " of " + std::to_string(sweep_.runs.size()) + ": " + joined(run.settings) +
+             (share < 1 ? ", up to 1/" + std::to_string(std::llround(1 / share)) + " of its steps" : ""));
+    TrainRequest request{.config = configs_[index], .folder = folder_of(run)};
+    request.resume = RunFolder(request.folder).has_config();
+    request.program = request_.program;
+    int64_t steps = 0;
+    bool is_over = false;  // the round
+    // A run that was saved further on, because the process was killed before its result was, trains one step too many.
+    request.on_event = [&](const TrainEvent& event) {
+      const int64_t every = configs_[index].train.eval_every;
+      const auto wanted = static_cast<int64_t>(std::ceil(share * static_cast<double>(event.total_steps)));
+      steps = std::min(event.total_steps, (wanted + every - 1) / every * every);
+      is_over = share < 1 && (event.evaluation ? event.step >= steps : event.step > steps);
+      return !is_over;
+    };
+    try {
+      const TrainOutcome outcome = run_training(request, make_task_);
+      if (outcome.stopped && !is_over) {
+        sweep_.stopped = true;
+        return;
+      }
+      const Progress& progress = outcome.progress;
+      if (!std::isfinite(progress.best_metric) || !std::isfinite(progress.best_loss))
+        throw Error(ErrorKind::kNumeric, "its best evaluation is not finite");
+      run.rounds.push_back(
+          {is_over ? steps : progress.step, progress.best_step, progress.best_metric, progress.best_loss});
+      run.error.clear();
+    } catch (const Error& error) {
+      // What is wrong with the first run is wrong with all, most likely.
+      const bool is_first = std::ranges::all_of(sweep_.runs, [](const SweepRun& each) { return each.rounds.empty(); });
+      if (error.kind() != ErrorKind::kNumeric && (error.kind() != ErrorKind::kUser || (is_first && round == 0))) throw;
+      run.error = error.what();
+      log_warning("run " + run.name + " failed: " + run.error);
+    }
+    save();
+  }
+
+  const SweepRequest& request_;
+  MakeTask* const make_task_;
+  const std::string path_;
+  std::optional<FolderLock> lock_;
+  std::vector<Config> configs_;
+  Sweep sweep_;
+};
+
+}  // namespace
+
+Sweep run_sweep(const SweepRequest& request, MakeTask* make_task) { return SweepRunner(request, make_task).run(); }
+
+std::string sweep_table(const Sweep& sweep) {
+  std::vector<std::vector<std::string>> rows{{"run"}};
+  for (const std::string& setting : sweep.runs.front().settings)
+    rows[0].push_back(setting.substr(0, setting.find('=')));
+  rows[0].insert(rows[0].end(), {"steps", "best step"});
+  if (sweep.metric != "loss") rows[0].push_back(sweep.metric);
+  rows[0].push_back("valid loss");
+  const auto text = [](double value) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.4f", value);
+    return std::string(digits);
+  };
+  for (const SweepRun& run : sweep.runs) {
+    std::vector<std::string>& row = rows.emplace_back(1, run.name);
+    for (const std::string& setting : run.settings) row.push_back(setting.substr(setting.find('=') + 1));
+    if (run.rounds.empty()) {
+      row.push_back(run.error.empty() ? "not finished" : run.error);
+      continue;
+    }
+    const SweepResult& result = run.rounds.back();
+    row.insert(row.end(), {std::to_string(result.steps), std::to_string(result.best_step)});
+    if (sweep.metric != "loss") row.push_back(text(result.metric));
+    row.push_back(text(result.loss));
+  }
+  std::vector<size_t> widths(rows[0].size());
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i)
+      if (row.size() == rows[0].size()) widths[i] = std::max(widths[i], row[i].size());
+  std::string table;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i)
+      table +=
+          row[i] + (i + 1 < row.size() ? std::string(widths[i] - std::min(widths[i], row[i].size()) + 2, ' ') : "");
+    table += "\n";
+  }
+  return table;
+}
+
+}  // namespace linnet

@@ -1,0 +1,80 @@
+// Many runs of one configuration, with other values of some keys: which values, how far each run is trained, and what
+// came of it.
+//
+//   FOLDER/001, 002, ...   a run folder each, as `linnet train` makes them
+//   FOLDER/sweep.json      the settings of all runs and what they have reached so far
+//   FOLDER/report.html     their report, the best first
+//
+// Values follow from the seed alone, and runs are resumed exactly: a sweep that was stopped and started again gives the
+// same results.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "training/run/config_choice.h"
+#include "training/run/training_run.h"
+
+namespace linnet {
+
+// The values of a key that a sweep tries: those that are listed, or a range.
+struct SweepAxis {
+  std::string key;                  // as it was written
+  std::vector<std::string> values;  // empty: a range
+  double low = 0, high = 0;
+  bool is_logarithmic = false, is_whole = false;
+};
+
+// Of "key=0.1,0.2", "key=1e-5..1e-3" or "key=1e-5..1e-3:4", which lists so many values from end to end. Empty for a
+// setting of one value; a text without choices is always one. Ranges of numbers above 0 whose ends are 10 times apart
+// or more are logarithmic. User error for a range that is none.
+std::optional<SweepAxis> parse_sweep_axis(const std::string& setting);
+
+enum class SweepSearch {
+  kGrid,     // all combinations of listed values
+  kRandom,   // drawn values
+  kHalving,  // the same; after a part of the steps, only the best third goes on (Jamieson & Talwalkar 2016)
+};
+
+// The settings of each run, "key=value". `runs` 0: of a grid all, else 12. The first ones do not depend on `runs`. User
+// error for a grid of ranges, or of more combinations than `runs`.
+std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> axes, SweepSearch search, int64_t runs,
+                                                     uint64_t seed);
+
+struct SweepRequest {
+  ConfigChoice choice;  // without what the axes say
+  std::vector<SweepAxis> axes;
+  SweepSearch search = SweepSearch::kRandom;
+  int64_t runs = 0;
+  uint64_t seed = 1;
+  std::string folder;
+  std::string program;  // see TrainRequest
+};
+
+// Where a run stood at the end of a round of kHalving, or at its end.
+struct SweepResult {
+  int64_t steps = 0, best_step = 0;
+  double metric = 0, loss = 0;  // of the best evaluation; metric is higher where it is better
+};
+
+struct SweepRun {
+  std::string name;                   // of its folder
+  std::vector<std::string> settings;  // key=value
+  std::vector<SweepResult> rounds;    // empty: none is over yet
+  std::string error;                  // why it failed
+};
+
+struct Sweep {
+  std::string metric;
+  std::vector<SweepRun> runs;  // the best first
+  bool stopped = false;        // by a signal
+};
+
+// Trains what is left to be trained.
+Sweep run_sweep(const SweepRequest& request, MakeTask* make_task);
+// For people; ends with a newline.
+std::string sweep_table(const Sweep& sweep);
+
+}  // namespace linnet

@@ -1,0 +1,194 @@
+// Learning from pairs of answers through the command line, with a tiny model and words as tokens.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "integration/program.h"
+#include "integration/word_model.h"
+#include "parsed_json.h"
+
+namespace linnet::testing {
+namespace {
+
+using Json = ParsedJson;
+
+Json turn(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+class Preferences : public ::testing::Test {
+ protected:
+  Preferences() : model_(make_word_model(folder_, "llama")) {
+    folder_.write(
+        "llama/chat_template.jinja",
+        "{% for m in messages %}{{ 'w7' if m.role == 'user' else 'w8' }} {{ m.content }} w9 {% endfor %}{% if "
+        "add_generation_prompt %}w8 {% endif %}");
+    std::string texts, messages, implicit;
+    for (int i = 0; i < 40; ++i) {
+      const std::string question = i % 2 ? "w30" : "w31", chosen = i % 2 ? "w41 w42" : "w43",
+                        rejected = i % 2 ? "w43" : "w41 w44 w45";
+      texts += Json{{"prompt", question + " "}, {"chosen", chosen}, {"rejected", rejected}}.dump() + "\n";
+      const Json user = turn("user", question), good = turn("assistant", chosen), bad = turn("assistant", rejected);
+      Json prompt = Json::array(), chosen_turns = Json::array(), rejected_turns = Json::array(),
+           whole_chosen = Json::array(), whole_rejected = Json::array();
+      prompt.push_back(user), chosen_turns.push_back(good), rejected_turns.push_back(bad);
+      whole_chosen.push_back(user), whole_chosen.push_back(good);
+      whole_rejected.push_back(user), whole_rejected.push_back(bad);
+      messages += Json{{"prompt", prompt}, {"chosen", chosen_turns}, {"rejected", rejected_turns}}.dump() + "\n";
+      implicit += Json{{"chosen", whole_chosen}, {"rejected", whole_rejected}}.dump() + "\n";
+    }
+    folder_.write("texts.jsonl", texts);
+    folder_.write("messages.jsonl", messages);
+    folder_.write("implicit.jsonl", implicit);
+  }
+  Arguments arguments(const std::string& run_folder, const std::string& data, const Arguments& settings) const {
+    Arguments all{"train", "preferences", "--run", folder_ / run_folder, "--data", folder_ / data};
+    for (const std::string setting :
+         {"model.from=" + model_, std::string("context=24"), std::string("max_steps=40"), std::string("max_epochs=0"),
+          std::string("warmup_steps=2"), std::string("learning_rate=1e-2"), std::string("schedule=constant"),
+          std::string("eval_every=20"), std::string("save_every=20"), std::string("batch_size=6"),
+          std::string("valid_share=0.2"), std::string("lora.rank=4"), std::string("threads=1")})
+      all.insert(all.end(), {"--set", setting});
+    for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
+    return all;
+  }
+  Outcome train(const std::string& run_folder, const std::string& data, const Arguments& settings = {},
+                const Arguments& more = {}) const {
+    Arguments all = arguments(run_folder, data, settings);
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all, {.log = "warning"});
+  }
+  Json evaluation(const std::string& run_folder, const Arguments& more = {}) const {
+    Arguments all{"eval", folder_ / run_folder, "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return Json::parse(outcome.out);
+  }
+  double first_loss(const std::string& run_folder) const {
+    return std::stod(of_split(read_metrics(folder_ / run_folder), "train").at(0).loss);
+  }
+  TemporaryFolder folder_;
+  const std::string model_;
+};
+
+const Arguments kAllWeights{"lora.rank=0", "lora.alpha=16", "lora.base_storage=fp32"};
+
+// The model is compared with what it begins as: the first loss is that of a difference of 0, and it stays one of
+// weights that training does not change.
+TEST_F(Preferences, EveryLossLearnsThemAndBeginsAtItsReference) {
+  ASSERT_EQ(train("lora", "texts.jsonl").exit_code, 0);
+  ASSERT_EQ(train("all", "texts.jsonl", kAllWeights).exit_code, 0);
+  Arguments ipo = kAllWeights;
+  ipo.emplace_back("preferences.loss=ipo");
+  ASSERT_EQ(train("ipo", "texts.jsonl", ipo).exit_code, 0);
+  EXPECT_NEAR(first_loss("lora"), std::log(2.0), 1e-6);
+  EXPECT_NEAR(first_loss("all"), std::log(2.0), 1e-6);
+  EXPECT_NEAR(first_loss("ipo"), 25, 1e-4);  // (1 / (2 beta))^2
+  ASSERT_EQ(train("orpo", "texts.jsonl", {"preferences.loss=orpo"}).exit_code, 0);
+  EXPECT_GT(first_loss("orpo"), 2);
+  for (const char* name : {"lora", "all", "ipo", "orpo"}) {
+    const Json found = evaluation(name);
+    EXPECT_EQ(found["accuracy"], 1.0) << name;
+    EXPECT_GT(static_cast<double>(found["margin"]), 0.1) << name;
+    EXPECT_EQ(found["pairs"], 8) << name;
+  }
+  EXPECT_LT(static_cast<double>(evaluation("all")["loss"]), 0.4);
+}
+
+TEST_F(Preferences, AnEvaluationFindsWhatTheRunHasFound) {
+  ASSERT_EQ(train("run", "messages.jsonl", {"max_steps=20"}).exit_code, 0);
+  const Metrics last = of_split(read_metrics(folder_ / "run"), "valid").back();
+  const Json again = evaluation("run"), implicit = evaluation("run", {"--data", folder_ / "implicit.jsonl"}),
+             messages = evaluation("run", {"--data", folder_ / "messages.jsonl"});
+  EXPECT_NEAR(again["loss"], std::stod(last.loss), 1e-6);
+  EXPECT_EQ(implicit["loss"], messages["loss"]);  // the prompt is what both answers begin with
+  EXPECT_EQ(messages["pairs"], 40);
+}
+
+TEST_F(Preferences, ARunGoesOnToTheSameBits) {
+  for (const Arguments& settings : {Arguments{}, kAllWeights}) {
+    const std::string name = settings.empty() ? "lora" : "all";
+    Arguments half = settings, whole = settings;
+    half.emplace_back("max_steps=20"), whole.emplace_back("max_steps=40");
+    ASSERT_EQ(train(name + "-whole", "texts.jsonl", whole).exit_code, 0);
+    ASSERT_EQ(train(name + "-parts", "texts.jsonl", half).exit_code, 0);
+    ASSERT_EQ(train(name + "-parts", "texts.jsonl", whole, {"--resume"}).exit_code, 0);
+    EXPECT_EQ(contents(folder_ / (name + "-parts/model.safetensors")),
+              contents(folder_ / (name + "-whole/model.safetensors")));
+  }
+}
+
+// Of equal pairs the loss follows from the rewards.
+TEST_F(Preferences, TheLossIsTheFormulaOfTheRewards) {
+  const std::string line = R"({"prompt": "w30 ", "chosen": "w41 w42 w43", "rejected": "w44"})"
+                           "\n";
+  std::string all;
+  for (int i = 0; i < 20; ++i) all += line;
+  folder_.write("equal.jsonl", all);
+  constexpr double kBeta = 0.2, kTokens[] = {4, 2};  // with the end token
+  for (const char* kind : {"dpo", "ipo", "orpo"}) {
+    ASSERT_EQ(
+        train(kind, "equal.jsonl", {std::string("preferences.loss=") + kind, "beta=0.2", "max_steps=6"}).exit_code, 0);
+    const Json found = evaluation(kind);
+    const double chosen = found["chosen_reward"], rejected = found["rejected_reward"];
+    EXPECT_NEAR(found["margin"], chosen - rejected, 1e-6);
+    const auto soft = [](double x) { return std::log1p(std::exp(-x)); };
+    const auto odds = [](double x) { return x - std::log1p(-std::exp(x)); };
+    const double expected = kind == std::string("dpo") ? soft(chosen - rejected)
+                            : kind == std::string("ipo")
+                                ? std::pow((chosen / kTokens[0] - rejected / kTokens[1]) / kBeta - 1 / (2 * kBeta), 2)
+                                : kBeta * soft(odds(chosen / kBeta) - odds(rejected / kBeta)) - chosen / kBeta;
+    EXPECT_NEAR(found["loss"], expected, 1e-5) << kind;
+    EXPECT_NE(chosen, 0) << kind;
+  }
+}
+
+// Labels that are wrong half of the time teach nothing.
+TEST_F(Preferences, LabelSmoothingIsTheShareOfWrongPairs) {
+  ASSERT_EQ(train("half", "texts.jsonl", {"label_smoothing=0.5", "max_steps=20"}).exit_code, 0);
+  EXPECT_NEAR(evaluation("half")["margin"], 0, 0.02);
+}
+
+TEST_F(Preferences, TheModelIsWrittenPlannedAndChecked) {
+  ASSERT_EQ(train("run", "texts.jsonl").exit_code, 0);
+  ASSERT_EQ(run({"export", folder_ / "run", "--out", folder_ / "out"}).exit_code, 0);
+  const Outcome written =
+      run({"generate", folder_ / "out", "--prompt", "w30", "--temperature", "0", "--max-tokens", "2"});
+  EXPECT_EQ(written.exit_code, 0) << written.error;
+  for (const bool has_data : {true, false}) {
+    Arguments plan = arguments("none", "texts.jsonl", {});
+    plan.erase(plan.begin() + 2, plan.begin() + (has_data ? 4 : 6));
+    plan[0] = "plan";
+    const Outcome planned = run(plan);
+    EXPECT_EQ(planned.exit_code, 0) << planned.error;
+    EXPECT_NE(planned.out.find("6 pairs of answers of up to 24 tokens"), std::string::npos) << planned.out;
+  }
+  Arguments check = arguments("none", "texts.jsonl", kAllWeights);
+  check.erase(check.begin() + 2, check.begin() + 4);
+  check[0] = "check";
+  const Outcome checked = run(check);
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
+}
+
+TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
+  folder_.write("one.jsonl", R"({"prompt": "w1", "chosen": "w2"})"
+                             "\r\n");
+  folder_.write("mixed.jsonl", R"({"prompt": ["w1"], "chosen": "w2", "rejected": "w3"})");
+  folder_.write("empty.jsonl", "");
+  folder_.write("user.jsonl",
+                R"({"chosen": [{"role": "user", "content": "w1"}], "rejected": [{"role": "user", "content": "w1"}]})");
+  for (const auto& [data, part] : {std::pair{"one.jsonl", "one.jsonl:1: there is no \"rejected\""},
+                                   {"mixed.jsonl", "are all texts, or lists of messages"},
+                                   {"empty.jsonl", "has no pair of answers"},
+                                   {"user.jsonl", "has no pair of answers"},
+                                   {"none.jsonl", "none.jsonl"}}) {
+    const Outcome outcome = train("r", data);
+    EXPECT_EQ(outcome.exit_code, 2) << data;
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  }
+  const Outcome none = train("r", "texts.jsonl", {"model.from="});
+  EXPECT_NE(none.error.find("starts from a model folder"), std::string::npos) << none.error;
+}
+
+}  // namespace
+}  // namespace linnet::testing
