@@ -135,7 +135,7 @@ std::string others(const ConfigKey& missing, const Config& config) {
   std::string text;
   for (const ConfigKey& key : config_keys())
     if (section == key.section && key_belongs(key, config)) text += (text.empty() ? "" : ", ") + std::string(key.name);
-  return "; in [" + section + "] it has " + text;
+  return text.empty() ? "" : "; in [" + section + "] it has " + text;
 }
 
 [[noreturn]] void fail_key(const std::string& where, const ConfigKey& key, const Config& config) {

@@ -44,6 +44,8 @@ void describe_sequences(CheckSubject& subject) {
     subject.sequences = {{.tokens = "tokens", .lengths = "lengths", .targets = ""}};
     subject.labels = {has(batch, "labels") ? "labels" : "targets"};
     if (has(batch, "positions")) subject.flat_positions = "positions";
+    subject.labels_are_positions = has(batch, "labels") && !has(batch, "weights") &&  // a first and a last token
+                                   batch.at("labels").size() == 2 * batch.at("lengths").size();
     // Of embeddings an example is several texts.
     subject.rows_are_apart = !has(batch, "weights") || batch.at("weights").size() == batch.at("lengths").size();
   } else if (has(batch, "tokens")) {

@@ -57,8 +57,10 @@ class Related : public ::testing::Test {
     folder_.write(name, rows);
   }
   void expect_checked(const std::string& preset, const std::string& data) const {
-    const Outcome checked = run({"check", preset, "--data", folder_ / data, "--set", "model.from=" + kModel, "--set",
-                                 "context=24", "--set", "answers.stride=4"});
+    Arguments arguments{"check", preset,      "--data", folder_ / data, "--set", "model.from=" + kModel,
+                        "--set", "context=24"};
+    if (preset == "answers") arguments.insert(arguments.end(), {"--set", "answers.stride=4"});
+    const Outcome checked = run(arguments);
     EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
   }
   // The model as a folder of sentence-transformers.

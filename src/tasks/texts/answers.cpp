@@ -48,18 +48,18 @@ std::array<float, 2> labels_of(const std::vector<TextRange>& offsets, size_t fir
   return {static_cast<float>(begin - 1), static_cast<float>(end)};
 }
 
-// The likeliest places, `most` of them, the best first.
-std::vector<size_t> best_places(std::span<const float> logits, size_t side, const std::vector<TextRange>& offsets,
-                                size_t most) {
-  std::vector<size_t> places;
+// The most likely positions, `most` of them, the best first.
+std::vector<size_t> best_positions(std::span<const float> logits, size_t side, const std::vector<TextRange>& offsets,
+                                   size_t most) {
+  std::vector<size_t> positions;
   for (size_t i = 0; i < offsets.size(); ++i)
-    if (offsets[i] != TextRange{}) places.push_back(i);
-  const auto count = static_cast<std::ptrdiff_t>(std::min(most, places.size()));
-  std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](size_t a, size_t b) {
+    if (offsets[i] != TextRange{}) positions.push_back(i);
+  const auto count = static_cast<std::ptrdiff_t>(std::min(most, positions.size()));
+  std::partial_sort(positions.begin(), positions.begin() + count, positions.end(), [&](size_t a, size_t b) {
     return std::pair(-logits[2 * a + side], a) < std::pair(-logits[2 * b + side], b);
   });
-  places.resize(static_cast<size_t>(count));
-  return places;
+  positions.resize(static_cast<size_t>(count));
+  return positions;
 }
 
 // Byte-level tokens cover the space before a word as well.
@@ -127,7 +127,7 @@ class Answers : public TextTask {
     return {std::move(metrics)};
   }
 
-  // Each answer with its place in code points, as Python counts them.
+  // Each answer with its offsets in code points, as Python counts them.
   std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
                               std::span<const std::vector<float>> logits, const Names&, const Config& config,
                               int64_t top) const override {
@@ -182,8 +182,8 @@ class Answers : public TextTask {
       const size_t end = std::min(begin + most - around, tokens.end);
       std::array<float, 2> label{0, 0};
       if (!ranges.empty()) label = labels_of(encoding.offsets, begin, end, ranges[0]);
-      for (float& place : label)  // of the window
-        if (place > 0) place -= static_cast<float>(begin - tokens.begin);
+      for (float& position : label)  // of the window
+        if (position > 0) position -= static_cast<float>(begin - tokens.begin);
       examples.types.push_back(part(encoding.segments, begin, end));
       examples.add(part(encoding.ids, begin, end), label);
       if (use != TextUse::kTrain) {
@@ -208,8 +208,8 @@ class Answers : public TextTask {
       const std::vector<TextRange>& offsets = examples.offsets[i];
       none[record] = std::min(none[record], double{logits[i][0]} + double{logits[i][1]});
       const auto most = static_cast<size_t>(options.candidates);
-      const std::vector<size_t> ends = best_places(logits[i], 1, offsets, most);
-      for (const size_t begin : best_places(logits[i], 0, offsets, most))
+      const std::vector<size_t> ends = best_positions(logits[i], 1, offsets, most);
+      for (const size_t begin : best_positions(logits[i], 0, offsets, most))
         for (const size_t end : ends)
           if (end >= begin && end - begin < static_cast<size_t>(options.longest))
             all[record].push_back(

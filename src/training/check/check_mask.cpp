@@ -200,6 +200,8 @@ CheckLine check_lengths(CheckSubject& subject) {
           length =
               std::min(length, static_cast<int32_t>(limit.value(*limit.find_input(sequence.tokens)).type.shape[1]));
         }
+        if (subject.labels_are_positions)
+          for (int32_t& position : ids(batch, subject.labels[0])) position = std::min(position, length - 1);
       }
     return loss_of(other, batch).sum;
   };
