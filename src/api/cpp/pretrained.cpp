@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "formats/safetensors.h"
+#include "models/families/gguf.h"
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
 #include "models/modules/encoder_decoder.h"
@@ -17,6 +18,7 @@ struct PretrainedModule::State {
   // Throws Error(kUser) unless the folder's model is a Kind.
   template <class Kind>
   static std::unique_ptr<State> open(const std::string& folder, const OpenOptions& options = {}) {
+    use_gguf_models();
     auto state = std::make_unique<State>(open_pretrained(folder, options));
     (void)state->model.as<Kind>();
     return state;
