@@ -143,8 +143,8 @@ void GgufModel::take() {
         rows ? shape.rank() > 0 && shape[0] % unit == 0 : found.form != GgufForm::kTransposed || shape.rank() == 2;
     if (!fits) fail("tensor " + quoted_name(source.name) + " is " + source.text() + ", which does not fit its heads");
     if (found.form == GgufForm::kTransposed) entry.type.shape = {shape[1], shape[0]};
-    const size_t star = entry.name.find('*');
-    if (star == entry.name.npos || shape.rank() != 3) {
+    const size_t star = found.name.find('*');
+    if (star == found.name.npos || shape.rank() != 3) {
       entries.push_back(std::move(entry)), parts_.push_back(std::move(part));
       continue;
     }
