@@ -34,6 +34,7 @@ class GgufFile : public TensorFile {
   const Json* key(const std::string& name) const;  // null when absent
   const GgufBlocks& blocks(const TensorEntry& entry) const;
   const std::byte* elements(const TensorEntry& entry, std::vector<std::byte>& room) const override;
+  void read(const TensorEntry& entry, float* out) const override;
   [[noreturn]] void fail(const std::string& problem) const;
 
  private:

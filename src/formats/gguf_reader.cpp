@@ -195,4 +195,9 @@ const std::byte* GgufFile::elements(const TensorEntry& entry, std::vector<std::b
   return room.data();
 }
 
+void GgufFile::read(const TensorEntry& entry, float* out) const {
+  if (!entry.form) return TensorFile::read(entry, out);
+  read_gguf(blocks(entry), entry.data, entry.type.shape.elements(), reinterpret_cast<std::byte*>(out));
+}
+
 }  // namespace linnet

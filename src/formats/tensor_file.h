@@ -47,6 +47,10 @@ class TensorFile {
   virtual const std::byte* elements(const TensorEntry& entry, std::vector<std::byte>& /*room*/) const {
     return entry.data;
   }
+  // All elements of one of entries(), of a floating-point type, as floats.
+  virtual void read(const TensorEntry& entry, float* out) const {
+    read_floats(entry.dtype, entry.data, entry.type.shape.elements(), out);
+  }
   // See MappedFile: after a large tensor was copied out, its pages need not count as this process's memory.
   void drop_pages() const { mapped_.drop_pages(); }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "linnet/pretrained.h"
+#include "models/families/gguf.h"
 #include "models/families/pretrained.h"
 #include "models/nn/parameter_layout.h"
 
@@ -13,6 +14,7 @@ struct PretrainedModule::State {
   // Throws Error(kUser) unless the folder's model is a Kind.
   template <class Kind>
   static std::unique_ptr<State> open(const std::string& folder, const OpenOptions& options = {}) {
+    use_gguf_models();
     auto state = std::make_unique<State>(open_pretrained(folder, options));
     (void)state->model.as<Kind>();
     return state;

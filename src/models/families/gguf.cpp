@@ -19,11 +19,10 @@ Json one_value(const GgufFile& file, const std::string& name, const Json& value)
   return value[0];
 }
 
+// Of a tensor under the file's own name, before they have those of model.safetensors.
 std::vector<double> floats_of(const GgufFile& file, const TensorEntry& entry) {
-  std::vector<std::byte> room;
-  const std::byte* data = file.elements(entry, room);
   std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
-  read_floats(entry.dtype, data, std::ssize(values), values.data());
+  file.GgufFile::read(entry, values.data());
   return {values.begin(), values.end()};
 }
 
@@ -114,6 +113,8 @@ std::string GgufModel::config(const GgufArchitecture& architecture) const {
 }
 
 void GgufModel::take() {
+  if (const Json* parts = key("split.count"); parts && *parts != Json(1) && *parts != Json(0))
+    fail("it is one of " + shown(*parts) + " files; llama.cpp's `llama-gguf-split --merge` makes one of them");
   const GgufArchitecture& architecture = find_gguf_architecture(*this);
   files_ = gguf_tokenizer_files(*this, architecture);
   try {
@@ -142,8 +143,8 @@ void GgufModel::take() {
         rows ? shape.rank() > 0 && shape[0] % unit == 0 : found.form != GgufForm::kTransposed || shape.rank() == 2;
     if (!fits) fail("tensor " + quoted_name(source.name) + " is " + source.text() + ", which does not fit its heads");
     if (found.form == GgufForm::kTransposed) entry.type.shape = {shape[1], shape[0]};
-    const size_t star = entry.name.find('*');
-    if (star == entry.name.npos || shape.rank() != 3) {
+    const size_t star = found.name.find('*');
+    if (star == found.name.npos || shape.rank() != 3) {
       entries.push_back(std::move(entry)), parts_.push_back(std::move(part));
       continue;
     }
@@ -163,9 +164,7 @@ void GgufModel::take() {
 }
 
 const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::byte>& room) const {
-  const auto at = static_cast<size_t>(&entry - entries_.data());
-  if (at >= parts_.size()) return GgufFile::elements(entry, room);
-  const auto& [source, form, heads] = parts_[at];
+  const auto& [source, form, heads] = parts_.at(static_cast<size_t>(&entry - entries_.data()));
   if (form == GgufForm::kSame) return GgufFile::elements(source, room);
   std::vector<std::byte> whole;
   const std::byte* from = GgufFile::elements(source, whole);
@@ -194,6 +193,13 @@ const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::
                 row_bytes);
   }
   return room.data();
+}
+
+void GgufModel::read(const TensorEntry& entry, float* out) const {
+  if (parts_.at(static_cast<size_t>(&entry - entries_.data())).form == GgufForm::kSame)
+    return GgufFile::read(entry, out);
+  std::vector<std::byte> room;
+  read_floats(entry.dtype, elements(entry, room), entry.type.shape.elements(), out);
 }
 
 int64_t gguf_row(GgufForm form, int64_t heads, int64_t rows, int64_t row) {

@@ -150,6 +150,7 @@ TEST(Gguf, RefusesOtherModels) {
   EXPECT_NE(open({}).find("general.architecture"), std::string::npos);
   const std::string other = open({{"general.architecture", "rwkv7"}});
   EXPECT_NE(other.find("its architecture is 'rwkv7', Linnet reads llama, qwen2"), std::string::npos) << other;
+  EXPECT_NE(open({{"split.count", 3}}).find("one of 3 files"), std::string::npos);
   EXPECT_NE(open({{"general.architecture", "llama"}}).find("token_embd.weight"), std::string::npos);
   const std::vector<GgufSource> tokens{
       {"token_embd.weight", find_gguf_blocks("F32"), {4, 2}, [](int64_t, int64_t count, float* out) {
@@ -166,6 +167,17 @@ TEST(Gguf, RefusesOtherModels) {
                                  {"tokenizer.ggml.tokens", std::vector<std::string>{"a"}}},
                                 tokens);
   EXPECT_NE(kind.find("\"tokenizer.ggml.pre\" is 'odd', Linnet knows gpt-2"), std::string::npos) << kind;
+}
+
+TEST(Gguf, BecomesAModelFolder) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const Loaded from(kGolden + "llama.gguf");
+  save_pretrained(from.model, from.layout, from.parameters.data(), folder / "saved");
+  const Loaded saved(folder / "saved"), original(kFolders + "llama");
+  EXPECT_EQ(saved.parameters, original.parameters);
+  EXPECT_EQ(saved.model.family, original.model.family);
+  EXPECT_TRUE(file_exists(folder / "saved/model.safetensors"));
 }
 
 TEST(Gguf, KeepsMatricesInTheirTypes) {

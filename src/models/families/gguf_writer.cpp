@@ -89,12 +89,12 @@ class Writer {
 
   void add_keys() {
     keys_.emplace_back("general.architecture", architecture_->name);
-    const std::string name = fs::path(model_.folder).lexically_normal().filename().string();
-    keys_.emplace_back("general.name", name.empty() ? model_.architecture : name);
-    keys_.emplace_back("general.file_type", type_.name == std::string_view("Q4_0")   ? 2
-                                            : type_.name == std::string_view("Q8_0") ? 7
-                                            : type_.name == std::string_view("F16")  ? 1
-                                                                                     : 0);
+    const std::string folder = fs::path(model_.folder).lexically_normal().filename().string();
+    keys_.emplace_back("general.name", folder.empty() ? model_.architecture : folder);
+    constexpr std::pair<const char*, int> kFileTypes[] = {
+        {"F32", 0}, {"F16", 1}, {"Q4_0", 2}, {"Q8_0", 7}, {"BF16", 32}};
+    for (const auto& [name, file_type] : kFileTypes)
+      if (type_.name == std::string_view(name)) keys_.emplace_back("general.file_type", file_type);
     keys_.emplace_back("general.quantization_version", 2);
     for (const auto& [theirs, ours] : gguf_keys(*architecture_)) {
       const Json* value = config_.find(ours);

@@ -81,8 +81,7 @@ void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const fl
     if (matched.bound->spec != &slot.spec || !matched.weight) continue;
     const TensorEntry& entry = *matched.weight->entry;
     std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
-    std::vector<std::byte> room;
-    read_floats(entry.dtype, matched.weight->elements(room), entry.type.shape.elements(), values.data());
+    matched.weight->file->read(entry, values.data());
     if (has_nan(values))
       fail_user("'" + matched.weight->file->path() + "': tensor " + entry.name +
                 " holds values that are not numbers (NaN)");
@@ -112,7 +111,11 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
   };
   std::vector<std::byte> room;
   for (const MatchedRow* matched : read) {
-    read_tensor(*matched->bound, matched->weight->entry->dtype, matched->weight->elements(room), parameters);
+    const auto& [entry, file] = *matched->weight;
+    if (matched->bound->row->form == TensorForm::kSame)  // without a copy of what the file has in another form
+      file->read(*entry, parameters + matched->bound->offset);
+    else
+      read_tensor(*matched->bound, entry->dtype, matched->weight->elements(room), parameters);
     drop_pages(*matched);
   }
   check_numbers(match, slot, parameters);
@@ -211,7 +214,8 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   for (const MatchedRow& matched : match.rows) {  // constants that the files have
     if (matched.bound->spec || !matched.weight) continue;
     std::vector<std::byte> room;
-    if (!equals_tensor(*matched.bound, matched.weight->entry->dtype, matched.weight->elements(room), target.flat)) match.fail_different(matched);
+    if (!equals_tensor(*matched.bound, matched.weight->entry->dtype, matched.weight->elements(room), target.flat))
+      match.fail_different(matched);
   }
 }
 
