@@ -153,6 +153,9 @@ CheckLine check_rows(CheckSubject& subject) {
   constexpr const char* kName = "rows do not see each other";
   const int64_t rows = rows_of(subject);
   if (rows < 2) return skipped(kName, "the batch has one row");
+  for (const auto& [name, bytes] : subject.batch)
+    if (subject.flat_positions.empty() && input_type(subject, name).shape[0] != rows)
+      return skipped(kName, "rows belong together");
   restart(subject);
   const double whole = loss_of(subject, subject.batch).sum;
   double worst = difference(whole, loss_of(subject, rotated(subject, rows)).sum);
