@@ -79,7 +79,7 @@ def compare_language(linnet, work):
     make_folder(work / "student")
     make_folder(work / "teacher", seed=2, width=96)
     draw = random.Random(1)
-    ids = [draw.randrange(3, 256) for _ in range(LENGTH + 1)]  # without separators; one row can be cut in one way alone
+    ids = [draw.randrange(4, 256) for _ in range(LENGTH + 1)]  # without separators; one row can be cut in one way alone
     with open(work / "text.bin", "wb") as file:
         array.array("H", ids).tofile(file)
     own = train_linnet(linnet, work, "text", work / "text.bin", {"valid_text": work / "text.bin", "batch_size": 1})

@@ -30,11 +30,12 @@ def make_folder(folder, seed=1, width=64):
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    special = ["<|end|>", "<|user|>", "<|assistant|>"]
+    # PyTorch trains no embedding of the padding: it is a token of its own.
+    special = ["<|end|>", "<|user|>", "<|assistant|>", "<|pad|>"]
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=320, special_tokens=special, initial_alphabet=alphabet)
     tokenizer.train_from_iterator([" ".join(WORDS)] * 20, trainer)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>")
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
     fast.chat_template = TEMPLATE
     fast.save_pretrained(folder)
     torch.manual_seed(seed)

@@ -86,8 +86,9 @@ EvaluationAnswer evaluate_language(const EvaluationRequest& request, const Confi
   const std::string split = text_split(request, config, answer);
   require_text(request, opened.is_run);
   answer.result = evaluate_language_model(opened, config, request.data, split);
-  answer.facts.emplace_back("tokens", answer.result.items);
-  answer.line = fmt::format("{} tokens  loss {:.4f}", answer.result.items, answer.result.loss);
+  const char* items = task_row(config).items;
+  answer.facts.emplace_back(items, answer.result.items);
+  answer.line = fmt::format("{} {}  loss {:.4f}", answer.result.items, items, answer.result.loss);
   for (const auto& [name, value] : answer.result.metrics)
     answer.line += name == "words"             ? fmt::format("  words {:.0f}", value)
                    : name == "word_perplexity" ? fmt::format("  per word {:.4f}", value)

@@ -67,7 +67,7 @@ TEST_F(Distillation, ALanguageModelLearnsWhatItsTeacherKnows) {
   // Resumed, the teacher is there again.
   ASSERT_EQ(train("text", "parts", "text.txt", with(taught, {"max_steps=40"})).exit_code, 0);
   ASSERT_EQ(train("text", "parts", "text.txt", taught, {"--resume"}).exit_code, 0);
-  EXPECT_EQ(contents(folder_ / "parts/model.safetensors"), contents(folder_ / "student/model.safetensors"));
+  EXPECT_TRUE(contents(folder_ / "parts/model.safetensors") == contents(folder_ / "student/model.safetensors"));
 }
 
 TEST_F(Distillation, AClassifierLearnsWhatItsTeacherKnows) {
@@ -97,7 +97,8 @@ TEST_F(Distillation, AClassifierLearnsWhatItsTeacherKnows) {
 }
 
 TEST_F(Distillation, ATeacherThatDoesNotFitIsOneLine) {
-  const std::string llama = make_word_model(folder_, "llama"), bert = make_word_model(folder_, "bert_classifier");
+  const std::string llama = make_word_model(folder_, "llama"), bert = make_word_model(folder_, "bert_classifier"),
+                    encoder = make_word_model(folder_, "bert_model");
   std::string texts, text;
   for (int i = 0; i < 40; ++i) texts += std::string(i % 2 ? "w20\tx\n" : "w30\ty\n"), text += "w20 w30 w40\n";
   folder_.write("texts.tsv", texts);
@@ -107,8 +108,8 @@ TEST_F(Distillation, ATeacherThatDoesNotFitIsOneLine) {
        {std::tuple{"text", "text.txt", llama, bert, std::string("is no language model")},
         {"text", "text.txt", llama, folder_ / "empty", std::string("not a model folder")},
         {"text", "text.txt", llama, folder_ / "nothing", std::string("not a model folder")},
-        {"classify", "texts.tsv", bert, llama, std::string("")},
-        {"classify", "texts.tsv", bert, bert, std::string("it has 3 classes, and the data 2")}}) {
+        {"classify", "texts.tsv", encoder, llama, std::string("")},
+        {"classify", "texts.tsv", encoder, bert, std::string("it has 3 classes, and the data 2")}}) {
     const Outcome outcome = train(
         preset, "r", data, {"model.from=" + from, "teacher=" + teacher, "context=16", "batch_size=4", "max_steps=1"});
     EXPECT_EQ(outcome.exit_code, 2) << preset << " " << teacher;

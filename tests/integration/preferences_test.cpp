@@ -112,8 +112,9 @@ TEST_F(Preferences, ARunGoesOnToTheSameBits) {
     ASSERT_EQ(train(name + "-whole", "texts.jsonl", whole).exit_code, 0);
     ASSERT_EQ(train(name + "-parts", "texts.jsonl", half).exit_code, 0);
     ASSERT_EQ(train(name + "-parts", "texts.jsonl", whole, {"--resume"}).exit_code, 0);
-    EXPECT_EQ(contents(folder_ / (name + "-parts/model.safetensors")),
-              contents(folder_ / (name + "-whole/model.safetensors")));
+    EXPECT_TRUE(contents(folder_ / (name + "-parts/model.safetensors")) ==
+                contents(folder_ / (name + "-whole/model.safetensors")))
+        << name;
   }
 }
 
@@ -124,7 +125,7 @@ TEST_F(Preferences, TheLossIsTheFormulaOfTheRewards) {
   std::string all;
   for (int i = 0; i < 20; ++i) all += line;
   folder_.write("equal.jsonl", all);
-  constexpr double kBeta = 0.2, kTokens[] = {4, 2};  // with the end token
+  constexpr double kBeta = 0.2, kTokens[] = {3, 1};
   for (const char* kind : {"dpo", "ipo", "orpo"}) {
     ASSERT_EQ(
         train(kind, "equal.jsonl", {std::string("preferences.loss=") + kind, "beta=0.2", "max_steps=6"}).exit_code, 0);

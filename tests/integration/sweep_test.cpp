@@ -97,7 +97,9 @@ TEST_F(Sweep, HalvingTrainsOnlyTheBestToTheEnd) {
       sweep("h", {"learning_rate=1e-5..1e-2", "max_steps=90", "eval_every=10"}, {"--runs", "9", "--search", "halving"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   int after[3] = {};
-  for (const Json& run : results("h")["runs"]) {
+  const Json runs = results("h")["runs"];
+  EXPECT_EQ(runs.size(), 9u);
+  for (const Json& run : runs) {
     ASSERT_GE(run["rounds"].size(), 1u);
     ++after[run["rounds"].size() - 1];
     EXPECT_EQ(run["rounds"][0]["steps"], 10);

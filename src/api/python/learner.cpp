@@ -167,8 +167,8 @@ void add_weights(nb::class_<PyLearner>& learner) {
                found.append(nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable));
              return found;
            })
-      .def("save", [](PyLearner& self, const std::string& path, const std::string& type) {
-        without_gil([&] { self.learner().save(path, type); }); })
+      .def("save", [](PyLearner& self, const std::string& path,
+                      const std::string& type) { without_gil([&] { self.learner().save(path, type); }); })
       .def("load",
            [](PyLearner& self, const std::string& path, bool strict, const std::string& prefix) {
              return fields_of(without_gil([&] { return self.learner().load(path, {strict, prefix}); }));

@@ -111,7 +111,9 @@ class ChatTask : public SessionTask {
 
   std::string assume(const DataAtHand& data) override {
     constexpr int64_t kChats = 10'000;
-    language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
+    const std::string& folder = config_.model.from;
+    language_ = make_language_model(
+        config_, folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "");
     count_ = kChats;
     assumed_bytes_ = 2 * data.bytes;
     return data.why_not + "; assuming " + std::to_string(count_) + " conversations.";

@@ -119,6 +119,17 @@ class PreferenceSession : public Session {
   const std::shared_ptr<CausalModel> model_;
 };
 
+// Loads the weights that a run is compared with, if it is with any.
+void load_reference(Session& session, const Config& config) {
+  if (config.preferences.loss == "orpo") return;
+  if (!is_pretrained_folder(config.model.from))
+    fail_user("the run is compared with the model that it began with, and there is no model folder '" +
+              config.model.from + "' any more");
+  const PretrainedModel reference = open_pretrained(config.model.from, {.lora = lora_options(config)});
+  session.trainer->load_parameters(
+      [&](const ParameterTarget& parameters) { load_parameters(reference, session.layout, parameters); });
+}
+
 // A file of pairs.
 class PairReader {
  public:
@@ -226,7 +237,9 @@ class PreferenceTask : public SessionTask {
 
   std::string assume(const DataAtHand& data) override {
     constexpr int64_t kPairs = 10'000;
-    language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
+    const std::string& folder = config_.model.from;
+    language_ = make_language_model(
+        config_, folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "");
     count_ = kPairs;
     assumed_bytes_ = 2 * data.bytes;
     return data.why_not + "; assuming " + std::to_string(count_) + " pairs of answers.";
@@ -242,10 +255,12 @@ class PreferenceTask : public SessionTask {
     return std::make_unique<PreferenceSession>(config, language_.model, true, verify);
   }
 
-  // Weights are those of model.from now, whatever a checkpoint holds: the reference.
+  // Weights are those of model.from now, whatever a checkpoint holds: the reference. A run that goes on has not read
+  // them.
   void initialize() override {
     SessionTask::initialize();
     if (std::exchange(has_references_, true)) return;
+    if (!starts_from()) load_reference(session(), config_);
     for (std::vector<PreferencePair>* pairs : {&train_, &valid_}) session().set_references(*pairs);
   }
 
@@ -298,15 +313,8 @@ Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config&
   session.allocate();
   session.store.touch();
   session.trainer->initialize();
-  if (config.preferences.loss != "orpo") {
-    if (!is_pretrained_folder(config.model.from))
-      fail_user("the run is compared with the model that it began with, and there is no model folder '" +
-                config.model.from + "' any more");
-    const PretrainedModel reference = open_pretrained(config.model.from, {.lora = lora_options(config)});
-    session.trainer->load_parameters(
-        [&](const ParameterTarget& parameters) { load_parameters(reference, session.layout, parameters); });
-    session.set_references(pairs);
-  }
+  load_reference(session, config);
+  session.set_references(pairs);
   session.trainer->load_parameters(
       [&](const ParameterTarget& parameters) { opened.load_weights(session.layout, parameters); });
   SharedWork alone = SharedWork::alone();

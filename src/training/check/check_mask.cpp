@@ -154,6 +154,9 @@ CheckLine check_rows(CheckSubject& subject) {
   const int64_t rows = rows_of(subject);
   if (rows < 2) return skipped(kName, "the batch has one row");
   if (!subject.rows_are_apart) return skipped(kName, "texts of a batch learn from each other");
+  for (const auto& [name, bytes] : subject.batch)
+    if (subject.flat_positions.empty() && input_type(subject, name).shape[0] != rows)
+      return skipped(kName, "rows belong together");
   restart(subject);
   const double whole = loss_of(subject, subject.batch).sum;
   double worst = difference(whole, loss_of(subject, rotated(subject, rows)).sum);
