@@ -72,7 +72,7 @@ def train_linnet(linnet, work, loss, smoothing):
     shutil.rmtree(run, ignore_errors=True)
     settings = {
         "model.from": work / "model", "valid_text": work / "pairs.jsonl", "batch_size": PAIRS, "context": 128,
-        "lora.rank": 0, "lora.alpha": 16, "lora.base_storage": "fp32", "preferences.loss": loss, "beta": BETA,
+        "lora.rank": 0, "lora.alpha": 16, "lora.base_storage": "fp32", "preferences.method": loss, "beta": BETA,
         "label_smoothing": smoothing, "learning_rate": RATE, "schedule": "constant", "final_learning_rate": 0,
         "warmup_steps": 0, "max_steps": STEPS, "max_epochs": 0, "eval_every": 1, "save_every": 1000, "patience": 0,
     }  # fmt: skip

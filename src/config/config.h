@@ -113,7 +113,7 @@ struct AnswersConfig {
 
 // How task = "preferences" learns which of two answers is better.
 struct PreferenceConfig {
-  std::string loss = "dpo";
+  std::string method = "dpo";
   double beta = 0.1;
   bool operator==(const PreferenceConfig&) const = default;
 };

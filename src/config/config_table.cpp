@@ -305,7 +305,7 @@ std::span<const ConfigKey> config_keys() {
 
       of({"preferences"},
          one_of(
-             PREFERENCES(loss),
+             PREFERENCES(method),
              "How preferences are learned. dpo (Rafailov et al. 2023) and ipo (Azar et al. 2023) compare the model "
              "with "
              "model.from, of which it begins; orpo (Hong et al. 2024) also learns the chosen answers and compares with "

@@ -62,6 +62,12 @@ TEST(Config, KeysFlatOrInSections) {
   EXPECT_EQ(parse_config("", "empty"), Config{});
 }
 
+// Without its section a key would mean two things.
+TEST(Config, KeysHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const ConfigKey& key : config_keys()) EXPECT_TRUE(names.insert(key.name).second) << key.name;
+}
+
 TEST(Config, ShortFormsYieldToTheKeysTheyStandFor) {
   const Config config = parse_config("num_decoder_layers = 2\nnum_layers = 6\n[data]\ndir = \"d\"", "c");
   EXPECT_EQ(config.model.num_encoder_layers, 6);

@@ -78,12 +78,12 @@ TEST_F(Preferences, EveryLossLearnsThemAndBeginsAtItsReference) {
   ASSERT_EQ(train("lora", "texts.jsonl").exit_code, 0);
   ASSERT_EQ(train("all", "texts.jsonl", kAllWeights).exit_code, 0);
   Arguments ipo = kAllWeights;
-  ipo.emplace_back("preferences.loss=ipo");
+  ipo.emplace_back("preferences.method=ipo");
   ASSERT_EQ(train("ipo", "texts.jsonl", ipo).exit_code, 0);
   EXPECT_NEAR(first_loss("lora"), std::log(2.0), 1e-6);
   EXPECT_NEAR(first_loss("all"), std::log(2.0), 1e-6);
   EXPECT_NEAR(first_loss("ipo"), 25, 1e-4);  // (1 / (2 beta))^2
-  ASSERT_EQ(train("orpo", "texts.jsonl", {"preferences.loss=orpo"}).exit_code, 0);
+  ASSERT_EQ(train("orpo", "texts.jsonl", {"preferences.method=orpo"}).exit_code, 0);
   EXPECT_GT(first_loss("orpo"), 2);
   for (const char* name : {"lora", "all", "ipo", "orpo"}) {
     const Json found = evaluation(name);
@@ -128,7 +128,7 @@ TEST_F(Preferences, TheLossIsTheFormulaOfTheRewards) {
   constexpr double kBeta = 0.2, kTokens[] = {3, 1};
   for (const char* kind : {"dpo", "ipo", "orpo"}) {
     ASSERT_EQ(
-        train(kind, "equal.jsonl", {std::string("preferences.loss=") + kind, "beta=0.2", "max_steps=6"}).exit_code, 0);
+        train(kind, "equal.jsonl", {std::string("preferences.method=") + kind, "beta=0.2", "max_steps=6"}).exit_code, 0);
     const Json found = evaluation(kind);
     const double chosen = found["chosen_reward"], rejected = found["rejected_reward"];
     EXPECT_NEAR(found["margin"], chosen - rejected, 1e-6);
@@ -188,7 +188,7 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
   }
   const Outcome none = train("r", "texts.jsonl", {"model.from="});
-  EXPECT_NE(none.error.find("starts from a model folder"), std::string::npos) << none.error;
+  EXPECT_NE(none.error.find("it needs model.from"), std::string::npos) << none.error;
 }
 
 }  // namespace

@@ -140,7 +140,10 @@ TEST_F(StartPages, Distill) {
   for (int i = 0; i < 60; ++i) reviews += words(4, i) + "\tLABEL_" + std::to_string(i % 3) + "\n";
   folder_.write("reviews.tsv", reviews);
   folder_.write("text.txt", words(3000, 1));
-  for (const char* name : {"bert", "teacher"}) copy_folder(kGolden + "/bert_classifier", folder_ / name);
+  for (const std::string name : {"bert", "teacher"}) {
+    copy_folder(kGolden + "/bert_classifier", folder_ / name);
+    folder_.write(name + "/vocab.txt", contents(kGolden + "/bert_model/vocab.txt"));
+  }
   for (const char* name : {"small", "large"}) write_chat_model(folder_, name);
   const std::string out = run_page("distill.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
   EXPECT_TRUE(has(out, "60 texts")) << out;

@@ -62,11 +62,13 @@ void Learner::save(const std::string& path, const std::string& type) const {
   const FileDType dtype = type == "bf16" ? FileDType::kBF16 : FileDType::kF16;
   const ParameterValues values = trainer.evaluated_values();
   std::vector<float> unpacked;
+  std::pair<const ParameterSlot*, const float*> held;  // the one that is written, piece by piece
   std::vector<WeightSource> weights;
   for (const ParameterSlot& slot : trainer.layout().parameters())
     weights.push_back(
         {slot.spec.name, dtype, slot.spec.shape, [&, dtype](int64_t first, int64_t count, std::byte* out) {
-           write_floats(dtype, values.of(slot, unpacked) + first, count, out);
+           if (held.first != &slot) held = {&slot, values.of(slot, unpacked)};
+           write_floats(dtype, held.second + first, count, out);
          }});
   save_weight_file(path, weights, metadata);
 }

@@ -19,10 +19,9 @@ void add_adam(nb::module_& module, const char* name, double weight_decay) {
 }
 
 FrozenStorage storage_of(const std::string& name) {
-  if (name == "fp32") return FrozenStorage::fp32;
-  if (name == "bf16") return FrozenStorage::bf16;
-  if (name == "int8") return FrozenStorage::int8;
-  if (name == "int4") return FrozenStorage::int4;
+  const char* const names[] = {"fp32", "bf16", "int8", "int4"};  // as FrozenStorage has them
+  for (int i = 0; i < 4; ++i)
+    if (name == names[i]) return static_cast<FrozenStorage>(i);
   fail_user("there is no storage \"" + name + "\"; there are fp32, bf16, int8 and int4");
 }
 

@@ -15,9 +15,9 @@ void save_model(const std::string& path, const ParameterLayout& layout, const Pa
     tensors.push_back(
         {slot.spec.name, {DType::kF32, slot.spec.shape}, is_quantized ? nullptr : values.of(slot, unpacked)});
   }
-  save_safetensors(path, tensors, metadata, [&](const SafetensorsTensor& tensor, size_t) {
-    return std::span(reinterpret_cast<const std::byte*>(values.of(*quantized.at(tensor.name), unpacked)),
-                     tensor.type.bytes());
+  save_safetensors(path, tensors, metadata, [&](const SafetensorsTensor& tensor, size_t first) {
+    return std::as_bytes(
+        values.from(*quantized.at(tensor.name), static_cast<int64_t>(first / sizeof(float)), unpacked));
   });
 }
 

@@ -111,18 +111,41 @@ void initialize_quantized(const Store& store, const ParameterLayout& layout, uin
   }
 }
 
+namespace {
+
+void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
+  out.resize(static_cast<size_t>((end - row) * weight.shape.columns));
+  for (float* to = out.data(); row < end; ++row, to += weight.shape.columns) dequantize_row(weight, row, to);
+}
+
+}  // namespace
+
 ParameterValues::ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained)
     : store_(store), layout_(layout), trained_(trained), untrained_(store.as<float>(state::kParameters)) {}
 
 const float* ParameterValues::of(const ParameterSlot& slot, std::vector<float>& unpacked) const {
   if (slot.offset < layout_.trained_count()) return trained_ + slot.offset;
   if (!layout_.is_quantized(slot)) return untrained_ + slot.offset;
-  const QuantizedSlot& quantized = layout_.quantized_slot(slot);
-  const PackedWeight weight{quantized.shape, store_.data(quantized.input())};
-  unpacked.resize(static_cast<size_t>(slot.spec.shape.elements()));
-  for (int64_t row = 0; row < weight.shape.rows; ++row)
-    dequantize_row(weight, row, unpacked.data() + row * weight.shape.columns);
+  const PackedWeight weight = packed(slot);
+  unpack(weight, 0, weight.shape.rows, unpacked);
   return unpacked.data();
+}
+
+std::span<const float> ParameterValues::from(const ParameterSlot& slot, int64_t first,
+                                             std::vector<float>& unpacked) const {
+  if (slot.offset < layout_.trained_count() || !layout_.is_quantized(slot))
+    return {of(slot, unpacked) + first, static_cast<size_t>(slot.spec.shape.elements() - first)};
+  constexpr int64_t kElements = 1 << 20, kRows = 8;  // so many rows are whole vectors of bytes
+  const PackedWeight weight = packed(slot);
+  const int64_t row = first / weight.shape.columns;
+  const int64_t rows = std::max<int64_t>(kElements / weight.shape.columns / kRows, 1) * kRows;
+  unpack(weight, row, std::min(row + rows, weight.shape.rows), unpacked);
+  return unpacked;
+}
+
+PackedWeight ParameterValues::packed(const ParameterSlot& slot) const {
+  const QuantizedSlot& quantized = layout_.quantized_slot(slot);
+  return {quantized.shape, store_.data(quantized.input())};
 }
 
 SharedRegions declare_model(Store& store, const ParameterLayout& layout) {

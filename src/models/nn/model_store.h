@@ -43,8 +43,12 @@ class ParameterValues {
   ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained);
   // `unpacked` takes the values of a quantized parameter.
   const float* of(const ParameterSlot& slot, std::vector<float>& unpacked) const;
+  // The same from an element on that begins a row: some of a quantized parameter, about a million in whole rows, of others all.
+  std::span<const float> from(const ParameterSlot& slot, int64_t first, std::vector<float>& unpacked) const;
 
  private:
+  PackedWeight packed(const ParameterSlot& slot) const;
+
   const Store& store_;
   const ParameterLayout& layout_;
   const float *trained_, *untrained_;

@@ -22,7 +22,7 @@ namespace linnet {
 namespace {
 
 PreferenceOptions preference_options(const Config& config, bool training) {
-  const std::string& loss = config.preferences.loss;
+  const std::string& loss = config.preferences.method;
   return {.kind = loss == "orpo"  ? PreferenceKind::kOrpo
                   : loss == "ipo" ? PreferenceKind::kIpo
                                   : PreferenceKind::kDpo,
@@ -121,7 +121,7 @@ class PreferenceSession : public Session {
 
 // Loads the weights that a run is compared with, if it is with any.
 void load_reference(Session& session, const Config& config) {
-  if (config.preferences.loss == "orpo") return;
+  if (config.preferences.method == "orpo") return;
   if (!is_pretrained_folder(config.model.from))
     fail_user("the run is compared with the model that it began with, and there is no model folder '" +
               config.model.from + "' any more");
