@@ -462,7 +462,7 @@ class Learner:
         self._core.save(str(path), type)
 
     def load(self, path: str, strict: bool = True, prefix: str = "") -> LoadReport:
-        """Reads weights by name from a file of safetensors or of torch.save(); `prefix` is put before each name of the file."""
+        """Reads weights by name from a file (safetensors, or torch.save()); `prefix` goes before each of its names."""
         return LoadReport(*self._core.load(str(path), strict, prefix))
 
     def load_bert(self, bert: PretrainedBert) -> LoadReport:

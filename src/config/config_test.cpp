@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
