@@ -109,6 +109,7 @@ mpi_module() {
 libraries() {
   local folder=$stage/dev
   into "$folder" dev
+  into "$folder" runtime  # the C interface
   cmake --install $shared --prefix "$folder/shared" --component dev --strip >/dev/null
   cp -a "$folder"/shared/lib/liblinnet.so* "$folder/usr/lib/"
   rm -r "$folder/shared"
