@@ -27,11 +27,11 @@ class PretrainedModule : public Module {
   // Frees it.
   ~PretrainedModule() override;
 
-  // Reads the folder's weights, one file or shards, into a learner whose model this is a part of; a learner begins with
-  // them by itself. Says which parameters were taken, which the folder does not have, and which of its tensors are not
-  // used.
+  // Reads the folder's weights, one file or shards, into a learner whose model this is a part of. The learner has done so
+  // when it was constructed; call it to go back to them, or for the report: which parameters were taken, which the folder
+  // does not have, and which of its tensors are not used.
   LoadReport load(Learner& learner);
-  // The same, when the learner is constructed.
+  // Calls load().
   void begin(Learner& learner) override;
   // Writes a folder that transformers loads: the model with the learner's weights, configuration and tokenizer files,
   // and, in head.safetensors, all other parameters of the learner by name.

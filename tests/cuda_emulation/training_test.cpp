@@ -85,7 +85,8 @@ TEST(TrainingOnADevice, TwoRunsAreTheSameBits) {
 TEST(TrainingOnADevice, ActivationsInBf16ChangeLossesByLittle) {
   if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
   for (const bool pre_norm : {false, true}) {
-    const TransformerConfig config = config_with(0.1f, pre_norm);
+    TransformerConfig config = config_with(0.1f, pre_norm);
+    config.attention_dropout = 0;  // cuDNN draws that mask in its own way
     expect_near(train(config, on_device(true)), train(config, {}), 1e-2);
   }
 }

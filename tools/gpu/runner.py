@@ -1,7 +1,9 @@
 """What `run` runs on the machine with the GPU: parts of at most nine minutes that go on where they stopped."""
 
 import argparse
+import csv
 import ctypes
+import glob
 import hashlib
 import json
 import os
@@ -11,7 +13,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import journal
@@ -19,17 +23,32 @@ import journal
 HERE = journal.HERE
 DEVICE = os.environ.get("LINNET_GPU_DEVICE", "cuda:0")  # cpu: the parts themselves can be tried without a GPU
 BUDGET = float(os.environ.get("LINNET_GPU_SECONDS", "530"))  # of one call
+QUICK = (("r-64", "bf16"), ("r-256", "bf16"), ("r-256", "tf32"), ("r-256", "fp32"), ("r-384", "bf16"), ("r-384", "tf32"),
+         ("cnn-128", "tf32"), ("cnn-1024", "tf32"), ("gpt2-124m-8", "bf16"), ("gpt2-124m-8", "tf32"),
+         ("bert-base-32", "bf16"))
+PROFILED = ("r-256", "gpt2-124m-8")
 FIRST = (("r-256", "bf16"), ("cnn-1024", "tf32"), ("gpt2-124m-8", "bf16"))
 CORES = ("r-64", "gpt2-124m", "cnn-128")  # workloads
 THREADS = (1, 2, 4, 8, 16)
 NOT_DONE = 75  # exit code: call again
+SUITE_SECONDS = 90  # of one suite of tests
+WORKERS = max(1, min(12, len(os.sched_getaffinity(0)) - 2))  # suites at a time; they share the GPU
+KEPT = 4000  # characters of a failed run's output
+# What a failed suite is run with again, one after the other: which of them passes says where to look.
+LADDER = (("every op waited for", {"LINNET_CUDA_CHECK": "1", "LINNET_CUDA_GRAPHS": "off"}),
+          ("no recording", {"LINNET_CUDA_GRAPHS": "off"}),
+          ("no epilogues of cuBLASLt", {"LINNET_CUBLASLT_EPILOGUES": "off"}),
+          ("no cuDNN", {"LINNET_CUDNN": "off"}))
 
 HELP = """parts:
-  first                 the tests, then short benchmarks: """ + ", ".join(" ".join(row) for row in FIRST) + """
+  first                 what is there, the tests (a failed suite again without recording, cuDNN and so on), every
+                        workload for a second, a profile; then beside PyTorch: """ + ", ".join(" ".join(row) for row in FIRST) + """
   test                  op tests and training tests on the GPU
+  quick                 every workload for a second, Linnet alone, and two profiles
   train                 dates (and MNIST, where it came along) on the GPU: the quality they reach
   sanitize              compute-sanitizer, memcheck and racecheck, over the op tests and the training tests in bf16
   bench NAME PRECISION  a training step beside PyTorch's; fp32, tf32 or bf16
+  kernels NAME PRECISION  the times of a step's kernels, by Nsight Compute
   cores                 on the processor: training steps with 1, 2, 4, 8, 16 threads beside PyTorch's: """ + ", ".join(CORES) + """
   table                 the benchmarks' table, again
 Results are in OUT, or else in results/. What is done is skipped; exit code 75 says: call again."""
@@ -99,8 +118,11 @@ def build_name() -> str:
 def execute(command: list[str], environment: dict[str, str], seconds: float) -> tuple[int | None, str]:
     """-> exit code, None when it ran out of time; and its output. Whatever happens, no process is left."""
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, cwd=HERE, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            process = subprocess.Popen(command, cwd=HERE, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
+        except OSError as error:
+            return 127, str(error)
         try:
             code = process.wait(max(seconds, 1))
         except subprocess.TimeoutExpired:
@@ -117,6 +139,22 @@ def execute(command: list[str], environment: dict[str, str], seconds: float) -> 
         return code, output.read().decode(errors="replace")
 
 
+def shortened(output: str) -> str:
+    """The lines that say what went wrong, or else the last ones."""
+    lines = [line for line in output.splitlines() if not line.startswith(("[ RUN", "[       OK", "[---", "[==="))]
+    text = "\n".join(lines)
+    return text if len(text) <= KEPT else text[:KEPT * 3 // 4] + "\n...\n" + text[-KEPT // 4:]
+
+
+def status_of(code: int | None) -> str:
+    return "ok" if code == 0 else "too slow" if code is None else f"failed ({code})"
+
+
+def failures_in(output: str) -> list[str]:
+    return sorted({line.split("]")[1].split(",")[0].split(" (")[0].strip() for line in output.splitlines()
+                   if line.startswith("[  FAILED  ]") and "." in line})
+
+
 class Part:
     """Items of one kind: a name, a command, what is added to the environment."""
 
@@ -126,36 +164,58 @@ class Part:
 
     def log(self, item: str, output: str) -> None:
         with (self.folder / "log.txt").open("a") as file:
-            file.write(f"==== {self.name} {item}\n{output[-20000:]}\n")
+            file.write(f"==== {self.name} {item}\n{shortened(output)}\n")
 
     def done(self, item: str) -> dict | None:
         return self.journal.find(item=item, build=self.build)
 
-    def run(self, items: list[tuple[str, list[str]]], clock: Clock, added: dict[str, str] | None = None) -> int:
-        """-> exit code: 0 all is well, 1 something failed, 75 not all is done."""
+    def run(self, items: list[tuple[str, list[str]]], clock: Clock, added: dict[str, str] | None = None,
+            workers: int = 1, most: float = 1e6, ladder=()) -> int:
+        """Each item within `most` seconds, what fails again by the ladder -> exit code: 0 all is well, 1 something
+        failed, 75 not all is done."""
         environment = program_environment() | (added or {})
-        for item, command in items:
-            if self.done(item):
-                continue
-            given = clock.left()
-            if given < min(20, clock.whole / 4):
-                break
+        lock = threading.Lock()
+
+        def attempt(entry: tuple[str, list[str]]) -> None:
+            item, command = entry
+            given = min(clock.left(), most)
+            if self.done(item) or given < min(20, clock.whole / 4):
+                return
             start = time.monotonic()
             code, output = execute(command, environment, given)
             seconds = round(time.monotonic() - start, 1)
-            if code is None and given < 0.8 * clock.whole:
+            if code is None and given < min(0.8 * clock.whole, most):
                 say(f"{self.name} {item}: the call's time is up; the next one starts with it")
-                break
-            status = "ok" if code == 0 else "too slow" if code is None else f"failed ({code})"
-            failures = [line.split("]")[1].split(",")[0].split("(")[0].strip() for line in output.splitlines()
-                        if line.startswith("[  FAILED  ]") and "." in line]
-            last = [line.strip() for line in output.splitlines() if line.strip()][-3:]
-            self.journal.add({"item": item, "build": self.build, "status": status, "seconds": seconds,
-                              "failures": sorted(set(failures)), "last": last, "device": DEVICE})
-            if status != "ok":
-                self.log(item, output)
-            say(f"{self.name} {item}: {status}, {seconds} s" + "".join(f"\n  {name}" for name in sorted(set(failures))))
+                return
+            status = status_of(code)
+            failures = failures_in(output)
+            record = {"item": item, "build": self.build, "status": status, "seconds": seconds, "failures": failures,
+                      "last": [line.strip() for line in output.splitlines() if line.strip()][-3:], "device": DEVICE}
+            if status != "ok" and ladder:
+                record["again"] = self.again(item, command, environment, failures, ladder, clock)
+            with lock:
+                self.journal.add(record)
+                if status != "ok":
+                    self.log(item, output)
+                say(f"{self.name} {item}: {status}, {seconds} s" + "".join(f"\n  {name}" for name in failures)
+                    + "".join(f"\n  with {name}: {found}" for name, found in record.get("again", {}).items()))
+
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(attempt, items))
         return self.summary([item for item, _ in items])
+
+    def again(self, item: str, command: list[str], environment: dict[str, str], failures: list[str], ladder,
+              clock: Clock) -> dict[str, str]:
+        """-> what became of it on each rung."""
+        found = {}
+        narrow = [f"--gtest_filter={':'.join(failures)}"] if failures else []
+        for name, added in ladder:
+            if clock.left() < 10:
+                break
+            code, output = execute([*command, *narrow], environment | added, min(clock.left(), SUITE_SECONDS / 2))
+            found[name] = status_of(code)
+            self.log(f"{item}, {name}", output)
+        return found
 
     def summary(self, items: list[str]) -> int:
         records = [self.done(item) for item in items]
@@ -170,8 +230,9 @@ def suites(program: str) -> list[str]:
     """The names of a test program's suites, which are what is run at a time."""
     done = subprocess.run([str(HERE / "bin" / program), "--gtest_list_tests"], cwd=HERE, env=program_environment(),
                           capture_output=True, text=True)
-    if done.returncode != 0:
-        stop(f"{program} does not start: {(done.stderr.strip() or 'no message').splitlines()[-1]}")
+    if done.returncode != 0:  # recorded as one item that fails
+        say(f"{program} does not start: {(done.stderr.strip() or 'no message').splitlines()[-1]}")
+        return ["*."]
     found = [line.split("#")[0].strip() for line in done.stdout.splitlines() if line[:1].strip() and "." in line]
     return [name for name in found if name.endswith(".")]
 
@@ -183,6 +244,13 @@ POISON = {"LINNET_CUDA_POISON": "1"}
 def test_items(before: list[str] = (), label: str = "", programs=("ops_test", "cuda_training_test")) -> list:
     return [(f"{label}{program} {suite}*", [*before, str(HERE / "bin" / program), f"--gtest_filter={suite}*"])
             for program in programs for suite in suites(program)]
+
+
+def find_program(name: str, *patterns: str) -> str:
+    found = shutil.which(name)
+    for pattern in patterns:
+        found = found or next(iter(sorted(glob.glob(pattern), reverse=True)), None)
+    return found or stop(f"{name} is neither in PATH nor at {', '.join(patterns)}")
 
 
 def find_sanitizer() -> str:
@@ -268,8 +336,66 @@ def cores(folder: Path, build: str, clock: Clock) -> int:
     return code
 
 
+def describe(folder: Path, build: str, clock: Clock) -> int:
+    """The GPU, its driver, and which libraries are found."""
+    items = [("driver", ["nvidia-smi"]), ("linnet", [str(HERE / "bin" / "linnet"), "info", "--device", DEVICE])]
+    part = Part("info", folder, build)
+    code = part.run(items, clock, most=30)
+    for item, _ in items:
+        say(" ".join((part.done(item) or {}).get("last", ["nothing"])))
+    return code
+
+
+def quick(folder: Path, build: str, clock: Clock) -> int:
+    """Each workload for a second, Linnet alone, then two profiles."""
+    linnet, part = str(HERE / "bin" / "linnet"), Part("quick", folder, build)
+    items = [(f"{name} {precision}", [linnet, "bench", name, "--precision", precision, "--device", DEVICE, "--seconds",
+                                      "1", "--json"]) for name, precision in QUICK]
+    code = part.run(items, clock, most=60, ladder=LADDER)
+    for item, _ in items:
+        lines = [line for line in (part.done(item) or {}).get("last", []) if line.startswith("{")]
+        if lines:
+            found = json.loads(lines[-1])
+            say(f"{item}: {found['median']:.5g} {found['unit']}, {found.get('memory_mb', 0):.0f} MB")
+    for name in PROFILED:
+        command = [linnet, "bench", name, "--precision", "bf16", "--device", DEVICE, "--seconds", "1", "--profile"]
+        _, output = execute(command, program_environment(), min(60, clock.left()))
+        (folder / f"profile-{name}.txt").write_text(output)
+    return code
+
+
+def kernels(folder: Path, name: str, precision: str, clock: Clock) -> int:
+    """How long each kernel of a training step takes, as Nsight Compute measures them one after the other."""
+    profiler = find_program("ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/bin/ncu")
+    steps = [str(HERE / "bin" / "linnet"), "bench", name, "--precision", precision, "--device", DEVICE, "--seconds", "0",
+             "--no-parts"]
+    environment = program_environment() | {"LINNET_CUDA_GRAPHS": "off"}
+    execute(steps, environment, min(60, clock.left()))  # algorithms are chosen, expressions compiled
+    count = 1500
+    code, output = execute([profiler, "--csv", "--metrics", "gpu__time_duration.sum", "--clock-control", "none",
+                            "--launch-skip", "600", "--launch-count", str(count), "--kill", "yes", *steps],
+                           environment, min(120, clock.left()))
+    (folder / f"kernels-{name}-{precision}.csv").write_text(output)
+    rows = list(csv.DictReader(output[max(output.find('"ID"'), 0):].splitlines()))
+    if not rows or "Metric Value" not in rows[0]:
+        say(f"kernels {name} {precision}: nothing measured (exit code {code}): {shortened(output)[-300:]}")
+        return 1
+    times: dict[str, list[float]] = {}
+    for row in rows:
+        scale = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond": 1e3}.get(row["Metric Unit"], 1)
+        times.setdefault(row["Kernel Name"][:100], []).append(scale * float(row["Metric Value"].replace(",", "")))
+    for kernel, found in sorted(times.items(), key=lambda entry: -sum(entry[1])):
+        print(f"{sum(found):10.1f} us {len(found):5} x {kernel}")
+    return 0
+
+
+def test(folder: Path, build: str, clock: Clock) -> int:
+    return Part("test", folder, build).run(test_items(), clock, POISON, WORKERS, SUITE_SECONDS, LADDER)
+
+
 def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
-    codes = [Part("test", folder, build).run(test_items(), Clock(0.45 * BUDGET), POISON)]
+    codes = [describe(folder, build, clock), test(folder, build, Clock(0.4 * BUDGET)),
+             quick(folder, build, Clock(max(20, min(0.4 * BUDGET, clock.left()))))]
     for index, (name, precision) in enumerate(FIRST):
         share = clock.left() / (len(FIRST) - index)
         codes.append(bench(folder, name, precision, Clock(share), ["--rounds", "1", "--seconds", "3", *more]))
@@ -278,15 +404,15 @@ def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="run", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("first", "test", "train", "sanitize", "bench", "cores", "table"), metavar="PART")
+    parser.add_argument("part", choices=("first", "test", "quick", "train", "sanitize", "bench", "kernels", "cores", "table"), metavar="PART")
     parser.add_argument("name", nargs="?", help="of bench: the workload")
     parser.add_argument("precision", nargs="?", choices=("fp32", "tf32", "bf16"), help="of bench")
     parser.add_argument("--again", action="store_true", help="what failed or was too slow is run again")
     options, more = parser.parse_known_args()
     if more and options.part not in ("bench", "first"):
         parser.error(f"unknown arguments: {' '.join(more)}")
-    if options.part == "bench" and not options.precision:
-        parser.error("bench NAME PRECISION, such as `bench r-256 bf16`")
+    if options.part in ("bench", "kernels") and not options.precision:
+        parser.error(f"{options.part} NAME PRECISION, such as `{options.part} r-256 bf16`")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     clock = Clock(BUDGET)
     folder = journal.results_folder()
@@ -296,7 +422,7 @@ def main() -> int:
         check_device()
     build = build_name()
     if options.again:
-        for part in ("test", "train", "sanitize") if options.part == "first" else (options.part,):
+        for part in ("info", "test", "quick", "train", "sanitize") if options.part == "first" else (options.part,):
             kept = journal.Journal(folder / f"{part}.jsonl")
             kept.records = [record for record in kept.records if record.get("status", "ok") == "ok"]
             if kept.path.exists():
@@ -304,10 +430,13 @@ def main() -> int:
         if options.part == "bench":
             more.append("--again")
     if options.part == "test":
-        return Part("test", folder, build).run(test_items(), clock, POISON)
+        return test(folder, build, clock)
+    if options.part == "kernels":
+        return kernels(folder, options.name, options.precision, clock)
     if options.part == "bench":
         return bench(folder, options.name, options.precision, clock, more)
     return {"first": lambda: first(folder, build, clock, more), "sanitize": lambda: sanitize(folder, build, clock),
+            "quick": lambda: quick(folder, build, clock),
             "cores": lambda: cores(folder, build, clock), "train": lambda: train(folder, build, clock)}[options.part]()
 
 

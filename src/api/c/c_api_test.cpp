@@ -1,38 +1,19 @@
 // The C interface as a program uses it: what models answer, codes for mistakes, and many threads on one handle.
 #include <gtest/gtest.h>
 #include <linnet/linnet_c.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "golden_folder.h"
+
 namespace {
 
-namespace fs = std::filesystem;
-
-// A golden model with a vocabulary of the words w0, w1, ...
-class Folder {
- public:
-  Folder(const std::string& name, int words, bool bert)
-      : path_(fs::temp_directory_path() / ("linnet_c_" + name + std::to_string(::getpid()))) {
-    fs::copy(std::string(LINNET_GOLDEN) + "/" + name, path_, fs::copy_options::recursive);
-    std::ofstream file(path_ / "vocab.txt");
-    const char* special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-    for (int i = 0; i < words; ++i)
-      file << (bert && i < 5 ? special[i] : i == 3 ? "[UNK]" : "w" + std::to_string(i)) << '\n';
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  const fs::path path_;
-};
+using Folder = linnet::testing::GoldenFolder;
 
 class Model {
  public:
@@ -74,7 +55,7 @@ void in_threads(int count, const std::function<void(int)>& action) {
 }
 
 TEST(CInterface, EightThreadsOnOneHandleGetTheBitsOfOne) {
-  const Folder encoder("bert_model", 90, true), writer("gpt2", 90, false);
+  const Folder encoder("bert_model", 90), writer("gpt2", 90);
   const Model embedder(encoder), language(writer);
   const std::vector<const char*> texts{"w7 w8 w9", "w10", "w5 w6 w7 w8 w9 w10 w11 w12 w13 w14 w15 w16 w17 w18"};
   const std::vector<float> alone = embed(embedder.get(), texts);
@@ -94,7 +75,7 @@ TEST(CInterface, EightThreadsOnOneHandleGetTheBitsOfOne) {
 }
 
 TEST(CInterface, ACallbackHearsTheTextAndEndsIt) {
-  const Folder folder("gpt2", 90, false);
+  const Folder folder("gpt2", 90);
   const Model model(folder);
   linnet_generate_options options;
   linnet_generate_options_init(&options);
@@ -122,7 +103,7 @@ TEST(CInterface, ACallbackHearsTheTextAndEndsIt) {
 }
 
 TEST(CInterface, ClassifiesTranslatesAndEncodes) {
-  const Folder classes("bert_classifier", 90, true), pairs("marian", 47, false);
+  const Folder classes("bert_classifier", 90), pairs("marian", 47);
   const Model classifier(classes), translator(pairs);
   const size_t width = linnet_model_width(classifier.get());
   ASSERT_GT(width, 1u);
@@ -148,7 +129,7 @@ TEST(CInterface, ClassifiesTranslatesAndEncodes) {
 }
 
 TEST(CInterface, WeightsMayBeKeptInFewerBits) {
-  const Folder folder("bert_model", 90, true);
+  const Folder folder("bert_model", 90);
   const Model whole(folder), quantized(folder, "int8");
   const std::vector<float> exact = embed(whole.get(), {"w7 w8 w9"}), rounded = embed(quantized.get(), {"w7 w8 w9"});
   EXPECT_NE(exact, rounded);
@@ -169,7 +150,7 @@ TEST(CInterface, WeightsMayBeKeptInFewerBits) {
 }
 
 TEST(CInterface, MistakesAreCodesWithOneLine) {
-  const Folder folder("gpt2", 90, false);
+  const Folder folder("gpt2", 90);
   const Model model(folder);
   const auto fails = [](linnet_status found, linnet_status wanted) {
     EXPECT_EQ(found, wanted) << linnet_last_error();

@@ -1,37 +1,19 @@
 // include/linnet/packed_model.h on the small library: a program in C++ that uses models and trains none.
 #include <gtest/gtest.h>
 #include <linnet/packed_model.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "golden_folder.h"
 
 namespace linnet {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A golden model with a vocabulary of the words w0, w1, ...
-class Folder {
- public:
-  Folder(const std::string& name, int words)
-      : path_(fs::temp_directory_path() / ("linnet_packed_" + name + std::to_string(::getpid()))) {
-    fs::copy(std::string(LINNET_GOLDEN) + "/" + name, path_, fs::copy_options::recursive);
-    const bool bert = name.starts_with("bert");
-    std::ofstream file(path_ / "vocab.txt");
-    const char* special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-    for (int i = 0; i < words; ++i)
-      file << (bert && i < 5 ? special[i] : i == 3 ? "[UNK]" : "w" + std::to_string(i)) << '\n';
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  const fs::path path_;
-};
+using Folder = testing::GoldenFolder;
 
 TEST(PackedModel, GeneratesAndTellsThePiecesOfAText) {
   const Folder folder("gpt2", 90);

@@ -43,7 +43,8 @@ class ParameterValues {
   ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained);
   // `unpacked` takes the values of a quantized parameter.
   const float* of(const ParameterSlot& slot, std::vector<float>& unpacked) const;
-  // The same from an element on that begins a row: some of a quantized parameter, about a million in whole rows, of others all.
+  // The values from element `first` on, which begins a row: of a quantized parameter some whole rows, about a million
+  // values; of any other parameter the rest.
   std::span<const float> from(const ParameterSlot& slot, int64_t first, std::vector<float>& unpacked) const;
 
  private:

@@ -27,7 +27,7 @@ int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
 // How a group keeps a parameter; empty: in fp32, as it keeps all but matrices.
 std::optional<PackedShape> storage_in(const ParameterGroup& group, const ParameterSpec& spec) {
   if (!group.storage || spec.shape.rank() != 2) return {};
-  // As --quantize int4-weights has it, tables keep 8 bits.
+  // Tables keep 8 bits, as with --quantize int4-weights.
   const bool is_short_table = spec.table && group.storage == WeightFormat::kInt4Blocks;
   const WeightFormat format = is_short_table ? WeightFormat::kInt8Blocks : *group.storage;
   const PackedShape shape{format, spec.shape[0], spec.shape[1]};

@@ -11,7 +11,7 @@
 #include "tasks/language/chat_tokens.h"
 #include "tasks/language/language_model.h"
 #include "tasks/language/language_session.h"
-#include "tasks/session_task.h"
+#include "tasks/language/tuned_language_task.h"
 #include "tasks/task_table.h"
 
 namespace linnet {
@@ -95,35 +95,9 @@ Evaluation evaluate_rows(LanguageSession& session, PackedRows& rows, SharedWork&
   return {nats / static_cast<double>(tokens), tokens, {{"perplexity", perplexity(nats, tokens)}}, {}};
 }
 
-class ChatTask : public SessionTask {
+class ChatTask : public TunedLanguageTask<TargetedTokens> {
  public:
-  explicit ChatTask(const Config& config) : SessionTask(config) {}
-
-  void open(const std::string& from) override {
-    const std::string& folder = from.empty() ? config_.model.from : from;
-    if (folder.empty())
-      fail_user("task = \"chat\" starts from a model folder, which is not given (--set model.from=FOLDER)");
-    language_ = make_language_model(config_, from.empty() ? open_text_coder(folder) : load_text_coder(from), from);
-    std::tie(train_, valid_) = load_chats(config_, language_, folder);
-    count_ = std::ssize(train_);
-    log_info(std::to_string(count_) + " conversations to train on, " + std::to_string(valid_.size()) + " to choose by");
-  }
-
-  std::string assume(const DataAtHand& data) override {
-    constexpr int64_t kChats = 10'000;
-    const std::string& folder = config_.model.from;
-    language_ = make_language_model(
-        config_, folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "");
-    count_ = kChats;
-    assumed_bytes_ = 2 * data.bytes;
-    return data.why_not + "; assuming " + std::to_string(count_) + " conversations.";
-  }
-
-  DataAtHand data_at_hand(bool exact) const override {
-    DataAtHand data = text_at_hand(config_, exact);
-    if (data.read && config_.model.from.empty()) data.read = false, data.why_not = "No model folder was given";
-    return data;
-  }
+  explicit ChatTask(const Config& config) : TunedLanguageTask(config, "conversations") {}
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
     return std::make_unique<LanguageSession>(
@@ -134,33 +108,24 @@ class ChatTask : public SessionTask {
 
   BatchSource& batches() override { return *rows_; }
   Evaluation evaluate(SharedWork& ranks) override { return evaluate_rows(session(), *valid_rows_, ranks); }
-  void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
-
-  int64_t most() const override { return count_; }
-  uint64_t assumed_bytes() const override { return assumed_bytes_; }
   std::string batches_text(const Session& session) const override {
     const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
     return std::to_string(chunks.rows) + " rows of " + std::to_string(chunks.length) +
            " tokens, with several conversations each";
   }
 
-  const char* shorter_key() const override { return "context"; }
-
  protected:
+  std::pair<std::vector<TargetedTokens>, std::vector<TargetedTokens>> load(const std::string& folder) override {
+    return load_chats(config_, language_, folder);
+  }
   void begin() override {
     rows_.emplace(train_, session().chunks, static_cast<uint64_t>(config_.train.seed));
     valid_rows_.emplace(valid_, session().chunks, 0);
   }
 
-  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
-
  private:
   LanguageSession& session() { return static_cast<LanguageSession&>(*session_); }
 
-  LanguageModel language_;
-  std::vector<TargetedTokens> train_, valid_;
-  int64_t count_ = 1;  // conversations to train on, which are rows at most
-  uint64_t assumed_bytes_ = 0;
   std::optional<PackedRows> rows_, valid_rows_;
 };
 
@@ -170,12 +135,9 @@ std::unique_ptr<SessionTask> make_chat_task(const Config& config) { return std::
 
 Evaluation evaluate_chats(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                           const std::string& split) {
-  const auto read = [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); };
-  if (path.empty() && split == "test" && config.data.test_text.empty())
-    fail_user("the run's configuration names no test_text; --data FILE names one");
-  const std::vector<TargetedTokens> chats = !path.empty()     ? read(path)
-                                            : split == "test" ? read(data_path(config.data, config.data.test_text))
-                                                              : load_chats(config, opened, opened.folder).second;
+  const auto chats = records_to_evaluate(
+      config, path, split, [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); },
+      [&] { return load_chats(config, opened, opened.folder); });
   LanguageSession session(config, opened.model, {.training = false, .packed = true});
   take_model_weights(session, opened.folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     opened.load_weights(layout, parameters);

@@ -14,7 +14,7 @@
 #include "models/modules/preference_loss.h"
 #include "tasks/language/chat_tokens.h"
 #include "tasks/language/language_session.h"
-#include "tasks/session_task.h"
+#include "tasks/language/tuned_language_task.h"
 #include "tasks/task_table.h"
 #include "training/run/memory_report.h"
 
@@ -221,35 +221,9 @@ auto load_pairs(const Config& config, const LanguageModel& language, const std::
       config, "pairs", [&](const std::string& file) { return PairReader(config, language, folder).read(file); });
 }
 
-class PreferenceTask : public SessionTask {
+class PreferenceTask : public TunedLanguageTask<PreferencePair> {
  public:
-  explicit PreferenceTask(const Config& config) : SessionTask(config) {}
-
-  void open(const std::string& from) override {
-    const std::string& folder = from.empty() ? config_.model.from : from;
-    if (folder.empty())
-      fail_user("task = \"preferences\" starts from a model folder, which is not given (--set model.from=FOLDER)");
-    language_ = make_language_model(config_, from.empty() ? open_text_coder(folder) : load_text_coder(from), from);
-    std::tie(train_, valid_) = load_pairs(config_, language_, folder);
-    count_ = std::ssize(train_);
-    log_info(std::to_string(count_) + " pairs to train on, " + std::to_string(valid_.size()) + " to choose by");
-  }
-
-  std::string assume(const DataAtHand& data) override {
-    constexpr int64_t kPairs = 10'000;
-    const std::string& folder = config_.model.from;
-    language_ = make_language_model(
-        config_, folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "");
-    count_ = kPairs;
-    assumed_bytes_ = 2 * data.bytes;
-    return data.why_not + "; assuming " + std::to_string(count_) + " pairs of answers.";
-  }
-
-  DataAtHand data_at_hand(bool exact) const override {
-    DataAtHand data = text_at_hand(config_, exact);
-    if (data.read && config_.model.from.empty()) data.read = false, data.why_not = "No model folder was given";
-    return data;
-  }
+  explicit PreferenceTask(const Config& config) : TunedLanguageTask(config, "pairs of answers") {}
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
     return std::make_unique<PreferenceSession>(config, language_.model, true, verify);
@@ -266,30 +240,23 @@ class PreferenceTask : public SessionTask {
 
   BatchSource& batches() override { return *batches_; }
   Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
-  void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
-
-  int64_t most() const override { return count_; }
-  uint64_t assumed_bytes() const override { return assumed_bytes_; }
   std::string batches_text(const Session& session) const override {
     const auto& preferences = static_cast<const PreferenceSession&>(session);
     return std::to_string(preferences.pairs) + " pairs of answers of up to " +
            std::to_string(preferences.lengths.back()) + " tokens";
   }
-  const char* shorter_key() const override { return "context"; }
 
  protected:
+  std::pair<std::vector<PreferencePair>, std::vector<PreferencePair>> load(const std::string& folder) override {
+    return load_pairs(config_, language_, folder);
+  }
   void begin() override {
     batches_.emplace(train_, session().pairs, session().lengths, static_cast<uint64_t>(config_.train.seed));
   }
-  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
 
  private:
   PreferenceSession& session() { return static_cast<PreferenceSession&>(*session_); }
 
-  LanguageModel language_;
-  std::vector<PreferencePair> train_, valid_;
-  int64_t count_ = 1;  // pairs to train on
-  uint64_t assumed_bytes_ = 0;
   bool has_references_ = false;
   std::optional<PreferenceBatches> batches_;
 };
@@ -302,12 +269,10 @@ std::unique_ptr<SessionTask> make_preference_task(const Config& config) {
 
 Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
                                 const std::string& split) {
-  const auto read = [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); };
-  if (path.empty() && split == "test" && config.data.test_text.empty())
-    fail_user("the run's configuration names no test_text; --data FILE names one");
-  std::vector<PreferencePair> pairs = !path.empty()     ? read(path)
-                                      : split == "test" ? read(data_path(config.data, config.data.test_text))
-                                                        : load_pairs(config, opened, opened.folder).second;
+  std::vector<PreferencePair> pairs = records_to_evaluate(
+      config, path, split,
+      [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); },
+      [&] { return load_pairs(config, opened, opened.folder); });
   PreferenceSession session(config, opened.model, false, true);
   check_fits(session.store, "");
   session.allocate();

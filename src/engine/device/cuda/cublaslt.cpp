@@ -271,6 +271,16 @@ LtProduct placed_at(LtProduct product, const LtOperands& operands) {
   return product;
 }
 
+cublasStatus_t queue(CudaDevice& device, const LtProduct& placed, const LtOperands& operands) {
+  if (placed.m == 0 || placed.n == 0 || placed.batch == 0) return CUBLAS_STATUS_SUCCESS;
+  Problem& problem = problem_of(device, placed);
+  problem.point(operands);
+  if (!problem.tuned && !device.recording()) tune(device, problem, operands);
+  if (problem.way.empty() && !lt_supports(device, placed))
+    fail_system("cuBLASLt has no deterministic algorithm for " + placed.text());
+  return problem.run(handle_of(device).raw, problem.way, operands, device.stream());
+}
+
 struct SumsChoice {
   std::string way;
   bool timed = false;
@@ -309,14 +319,12 @@ bool lt_supports(CudaDevice& device, const LtProduct& product) {
 }
 
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands) {
-  if (product.m == 0 || product.n == 0 || product.batch == 0) return;
   const LtProduct placed = placed_at(product, operands);
-  Problem& problem = problem_of(device, placed);
-  problem.point(operands);
-  if (!problem.tuned && !device.recording()) tune(device, problem, operands);
-  if (problem.way.empty() && !lt_supports(device, placed))
-    fail_system("cuBLASLt has no deterministic algorithm for " + placed.text());
-  check(problem.run(handle_of(device).raw, problem.way, operands, device.stream()), "multiplying " + placed.text());
+  check(queue(device, placed, operands), "multiplying " + placed.text());
+}
+
+bool lt_try(CudaDevice& device, const LtProduct& product, const LtOperands& operands) {
+  return queue(device, placed_at(product, operands), operands) == CUBLAS_STATUS_SUCCESS;
 }
 
 // An algorithm that cuts k in parts may be faster than any that also adds up an operand.
@@ -327,7 +335,7 @@ void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOper
   LtOperands alone = operands;
   alone.row_sums = nullptr;
   const auto run = [&](const std::string& way) {
-    if (way == kTogether) return lt_run(device, summing, operands);
+    if (way == kTogether && lt_try(device, summing, operands)) return;
     lt_run(device, product, alone);
     sum_apart();
   };

@@ -55,6 +55,8 @@ bool lt_supports(CudaDevice& device, const LtProduct& product);
 // Queues it. The first time, and not inside a recording, algorithms are timed: d, aux and row_sums are written several
 // times, and where d is c's memory a copy of it is used.
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
+// The same, or false where cuBLASLt refuses the product that its heuristics proposed: then nothing was queued.
+[[nodiscard]] bool lt_try(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
 // Queues a product without row_sums, and operands.row_sums: cuBLASLt makes them on the way where it can and where that
 // was faster, the first time, than the product and then sum_apart(), which queues them alone.
 void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,

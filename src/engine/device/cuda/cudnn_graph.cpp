@@ -197,15 +197,15 @@ struct CudnnGraph::ConvolutionNames {
 
 void CudnnGraph::add_convolution(const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w,
                                  CudnnValue y) {
-  constexpr double one = 1, zero = 0;
+  constexpr float one = 1, zero = 0;  // floats: of a double cuDNN's kernels read the lower half, which is 0
   CudnnDescriptor& what = convolution_part(c);
   operation(names.operation)
       .set(names.settings, what)
       .set(names.x, of(x))
       .set(names.w, of(w))
       .set(names.y, of(y))
-      .set(names.alpha, CUDNN_TYPE_DOUBLE, 1, &one)
-      .set(names.beta, CUDNN_TYPE_DOUBLE, 1, &zero)
+      .set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one)
+      .set(names.beta, CUDNN_TYPE_FLOAT, 1, &zero)
       .finalize();
 }
 

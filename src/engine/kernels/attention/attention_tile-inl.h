@@ -33,7 +33,8 @@ using tile::V;
 template <class P>
 constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
 
-// Where the sums of a tile begin, and where they go: the same row for all of them, or what is there, or zeros.
+// Where the sums of a tile go, and what they begin with: `row` for each of its rows; without one what is in `out`, if
+// `accumulate`; else zeros.
 struct Sums {
   float* out;
   int64_t stride;
@@ -41,11 +42,12 @@ struct Sums {
   const float* row = nullptr;
 };
 
-// out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in
-// engine/kernels/gemm/gemm_tile-inl.h. Depths count packed elements of the policy P, which is also that of
-// gemm_pack-inl.h. `skip` floats of a lie between the end of a slice of its columns (attention_blocking::kSlice) and
-// the next; 0 if a is in one piece. What follows the sums of scores (masks, exponentials, dropout) is a loop over what
-// this stores, which is in the L1 cache: a tile that did it in registers would be compiled for each of its kinds.
+// out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in gemm/gemm_tile-inl.h. Depths
+// count packed elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end of
+// a slice of its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
+//
+// Masks, exponentials and dropout are loops over the scores that this stores, which are in the L1 cache. To do them in
+// registers would take a tile for each kind of mask, and minutes to compile.
 template <class P, int M, int kRow, int kColumn, int kVectors>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b,
                        const Sums& sums) {

@@ -7,6 +7,8 @@
 // depends on their number alone. dx and df may be dy, sum or dsum: an element is written by the thread that has read
 // it.
 #pragma once
+#include <algorithm>
+
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/norm_forward.cuh"
 
@@ -26,8 +28,8 @@ struct NormBackward {
   int64_t rows_per_part = 0;
 };
 
-// About two blocks for each of a large GPU's multiprocessors, whole warps' rows in each.
-inline int64_t norm_rows_per_part(int64_t rows) { return (rows / 256 + 8) / 8 * 8; }
+// Two blocks at most for each of a large GPU's multiprocessors, which are there at one time; whole warps' rows in each.
+inline int64_t norm_rows_per_part(int64_t rows) { return std::max<int64_t>(((rows + 255) / 256 + 7) / 8 * 8, 8); }
 inline int64_t norm_part_count(int64_t rows) {
   return (rows + norm_rows_per_part(rows) - 1) / norm_rows_per_part(rows);
 }
@@ -71,8 +73,12 @@ LINNET_DEVICE void store_parts(int width, const float (&sums)[Layout::kPieces][L
   }
 }
 
+// Blocks that a multiprocessor shall hold at a time: two, where half of its registers suffice.
+template <class Layout>
+constexpr int kNormBlocks = Layout::kVector > 1 && Layout::kVector * Layout::kPieces <= 24 ? 2 : 1;
+
 template <class T, class Layout, bool kResidual>
-__global__ void __launch_bounds__(kRowBlock) norm_backward_kernel(NormBackward<T> call) {
+__global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_kernel(NormBackward<T> call) {
   constexpr int kVector = Layout::kVector, kPieces = Layout::kPieces;
   const int width = static_cast<int>(call.width);
   const int64_t first = blockIdx.x * call.rows_per_part, end = min(call.rows, first + call.rows_per_part);
@@ -80,25 +86,27 @@ __global__ void __launch_bounds__(kRowBlock) norm_backward_kernel(NormBackward<T
   const DropoutMask mask = drops ? call.dropout.mask() : DropoutMask{};
   float dweight[kPieces][kVector] = {}, dbias[kPieces][kVector] = {};
   for (int64_t row = first + Layout::row_in_block(); row < end; row += Layout::kRows) {
-    float g[kPieces][kVector], normal[kPieces][kVector];
+    // The row of sums is read twice, the second time from the nearest cache: registers are short.
+    float g[kPieces][kVector];
     load_row<Layout>(call.dy + row * width, width, 0, g);
-    load_row<Layout>(call.sum + row * width, width, 0, normal);
+    const T* const sums = call.sum + row * width;
     const float mean = call.mean[row], rstd = call.rstd[row];
     float sum_g = 0, sum_gn = 0;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int column = Layout::column(i);
       if (column >= width) continue;
-      float weight[kVector];
+      float weight[kVector], normal[kVector];
+      load_vector(sums + column, normal);
       if (call.weight) load_parameters(call.weight + column, call.wide_parameters, weight);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
-        normal[i][j] = (normal[i][j] - mean) * rstd;
-        dweight[i][j] += g[i][j] * normal[i][j];
+        normal[j] = (normal[j] - mean) * rstd;
+        dweight[i][j] += g[i][j] * normal[j];
         dbias[i][j] += g[i][j];
         if (call.weight) g[i][j] *= weight[j];
         sum_g += g[i][j];
-        sum_gn += g[i][j] * normal[i][j];
+        sum_gn += g[i][j] * normal[j];
       }
     }
     const float mean_g = call.centered ? Layout::sum(sum_g) / static_cast<float>(width) : 0;
@@ -110,8 +118,9 @@ __global__ void __launch_bounds__(kRowBlock) norm_backward_kernel(NormBackward<T
       const int column = Layout::column(i);
       if (column >= width) continue;
       float d[kVector];
+      load_vector(sums + column, d);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) d[j] = rstd * (g[i][j] - mean_g - normal[i][j] * mean_gn);
+      for (int j = 0; j < kVector; ++j) d[j] = rstd * (g[i][j] - mean_g - (d[j] - mean) * rstd * mean_gn);
       if constexpr (kResidual) {
         if (call.dsum) {
           float add[kVector];

@@ -188,16 +188,19 @@ __global__ void __launch_bounds__(kSortThreads)
   for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) place(i, positions, sorting);
 }
 
-// The location of a position among those of its id: how many of them come before it.
+// The location of a position among those of its id: how many of them come before it, which a warp counts. An id may
+// have most of the positions, as that of padding has.
 __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restrict__ ids, Sorting sorting) {
-  const int64_t slot = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t slot = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
   if (slot >= sorting.totals[0]) return;
   const int32_t own = sorting.arrived[slot], id = ids[own];
   const int32_t start = sorting.starts[id], count = sorting.counts[id];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   int32_t before = 0;
-#pragma unroll 8
-  for (int32_t k = 0; k < count; ++k) before += sorting.arrived[start + k] < own;
-  sorting.sorted[start + before] = own;
+#pragma unroll 4
+  for (int32_t k = lane; k < count; k += kWarp) before += sorting.arrived[start + k] < own;
+  before = warp_reduce(before, Add());
+  if (lane == 0) sorting.sorted[start + before] = own;
 }
 
 // to = scale * sum of `count` rows (+ to); row k is row_of(k). blockDim.x threads along the columns, kStep each.
@@ -302,7 +305,7 @@ void run_grad(const KernelArgs& args) {
     launch(args.device, place_kernel, blocks, kThreads, 0, positions, sorting);
   }
   if (sizes.positions == 0 || table.elements() == 0) return;
-  launch(args.device, order_kernel, blocks, kThreads, 0, ids, sorting);
+  launch(args.device, order_kernel, blocks_for(sizes.positions * kWarp, kThreads), kThreads, 0, ids, sorting);
   for_storage(dy.type.dtype, [&]<class T>() {
     if (sizes.width % 4 == 0 && is_aligned<T>(dy) && is_aligned<float>(table))
       add_pieces<4, T>(args, sizes, sorting);

@@ -1,6 +1,7 @@
 // linear_cross_entropy in chunks of rows: the logits of a chunk by cuBLASLt, the loss and the gradient of the logits in
 // their place, then the products with it. dweight is added up in fp32, chunk after chunk.
 #include <algorithm>
+#include <vector>
 
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -15,6 +16,10 @@ constexpr int64_t kRowStep = 128;  // rows of a chunk are a multiple of it: the 
 
 size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+struct Classes {
+  int64_t first, count;
+};
+
 // The logits are of the storage type: with bf16 activations they are rounded to bf16 before the softmax.
 struct Sizes {
   int64_t rows, width, classes, stride, chunk;
@@ -27,6 +32,15 @@ struct Sizes {
     const int64_t most = std::max(fitting, kRowStep), chunks = std::max<int64_t>((rows + most - 1) / most, 1);
     const int64_t even = (rows + chunks - 1) / chunks;  // chunks of about one size
     chunk = std::min(rows, (even + kRowStep - 1) / kRowStep * kRowStep);
+  }
+  // Products whose sizes are no multiples of 8 take the matrix units' slow way (on an H200 GPT-2's 50257 classes took
+  // four times as long as 50256): the last classes are products of their own.
+  std::vector<Classes> parts() const {
+    const int64_t whole = classes / 8 * 8;
+    std::vector<Classes> found;
+    if (whole > 0) found.push_back({0, whole});
+    if (whole < classes) found.push_back({whole, classes - whole});
+    return found;
   }
   size_t row_bytes() const { return static_cast<size_t>(stride) * dtype_size(type); }
   size_t logits_bytes() const { return rounded(static_cast<size_t>(chunk) * row_bytes()); }
@@ -74,42 +88,59 @@ struct Call {
     return p;
   }
 
+  const std::byte* weight_at(int64_t first) const {
+    return weight + static_cast<size_t>(first * sizes.width) * dtype_size(sizes.type);
+  }
+  std::byte* logits_at(int64_t first) const { return logits + static_cast<size_t>(first) * dtype_size(sizes.type); }
+
   // logits = hidden weight^T of rows [from, from + count), then their losses and, with dloss, gradients.
   void rows(int64_t from, int64_t count, bool keep_losses) {
-    LtProduct p = product(count, sizes.classes, sizes.width);
-    p.trans_b = true;
-    p.lda = p.ldb = sizes.width, p.ldc = sizes.stride;
-    lt_run(device, p, {.a = hidden_at(from), .b = weight, .d = logits, .workspace = lt});
+    for (const Classes& part : sizes.parts()) {
+      LtProduct p = product(count, part.count, sizes.width);
+      p.trans_b = true;
+      p.lda = p.ldb = sizes.width, p.ldc = sizes.stride;
+      lt_run(device, p,
+             {.a = hidden_at(from), .b = weight_at(part.first), .d = logits_at(part.first), .workspace = lt});
+    }
     loss.rows = count, loss.targets = targets + from, loss.losses = keep_losses ? losses + from : nullptr;
     softmax_loss(&device, loss);
   }
 
   // dweight += gradient^T hidden; start: what the first chunk adds to, null for 0. dbias, which may be null, is the sum
   // of the gradient's rows, which sum_bias() queues alone.
-  void weight_gradient(int64_t from, int64_t count, const void* start, void* dweight, DType type, float* dbias,
-                       FunctionRef<void()> sum_bias) const {
-    LtProduct p = product(sizes.classes, sizes.width, count);
-    p.trans_a = true, p.result = type;
-    p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
-    p.beta = from > 0 || start ? 1.0f : 0.0f;
-    const LtOperands o{.a = logits,
-                       .b = hidden_at(from),
-                       .c = from > 0 ? dweight : start,
-                       .d = dweight,
-                       .row_sums = dbias,
-                       .workspace = lt};
-    dbias ? lt_run_with_sums(device, p, o, sum_bias) : lt_run(device, p, o);
+  void weight_gradient(int64_t from, int64_t count, const std::byte* start, std::byte* dweight, DType type,
+                       float* dbias, FunctionRef<void()> sum_bias) const {
+    const bool together = dbias && sizes.parts().size() == 1;
+    if (dbias && !together) sum_bias();
+    for (const Classes& part : sizes.parts()) {
+      const size_t at = static_cast<size_t>(part.first * sizes.width) * dtype_size(type);
+      LtProduct p = product(part.count, sizes.width, count);
+      p.trans_a = true, p.result = type;
+      p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
+      p.beta = from > 0 || start ? 1.0f : 0.0f;
+      const std::byte* added = from > 0 ? dweight : start;
+      const LtOperands o{.a = logits_at(part.first),
+                         .b = hidden_at(from),
+                         .c = added ? added + at : nullptr,
+                         .d = dweight + at,
+                         .row_sums = together ? dbias : nullptr,
+                         .workspace = lt};
+      together ? lt_run_with_sums(device, p, o, sum_bias) : lt_run(device, p, o);
+    }
   }
 
-  // dhidden = gradient weight, perhaps over the hidden states
+  // dhidden = gradient weight, perhaps over the hidden states. The few last classes come first: what they add is small,
+  // and so is the error of rounding it before the rest is added.
   void hidden_gradient(int64_t from, int64_t count, std::byte* dhidden) const {
-    LtProduct p = product(count, sizes.width, sizes.classes);
-    p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
-    lt_run(device, p,
-           {.a = logits,
-            .b = weight,
-            .d = dhidden + static_cast<size_t>(from * sizes.width) * dtype_size(sizes.type),
-            .workspace = lt});
+    std::byte* const d = dhidden + static_cast<size_t>(from * sizes.width) * dtype_size(sizes.type);
+    const std::vector<Classes> parts = sizes.parts();
+    for (size_t i = parts.size(); i-- > 0;) {
+      LtProduct p = product(count, sizes.width, parts[i].count);
+      p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
+      p.beta = i + 1 < parts.size() ? 1.0f : 0.0f;
+      lt_run(device, p,
+             {.a = logits_at(parts[i].first), .b = weight_at(parts[i].first), .c = d, .d = d, .workspace = lt});
+    }
   }
 };
 
@@ -138,7 +169,7 @@ void run_grad(const KernelArgs& args) {
   const auto& attrs = call.attrs;
   const Sizes& s = call.sizes;
   call.loss.dloss = args.in[3 + attrs.bias].as<float>();
-  const void* start = attrs.accumulate ? args.in.back().data : nullptr;
+  const std::byte* start = attrs.accumulate ? args.in.back().as<std::byte>() : nullptr;
   for (int64_t from = 0; from < s.rows; from += s.chunk) {
     const int64_t count = std::min(s.chunk, s.rows - from);
     call.rows(from, count, attrs.loss);
@@ -150,7 +181,7 @@ void run_grad(const KernelArgs& args) {
     const bool together = attrs.weight_gradient && s.chunk == s.rows;
     if (dbias && !together) sum_bias();
     if (attrs.weight_gradient)
-      call.weight_gradient(from, count, start, args.out[1].data, args.out[1].type.dtype, together ? dbias : nullptr,
+      call.weight_gradient(from, count, start, args.out[1].as<std::byte>(), args.out[1].type.dtype, together ? dbias : nullptr,
                            sum_bias);
     call.hidden_gradient(from, count, args.out[0].as<std::byte>());  // last: it may write over the hidden states
   }

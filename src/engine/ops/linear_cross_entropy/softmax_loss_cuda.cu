@@ -1,41 +1,12 @@
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/storage.cuh"
+#include "engine/kernels/cuda/vectors.cuh"
 #include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"
 
 namespace linnet {
 namespace {
 
-constexpr int kThreads = 256, kMostThreads = 1024;
+constexpr int kThreads = 256, kMostThreads = 512, kLoads = 4;
 constexpr int64_t kRowsPerPart = 64;
-
-struct alignas(16) Sixteen {
-  unsigned words[4];
-};
-
-// As many neighbours as 16 bytes hold.
-template <class T>
-constexpr int kEach = 16 / static_cast<int>(sizeof(T));
-
-template <class T>
-LINNET_DEVICE void load16(const T* location, float (&to)[kEach<T>]) {
-  union {
-    Sixteen all;
-    T at[kEach<T>];
-  } bytes;
-  bytes.all = *reinterpret_cast<const Sixteen*>(location);
-#pragma unroll
-  for (int i = 0; i < kEach<T>; ++i) to[i] = to_float(bytes.at[i]);
-}
-template <class T>
-LINNET_DEVICE void store16(T* location, const float (&from)[kEach<T>]) {
-  union {
-    Sixteen all;
-    T at[kEach<T>];
-  } bytes;
-#pragma unroll
-  for (int i = 0; i < kEach<T>; ++i) bytes.at[i] = from_float<T>(from[i]);
-  *reinterpret_cast<Sixteen*>(location) = bytes.all;
-}
 
 struct Target {
   int64_t width;
@@ -46,11 +17,13 @@ struct Target {
   float* losses;
 };
 
+constexpr float kLog2e = 1.44269504f;
+
 // A block for a row. A row is read twice; the second time it comes from the cache. What lies between `width` and the
-// row's stride is read and written, and means nothing.
+// row's stride is read and written, and means nothing. Each thread has kLoads accesses on their way at a time.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stride, Target t, T* __restrict__ logits) {
-  constexpr int kN = kEach<T>;
+  constexpr int kN = kWide<T>;
   const int64_t row = blockIdx.x, step = static_cast<int64_t>(blockDim.x) * kN;
   const int64_t begin = static_cast<int64_t>(threadIdx.x) * kN;
   T* x = logits + row * stride;
@@ -59,33 +32,49 @@ __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stri
   if (!counts) {  // the whole block
     const float zeros[kN] = {};
     if (t.dloss)
-      for (int64_t j = begin; j < t.width; j += step) store16(x + j, zeros);
+      for (int64_t j = begin; j < t.width; j += step) store_vector(x + j, zeros);
     if (threadIdx.x == 0 && t.losses) t.losses[row] = 0;
     return;
   }
-  const auto load = [&](int64_t j, float(&to)[kN]) {
-    load16(x + j, to);
-    if (t.bias)
+  // What lies past the width becomes -inf, whose power is 0.
+  const auto load = [&](int64_t from, float(&to)[kLoads][kN]) {
 #pragma unroll
-      for (int e = 0; e < kN; ++e) to[e] += j + e < t.width ? t.bias[j + e] : 0;
+    for (int i = 0; i < kLoads; ++i) {
+      const int64_t j = from + i * step;
+      if (j < t.width) load_vector(x + j, to[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int64_t j = from + i * step;
+#pragma unroll
+      for (int e = 0; e < kN; ++e)
+        to[i][e] = j + e < t.width ? (t.bias ? to[i][e] + t.bias[j + e] : to[i][e]) : -INFINITY;
+    }
   };
   float top = -INFINITY, sum = 0, total = 0;
-  for (int64_t j = begin; j < t.width; j += step) {
-    float four[kN], largest = top;
-    load(j, four);
+  for (int64_t j = begin; j < t.width; j += kLoads * step) {
+    float values[kLoads][kN], largest = top;
+    load(j, values);
 #pragma unroll
-    for (int e = 0; e < kN; ++e)
-      if (j + e < t.width) largest = fmaxf(largest, four[e]);
+    for (int i = 0; i < kLoads; ++i)
+#pragma unroll
+      for (int e = 0; e < kN; ++e) largest = fmaxf(largest, values[i][e]);
     const float base = largest == -INFINITY ? 0 : largest;
-    sum *= expf(top - base);
+    sum *= exp2f((top - base) * kLog2e);
     top = largest;
 #pragma unroll
-    for (int e = 0; e < kN; ++e)
-      if (j + e < t.width) sum += expf(four[e] - base), total += four[e];
+    for (int i = 0; i < kLoads; ++i)
+#pragma unroll
+      for (int e = 0; e < kN; ++e) sum += exp2f((values[i][e] - base) * kLog2e);
+    if (t.smoothing > 0)
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i)
+#pragma unroll
+        for (int e = 0; e < kN; ++e) total += j + i * step + e < t.width ? values[i][e] : 0;
   }
   // fmaxf leaves NaN out, but exp(NaN) has made the sum NaN.
   const float all_top = block_max(top), base = all_top == -INFINITY ? 0 : all_top;
-  const float all_sum = block_sum(sum * expf(top - base));
+  const float all_sum = block_sum(sum * exp2f((top - base) * kLog2e));
   const float lse = base + logf(all_sum);
   const float goal = 1 - t.smoothing, share = t.smoothing / static_cast<float>(t.width);
   if (t.losses) {
@@ -102,15 +91,19 @@ __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stri
   if (!t.dloss) return;
   __syncthreads();  // the target's logit has been read
   const float scale = target < t.width ? *t.dloss : NAN;
-  for (int64_t j = begin; j < t.width; j += step) {
-    float four[kN];
-    load(j, four);
+  for (int64_t j = begin; j < t.width; j += kLoads * step) {
+    float values[kLoads][kN];
+    load(j, values);
 #pragma unroll
-    for (int e = 0; e < kN; ++e) {
-      const float wish = (j + e == target ? goal : 0) + share;
-      four[e] = j + e < t.width ? scale * (expf(four[e] - lse) - wish) : 0;
+    for (int i = 0; i < kLoads; ++i) {
+      const int64_t first = j + i * step;
+#pragma unroll
+      for (int e = 0; e < kN; ++e) {
+        const float wish = (first + e == target ? goal : 0) + share;
+        values[i][e] = first + e < t.width ? scale * (exp2f((values[i][e] - lse) * kLog2e) - wish) : 0;
+      }
+      if (first < t.width) store_vector(x + first, values[i]);
     }
-    store16(x + j, four);
   }
 }
 

@@ -1,5 +1,8 @@
 // Matrix products by cuBLASLt, with what follows them in the same kernel where it can be, else in one pass after it.
 
+#include <cstdlib>
+#include <string_view>
+
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/matmul/lt_precision_cuda.h"
 #include "engine/ops/matmul/matmul_epilogue_cuda.h"
@@ -56,8 +59,16 @@ Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
   return form;
 }
 
+// What follows the product is a pass of our own.
+Form bare_form(const MatmulAttrs& attrs, LtProduct plain) {
+  plain.beta = attrs.accumulate ? 1.0f : 0.0f;
+  return {.product = plain, .own_pass = true, .own_bias = attrs.bias};
+}
+
 // The first of these that cuBLASLt has an algorithm for: all fused, with a rounded bias, the bare product.
 Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain) {
+  const char* epilogues = std::getenv("LINNET_CUBLASLT_EPILOGUES");
+  if (epilogues && std::string_view(epilogues) == "off") return bare_form(attrs, plain);
   Form form = fused_form(attrs, plain);
   if (lt_supports(device, form.product)) return form;
   if (attrs.bias && plain.result == DType::kBF16) {
@@ -65,12 +76,10 @@ Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain
     form.product.bias_type = DType::kBF16;
     if (lt_supports(device, form.product)) return form;
   }
-  LtProduct bare = plain;
-  bare.beta = attrs.accumulate ? 1.0f : 0.0f;
-  return {.product = bare, .own_pass = true, .own_bias = attrs.bias};
+  return bare_form(attrs, plain);
 }
 
-const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain) {
+Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain) {
   return device.prepared<Form>("matmul " + attrs.bytes() + " " + plain.text(),
                                [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain)); });
 }
@@ -135,19 +144,25 @@ void run(const KernelArgs& args) {
   plain.b_alignment = lt_alignment({args.in[1].data});
   plain.c_alignment =
       lt_alignment({args.out[0].data, aux, pre_activation, attrs.accumulate ? args.in.back().data : nullptr});
-  const Form& form = form_of(device, args.node.attrs, plain);
+  Form& form = form_of(device, args.node.attrs, plain);
 
-  LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
-  o.d = form.own_pass && pre_activation ? pre_activation : args.out[0].data;
-  if (form.product.beta != 0) o.c = args.in.back().data;
-  if (attrs.bias) o.bias = bias_of(device, form, args);
-  if (form.product.aux) o.aux = attrs.has_aux() ? aux : pre_activation;
-  lt_run(device, form.product, o);
+  const auto multiply = [&] {
+    LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
+    o.d = form.own_pass && pre_activation ? pre_activation : args.out[0].data;
+    if (form.product.beta != 0) o.c = args.in.back().data;
+    if (form.product.bias) o.bias = bias_of(device, form, args);
+    if (form.product.aux) o.aux = attrs.has_aux() ? aux : pre_activation;
+    return lt_try(device, form.product, o);
+  };
+  if (!multiply()) {  // refused after all: the product alone, from now on
+    form = bare_form(attrs, plain);
+    if (!multiply()) fail_system("cuBLASLt refuses a product that it proposed: " + form.product.text());
+  }
   if (!form.own_pass) return;
 
   const LtProduct& p = form.product;
   MatmulEpilogue after{.rows = p.batch * p.m, .width = p.n, .type = args.out[0].type.dtype};
-  after.x = o.d, after.out = args.out[0].data, after.aux = aux;
+  after.x = pre_activation ? pre_activation : args.out[0].data, after.out = args.out[0].data, after.aux = aux;
   if (form.own_bias) after.bias = args.in[2].as<float>(), after.pre_activation = pre_activation;
   after.activation = attrs.activation, after.derivative = attrs.derivative, after.scale = attrs.derivative_scale;
   matmul_epilogue(&device, after);
