@@ -14,6 +14,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -27,7 +28,7 @@ import rounds  # noqa: E402
 
 NAMES = ("r-64", "r-128", "r-256", "r-384", "cnn-128", "cnn-1024", "gpt-6l", "gpt2-124m", "gpt2-124m-8", "bert-base",
          "bert-base-32")
-MODES = ("eager", "compile", "graph")
+MODES = ("eager", "compile", "captured", "graph")
 FAR_BEHIND = 0.6  # of the best mode's speed; a mode below that in its first round is not run again
 PATIENCE = 400  # seconds after which a process counts as one that never ends
 NOT_DONE = 75  # exit code: the limit came first; call again
@@ -47,6 +48,8 @@ def arguments():
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu-results")
     parser.add_argument("--limit", type=float, default=1e6, help="seconds that the whole call may take")
     parser.add_argument("--again", action="store_true", help="what failed is run again")
+    parser.add_argument("--prepare", action="store_true",
+                        help="only has PyTorch compile the row, all modes beside each other: the next call finds its cache")
     parser.add_argument("--table", action="store_true", help="only the table of what is there")
     options = parser.parse_args()
     if not options.table and options.name not in NAMES:
@@ -126,6 +129,50 @@ def execute(command: list[str], environment: dict[str, str], seconds: float) -> 
     return {"error": ((reasons or said or [f"exit code {process.returncode}"])[-1])[:300]}
 
 
+class PeakMemory:
+    """The most that the GPU's memory held while the block ran, beyond what it held before: `mb`, None if unknown."""
+
+    def __init__(self, device: str):
+        self.memory = nvml.Memory(device)
+
+    def __enter__(self):
+        self.before = self.peak = self.memory.used_mb()
+        self.over = threading.Event()
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+        self.watcher.start()
+        return self
+
+    def watch(self):
+        while not self.over.wait(0.05):
+            self.peak = max(self.peak or 0, self.memory.used_mb() or 0)
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.watcher.join()
+        self.mb = None if self.before is None else round(self.peak - self.before, 1)
+
+
+def prepare(row) -> None:
+    """Compiles for the modes of PyTorch that do so, at once and within the limit."""
+    data, end, running = write_data(row), time.monotonic() + row.options.limit, []
+    for side in row.sides:
+        if side not in ("linnet", "eager"):
+            environment = row.environment(side) | {"TORCHINDUCTOR_COMPILE_THREADS": "4"}
+            command = [*row.command(side, data), "--seconds", "0"]
+            running.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    for process in running:
+        try:
+            process.wait(max(end - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
 def read_records(path: Path) -> list[dict]:
     found = []
     for line in path.read_text().splitlines() if path.exists() else []:
@@ -174,13 +221,14 @@ def measure(row: Row, journal: Path) -> bool:
         if left < (1.2 * max(earlier) if earlier else 3 + options.seconds):
             return False
         start = time.monotonic()
-        found = execute(row.command(side, data), row.environment(side), left)
+        with PeakMemory(options.device) as peak:
+            found = execute(row.command(side, data), row.environment(side), left)
         took = round(time.monotonic() - start, 1)
         if found is None:
             if left < PATIENCE:  # compiling takes minutes, and goes on from the compiler's cache in the next call
                 return False
             found = {"error": f"not done after {left:.0f} s"}
-        record = found | row.key | {"side": side, "round": turn, "took": took, "gpu": machine,
+        record = found | row.key | {"side": side, "process_mb": peak.mb, "round": turn, "took": took, "gpu": machine,
                                     "date": time.strftime("%Y-%m-%d %H:%M")}
         row.records.append(record)
         with journal.open("a") as file:
@@ -227,6 +275,7 @@ def line(records: list[dict]) -> list[str]:
             *(cell(sides[mode], mode == best) for mode in MODES), ratio("eager"), ratio(best),
             f"{number(step, '.3f')} / {number(floor.get('compute_ms'), '.3f')} / {number(floor.get('memory_ms'), '.3f')}",
             f"{number(middle(ours, 'memory_mb'))} / {number(middle(theirs, 'memory_mb'))}",
+            f"{number(middle(ours, 'process_mb'))} / {number(middle(theirs, 'process_mb'))}",
             f"{number(middle(ours, 'joules_per_unit'), '.3g')} / {number(middle(theirs, 'joules_per_unit'), '.3g')}"]
 
 
@@ -251,16 +300,18 @@ def page(records: list[dict]) -> str:
     for record in records:
         rows.setdefault((NAMES.index(record["workload"]), record["precision"], record["on"]), []).append(record)
     head = ["workload", "", "Linnet", *(f"PyTorch {mode}" for mode in MODES), "ratio to eager", "to the best",
-            "ms a step / floor of products / of memory", "MB, Linnet / PyTorch's best", "J a unit, the same"]
+            "ms a step / floor of products / of memory", "MB of tensors, Linnet / PyTorch's best", "MB of the process, by NVML", "J a unit, the same"]
     lines, below, machines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)], [], []
     for _, group in sorted(rows.items(), key=lambda item: item[0]):
         group = [record for record in group if record["build"] == group[-1]["build"]]
         lines.append("| " + " | ".join(line(group)) + " |")
         below += notes(group)
         for record in group:
-            gpu = {name: value for name, value in record["gpu"].items() if name != "temperature.gpu"}
+            gpu = {name: value for name, value in record["gpu"].items() if name not in ("temperature.gpu", "idle_watts")}
             text = ", ".join(f"{name} {value}" for name, value in gpu.items() if value) or "nvidia-smi says nothing"
-            machines.append(f"{record['on']}: {text}" + (f"; PyTorch {record['version']}" if "version" in record else ""))
+            machines.append(f"{record['on']}: {text}")
+            if "version" in record:
+                machines.append(f"PyTorch {record['version']}, cuDNN {record.get('cudnn', '-')}")
     kept = list(dict.fromkeys(machines))
     return "\n".join(["# Training steps on a GPU, beside PyTorch", "",
                       "Medians of the rounds, lowest and highest behind them; in bold PyTorch's best mode.", "", *lines, "",
@@ -285,6 +336,9 @@ def main() -> int:
             row.records = [record for record in row.records if "error" not in record]
         if journal.exists():
             write_records(journal, records)  # also ends a line that was cut short
+        if options.prepare:
+            prepare(row)
+            return 0
         done = measure(row, journal)
         records = read_records(journal)
     if not records:

@@ -40,6 +40,19 @@ class Energy:
         return millijoules.value / 1e3 if found == 0 else None
 
 
+class Memory:
+    """used_mb(): what all processes take of the GPU's memory; None where NVML does not say."""
+
+    def __init__(self, device: str):
+        self.energy = Energy(device)
+
+    def used_mb(self) -> float | None:
+        sizes = (ctypes.c_ulonglong * 3)()  # total, free, used
+        if not self.energy.handle or self.energy.library.nvmlDeviceGetMemoryInfo(self.energy.handle, sizes) != 0:
+            return None
+        return sizes[2] / 1e6
+
+
 def idle_watts(device: str, seconds: float = 2.0) -> float | None:
     """What the GPU takes while this process leaves it alone."""
     energy = Energy(device)

@@ -124,7 +124,7 @@ def run(options, family: str) -> dict:
     torch.manual_seed(1)
     set_precision(options.precision)
     workload = __import__(family).create(options)
-    steps = (CapturedSteps if options.mode == "graph" else Steps)(workload)
+    steps = (CapturedSteps if options.mode in ("captured", "graph") else Steps)(workload)
     return {"peer": "pytorch", "version": torch.__version__, "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
             "workload": options.workload, "mode": options.mode, "precision": options.precision,

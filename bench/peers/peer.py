@@ -10,7 +10,7 @@ Modes, the fastest of which is what Linnet is set beside:
 All of them: MKL kept from choosing slower kernels for processors of another maker, freed memory kept, denormals flushed.
 
 With --device cuda (on_gpu.py): eager; compile, which is max-autotune; graph, the same and the whole step, data and update
-with it, captured as one CUDA graph. Precisions there: fp32 (strict), tf32, bf16 (autocast; weights and moments fp32).
+with it, captured as one CUDA graph; captured, that without max-autotune. Precisions there: fp32 (strict), tf32, bf16 (autocast; weights and moments fp32).
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 
 import common
 
-MODES = {"cpu": ("eager", "compile", "tuned"), "cuda": ("eager", "compile", "graph")}
+MODES = {"cpu": ("eager", "compile", "tuned"), "cuda": ("eager", "compile", "captured", "graph")}
 FAMILIES = {"r": "transformer_r", "cnn": "cnn", "gpt": "gpt", "gpt2": "gpt", "bert": "bert",
             "resnet20": "resnet", "resnet18": "resnet"}
 
@@ -30,7 +30,7 @@ def arguments():
     parser.add_argument("workload", help="r-64 r-128 r-256 r-384 cnn-128 cnn-1024 resnet20 resnet18 "
                         "gpt-6l gpt2-124m[-8] bert-base[-32]")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-    parser.add_argument("--mode", default="eager", help="eager, compile, tuned (CPU) or graph (GPU)")
+    parser.add_argument("--mode", default="eager", help="eager, compile, tuned (CPU), captured or graph (GPU)")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="bf16: torch.autocast")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5.0, help="timed, after warm-up")

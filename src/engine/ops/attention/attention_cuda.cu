@@ -1,4 +1,4 @@
-// Attention of our own, for what cuDNN does not do: strict fp32, and every kind of mask. A block has kTile queries of
+// Attention of our own, for what cuDNN does not do: fp32, TF32, and every kind of mask. A block has kTile queries of
 // one head and goes over the tiles of keys that they see (Dao et al. 2022).
 #include "engine/ops/attention/attention_tiles_cuda.cuh"
 #include "engine/ops/kernel.h"
@@ -31,10 +31,10 @@ namespace {
 using namespace flash;
 
 template <class T, class Tile>
-__global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kForwardBlocks)
     forward_kernel(Problem p, int tiles, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> o,
                    float* __restrict__ lse) {
-  constexpr int kEach = Tile::kEach, kTile = Tile::kTile;
+  constexpr int kTile = Tile::kTile;
   float* queries = dynamic_shared<float>();
   float *keys = queries + Tile::kFloats, *weights = keys + Tile::kFloats;  // keys: values too
   auto* mask = reinterpret_cast<uint8_t*>(weights + Tile::kScoreFloats);
@@ -48,12 +48,13 @@ __global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
   DropoutMask dropout{};
   if (p.dropout.random) dropout = p.dropout.mask();
 
-  int first[kEach], end[kEach];
-  float top[kEach], sum[kEach];
+  const float scale = p.scale * kLog2e;
+  int first[2], end[2];
+  float top[2], sum[2];
   typename Tile::Result result;
   Tile::clear(result);
 #pragma unroll
-  for (int r = 0; r < kEach; ++r) {
+  for (int r = 0; r < 2; ++r) {
     const int i = min(i0 + Tile::row(r), p.queries - 1);
     end[r] = p.end(b, i), first[r] = p.first(b, i, end[r]);
     top[r] = -INFINITY, sum[r] = 0;
@@ -65,67 +66,74 @@ __global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
     if (p.dropout.random) Tile::draw_mask(mask, dropout, i0, j0, head, b);
     __syncthreads();
     typename Tile::Scores s;
-    Tile::products(queries, keys, s);
+    Tile::products(queries, keys, p.queries - i0, range.y - j0, s);
 #pragma unroll
-    for (int r = 0; r < kEach; ++r) {
+    for (int r = 0; r < 2; ++r) {
       const int i = Tile::row(r);
+#pragma unroll
+      for (int c = 0; c < Tile::kColumns; ++c) s[r][c] *= scale;
+      if (p.bias)
+#pragma unroll
+        for (int c = 0; c < Tile::kColumns; ++c) {
+          const int j = j0 + Tile::score_column(c);
+          if (first[r] <= j && j < end[r]) s[r][c] += kLog2e * p.bias_of(b, head, min(i0 + i, p.queries - 1), j);
+        }
+      if (j0 < first[r] || end[r] < j0 + kTile)  // what is not seen may be anything
+#pragma unroll
+        for (int c = 0; c < Tile::kColumns; ++c) {
+          const int j = j0 + Tile::score_column(c);
+          s[r][c] = first[r] <= j && j < end[r] ? s[r][c] : -INFINITY;
+        }
       float largest = -INFINITY;
 #pragma unroll
-      for (int c = 0; c < kEach; ++c) {
-        const int j = j0 + Tile::score_column(c);
-        s[r][c] *= p.scale;
-        if (first[r] <= j && j < end[r]) {
-          if (p.bias) s[r][c] += p.bias_of(b, head, min(i0 + i, p.queries - 1), j);
-          largest = fmaxf(largest, s[r][c]);
-        }
-      }
-      const float next = fmaxf(top[r], row_max(largest));
-      const float base = next == -INFINITY ? 0 : next, shrink = expf(top[r] - base);
+      for (int c = 0; c < Tile::kColumns; ++c) largest = fmaxf(largest, s[r][c]);
+      const float next = fmaxf(top[r], Tile::row_max(largest));
+      const float base = next == -INFINITY ? 0 : next, shrink = exp2f(top[r] - base);
       top[r] = next;
       sum[r] *= shrink;
 #pragma unroll
-      for (int c = 0; c < kEach; ++c) {
-        const int j = Tile::score_column(c);
-        const float weight = first[r] <= j0 + j && j0 + j < end[r] ? expf(s[r][c] - base) : 0;
-        sum[r] += weight;
-        float kept = weight;
-        if (p.dropout.random) kept = Tile::keeps(mask, i, j) ? weight * dropout.scale : 0;
-        weights[i * Tile::kScoreStride + j] = kept;
+      for (int c = 0; c < Tile::kColumns; ++c) sum[r] += s[r][c] = exp2f(s[r][c] - base);
+      if (p.dropout.random) {
+        typename Tile::Bits bits;
+        Tile::read_bits(mask, r, bits);
+#pragma unroll
+        for (int c = 0; c < Tile::kColumns; ++c) s[r][c] = Tile::kept(bits, c) ? s[r][c] * dropout.scale : 0;
       }
+      if (Tile::part() == 0)
+#pragma unroll
+        for (int c = 0; c < Tile::kColumns; ++c) weights[i * Tile::kScoreStride + Tile::score_column(c)] = s[r][c];
 #pragma unroll
       for (int g = 0; g < Tile::kGroups; ++g)
 #pragma unroll
-        for (int e = 0; e < Tile::kVector; ++e) result[r][g][e] *= shrink;
+        for (int e = 0; e < 2; ++e) result[r][g][e] *= shrink;
     }
     __syncthreads();
     Tile::load(keys, v_head, v.row, j0, range.y, p.size);  // what lies behind may be anything, and 0 * NaN is NaN
     __syncthreads();
-    Tile::add_weighted(weights, keys, result);
+    Tile::add_weighted(weights, keys, p.queries - i0, range.y - j0, result);
   }
 #pragma unroll
-  for (int r = 0; r < kEach; ++r) {
-    const float total = row_sum(sum[r]), inverse = total == 0 ? 0 : 1 / total;
+  for (int r = 0; r < 2; ++r) {
+    const float total = Tile::row_sum(sum[r]), inverse = total == 0 ? 0 : 1 / total;
     const int i = i0 + Tile::row(r);
-    if (i < p.queries && threadIdx.x % kSide == 0)
-      lse[(b * p.heads + head) * p.queries + i] = total == 0 ? -INFINITY : top[r] + logf(total);
+    if (i < p.queries && Tile::leads_row())
+      lse[(b * p.heads + head) * p.queries + i] = total == 0 ? -INFINITY : kLn2 * top[r] + logf(total);
 #pragma unroll
     for (int g = 0; g < Tile::kGroups; ++g)
 #pragma unroll
-      for (int e = 0; e < Tile::kVector; ++e) result[r][g][e] *= inverse;
+      for (int e = 0; e < 2; ++e) result[r][g][e] *= inverse;
   }
   Tile::store(result, 1.0f, o.data + b * o.sample + head_at, o.row, i0, p.queries, p.size);
 }
 
 void run(const KernelArgs& args) {
   const Problem p = problem_of(args, kAttentionFixed);
-  for_storage(args.in[0].type.dtype, [&]<class T>() {
-    for_size(p.size, [&]<class Tile>() {
-      const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
-      const size_t shared = (2 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
-      launch(args.device, forward_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), kThreads, shared,
-             p, tiles, rows_of<const T>(args.in[0]), rows_of<const T>(args.in[1]), rows_of<const T>(args.in[2]),
-             rows_of<T>(args.out[0]), args.out[1].as<float>());
-    });
+  for_kernels(args, p, [&]<class T, class Tile>() {
+    const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
+    const size_t shared = (2 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
+    launch(args.device, forward_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), Tile::kThreads,
+           shared, p, tiles, rows_of<const T>(args.in[0]), rows_of<const T>(args.in[1]), rows_of<const T>(args.in[2]),
+           rows_of<T>(args.out[0]), args.out[1].as<float>());
   });
 }
 

@@ -20,12 +20,13 @@ struct Backward {
 };
 
 // The sums of a head's queries [from, from + count), a warp for one after the other.
-template <class T>
+template <class Tile, class T>
 LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, const Rows<const T>& o, int64_t b, int head,
                               int from, int count) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t head_at = static_cast<int64_t>(head) * p.size;
-  for (int i = from + static_cast<int>(threadIdx.x) / kWarp; i < min(from + count, p.queries); i += kThreads / kWarp) {
+  for (int i = from + static_cast<int>(threadIdx.x) / kWarp; i < min(from + count, p.queries);
+       i += Tile::kThreads / kWarp) {
     const T *one = o.data + b * o.sample + i * o.row + head_at,
             *other = x.d_o.data + b * x.d_o.sample + i * x.d_o.row + head_at;
     float sum = 0;
@@ -35,50 +36,79 @@ LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, const Rows
   }
 }
 
-// Of a tile of scores and its products do v^T: weights m (for dv) and ds. Rows are queries.
+// Of a tile of scores and its products do v^T: ds, rows are queries; with `weights` also w m, transposed, into shared
+// memory. Half of the scores at a time, since registers are short.
 template <class T, class Tile>
-struct Slopes {
-  typename Tile::Scores weights, slopes;
-
-  LINNET_DEVICE void compute(const Problem& p, const Backward<T>& x, const DropoutMask& dropout, const uint8_t* mask,
-                             int64_t b, int head, int i0, int j0, const float* queries, const float* keys,
-                             const float* d_os, const float* values) {
-    Tile::products(queries, keys, weights);
-    Tile::products(d_os, values, slopes);
+LINNET_DEVICE void compute_slopes(const Problem& p, const Backward<T>& x, const DropoutMask& dropout,
+                                  const uint8_t* mask, int64_t b, int head, int i0, int j0, const float* queries,
+                                  const float* keys, const float* d_os, const float* values, float* weights,
+                                  typename Tile::Scores& slopes) {
+  constexpr int kHalf = Tile::kColumns / 2;
+  const float scale = p.scale * kLog2e;
+  Tile::products(d_os, values, p.queries - i0, p.keys - j0, slopes);
 #pragma unroll
-    for (int r = 0; r < Tile::kEach; ++r) {
+  for (int half = 0; half < 2; ++half) {
+    const int skipped = half * Tile::kTile / 2;
+    float scores[2][kHalf];
+    Tile::products(queries, keys + skipped * Tile::kStride, p.queries - i0, p.keys - j0 - skipped, scores);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
       const int i = i0 + Tile::row(r), safe = min(i, p.queries - 1);
       const int64_t at = (b * p.heads + head) * p.queries + safe;
-      const float lse = x.lse[at], sum = x.sums[at];
+      const float lse = kLog2e * x.lse[at], sum = x.sums[at];
       const int end = i < p.queries ? p.end(b, safe) : 0, first = p.first(b, safe, end);
+      const bool whole = first <= j0 + skipped && j0 + skipped + Tile::kTile / 2 <= end;
 #pragma unroll
-      for (int c = 0; c < Tile::kEach; ++c) {
-        const int column = Tile::score_column(c), j = j0 + column;
-        float weight = 0, kept = 1;
-        if (first <= j && j < end) {
-          float score = weights[r][c] * p.scale;
-          if (p.bias) score += p.bias_of(b, head, safe, j);
-          weight = expf(score - lse);
-          if (p.dropout.random) kept = Tile::keeps(mask, Tile::row(r), column) ? dropout.scale : 0;
+      for (int c = 0; c < kHalf; ++c) scores[r][c] *= scale;
+      if (p.bias)
+#pragma unroll
+        for (int c = 0; c < kHalf; ++c) {
+          const int j = j0 + skipped + Tile::score_column(c);
+          if (first <= j && j < end) scores[r][c] += kLog2e * p.bias_of(b, head, safe, j);
         }
-        // Select: what is not seen may be anything.
-        slopes[r][c] = first <= j && j < end ? weight * (slopes[r][c] * kept - sum) : 0;
-        weights[r][c] = weight * kept;
+#pragma unroll
+      for (int c = 0; c < kHalf; ++c) scores[r][c] = exp2f(scores[r][c] - lse);
+      float kept[kHalf];
+#pragma unroll
+      for (int c = 0; c < kHalf; ++c) kept[c] = 1;
+      if (p.dropout.random) {
+        typename Tile::Bits bits;
+        Tile::read_bits(mask, r, bits);
+#pragma unroll
+        for (int c = 0; c < kHalf; ++c) kept[c] = Tile::kept(bits, half * kHalf + c) ? dropout.scale : 0;
       }
+#pragma unroll
+      for (int c = 0; c < kHalf; ++c) {
+        float& slope = slopes[r][half * kHalf + c];
+        slope = scores[r][c] * (slope * kept[c] - sum);
+        scores[r][c] *= kept[c];
+      }
+      if (!whole)  // what is not seen may be anything
+#pragma unroll
+        for (int c = 0; c < kHalf; ++c) {
+          const int j = j0 + skipped + Tile::score_column(c);
+          if (first <= j && j < end) continue;
+          slopes[r][half * kHalf + c] = scores[r][c] = 0;
+        }
+      if (weights && Tile::part() == 0)
+#pragma unroll
+        for (int c = 0; c < kHalf; ++c)
+          weights[(skipped + Tile::score_column(c)) * Tile::kScoreStride + Tile::row(r)] = scores[r][c];
     }
   }
-};
+}
 
 template <class Tile>
 LINNET_DEVICE void write_transposed(const typename Tile::Scores& x, float* to) {
+  if (Tile::part() != 0) return;
 #pragma unroll
-  for (int c = 0; c < Tile::kEach; ++c)
+  for (int c = 0; c < Tile::kColumns; ++c)
 #pragma unroll
-    for (int r = 0; r < Tile::kEach; ++r) to[Tile::score_column(c) * Tile::kScoreStride + Tile::row(r)] = x[r][c];
+    for (int r = 0; r < 2; ++r) to[Tile::score_column(c) * Tile::kScoreStride + Tile::row(r)] = x[r][c];
 }
 
 template <class T, class Tile>
-__global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
     keys_kernel(Problem p, int tiles, Backward<T> x, Rows<T> dk, Rows<T> dv) {
   constexpr int kTile = Tile::kTile;
   float* keys = dynamic_shared<float>();
@@ -108,15 +138,14 @@ __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
       Tile::load(d_os, x.d_o.data + b * x.d_o.sample + head_at, x.d_o.row, i0, p.queries, p.size);
       if (p.dropout.random) Tile::draw_mask(mask, dropout, i0, j0, head, b);
       __syncthreads();
-      Slopes<T, Tile> s;
-      s.compute(p, x, dropout, mask, b, head, i0, j0, queries, keys, d_os, values);
-      write_transposed<Tile>(s.weights, weights);
+      typename Tile::Scores s;
+      compute_slopes<T, Tile>(p, x, dropout, mask, b, head, i0, j0, queries, keys, d_os, values, weights, s);
       __syncthreads();
-      Tile::add_weighted(weights, d_os, of_values);
+      Tile::add_weighted(weights, d_os, p.keys - j0, p.queries - i0, of_values);
       __syncthreads();
-      write_transposed<Tile>(s.slopes, weights);
+      write_transposed<Tile>(s, weights);
       __syncthreads();
-      Tile::add_weighted(weights, queries, of_keys);
+      Tile::add_weighted(weights, queries, p.keys - j0, p.queries - i0, of_keys);
     }
   }
   Tile::store(of_keys, p.scale, dk.data + b * dk.sample + kv_at, dk.row, j0, p.keys, p.size);
@@ -125,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
 
 // With bias_parts [B, tiles, H, Tq + Tk - 1]: the sums of ds along the diagonals of this block's queries.
 template <class T, class Tile>
-__global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
     queries_kernel(Problem p, int tiles, Backward<T> x, Rows<const T> o, Rows<T> dq, float* bias_parts) {
   constexpr int kTile = Tile::kTile, kDiagonals = 2 * kTile - 1;
   float* queries = dynamic_shared<float>();
@@ -138,13 +167,13 @@ __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
   const int64_t head_at = static_cast<int64_t>(head) * p.size, kv_at = static_cast<int64_t>(p.kv_head(head)) * p.size;
   Tile::load(queries, x.q.data + b * x.q.sample + head_at, x.q.row, i0, p.queries, p.size);
   Tile::load(d_os, x.d_o.data + b * x.d_o.sample + head_at, x.d_o.row, i0, p.queries, p.size);
-  write_sums(p, x, o, b, head, i0, kTile);
+  write_sums<Tile>(p, x, o, b, head, i0, kTile);
   DropoutMask dropout{};
   if (p.dropout.random) dropout = p.dropout.mask();
   const int distances = p.queries + p.keys - 1;
   if (bias_parts) {
     bias_parts += ((b * tiles + tile) * p.heads + head) * distances;
-    for (int d = static_cast<int>(threadIdx.x); d < distances; d += kThreads) bias_parts[d] = 0;
+    for (int d = static_cast<int>(threadIdx.x); d < distances; d += Tile::kThreads) bias_parts[d] = 0;
   }
   typename Tile::Result result;
   Tile::clear(result);
@@ -155,15 +184,15 @@ __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
     Tile::load(values, x.v.data + b * x.v.sample + kv_at, x.v.row, j0, p.keys, p.size);
     if (p.dropout.random) Tile::draw_mask(mask, dropout, i0, j0, head, b);
     __syncthreads();
-    Slopes<T, Tile> s;
-    s.compute(p, x, dropout, mask, b, head, i0, j0, queries, keys, d_os, values);
+    typename Tile::Scores s;
+    compute_slopes<T, Tile>(p, x, dropout, mask, b, head, i0, j0, queries, keys, d_os, values, nullptr, s);
 #pragma unroll
-    for (int r = 0; r < Tile::kEach; ++r)
+    for (int r = 0; r < 2; ++r)
 #pragma unroll
-      for (int c = 0; c < Tile::kEach; ++c)
-        slopes[Tile::row(r) * Tile::kScoreStride + Tile::score_column(c)] = s.slopes[r][c];
+      for (int c = 0; c < Tile::kColumns; ++c)
+        if (Tile::part() == 0) slopes[Tile::row(r) * Tile::kScoreStride + Tile::score_column(c)] = s[r][c];
     __syncthreads();
-    Tile::add_weighted(slopes, keys, result);
+    Tile::add_weighted(slopes, keys, p.queries - i0, p.keys - j0, result);
     const int diagonal = static_cast<int>(threadIdx.x) - (kTile - 1);  // j - i within the tile
     const int distance = j0 - i0 + diagonal + p.queries - 1;
     if (!bias_parts || diagonal >= kTile || distance < 0 || distance >= distances) continue;
@@ -172,9 +201,11 @@ __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
       sum += slopes[i * Tile::kScoreStride + i + diagonal];
     bias_parts[distance] += sum;
   }
-  static_assert(kDiagonals <= kThreads);
+  static_assert(kDiagonals <= Tile::kThreads);
   Tile::store(result, p.scale, dq.data + b * dq.sample + head_at, dq.row, i0, p.queries, p.size);
 }
+
+constexpr int kThreads = 256;
 
 // dbias[x] = sum of parts[x] over the parts, in their order; x counts [H, Tq + Tk - 1].
 __global__ void __launch_bounds__(kThreads)
@@ -194,7 +225,7 @@ size_t workspace(const KernelQuery& query) {
   const Shape& q = query.in[0].shape;
   size_t bytes = sums_bytes(query.in[4].shape);
   if (!attrs.has_bias) return bytes;
-  for_size(q[2] / attrs.heads, [&]<class Tile>() {
+  for_size<false>(q[2] / attrs.heads, [&]<class Tile>() {
     const int64_t tiles = (q[1] + Tile::kTile - 1) / Tile::kTile;
     bytes += static_cast<size_t>(q[0] * tiles * attrs.heads * (q[1] + query.in[1].shape[1] - 1)) * sizeof(float);
   });
@@ -209,10 +240,10 @@ void run_for(const KernelArgs& args, const Problem& p) {
                       rows_of<const T>(args.in[5]), args.in[4].as<const float>(), sums};
   const size_t shared = (4 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
   const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
-  launch(args.device, queries_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), kThreads, shared, p,
+  launch(args.device, queries_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), Tile::kThreads, shared, p,
          tiles, x, rows_of<const T>(args.in[3]), rows_of<T>(args.out[0]), parts);
   const int key_tiles = (p.keys + Tile::kTile - 1) / Tile::kTile;
-  launch(args.device, keys_kernel<T, Tile>, static_cast<unsigned>(key_tiles * p.kv_heads * p.batch), kThreads, shared,
+  launch(args.device, keys_kernel<T, Tile>, static_cast<unsigned>(key_tiles * p.kv_heads * p.batch), Tile::kThreads, shared,
          p, key_tiles, x, rows_of<T>(args.out[1]), rows_of<T>(args.out[2]));
   if (!p.bias) return;
   const int64_t width = static_cast<int64_t>(p.heads) * (p.queries + p.keys - 1);
@@ -222,8 +253,7 @@ void run_for(const KernelArgs& args, const Problem& p) {
 
 void run(const KernelArgs& args) {
   const Problem p = problem_of(args, kAttentionGradFixed);
-  for_storage(args.in[0].type.dtype,
-              [&]<class T>() { for_size(p.size, [&]<class Tile>() { run_for<T, Tile>(args, p); }); });
+  for_kernels(args, p, [&]<class T, class Tile>() { run_for<T, Tile>(args, p); });
 }
 
 }  // namespace

@@ -1,17 +1,20 @@
 // What the attention kernels of our own share: tiles of queries and keys in shared memory as fp32, whatever the
-// storage; 256 threads as 16 x 16, each with kEach x kEach scores of a kTile x kTile tile.
+// storage, and their products by the matrix units in TF32. Strict fp32 takes three of these for each
+// (engine/kernels/cuda/matrix_units.cuh).
 //
-// Thread (ty, tx) has rows ty * kEach + r and columns tx + 16 * c of the scores: with rows of kSize + 4 floats, the
-// float4 that 16 neighbours read of 16 rows lie in different banks. Of a result [kTile, kSize] it has the same rows and
-// the columns of column().
+// A warp has 16 rows of a tile of scores, and a thread two of them: rows row(0) and row(1), columns score_column(0) to
+// score_column(kColumns - 1). Of a result [kTile, kSize] it has the same rows and the columns column(group, 0) and
+// column(group, 1). Where a head is long, kParts warps share rows: each has all scores and a part of the result.
 #pragma once
+#include "engine/kernels/cuda/matrix_units.cuh"
 #include "engine/kernels/cuda/philox.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/attention/attention.h"
 
 namespace linnet::flash {
 
-constexpr int kSide = 16, kThreads = kSide * kSide;
+// Powers are of two: scores are multiplied by this beforehand.
+constexpr float kLog2e = 1.44269504f, kLn2 = 0.69314718f;
 
 // One head of a tensor: row `t` of sample `b` begins at data + b * sample + t * row + head * size.
 template <class T>
@@ -63,24 +66,43 @@ struct Problem {
 
 Problem problem_of(const KernelArgs& args, size_t fixed);
 
-template <int kSizeOf, int kTileOf>
+template <int kSizeOf, int kTileOf, bool kExactOf>
 struct Tiles {
-  static constexpr int kSize = kSizeOf, kTile = kTileOf, kEach = kTile / kSide;
-  static constexpr int kStride = kSize + 4, kScoreStride = kTile + 4;  // floats between rows
-  static constexpr int kVector = kSize / kSide < 4 ? kSize / kSide : 4, kGroups = kSize / (kSide * kVector);
+  static constexpr int kSize = kSizeOf, kTile = kTileOf;
+  static constexpr bool kExact = kExactOf;  // fp32; else TF32
+  static constexpr int kParts = kSize > 128 ? 4 : kSize > 64 ? 2 : 1, kRowWarps = kTile / 16;
+  static constexpr int kThreads = kRowWarps * kParts * kWarp;
+  static constexpr int kColumns = kTile / 4, kGroups = kSize / (8 * kParts);
+  // Floats between rows: what a warp reads at a time lies in different banks.
+  static constexpr int kStride = kSize + 8, kScoreStride = kTile + 4;
   static constexpr int kFloats = kTile * kStride, kScoreFloats = kTile * kScoreStride;  // of a tile
   static constexpr int kMaskBytes = kTile * kTile / 8;
 
   // Blocks that a multiprocessor should hold at once: as many as registers allow without spilling.
-  static constexpr int kForwardBlocks = kSize <= 64 ? 2 : 1, kBackwardBlocks = 1;
+  static constexpr int kForwardBlocks = kSize <= 64 ? 3 : 1;
+  static constexpr int kBackwardBlocks = kSize <= 64 ? 2 : 1;
 
-  using Scores = float[kEach][kEach];
-  using Result = float[kEach][kGroups][kVector];
+  using Scores = float[2][kColumns];
+  using Result = float[2][kGroups][2];
 
-  LINNET_DEVICE static int row(int r) { return static_cast<int>(threadIdx.x) / kSide * kEach + r; }
-  LINNET_DEVICE static int score_column(int c) { return static_cast<int>(threadIdx.x) % kSide + kSide * c; }
-  LINNET_DEVICE static int column(int group, int v) {
-    return (group * kSide + static_cast<int>(threadIdx.x) % kSide) * kVector + v;
+  LINNET_DEVICE static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+  LINNET_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+  LINNET_DEVICE static int first_row() { return warp() % kRowWarps * 16; }
+  LINNET_DEVICE static int part() { return kParts == 1 ? 0 : warp() / kRowWarps; }
+  LINNET_DEVICE static int row(int r) { return first_row() + lane() / 4 + 8 * r; }
+  LINNET_DEVICE static int score_column(int c) { return c / 2 * 8 + lane() % 4 * 2 + c % 2; }
+  LINNET_DEVICE static int column(int group, int v) { return (part() * kGroups + group) * 8 + lane() % 4 * 2 + v; }
+  // One thread of those that have a row.
+  LINNET_DEVICE static bool leads_row() { return lane() % 4 == 0 && part() == 0; }
+
+  // The largest of a row's threads; their sum.
+  LINNET_DEVICE static float row_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+    return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+  }
+  LINNET_DEVICE static float row_sum(float x) {
+    x += __shfl_xor_sync(kAllLanes, x, 1);
+    return x + __shfl_xor_sync(kAllLanes, x, 2);
   }
 
   // Rows [from, from + kTile) of a head into `tile`; zeros beyond `count` rows and `size` columns.
@@ -106,80 +128,66 @@ struct Tiles {
     }
   }
 
-  // scores[r][c] = a[row r] . b[column c]
-  LINNET_DEVICE static void products(const float* a, const float* b, Scores& scores) {
-#pragma unroll
-    for (int r = 0; r < kEach; ++r)
-#pragma unroll
-      for (int c = 0; c < kEach; ++c) scores[r][c] = 0;
+  // scores[r][c] = a[row r] . b[column c], of the first `rows` rows and `columns` columns; others are 0.
+  template <int kCount>
+  LINNET_DEVICE static void products(const float* a, const float* b, int rows, int columns,
+                                     float (&scores)[2][kCount]) {
+    float sums[kCount / 2][4] = {};
 #pragma unroll 1
-    for (int d = 0; d < kSize; d += 4) {
-      float4 x[kEach];
+    for (int k = 0; k < (first_row() < rows ? kSize : 0); k += 8) {
+      // The units' columns 0 to 7 are 0, 2, 4, 6, 1, 3, 5, 7 here, in both factors: a thread's two are neighbours.
+      const int at = lane() / 4 * kStride + k + lane() % 4 * 2;
+      const float2 x = *reinterpret_cast<const float2*>(a + first_row() * kStride + at);
+      const float2 y = *reinterpret_cast<const float2*>(a + (first_row() + 8) * kStride + at);
+      const auto left = left_factor<kExact>(x.x, y.x, x.y, y.y);
 #pragma unroll
-      for (int r = 0; r < kEach; ++r) x[r] = *reinterpret_cast<const float4*>(a + row(r) * kStride + d);
-#pragma unroll
-      for (int c = 0; c < kEach; ++c) {  // one at a time: registers are short in the backward kernels
-        const float4 y = *reinterpret_cast<const float4*>(b + score_column(c) * kStride + d);
-#pragma unroll
-        for (int r = 0; r < kEach; ++r) {
-          scores[r][c] += x[r].x * y.x;
-          scores[r][c] += x[r].y * y.y;
-          scores[r][c] += x[r].z * y.z;
-          scores[r][c] += x[r].w * y.w;
-        }
+      for (int n = 0; n < kCount / 2; ++n) {
+        if (8 * n >= columns) break;
+        const float2 z = *reinterpret_cast<const float2*>(b + 8 * n * kStride + at);
+        multiply(left, right_factor<kExact>(z.x, z.y), sums[n]);
       }
     }
+#pragma unroll
+    for (int n = 0; n < kCount / 2; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[i / 2][2 * n + i % 2] = sums[n][i];
   }
 
-  // result[row r] += sum over t of weights[row r][t] * tile[t]
-  LINNET_DEVICE static void add_weighted(const float* weights, const float* tile, Result& result) {
+  // result[row r] += sum over t < count of weights[row r][t] * tile[t], of the first `rows` rows. Weights and tile are 0
+  // from `count` on to the next multiple of 8.
+  LINNET_DEVICE static void add_weighted(const float* weights, const float* tile, int rows, int count, Result& result) {
+    const int end = first_row() < rows ? min(count, kTile) : 0;
 #pragma unroll 1
-    for (int t = 0; t < kTile; t += 4) {
-      float4 w[kEach];
+    for (int k = 0; k < end; k += 8) {
+      const float* w = weights + (first_row() + lane() / 4) * kScoreStride + k + lane() % 4;
+      const auto left = left_factor<kExact>(w[0], w[8 * kScoreStride], w[4], w[8 * kScoreStride + 4]);
 #pragma unroll
-      for (int r = 0; r < kEach; ++r) w[r] = *reinterpret_cast<const float4*>(weights + row(r) * kScoreStride + t);
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-#pragma unroll
-        for (int g = 0; g < kGroups; ++g) {
-          float y[kVector];
-          const float* location = tile + (t + e) * kStride + column(g, 0);
-          if constexpr (kVector == 4) {
-            const float4 four = *reinterpret_cast<const float4*>(location);
-            y[0] = four.x, y[1] = four.y, y[2] = four.z, y[3] = four.w;
-          } else {
-            const float2 two = *reinterpret_cast<const float2*>(location);
-            y[0] = two.x, y[1] = two.y;
-          }
-#pragma unroll
-          for (int r = 0; r < kEach; ++r) {
-            const float weight = e == 0 ? w[r].x : e == 1 ? w[r].y : e == 2 ? w[r].z : w[r].w;
-#pragma unroll
-            for (int v = 0; v < kVector; ++v) result[r][g][v] += weight * y[v];
-          }
-        }
+      for (int g = 0; g < kGroups; ++g) {
+        const float* from = tile + (k + lane() % 4) * kStride + (part() * kGroups + g) * 8 + lane() / 4;
+        float sums[4] = {result[0][g][0], result[0][g][1], result[1][g][0], result[1][g][1]};
+        multiply(left, right_factor<kExact>(from[0], from[4 * kStride]), sums);
+        result[0][g][0] = sums[0], result[0][g][1] = sums[1], result[1][g][0] = sums[2], result[1][g][1] = sums[3];
+      }
     }
   }
 
   LINNET_DEVICE static void clear(Result& result) {
 #pragma unroll
-    for (int r = 0; r < kEach; ++r)
+    for (int r = 0; r < 2; ++r)
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-        for (int v = 0; v < kVector; ++v) result[r][g][v] = 0;
+      for (int g = 0; g < kGroups; ++g) result[r][g][0] = result[r][g][1] = 0;
   }
 
   template <class T>
   LINNET_DEVICE static void store(const Result& result, float factor, T* head, int64_t stride, int from, int count,
                                   int size) {
 #pragma unroll
-    for (int r = 0; r < kEach; ++r) {
+    for (int r = 0; r < 2; ++r) {
       if (from + row(r) >= count) continue;
 #pragma unroll
       for (int g = 0; g < kGroups; ++g)
 #pragma unroll
-        for (int v = 0; v < kVector; ++v)
+        for (int v = 0; v < 2; ++v)
           if (column(g, v) < size)
             head[(from + row(r)) * stride + column(g, v)] = from_float<T>(factor * result[r][g][v]);
     }
@@ -198,30 +206,37 @@ struct Tiles {
       mask[x] = static_cast<uint8_t>(bits);
     }
   }
-  LINNET_DEVICE static bool keeps(const uint8_t* mask, int i, int j) {
-    return mask[i * (kTile / 8) + j / 8] >> (j % 8) & 1;
+  // The bits of row(r), from this thread's first column on: kept() has one of them.
+  using Bits = unsigned[kTile / 32];
+  LINNET_DEVICE static void read_bits(const uint8_t* mask, int r, Bits& bits) {
+    const auto* words = reinterpret_cast<const unsigned*>(mask + row(r) * (kTile / 8));
+#pragma unroll
+    for (int i = 0; i < kTile / 32; ++i) bits[i] = words[i] >> (lane() % 4 * 2);
+  }
+  // `column`: a number known to the compiler, of score_column().
+  LINNET_DEVICE static bool kept(const Bits& bits, int column) {
+    return bits[column / 8] >> (column / 2 % 4 * 8 + column % 2) & 1;
   }
 };
 
-// The largest of the 16 threads that share rows; their sum.
-LINNET_DEVICE float row_max(float x) {
-#pragma unroll
-  for (int step = kSide / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, step));
-  return x;
-}
-LINNET_DEVICE float row_sum(float x) {
-#pragma unroll
-  for (int step = kSide / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
-  return x;
+// Calls body.operator()<Tiles<...>>() for the head size.
+template <bool kExact, class Body>
+void for_size(int64_t size, Body&& body) {
+  if (size <= 32) return body.template operator()<Tiles<32, 64, kExact>>();
+  if (size <= 64) return body.template operator()<Tiles<64, 64, kExact>>();
+  if (size <= 128) return body.template operator()<Tiles<128, 64, kExact>>();
+  return body.template operator()<Tiles<256, 32, kExact>>();
 }
 
-// Calls body.operator()<Tiles<...>>() for the head size.
+// Calls body.operator()<T, Tiles<...>>(). What is stored as bf16 is exact in TF32.
 template <class Body>
-void for_size(int64_t size, Body&& body) {
-  if (size <= 32) return body.template operator()<Tiles<32, 64>>();
-  if (size <= 64) return body.template operator()<Tiles<64, 64>>();
-  if (size <= 128) return body.template operator()<Tiles<128, 64>>();
-  return body.template operator()<Tiles<256, 32>>();
+void for_kernels(const KernelArgs& args, const Problem& p, Body&& body) {
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    const auto of_tiles = [&]<class Tile>() { body.template operator()<T, Tile>(); };
+    if constexpr (std::is_same_v<T, float>)
+      if (args.node.attrs.as<AttentionAttrs>().precision == Precision::kF32) return for_size<true>(p.size, of_tiles);
+    for_size<false>(p.size, of_tiles);
+  });
 }
 
 inline bool supports(const KernelQuery& query) {
