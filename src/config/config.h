@@ -56,9 +56,9 @@ struct DataConfig {
   std::string image_fit = "crop";
   std::string image_memory = "4GiB";
   int64_t image_threads = 0;
-  int64_t augment_shift = 0, augment_cutout = 0;
+  int64_t augment_shift = 0, augment_cutout = 0, augment_random = 0, augment_strength = 9;
   bool augment_mirror = false;
-  double augment_rotate = 0, augment_mixup = 0;
+  double augment_rotate = 0, augment_mixup = 0, augment_cutmix = 0, augment_crop = 0;
   int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
   std::string tokenizer = "sentencepiece";
   std::string tokenizer_model = "bpe";

@@ -231,6 +231,22 @@ std::span<const ConfigKey> config_keys() {
          between(DATA(augment_rotate),
                  "Training images are rotated about their center by up to so many degrees either way.", 0, 180)),
       of({"images"},
+         between(
+             DATA(augment_crop),
+             "A part of at least this share of each training image, with sides of 3:4 to 4:3, is cut out and scaled to "
+             "the whole, such as 0.35; 0: none.",
+             0, 1)),
+      of({"images"},
+         between(DATA(augment_random),
+                 "RandAugment: so many changes of each training image, drawn from fourteen; 0: none.", 0, 14)),
+      of({"images"}, between(DATA(augment_strength), "How strong the changes of augment_random are, of 30.", 0, 30)),
+      of({"images"},
+         between(
+             DATA(augment_cutmix),
+             "CutMix: a rectangle of another image is pasted into each training image, by a share from Beta(a, a) with "
+             "this a, which has both labels by area; 0: none. Beside augment_mixup every second image has the one.",
+             0, 1000)),
+      of({"images"},
          between(DATA(augment_mixup),
                  "Mixup: each training image is blended with another one, by a share from Beta(a, a) with this a, and "
                  "has both labels by that share; 0: none.",

@@ -19,7 +19,7 @@ Config small(Config config) {
   const TaskKind kind = task_kind(config);
   const int64_t rows = kind == TaskKind::kImages ? kImages : kCheckedRows;
   data.batch_size = data.batch_size > 0 ? std::min(data.batch_size, rows) : rows;
-  data.augment_mixup = 0;  // one label for each image: it is to be learned by heart
+  data.augment_mixup = data.augment_cutmix = 0;  // one label for each image: it is to be learned by heart
   if (kind != TaskKind::kImages) data.batch_tokens = 0;
   if (kind == TaskKind::kTranslation) {
     data.num_buckets = std::min<int64_t>(data.num_buckets, 2);

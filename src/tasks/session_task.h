@@ -62,6 +62,7 @@ class SessionTask : public TrainingTask {
   // For `linnet plan`.
   // Rows, or tokens where batches are counted in those, that hold all examples; the least of them; and the key.
   virtual int64_t most() const = 0;
+  virtual int64_t most_planned() const { return most(); }  // less, where planning a large batch takes seconds
   virtual int64_t least() const { return 1; }
   virtual int64_t DataConfig::*batch_key() const { return &DataConfig::batch_size; }
   virtual uint64_t assumed_bytes() const { return 0; }                 // of data that were not read

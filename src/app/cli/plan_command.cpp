@@ -33,6 +33,9 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
     std::printf("this does not fit within %.1f MB: it takes %.1f MB\n", megabytes, static_cast<double>(peak) / 1e6);
   if (answer.all_fit)
     std::printf("within %.1f MB even all examples fit in one batch\n", megabytes);
+  else if (answer.more_may_fit)
+    std::printf("%s %lld fits within %.1f MB; none larger was planned\n", answer.batch_key.c_str(),
+                static_cast<long long>(answer.largest_batch), megabytes);
   else if (answer.largest_batch > 0)
     std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), megabytes,
                 static_cast<long long>(answer.largest_batch));
@@ -50,7 +53,8 @@ void print_json(const PlanAnswer& answer, const RankLayout& division, uint64_t l
                   {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
                   {"memory", std::move(memory)},     {"peak_bytes", answer.forecast.peak()},
                   {"memory_bytes", limit},           {"fits", answer.forecast.peak() <= limit},
-                  {"batch_key", answer.batch_key},   {"largest_batch", answer.largest_batch}};
+                  {"batch_key", answer.batch_key},   {"largest_batch", answer.largest_batch},
+                  {"more_may_fit", answer.more_may_fit}};
   std::printf("%s\n", json.dump().c_str());
 }
 

@@ -170,7 +170,7 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
   if (train_images > 0)
     device_data = {{"images", {DType::kU8, {train_images, format.height, format.width, format.channels}}},
                    {"labels", {DType::kI32, {train_images}}}};
-  const bool mixed = training && config.data.augment_mixup > 0;
+  const bool mixed = training && (config.data.augment_mixup > 0 || config.data.augment_cutmix > 0);
   plan(image_inputs(batch_size, format.height * format.width * format.channels, mixed),
        {[this, mixed, smoothing = config.train.label_smoothing](Trace& trace) {
          return image_loss(*owned, trace, batch_size, smoothing, mixed);

@@ -56,6 +56,10 @@ Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
                    .mirror = data.augment_mirror,
                    .cutout = data.augment_cutout,
                    .rotate = data.augment_rotate,
+                   .crop = data.augment_crop,
+                   .random = data.augment_random,
+                   .strength = static_cast<int>(data.augment_strength),
+                   .cutmix = data.augment_cutmix,
                    .mixup = data.augment_mixup};
   for (const double mean : format.mean) how.fill.push_back(static_cast<uint8_t>(std::lround(255 * mean)));
   return how;

@@ -238,6 +238,7 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
     for (std::vector<PreferencePair>* pairs : {&train_, &valid_}) session().set_references(*pairs);
   }
 
+  int64_t most_planned() const override { return 128; }  // each answer has nodes of its own (score_answers)
   BatchSource& batches() override { return *batches_; }
   Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
   std::string batches_text(const Session& session) const override {

@@ -328,7 +328,7 @@ PlanAnswer plan_memory(const PlanRequest& request) {
   if (request.visit) request.visit(*session->trainer);
   if (request.speed) answer.step_seconds = estimated_step_seconds(*session->trainer, *request.speed);
   if (request.visit || request.speed) return answer;
-  const int64_t least = task->least(), most = task->most();
+  const int64_t least = task->least(), most = std::min(task->most(), task->most_planned());
   answer.largest_batch = largest_fit(least, most, [&](int64_t size) {
     Config other = request.config;
     other.data.*task->batch_key() = size;
@@ -336,7 +336,8 @@ PlanAnswer plan_memory(const PlanRequest& request) {
     if (size == least) answer.least_peak = peak;
     return peak <= request.memory;
   });
-  answer.all_fit = answer.largest_batch >= most;
+  answer.all_fit = answer.largest_batch >= task->most();
+  answer.more_may_fit = !answer.all_fit && answer.largest_batch >= most;
   return answer;
 }
 

@@ -37,6 +37,7 @@ struct PlanAnswer {
   std::string memory_record;  // the picture of its memory (training/run/run_record.h)
   double step_seconds = 0;    // estimated, where a speed was given
   bool all_fit = false;       // even the whole training data as one batch
+  bool more_may_fit = false;  // than largest_batch, beyond which none was planned
 };
 
 class SessionTask;

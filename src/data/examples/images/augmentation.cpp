@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/hash.h"
+#include "data/examples/images/random_augment.h"
 
 namespace linnet {
 namespace {
@@ -106,6 +107,38 @@ void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t he
     }
 }
 
+namespace {
+
+// A rectangle of at least `least` of the area, whose sides are 3:4 to 4:3 (torchvision's RandomResizedCrop): ten
+// draws, then the whole. Scaled to the image's size.
+void crop_image(double least, uint64_t& state, const ImageDataset& of, std::span<const uint8_t> pixels,
+                std::span<uint8_t> out) {
+  const double all = static_cast<double>(of.height * of.width);
+  for (int turn = 0; turn < 10; ++turn) {
+    const double area = all * (least + (1 - least) * draw_uniform(state));
+    const double ratio = std::exp(std::log(4.0 / 3) * (2 * draw_uniform(state) - 1));
+    const auto columns = std::max<int64_t>(std::llround(std::sqrt(area * ratio)), 1);
+    const auto rows = std::max<int64_t>(std::llround(std::sqrt(area / ratio)), 1);
+    if (columns > of.width || rows > of.height) continue;
+    const int64_t top = draw(state, of.height - rows + 1), left = draw(state, of.width - columns + 1);
+    std::vector<uint8_t> part(static_cast<size_t>(rows * columns * of.channels));
+    for (int64_t row = 0; row < rows; ++row)
+      std::copy_n(pixels.data() + ((top + row) * of.width + left) * of.channels, columns * of.channels,
+                  part.data() + row * columns * of.channels);
+    return resize_image(part.data(), rows, columns, {of.height, of.width, of.channels}, ImageFit::kStretch, out);
+  }
+  std::ranges::copy(pixels, out.begin());
+}
+
+void change_at_random(const Augmentation& how, uint64_t& state, const ImageDataset& of, std::span<uint8_t> pixels) {
+  for (int64_t i = 0; i < how.random; ++i) {
+    const auto change = static_cast<ImageChange>(draw(state, kImageChanges));
+    change_image(change, how.strength, draw(state, 2) == 1, of.height, of.width, of.channels, how.fill, pixels);
+  }
+}
+
+}  // namespace
+
 void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
                    std::span<const uint8_t> pixels, std::span<uint8_t> out) {
   uint64_t state = first_state(seed + 0x6a09e667f3bcc909u, epoch, image);
@@ -117,7 +150,16 @@ void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_
   const int64_t hole_row = draw(state, of.height) - how.cutout / 2,
                 hole_column = draw(state, of.width) - how.cutout / 2;
   motion.degrees = how.rotate * (2 * draw_uniform(state) - 1);
+  std::vector<uint8_t> cropped;
+  if (how.crop > 0) {
+    uint64_t crop_state = first_state(seed + 0x3c6ef372fe94f82bu, epoch, image);
+    cropped.resize(pixels.size());
+    crop_image(how.crop, crop_state, of, pixels, cropped);
+    pixels = cropped;
+  }
   move_image(motion, pixels, of.height, of.width, of.channels, how.fill, out);
+  uint64_t change_state = first_state(seed + 0xa54ff53a5f1d36f1u, epoch, image);
+  change_at_random(how, change_state, of, out);
 
   const int64_t last_row = std::min(of.height, hole_row + how.cutout);
   const int64_t last_column = std::min(of.width, hole_column + how.cutout);
@@ -128,18 +170,45 @@ void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_
             how.fill.empty() ? uint8_t{0} : how.fill[static_cast<size_t>(c)];
 }
 
-Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, int64_t count) {
+namespace {
+
+// The share of one of two numbers from Gamma(a, 1) in their sum is from Beta(a, a).
+double draw_beta(uint64_t& state, double a) {
+  const double x = draw_log_gamma(state, a), y = draw_log_gamma(state, a);
+  return 1 / (1 + std::exp(y - x));
+}
+
+}  // namespace
+
+Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of) {
   uint64_t state = first_state(seed + 0xbb67ae8584caa73bu, epoch, image);
-  Mix mix{.other = draw(state, count)};
-  // x / (x + y) of two numbers from Gamma(a, 1) is from Beta(a, a).
-  const double x = draw_log_gamma(state, how.mixup), y = draw_log_gamma(state, how.mixup);
-  mix.share = static_cast<int>(std::lround(256 / (1 + std::exp(y - x))));
+  Mix mix{.other = draw(state, of.count)};
+  if (how.mixup > 0) mix.share = static_cast<int>(std::lround(256 * draw_beta(state, how.mixup)));
+  mix.pastes = how.cutmix > 0 && (how.mixup == 0 || draw(state, 2) == 1);
+  if (!mix.pastes) return mix;
+  const double side = std::sqrt(1 - draw_beta(state, how.cutmix));
+  const auto place = [&](int64_t length, int64_t& first, int64_t& count) {
+    const auto half = static_cast<int64_t>(0.5 * side * static_cast<double>(length));
+    const int64_t middle = draw(state, length);
+    first = std::max<int64_t>(middle - half, 0);
+    count = std::min(middle + half, length) - first;
+  };
+  place(of.height, mix.top, mix.rows);
+  place(of.width, mix.left, mix.columns);
   return mix;
 }
 
-void blend_images(int share, std::span<const uint8_t> other, std::span<uint8_t> image) {
+void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
+                std::span<uint8_t> image) {
+  if (mix.pastes) {
+    for (int64_t row = mix.top; row < mix.top + mix.rows; ++row) {
+      const int64_t at = (row * width + mix.left) * channels;
+      std::copy_n(other.data() + at, mix.columns * channels, image.data() + at);
+    }
+    return;
+  }
   for (size_t i = 0; i < image.size(); ++i)
-    image[i] = static_cast<uint8_t>((image[i] * share + other[i] * (256 - share) + 128) >> 8);
+    image[i] = static_cast<uint8_t>((image[i] * mix.share + other[i] * (256 - mix.share) + 128) >> 8);
 }
 
 }  // namespace linnet

@@ -1,6 +1,6 @@
-// Random changes of training images: shifts, mirror images, rotations, holes and blends of two. What happens to an
-// image is a function of (seed, epoch, image), so that a run that is resumed sees the same bytes, whatever the number
-// of threads, ranks or batches.
+// Random changes of training images: crops, shifts, mirror images, rotations, RandAugment, holes and mixtures of two.
+// What happens to an image is a function of (seed, epoch, image), so that a run that is resumed sees the same bytes,
+// whatever the number of threads, ranks or batches.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,15 +11,21 @@
 namespace linnet {
 
 struct Augmentation {
-  int64_t shift = 0;               // at most so many pixels up or down and to either side
-  bool mirror = false;             // left and right are exchanged, for every second image
-  int64_t cutout = 0;              // side of a square that is covered (DeVries & Taylor 2017); its center is anywhere
-  double rotate = 0;               // at most so many degrees about the center, either way
-  double mixup = 0;                // a of the Beta(a, a) that blends two images (Zhang et al. 2018); 0: none
+  int64_t shift = 0;    // at most so many pixels up or down and to either side
+  bool mirror = false;  // left and right are exchanged, for every second image
+  int64_t cutout = 0;   // side of a square that is covered (DeVries & Taylor 2017); its center is anywhere
+  double rotate = 0;    // at most so many degrees about the center, either way
+  double crop =
+      0;  // least share of the area that is cut out and scaled to the whole (torchvision's random resized crop)
+  int64_t random = 0;  // so many changes of RandAugment (random_augment.h)...
+  int strength = 9;    // ...of this strength
+  double cutmix = 0;  // a of the Beta(a, a) that says how much of another image is pasted in (Yun et al. 2019); 0: none
+  double mixup = 0;   // a of the Beta(a, a) that blends two images (Zhang et al. 2018); 0: none
   std::vector<uint8_t> fill = {};  // a pixel: what stands beyond the image and in the square; empty: zeros
 
-  bool changes_pixels() const { return shift > 0 || mirror || cutout > 0 || rotate > 0; }
-  bool any() const { return changes_pixels() || mixup > 0; }
+  bool changes_pixels() const { return shift > 0 || mirror || cutout > 0 || rotate > 0 || crop > 0 || random > 0; }
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
+  bool any() const { return changes_pixels() || mixes(); }
 };
 
 // How the pixels of an image move: rotated about the center, then shifted, then mirrored.
@@ -34,18 +40,26 @@ void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t he
                 std::span<const uint8_t> fill, std::span<uint8_t> out);
 
 // Writes the changed image number `image` of the dataset to `out`; its pixels are given, as ImageDataset::read() has
-// them. Mixup is not part of it.
+// them. Mixing is not part of it.
 void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
                    std::span<const uint8_t> pixels, std::span<uint8_t> out);
 
-// What mixup blends an image with.
+// What an image is mixed with: blended (mixup), or a rectangle of the other one is pasted in (CutMix). Where both are
+// asked for, every second image has the one.
 struct Mix {
   int64_t other = 0;  // another image, or by chance the same
-  int share = 256;    // of the image itself, in 1/256
+  int share = 256;    // of the image itself in a blend, in 1/256
+  bool pastes = false;
+  int64_t top = 0, left = 0, rows = 0, columns = 0;  // the rectangle
+  // Of the image's own label.
+  double label_share(int64_t height, int64_t width) const {
+    return pastes ? 1 - static_cast<double>(rows * columns) / static_cast<double>(height * width) : share / 256.0;
+  }
 };
-// `count`: images of the dataset.
-Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, int64_t count);
-// image = (share * image + (256 - share) * other) / 256, to the nearest.
-void blend_images(int share, std::span<const uint8_t> other, std::span<uint8_t> image);
+// Of image number `image` of the dataset.
+Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of);
+// Of images [., width, channels]. A blend is (share * image + (256 - share) * other) / 256, to the nearest.
+void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
+                std::span<uint8_t> image);
 
 }  // namespace linnet

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "data/examples/images/image_batches.h"
+#include "data/examples/images/random_augment.h"
 
 namespace linnet {
 namespace {
@@ -162,12 +163,70 @@ TEST(Augmentation, RotationsAreWithinTheLimitAndDifferByImage) {
 
 TEST(Augmentation, BlendsAreRoundedMeans) {
   Pixels image{0, 255, 100, 10};
-  blend_images(256, Pixels{9, 9, 9, 9}, image);
+  const auto blend = [&](int share, const Pixels& other) { mix_images({.share = share}, 4, 1, other, image); };
+  blend(256, Pixels{9, 9, 9, 9});
   EXPECT_EQ(image, (Pixels{0, 255, 100, 10}));
-  blend_images(64, Pixels{255, 255, 0, 20}, image);
+  blend(64, Pixels{255, 255, 0, 20});
   EXPECT_EQ(image, (Pixels{191, 255, 25, 18}));
-  blend_images(0, Pixels{1, 2, 3, 4}, image);
+  blend(0, Pixels{1, 2, 3, 4});
   EXPECT_EQ(image, (Pixels{1, 2, 3, 4}));
+}
+
+// A part of the image, scaled: colors that lie side by side keep their order, and none is new.
+TEST(Augmentation, CropsAreScaledPartsOfTheImage) {
+  ImageDataset images{.count = 1, .height = 32, .width = 32, .channels = 1};
+  for (int i = 0; i < 32 * 32; ++i) images.pixels.push_back(static_cast<uint8_t>(8 * (i % 32)));
+  std::set<Pixels> seen;
+  double least = 255, most = 0;
+  for (int64_t epoch = 0; epoch < 50; ++epoch) {
+    Pixels out(32 * 32);
+    augment_image({.crop = 0.25}, 7, epoch, 0, images, images.image(0), out);
+    seen.insert(out);
+    EXPECT_TRUE(std::is_sorted(out.begin(), out.begin() + 32)) << epoch;
+    const double span = out[31] - out[0];  // of 248 in the whole
+    least = std::min(least, span), most = std::max(most, span);
+  }
+  EXPECT_GT(seen.size(), 40u);
+  EXPECT_LT(least, 150);  // about half of the width
+  EXPECT_GT(least, 80);   // no less than sqrt(0.25 * 3 / 4) of it
+  EXPECT_GT(most, 200);
+}
+
+// What Pillow's ImageEnhance and ImageOps make of the same image; it rounds the mean brightness first.
+TEST(Augmentation, ChangesAreThoseOfPillow) {
+  Pixels image;
+  for (int i = 0; i < 5; ++i)
+    for (int j = 0; j < 6; ++j)
+      for (int c = 0; c < 3; ++c) image.push_back(static_cast<uint8_t>(37 * i + 91 * j + 53 * c + 7 * i * j));
+  const auto expect = [&](ImageChange change, const std::vector<int>& expected) {
+    Pixels changed = image;
+    change_image(change, 9, false, 5, 6, 3, {}, changed);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(changed[i], expected[i], 1) << static_cast<int>(change);
+  };
+  expect(ImageChange::kBrightness, {0, 67, 134, 115, 182, 250, 231, 255, 40, 21, 88, 156});
+  expect(ImageChange::kColor, {0, 55, 123, 79, 146, 214, 178, 245, 0, 5, 72, 140});
+  expect(ImageChange::kContrast, {0, 31, 99, 80, 147, 214, 195, 255, 5, 0, 53, 120});
+  expect(ImageChange::kSharpness, {0,   53,  106, 91, 144, 197, 182, 235, 32,  17,  70, 123, 108, 161, 214,
+                                   199, 252, 49,  37, 90,  143, 140, 198, 255, 254, 8,  72,  64,  128, 191});
+  expect(ImageChange::kPosterize, {0, 52, 106, 90, 144, 196, 182, 234, 32, 16, 70, 122});
+  expect(ImageChange::kSolarize, {0, 53, 106, 91, 144, 58, 73, 20, 32, 17, 70, 123});
+  expect(ImageChange::kAutoContrast, {0, 36, 100, 93, 136, 195, 186, 236, 23, 17, 54, 118});
+}
+
+TEST(Augmentation, APastedRectangleGivesItsShareOfTheLabel) {
+  ImageDataset images = made_images(7);
+  int pasted = 0;
+  for (int64_t epoch = 0; epoch < 200; ++epoch) {
+    const Mix mix = draw_mix({.cutmix = 1, .mixup = epoch < 100 ? 0.0 : 1.0}, 3, epoch, 1, images);
+    pasted += mix.pastes;
+    if (!mix.pastes) continue;
+    Pixels image(96, 1);
+    mix_images(mix, 8, 2, Pixels(96, 2), image);
+    const double share = 1 - static_cast<double>(std::ranges::count(image, 2)) / 96;
+    EXPECT_NEAR(mix.label_share(6, 8), share, 1e-9) << epoch;
+  }
+  EXPECT_GT(pasted, 130);  // all of the first hundred, half of the others
+  EXPECT_LT(pasted, 170);
 }
 
 // Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)).
@@ -177,7 +236,7 @@ TEST(Augmentation, SharesOfMixupAreFromBeta) {
     std::vector<int> others(5);
     constexpr int kDraws = 4000;
     for (int i = 0; i < kDraws; ++i) {
-      const Mix mix = draw_mix({.mixup = a}, 3, i / 100, i % 100, 5);
+      const Mix mix = draw_mix({.mixup = a}, 3, i / 100, i % 100, made_images(5));
       const double share = mix.share / 256.0;
       sum += share, squares += share * share;
       ++others.at(static_cast<size_t>(mix.other));
@@ -227,7 +286,7 @@ TEST(Augmentation, MixedRowsHaveBothLabels) {
 
 TEST(Augmentation, TheNumberOfThreadsChangesNothing) {
   const ImageDataset images = made_images(23);
-  const Augmentation how{.shift = 2, .mirror = true, .cutout = 2, .rotate = 30, .mixup = 0.4};
+  const Augmentation how{.shift = 2, .mirror = true, .cutout = 2, .rotate = 30, .cutmix = 1, .mixup = 0.4};
   std::vector<std::string> expected;
   for (const auto& [threads, prefetch] : {std::pair{1, 1}, {2, 2}, {5, 4}}) {
     ImageBatches batches(images, 7, 5, {.augmentation = how, .threads = threads, .prefetch = prefetch});

@@ -43,7 +43,7 @@ ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint
   const int slots = made ? options_.prefetch + 1 : 1;
   for (int i = 0; i < slots; ++i)
     ring_.push_back(
-        std::make_unique<Made>(image_inputs(batch_size, dataset.image_bytes(), options_.augmentation.mixup > 0)));
+        std::make_unique<Made>(image_inputs(batch_size, dataset.image_bytes(), options_.augmentation.mixes())));
   if (!made) return;
   scratch_.assign(static_cast<size_t>(options_.threads),
                   std::vector<uint8_t>(static_cast<size_t>(2 * dataset.image_bytes())));
@@ -107,7 +107,7 @@ int64_t ImageBatches::plan_batch(Made& batch) {
   std::fill(owned.data<uint8_t>(0) + rows * dataset_.image_bytes(),
             owned.data<uint8_t>(0) + batch_size_ * dataset_.image_bytes(), uint8_t{0});
   std::fill(owned.data(1) + rows, owned.data(1) + batch_size_, -1);
-  if (options_.augmentation.mixup > 0) {
+  if (options_.augmentation.mixes()) {
     std::fill(owned.data(2) + rows, owned.data(2) + batch_size_, -1);
     std::fill(owned.data<float>(3) + rows, owned.data<float>(3) + batch_size_, 1.0f);
   }
@@ -134,12 +134,12 @@ void ImageBatches::make_rows(Made& batch, int64_t task, std::vector<uint8_t>& sc
     const std::span<uint8_t> out(owned.data<uint8_t>(0) + static_cast<size_t>(row) * bytes, bytes);
     make_image(batch.epoch, image, out, first);
     owned.data(1)[row] = dataset_.labels[static_cast<size_t>(image)];
-    if (options_.augmentation.mixup == 0) continue;
-    const Mix mix = draw_mix(options_.augmentation, seed_, batch.epoch, image, dataset_.count);
+    if (!options_.augmentation.mixes()) continue;
+    const Mix mix = draw_mix(options_.augmentation, seed_, batch.epoch, image, dataset_);
     make_image(batch.epoch, mix.other, second, first);
-    blend_images(mix.share, second, out);
+    mix_images(mix, dataset_.width, dataset_.channels, second, out);
     owned.data(2)[row] = dataset_.labels[static_cast<size_t>(mix.other)];
-    owned.data<float>(3)[row] = static_cast<float>(mix.share) / 256;
+    owned.data<float>(3)[row] = static_cast<float>(mix.label_share(dataset_.height, dataset_.width));
   }
 }
 

@@ -1,5 +1,6 @@
 // PNG, JPEG and BMP files as bytes. Every problem is a user error of one line that names the file, among them a header
-// that declares more than kMostPixels, which is refused before memory is taken, and a BMP that ends before its pixels do.
+// that declares more than kMostPixels, which is refused before memory is taken, and a BMP that ends before its pixels
+// do.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,12 +17,12 @@ constexpr int64_t kMostPixels = 100'000'000;
 
 // By the name's ending, in either case: .png, .jpg, .jpeg, .bmp.
 bool has_image_name(const std::string& path);
-// Whether the ending is that of pictures in a format that is not read: .webp, .gif, .tif, .heic and others. Returns it in
-// lower case, or "".
+// Whether the ending is that of pictures in a format that is not read: .webp, .gif, .tif, .heic and others. Returns it
+// in lower case, or "".
 std::string foreign_image_ending(const std::string& path);
 ImageInfo image_info(const std::string& path);  // reads the header only
-// pixels [height, width, channels] of the size image_info() told, which the file must still have; 3 channels of a grey file are equal. 16 bits a
-// channel become 8.
+// pixels [height, width, channels] of the size image_info() told, which the file must still have; 3 channels of a grey
+// file are equal. 16 bits a channel become 8.
 void read_image(const std::string& path, const ImageInfo& info, std::span<uint8_t> pixels);
 
 // How an image of another size becomes one of the wanted size.
