@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 
 #include "integration/made_images.h"
 #include "integration/program.h"
@@ -119,6 +120,25 @@ TEST_F(DeviceProgram, EvaluatesAndTranslatesARun) {
   ASSERT_EQ(cpu.exit_code, 0) << cpu.error;
   EXPECT_EQ(gpu.exit_code, 0) << gpu.error;
   EXPECT_EQ(gpu.out, cpu.out);
+}
+
+TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += std::to_string(i * i % 97) + " and " + std::to_string(i % 10) + "\n";
+  std::ofstream(folder_ / "text.txt") << text;
+  Arguments words{"train", "mini-gpt", "--run", folder_ / "run"};
+  for (const std::string& setting :
+       {"data.text=" + (folder_ / "text.txt"), std::string("num_layers=2"), std::string("d_model=32"),
+        std::string("num_heads=2"), std::string("d_ff=64"), std::string("context=32"), std::string("max_steps=20")})
+    words.insert(words.end(), {"--set", setting});
+  const Outcome trained = run(words);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const Arguments generate{"generate", folder_ / "run", "--prompt", "4 and", "--max-tokens", "12", "--temperature", "0"};
+  const Outcome cpu = run(generate), kept = run(with(generate, {"--device", "cuda"})),
+                again = run(with(generate, {"--device", "cuda", "--no-cache"}));
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.error;
+  EXPECT_EQ(kept.out, cpu.out) << kept.error;
+  EXPECT_EQ(again.out, cpu.out) << again.error;
 }
 
 // The emulation joins no devices: gradients go through the host, as where there is no NCCL.
