@@ -133,7 +133,8 @@ TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
     words.insert(words.end(), {"--set", setting});
   const Outcome trained = run(words);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
-  const Arguments generate{"generate", folder_ / "run", "--prompt", "4 and", "--max-tokens", "12", "--temperature", "0"};
+  const Arguments generate{"generate", folder_ / "run", "--prompt", "4 and", "--max-tokens",
+                           "12",       "--temperature", "0"};
   const Outcome cpu = run(generate), kept = run(with(generate, {"--device", "cuda"})),
                 again = run(with(generate, {"--device", "cuda", "--no-cache"}));
   ASSERT_EQ(cpu.exit_code, 0) << cpu.error;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # `./dev gpu build`: makes build/gpu, a folder for a machine that has a GPU, its driver, the CUDA toolkit and PyTorch, and
-# nothing else of ours. LINNET_GPU_ARCH (90) names the machine code, LINNET_GPU_JOBS the compilers at a time.
+# nothing else of ours, and build/gpu.tar.xz, which is that folder packed. LINNET_GPU_ARCH (90) names the machine code, LINNET_GPU_JOBS the compilers at a time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly built=build/cuda
 readonly folder=build/gpu
-readonly limit_mib=60
+readonly limit_mib=40
 
 fail() {
   echo "gpu: $*" >&2
@@ -72,21 +72,21 @@ collect() {
   { git rev-parse HEAD && git status --porcelain --untracked-files=no | head -n 5; } >$folder/commit 2>/dev/null || true
 }
 
-size_kib() { du -sk --apparent-size --exclude=results $folder | cut -f 1; }
+# What travels is the packed folder, beside whatever else goes in the same call.
+pack() {
+  tar -C build --exclude=gpu/results --exclude=gpu/cache --exclude=gpu/runs -cJf $folder.tar.xz gpu
+}
 
 check_size() {
-  if (($(size_kib) > limit_mib * 1024)) && [[ -d $folder/data ]]; then
-    echo "gpu: MNIST stays here, for $folder to be less than $limit_mib MiB"
-    rm -r $folder/data
-  fi
   local kib
-  kib=$(size_kib)
-  ((kib <= limit_mib * 1024)) || fail "$folder is $((kib / 1024)) MiB, more than $limit_mib"
-  echo "gpu: $folder is ready, $((kib / 1024)) MiB; on the machine with the GPU: $folder/run first"
+  kib=$(du -sk --apparent-size $folder.tar.xz | cut -f 1)
+  ((kib <= limit_mib * 1024)) || fail "$folder.tar.xz is $((kib / 1024)) MiB, more than $limit_mib"
+  echo "gpu: $folder.tar.xz is ready, $((kib / 1024)) MiB; on the machine with the GPU: tar -xJf gpu.tar.xz && gpu/run first"
 }
 
 mkdir -p build
 find_toolkit
 compile
 collect
+pack
 check_size

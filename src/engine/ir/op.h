@@ -49,6 +49,7 @@ enum class Storage : uint8_t {
   kAny,       // an operand: either of the two; a result: the one its readers ask for
   kMoved,     // of ops that only move elements: results have the type of the operands
   kAsResult,  // of an operand that result 0 is added to: the type of result 0
+  kCopied,    // of an operand: fp32, but on a device a parameter's copy in the storage type where result 0 has that
 };
 struct StorageRule {
   std::vector<Storage> in = {}, out = {};  // by operand and result

@@ -66,7 +66,10 @@ class CastToStorageType {
 
   // The op's rule, as far as the backend's kernels follow it.
   StorageRule rule_of(const Node& node) const {
-    const StorageRule rule = storage_of(node);
+    StorageRule rule = storage_of(node);
+    for (size_t i = 0; i < rule.in.size(); ++i)
+      if (rule.in[i] == Storage::kCopied)
+        rule.in[i] = !on_host_ && is_input_[at(node.in[i])] ? Storage::kAsResult : Storage::kF32;
     if (!on_host_ || moves(node)) return rule;
     if (is_among_f32(node, rule)) return {};
     StorageRule taken{.in = std::vector<Storage>(node.in.size()), .out = std::vector<Storage>(node.out.size())};
@@ -133,6 +136,7 @@ class CastToStorageType {
           wants.reduced = true;
           break;
         case Storage::kF32:
+        case Storage::kCopied:  // rule_of() leaves none
           wants.f32 = true;
           break;
         case Storage::kAny:

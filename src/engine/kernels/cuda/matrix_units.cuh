@@ -1,4 +1,5 @@
-// Products of a warp's matrix units in TF32: 8 bits of exponent, 10 of mantissa, sums in fp32 (PTX ISA, mma.sync.m16n8k8).
+// Products of a warp's matrix units in TF32: 8 bits of exponent, 10 of mantissa, sums in fp32 (PTX ISA,
+// mma.sync.m16n8k8).
 #pragma once
 #include "engine/kernels/cuda/launch.cuh"
 
@@ -16,9 +17,10 @@ LINNET_DEVICE unsigned to_tf32(float x) {
 #endif
 }
 
-// A thread's part of a [16, 8] (rows lane / 4 and + 8, columns lane % 4 and + 4: x is the first row's first column, y the
-// second row's, z and w the second column's), of b [8, 8] (rows lane % 4 and + 4, column lane / 4) and of c [16, 8]
-// (rows as a's; columns lane % 4 * 2 and + 1, the first row's two before the second's). Then c += a b. All lanes call it.
+// A thread's part of a [16, 8] (rows lane / 4 and + 8, columns lane % 4 and + 4: x is the first row's first column, y
+// the second row's, z and w the second column's), of b [8, 8] (rows lane % 4 and + 4, column lane / 4) and of c [16, 8]
+// (rows as a's; columns lane % 4 * 2 and + 1, the first row's two before the second's). Then c += a b. All lanes call
+// it.
 #ifdef LINNET_CUDA_EMULATION
 inline void multiply_tf32(uint4 a, uint2 b, float (&c)[4], emulation::Site site = emulation::Site::current()) {
   using emulation::lane, emulation::lane_slot, emulation::sync_warp;
@@ -48,7 +50,8 @@ inline void multiply_tf32(uint4 a, uint2 b, float (&c)[4], emulation::Site site 
 }
 #else
 LINNET_DEVICE void multiply_tf32(uint4 a, uint2 b, float (&c)[4]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 }
@@ -67,8 +70,9 @@ LINNET_DEVICE unsigned rest_of(float x, unsigned large) {
 template <bool kExact>
 LINNET_DEVICE Factor<uint4, kExact> left_factor(float x, float y, float z, float w) {
   const uint4 large{to_tf32(x), to_tf32(y), to_tf32(z), to_tf32(w)};
-  return {large, {rest_of<kExact>(x, large.x), rest_of<kExact>(y, large.y), rest_of<kExact>(z, large.z),
-                  rest_of<kExact>(w, large.w)}};
+  return {large,
+          {rest_of<kExact>(x, large.x), rest_of<kExact>(y, large.y), rest_of<kExact>(z, large.z),
+           rest_of<kExact>(w, large.w)}};
 }
 template <bool kExact>
 LINNET_DEVICE Factor<uint2, kExact> right_factor(float x, float y) {

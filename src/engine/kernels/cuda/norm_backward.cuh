@@ -75,7 +75,7 @@ LINNET_DEVICE void store_parts(int width, const float (&sums)[Layout::kPieces][L
 
 // Blocks that a multiprocessor shall hold at a time: two, where half of its registers suffice.
 template <class Layout>
-constexpr int kNormBlocks = Layout::kVector > 1 && Layout::kVector * Layout::kPieces <= 24 ? 2 : 1;
+constexpr int kNormBlocks = Layout::kVector > 1 && Layout::kVector* Layout::kPieces <= 24 ? 2 : 1;
 
 template <class T, class Layout, bool kResidual>
 __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_kernel(NormBackward<T> call) {

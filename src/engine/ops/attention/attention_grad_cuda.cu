@@ -240,11 +240,11 @@ void run_for(const KernelArgs& args, const Problem& p) {
                       rows_of<const T>(args.in[5]), args.in[4].as<const float>(), sums};
   const size_t shared = (4 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
   const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
-  launch(args.device, queries_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), Tile::kThreads, shared, p,
-         tiles, x, rows_of<const T>(args.in[3]), rows_of<T>(args.out[0]), parts);
+  launch(args.device, queries_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), Tile::kThreads, shared,
+         p, tiles, x, rows_of<const T>(args.in[3]), rows_of<T>(args.out[0]), parts);
   const int key_tiles = (p.keys + Tile::kTile - 1) / Tile::kTile;
-  launch(args.device, keys_kernel<T, Tile>, static_cast<unsigned>(key_tiles * p.kv_heads * p.batch), Tile::kThreads, shared,
-         p, key_tiles, x, rows_of<T>(args.out[1]), rows_of<T>(args.out[2]));
+  launch(args.device, keys_kernel<T, Tile>, static_cast<unsigned>(key_tiles * p.kv_heads * p.batch), Tile::kThreads,
+         shared, p, key_tiles, x, rows_of<T>(args.out[1]), rows_of<T>(args.out[2]));
   if (!p.bias) return;
   const int64_t width = static_cast<int64_t>(p.heads) * (p.queries + p.keys - 1);
   launch(args.device, add_bias_parts_kernel, blocks_for(width, kThreads), kThreads, 0, p.batch * tiles, width, parts,

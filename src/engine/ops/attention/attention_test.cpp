@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "engine/kernels/gemm/gemm.h"
-#include "op_harness.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

@@ -153,8 +153,8 @@ struct Tiles {
       for (int i = 0; i < 4; ++i) scores[i / 2][2 * n + i % 2] = sums[n][i];
   }
 
-  // result[row r] += sum over t < count of weights[row r][t] * tile[t], of the first `rows` rows. Weights and tile are 0
-  // from `count` on to the next multiple of 8.
+  // result[row r] += sum over t < count of weights[row r][t] * tile[t], of the first `rows` rows. Weights and tile are
+  // 0 from `count` on to the next multiple of 8.
   LINNET_DEVICE static void add_weighted(const float* weights, const float* tile, int rows, int count, Result& result) {
     const int end = first_row() < rows ? min(count, kTile) : 0;
 #pragma unroll 1

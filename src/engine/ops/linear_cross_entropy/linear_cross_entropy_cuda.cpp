@@ -181,8 +181,8 @@ void run_grad(const KernelArgs& args) {
     const bool together = attrs.weight_gradient && s.chunk == s.rows;
     if (dbias && !together) sum_bias();
     if (attrs.weight_gradient)
-      call.weight_gradient(from, count, start, args.out[1].as<std::byte>(), args.out[1].type.dtype, together ? dbias : nullptr,
-                           sum_bias);
+      call.weight_gradient(from, count, start, args.out[1].as<std::byte>(), args.out[1].type.dtype,
+                           together ? dbias : nullptr, sum_bias);
     call.hidden_gradient(from, count, args.out[0].as<std::byte>());  // last: it may write over the hidden states
   }
   if (attrs.loss) sum_numbers(&call.device, s.rows, call.losses, args.out.back().as<float>());

@@ -78,11 +78,11 @@ Attrs with_independent_rows(const Attrs& old) {
   return attrs;
 }
 
-// A bias and row sums stay fp32; where a result before its activation or aux is involved, all of them have one type.
+// Row sums stay fp32, and so does a bias on the CPU; where a result before its activation or aux is involved, all of them have one type.
 StorageRule storage(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}};
-  if (attrs.bias) rule.in.push_back(Storage::kF32);
+  if (attrs.bias) rule.in.push_back(Storage::kCopied);
   if (attrs.has_aux()) rule.in.push_back(Storage::kReduced);
   if (attrs.accumulate) rule.in.push_back(Storage::kAsResult);
   rule.out.assign(node.out.size(), attrs.has_aux() || attrs.pre_activation ? Storage::kReduced : Storage::kAny);

@@ -66,12 +66,15 @@ Form bare_form(const MatmulAttrs& attrs, LtProduct plain) {
 }
 
 // The first of these that cuBLASLt has an algorithm for: all fused, with a rounded bias, the bare product.
-Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain) {
+Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain, DType bias_type) {
   const char* epilogues = std::getenv("LINNET_CUBLASLT_EPILOGUES");
   if (epilogues && std::string_view(epilogues) == "off") return bare_form(attrs, plain);
   Form form = fused_form(attrs, plain);
-  if (lt_supports(device, form.product)) return form;
-  if (attrs.bias && plain.result == DType::kBF16) {
+  form.product.bias_type = bias_type;
+  // Beside a bf16 result cuBLASLt documents a bf16 bias alone.
+  const bool documented = !attrs.bias || bias_type == plain.result;
+  if (documented && lt_supports(device, form.product)) return form;
+  if (attrs.bias && bias_type == DType::kF32 && plain.result == DType::kBF16) {
     form.round_bias = true;
     form.product.bias_type = DType::kBF16;
     if (lt_supports(device, form.product)) return form;
@@ -79,9 +82,10 @@ Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain
   return bare_form(attrs, plain);
 }
 
-Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain) {
-  return device.prepared<Form>("matmul " + attrs.bytes() + " " + plain.text(),
-                               [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain)); });
+Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain, DType bias_type) {
+  return device.prepared<Form>("matmul " + attrs.bytes() + " " + plain.text() + " " + dtype_name(bias_type), [&] {
+    return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain, bias_type));
+  });
 }
 
 // Behind cuBLASLt's own, room for a copy of the bias, or for the parts of row sums.
@@ -103,7 +107,7 @@ bool supports(const KernelQuery& query) {
 }
 
 // The bias as cuBLASLt takes it: rounded where the form says so, and at a multiple of 16 bytes, since an algorithm may
-// read four floats at once. A parameter begins anywhere.
+// read so many at once. A parameter begins anywhere.
 const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args) {
   std::byte* const copy = args.workspace + kLtWorkspace;
   const TensorView& bias = args.in[2];
@@ -144,7 +148,8 @@ void run(const KernelArgs& args) {
   plain.b_alignment = lt_alignment({args.in[1].data});
   plain.c_alignment =
       lt_alignment({args.out[0].data, aux, pre_activation, attrs.accumulate ? args.in.back().data : nullptr});
-  Form& form = form_of(device, args.node.attrs, plain);
+  const DType bias_type = attrs.bias ? args.in[2].type.dtype : DType::kF32;
+  Form& form = form_of(device, args.node.attrs, plain, bias_type);
 
   const auto multiply = [&] {
     LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
@@ -163,7 +168,7 @@ void run(const KernelArgs& args) {
   const LtProduct& p = form.product;
   MatmulEpilogue after{.rows = p.batch * p.m, .width = p.n, .type = args.out[0].type.dtype};
   after.x = pre_activation ? pre_activation : args.out[0].data, after.out = args.out[0].data, after.aux = aux;
-  if (form.own_bias) after.bias = args.in[2].as<float>(), after.pre_activation = pre_activation;
+  if (form.own_bias) after.bias = args.in[2].data, after.bias_type = bias_type, after.pre_activation = pre_activation;
   after.activation = attrs.activation, after.derivative = attrs.derivative, after.scale = attrs.derivative_scale;
   matmul_epilogue(&device, after);
 }

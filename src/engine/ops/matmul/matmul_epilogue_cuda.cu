@@ -27,6 +27,7 @@ LINNET_DEVICE float slope(GemmActivation f, float x) {
 struct Epilogue {
   int64_t width;
   const float* bias;
+  const bf16* narrow_bias;  // or this
   GemmActivation activation, derivative;
   float scale;
 
@@ -60,10 +61,13 @@ __global__ void __launch_bounds__(kThreads)
   };
   load(x, y);
   if (aux) load(aux, a);
-  const int64_t column = e.bias ? i % e.width : 0;
+  const int64_t column = e.bias || e.narrow_bias ? i % e.width : 0;
 #pragma unroll
   for (int j = 0; j < kEach; ++j)
-    if (e.bias) y[j] += e.bias[column + j];
+    if (e.bias)
+      y[j] += e.bias[column + j];
+    else if (e.narrow_bias)
+      y[j] += to_float(e.narrow_bias[column + j]);
   if (pre_activation) store(pre_activation, y);
 #pragma unroll
   for (int j = 0; j < kEach; ++j) y[j] = e.after(y[j], a[j]);
@@ -79,7 +83,13 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
-  const Epilogue what{e.width, e.bias, e.activation, e.derivative, e.scale};
+  const bool narrow = e.bias_type == DType::kBF16;
+  const Epilogue what{e.width,
+                      narrow ? nullptr : static_cast<const float*>(e.bias),
+                      narrow ? static_cast<const bf16*>(e.bias) : nullptr,
+                      e.activation,
+                      e.derivative,
+                      e.scale};
   const int64_t count = e.rows * e.width;
   for_storage(e.type, [&]<class T>() {
     uintptr_t bits = static_cast<uintptr_t>(e.width) * sizeof(T);

@@ -6,12 +6,14 @@
 namespace linnet {
 
 // y = x [+ bias]; pre_activation = y; out = activation(y), or scale * y * derivative'(aux).
-// x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias f32 [width].
+// x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias [width] of
+// `bias_type`.
 struct MatmulEpilogue {
   int64_t rows, width;
   DType type = DType::kF32;
   const void* x = nullptr;
-  const float* bias = nullptr;
+  const void* bias = nullptr;
+  DType bias_type = DType::kF32;
   const void* aux = nullptr;
   void *pre_activation = nullptr, *out = nullptr;
   GemmActivation activation = GemmActivation::kNone, derivative = GemmActivation::kNone;
