@@ -84,7 +84,7 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
     language.model = std::make_shared<TextDecoder>(decoder_config(config, language.coder->vocab_size()));
     language.model_type = config.model.architecture == "llama" ? "llama" : "gpt2";
   }
-  if (language.pretrained) check_vocabulary(language, config.model.from);
+  if (language.pretrained && !to_plan) check_vocabulary(language, config.model.from);  // else the tokenizer is assumed
   return language;
 }
 
