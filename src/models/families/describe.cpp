@@ -46,6 +46,12 @@ std::string sizes(const ConfigFile& config) {
   return text;
 }
 
+std::string in_megabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
+  return text;
+}
+
 std::string types(const WeightFiles& files) {
   std::set<std::string> names;
   for (const WeightFiles::Weight& weight : files.weights()) names.insert(weight.entry->form_name());
@@ -66,15 +72,19 @@ std::string tokenizer_files(const std::string& folder) {
 }  // namespace
 
 std::string describe_pretrained(const std::string& folder) {
-  const PretrainedModel model = open_pretrained(folder);
-  const WeightFiles files(folder);
-  char bytes[64];
-  std::snprintf(bytes, sizeof bytes, "%.1f MB, %s, %zu file%s", static_cast<double>(files.bytes()) / 1e6,
-                types(files).c_str(), files.files(), files.files() == 1 ? "" : "s");
+  const PretrainedModel model = open_pretrained(folder, {.may_lack_weights = true});
   std::string text = line("model", std::string(model.family->model_type) + ", " + model.architecture);
   text += line("sizes", sizes(model.config));
   text += line("parameters", with_commas(model.parameter_count()));
-  text += line("weights", bytes);
+  if (!has_weight_files(folder) && !ParameterFile::open(folder)) {
+    const auto count = static_cast<double>(model.parameter_count());
+    text += line("weights", "none: config.json alone; in memory " + in_megabytes(4 * count) + " in fp32, " +
+                                in_megabytes(2 * count) + " in bf16");
+    return text + line("tokenizer", tokenizer_files(folder));
+  }
+  const WeightFiles files(folder);
+  text += line("weights", in_megabytes(static_cast<double>(files.bytes())) + ", " + types(files) + ", " +
+                              std::to_string(files.files()) + (files.files() == 1 ? " file" : " files"));
   if (std::ranges::any_of(files.weights(), [](const WeightFiles::Weight& weight) { return weight.entry->form; }))
     text += line("in memory", "fp32; --quantize int8-weights or int4-weights rounds the numbers anew, to fewer bits");
   if (const auto packed = ParameterFile::open(folder))

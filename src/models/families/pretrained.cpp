@@ -180,7 +180,7 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
   const bool converted = own.empty() || own[0] != model.architecture;
   if (const auto packed = ParameterFile::open(folder)) {
     match_parameters(model, *packed, converted);
-  } else {
+  } else if (!options.may_lack_weights || has_weight_files(folder)) {
     const WeightFiles files(folder);
     const ParameterLayout layout(*model.module);
     const std::vector<BoundRow> rows = bind_names(model.names, layout);

@@ -58,6 +58,8 @@ struct OpenOptions {
   int64_t labels = 0;
   // Adapters to add; empty: none. A model's parameters then include theirs, which begin as adapters that do nothing.
   std::optional<LoraOptions> lora = {};
+  // Takes a folder that has config.json alone, to plan with or to describe: load_parameters() fails.
+  bool may_lack_weights = false;
 };
 
 // Reads config.json and the headers of the weights and checks every tensor's name and shape; reads no data. User errors

@@ -8,8 +8,12 @@ namespace linnet {
 namespace {
 
 using Kind = RopeScaling::Kind;
-constexpr std::array<std::pair<const char*, Kind>, 4> kRopeTypes{
-    {{"default", Kind::kNone}, {"linear", Kind::kLinear}, {"llama3", Kind::kLlama3}, {"longrope", Kind::kDivided}}};
+constexpr std::array<std::pair<const char*, Kind>, 5> kRopeTypes{
+    {{"default", Kind::kNone},
+     {"linear", Kind::kLinear},
+     {"llama3", Kind::kLlama3},
+     {"longrope", Kind::kDivided},
+     {"su", Kind::kDivided}}};  // what the first folders of Phi-3 call longrope
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
 const Fields<RopeScaling>& llama3_fields() {

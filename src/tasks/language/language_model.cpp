@@ -71,19 +71,20 @@ void LanguageModel::save_assets(const std::string& folder) const {
 }
 
 LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,
-                                  const std::string& assets) {
+                                  const std::string& assets, bool to_plan) {
   LanguageModel language;
   language.coder = std::move(coder);
   const std::string kept = assets + kConfigFolder + "/config.json";
   if (!assets.empty() && file_exists(kept)) {
     set_pretrained(language, new_pretrained(ConfigFile(kept)));
   } else if (!config.model.from.empty()) {
-    set_pretrained(language, open_pretrained(config.model.from, {.lora = lora_options(config)}));
+    set_pretrained(language,
+                   open_pretrained(config.model.from, {.lora = lora_options(config), .may_lack_weights = to_plan}));
   } else {
     language.model = std::make_shared<TextDecoder>(decoder_config(config, language.coder->vocab_size()));
     language.model_type = config.model.architecture == "llama" ? "llama" : "gpt2";
   }
-  if (language.pretrained) check_vocabulary(language, config.model.from);
+  if (language.pretrained && !to_plan) check_vocabulary(language, config.model.from);  // else the tokenizer is assumed
   return language;
 }
 

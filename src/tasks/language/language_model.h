@@ -26,9 +26,9 @@ struct LanguageModel {
 };
 
 // For training: `from` (config.model.from) or a model of the configuration's sizes. `assets`: a run folder that
-// describes it, or empty.
+// describes it, or empty. With `to_plan` the folder `from` may have config.json alone.
 LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,
-                                  const std::string& assets);
+                                  const std::string& assets, bool to_plan = false);
 
 // For use: a run folder or a model folder.
 struct OpenedLanguageModel : LanguageModel {

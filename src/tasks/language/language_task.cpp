@@ -36,7 +36,7 @@ class LanguageTask : public SessionTask {
 
   std::string assume(const DataAtHand& data) override {
     tokens_ = data.assumed_tokens(config_.data);
-    language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "");
+    language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "", /*to_plan=*/true);
     return data.why_not + "; assuming " + std::to_string(tokens_) + " tokens and a vocabulary of " +
            std::to_string(language_.model->vocab_size()) + ".";
   }

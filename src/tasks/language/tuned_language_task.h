@@ -33,7 +33,8 @@ class TunedLanguageTask : public SessionTask {
     constexpr int64_t kRecords = 10'000;
     const std::string& folder = config_.model.from;
     language_ = make_language_model(
-        config_, folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "");
+        config_, folder.empty() ? make_number_coder(config_.data.vocab_size) : open_text_coder(folder), "",
+        /*to_plan=*/true);
     count_ = kRecords;
     assumed_bytes_ = 2 * data.bytes;
     return data.why_not + "; assuming " + std::to_string(count_) + " " + what_ + ".";
