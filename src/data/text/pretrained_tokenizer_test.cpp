@@ -170,7 +170,8 @@ TEST(Pretrained, SettingsBesideVocabularyAndMerges) {
   EXPECT_EQ(ids(*tokenizer_of(roberta, R"({"add_prefix_space":true})", none), "a"), (Ids{3, 2}));
   // Qwen and GPT-NeoX compose characters first.
   for (const char* kind : {"qwen2", "gpt_neox"})
-    EXPECT_EQ(ids(*tokenizer_of(roberta, none, std::string(R"({"model_type":")") + kind + "\"}"), "e\u0301"), (Ids{5, 6}));
+    EXPECT_EQ(ids(*tokenizer_of(roberta, none, std::string(R"({"model_type":")") + kind + "\"}"), "e\u0301"),
+              (Ids{5, 6}));
   // Qwen cuts numbers into digits, GPT-2 does not.
   const std::string digits = R"({"1":0,"11":1})";
   testing::TemporaryFolder folder;
