@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from tokenizer_lines import lines
+from tokenizer_lines import lines, script_lines
 
 
 def linnet(program, command, model, text, *flags):
@@ -264,7 +264,155 @@ def variants(a, texts, report, scratch):
             report.bad += back != want
 
 
-FAMILIES = {"gpt2": gpt2, "bert": bert, "pipelines": pipelines, "pieces": pieces, "variants": variants}
+def kinds(a, scratch):
+    """A trained folder of each kind that the families bring: yields name and folder, in the forms that hubs have."""
+    import gzip
+    import glob
+    import sentencepiece
+    import transformers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    data = f"{a.data}/sentencepiece"
+    corpus = script_lines(a.seed + 1, 6000) + [line for name in ("botchan", "wagahaiwa_nekodearu") for line in open(f"{data}/{name}.txt", encoding="utf-8").read().split("\n")[:3000]]
+    for path in sorted(glob.glob(f"{a.data}/../translation/multi30k/train.*.gz")):
+        corpus += gzip.open(path, "rt", encoding="utf-8").read().split("\n")[:2000]
+    corpus = [line for line in corpus if line.strip()]
+    wanted = a.kinds.split(",") if a.kinds else None
+    skip = lambda name: wanted and name not in wanted
+    quiet = dict(show_progress=False)
+
+    def save(name, tokenizer):
+        tokenizer.save_pretrained(f"{scratch}/{name}")
+        return name, f"{scratch}/{name}"
+
+    def files(name, tokenizer, config):
+        """The model's own files and the settings alone."""
+        folder = f"{scratch}/{name}-files"
+        os.makedirs(folder)
+        tokenizer._tokenizer.model.save(folder)
+        with open(f"{folder}/tokenizer_config.json", "w") as file:
+            json.dump(config, file)
+        return f"{name}, files", folder
+
+    for name, cls, options in (("bert-uncased", "BertTokenizer", {}), ("bert-cased", "BertTokenizer", dict(do_lower_case=False)),
+                               ("bert-accents", "BertTokenizer", dict(strip_accents=False, tokenize_chinese_chars=False)), ("mpnet", "MPNetTokenizer", {})):
+        if skip(name): continue
+        if cls == "MPNetTokenizer":
+            vocab = {t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "[UNK]", "<mask>"])}
+            empty = transformers.MPNetTokenizer(vocab=vocab)
+        else:
+            empty = transformers.BertTokenizer(**options)
+        tokenizer = empty.train_new_from_iterator(corpus, 6000, **quiet)
+        yield save(name, tokenizer)
+        yield files(name, tokenizer, {"tokenizer_class": cls, **options})
+
+    byte_level = {
+        "gpt2": ("GPT2Tokenizer", {}), "gpt2-prefix": ("GPT2Tokenizer", dict(add_prefix_space=True)), "opt": ("GPT2Tokenizer", dict(bos_token="</s>", eos_token="</s>", unk_token="</s>", pad_token="<pad>", add_bos_token=True)),
+        "roberta": ("RobertaTokenizer", {}), "roberta-prefix": ("RobertaTokenizer", dict(add_prefix_space=True)), "bart": ("BartTokenizer", {}),
+        "qwen2": ("Qwen2Tokenizer", {}), "gpt-neox": ("GPTNeoXTokenizer", {}),
+    }
+    for name, (cls, options) in byte_level.items():
+        if skip(name): continue
+        tokenizer = getattr(transformers, cls)(**options).train_new_from_iterator(corpus, 5000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **quiet)
+        if name == "qwen2":
+            tokenizer.add_tokens(["<|im_start|>", "<|im_end|>"], special_tokens=True)
+            tokenizer.add_tokens(["<tool_call>", "</tool_call>"])
+        yield save(name, tokenizer)
+        if name not in ("qwen2", "gpt-neox"):
+            yield files(name, tokenizer, {"tokenizer_class": cls, **options})
+
+    llama3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    cut = lambda *steps: pre_tokenizers.Sequence([*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    split = lambda pattern: pre_tokenizers.Split(Regex(pattern), "isolated")
+    custom = {  # folders whose class is no more than tokenizer.json
+        "llama3": (dict(ignore_merges=True), None, cut(split(llama3)), ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"], "<|begin_of_text|>", None),
+        "starcoder2": ({}, None, pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), ["<|endoftext|>", "<fim_prefix>"], None, None),
+        "modernbert": ({}, normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False), ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "|||IP_ADDRESS|||"], "[CLS]", "[SEP]"),
+    }
+    for name, (model, normalizer, pre, special, first, last) in custom.items():
+        if skip(name): continue
+        inner = Tokenizer(models.BPE(**model))
+        if normalizer: inner.normalizer = normalizer
+        inner.pre_tokenizer, inner.decoder = pre, decoders.ByteLevel()
+        inner.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=5000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=special, **quiet))
+        if name == "modernbert":  # runs of spaces, as of GPT-NeoX
+            inner.add_tokens([AddedToken(" " * n, normalized=True) for n in range(24, 1, -1)])
+            inner.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
+        ids = [(t, inner.token_to_id(t)) for t in (first, last) if t]
+        if ids: inner.post_processor = processors.TemplateProcessing(single=" ".join(x for x in (first, "$A", last) if x), pair=None, special_tokens=ids)
+        yield save(name, transformers.PreTrainedTokenizerFast(tokenizer_object=inner))
+
+    if not skip("wordlevel"):
+        inner = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+        inner.pre_tokenizer, inner.normalizer = pre_tokenizers.Whitespace(), normalizers.Lowercase()
+        inner.train_from_iterator(corpus, trainers.WordLevelTrainer(vocab_size=5000, special_tokens=["[UNK]", "[PAD]"], **quiet))
+        yield save("wordlevel", transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]", pad_token="[PAD]"))
+
+    text = f"{scratch}/corpus.txt"
+    with open(text, "w") as file:
+        file.write("\n".join(corpus))
+    unigram = dict(model_type="unigram", vocab_size=10000)
+    bpe = dict(model_type="bpe", vocab_size=10000, byte_fallback=True, split_digits=True, normalization_rule_name="identity", remove_extra_whitespaces=False, allow_whitespace_only_pieces=True)
+    tags = dict(user_defined_symbols=["<start_of_turn>", "<end_of_turn>", "\t", "  ", "   ", "<table>"])
+    t5 = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    pieces = {  # class, file, training, settings
+        "llama": ("LlamaTokenizer", "tokenizer.model", bpe, dict(add_bos_token=True, legacy=False)),
+        "llama-legacy": ("LlamaTokenizer", "tokenizer.model", bpe, dict(add_bos_token=True, legacy=True)),
+        "gemma": ("GemmaTokenizer", "tokenizer.model", {**bpe, **tags, "pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "bos_piece": "<bos>", "eos_piece": "<eos>", "add_dummy_prefix": False}, dict(add_bos_token=True)),
+        "t5": ("T5Tokenizer", "spiece.model", {**unigram, **t5}, dict(extra_ids=100)),
+        "xlm-roberta": ("XLMRobertaTokenizer", "sentencepiece.bpe.model", unigram, {}),
+        "camembert": ("CamembertTokenizer", "sentencepiece.bpe.model", unigram, {}),
+        "deberta-v2": ("DebertaV2Tokenizer", "spm.model", {**unigram, "pad_id": 0, "bos_id": 1, "bos_piece": "[CLS]", "eos_id": 2, "eos_piece": "[SEP]", "unk_id": 3, "unk_piece": "[UNK]", "pad_piece": "[PAD]"}, dict(do_lower_case=False)),
+        "deberta-v2-lower": ("DebertaV2Tokenizer", "spm.model", {**unigram, "pad_id": 0, "bos_id": 1, "bos_piece": "[CLS]", "eos_id": 2, "eos_piece": "[SEP]", "unk_id": 3, "unk_piece": "[UNK]", "pad_piece": "[PAD]"}, dict(do_lower_case=True)),
+        "albert": ("AlbertTokenizer", "spiece.model", {**unigram, "pad_id": 0, "pad_piece": "<pad>", "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"], "normalization_rule_name": "nmt_nfkc_cf"}, dict(do_lower_case=True)),
+        "mbart": ("MBartTokenizer", "sentencepiece.bpe.model", unigram, dict(src_lang="en_XX", tgt_lang="ro_RO")),
+        "nllb": ("NllbTokenizer", "sentencepiece.bpe.model", {**unigram, **{k: v for k, v in bpe.items() if k in ("model_type", "vocab_size")}}, dict(src_lang="eng_Latn", tgt_lang="fra_Latn")),
+        "pegasus": ("PegasusTokenizer", "spiece.model", {**unigram, "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}, {}),
+    }
+    for name, (cls, file_name, training, options) in pieces.items():
+        if skip(name): continue
+        folder = f"{scratch}/{name}-files"
+        os.makedirs(folder)
+        sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=f"{folder}/model", minloglevel=2, character_coverage=0.99, **training)
+        os.rename(f"{folder}/model.model", f"{folder}/{file_name}")
+        with open(f"{folder}/tokenizer_config.json", "w") as file:
+            json.dump({"tokenizer_class": cls, **options}, file)
+        yield f"{name}, {file_name}", folder
+        yield save(name, transformers.AutoTokenizer.from_pretrained(folder))
+
+    if not skip("marian"):
+        folder = f"{scratch}/marian"
+        os.makedirs(folder)
+        for side in ("source", "target"):
+            sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=f"{folder}/{side}", minloglevel=2, character_coverage=0.99, **unigram)
+            os.rename(f"{folder}/{side}.model", f"{folder}/{side}.spm")
+        names = [line.split("\t")[0] for line in open(f"{folder}/source.vocab", encoding="utf-8")]
+        rest = [n for n in names if n not in ("<s>", "</s>", "<unk>")]
+        with open(f"{folder}/vocab.json", "w") as file:
+            json.dump({n: i for i, n in enumerate(["</s>", "<unk>", *rest, ">>fra<<", "<pad>"])}, file)
+        with open(f"{folder}/tokenizer_config.json", "w") as file:
+            json.dump({"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "fr"}, file)
+        yield "marian", folder
+
+
+def folders(a, texts, report, scratch):
+    """Folders of every kind that the families bring, against AutoTokenizer, on lines of ten scripts."""
+    import transformers
+    transformers.logging.set_verbosity_error()
+    rows = []
+    for name, folder in kinds(a, scratch):
+        original = transformers.AutoTokenizer.from_pretrained(folder)
+        added = sorted(original.get_added_vocab()) + ["<s>", "</s>", "<|endoftext|>", "[MASK]", "<mask>", "<mask>."]
+        texts = script_lines(a.seed, a.count, added)
+        theirs = original(texts)["input_ids"]
+        ours = encode(a.linnet, folder, texts, "--special")
+        report.compare(name, texts, ours, theirs)
+        rows.append((name, len(texts), sum(x != y for x, y in zip(ours, theirs))))
+    print("\n| kind | lines | lines that differ |\n|---|---|---|")
+    for row in rows:
+        print("| %s | %d | %d |" % row)
+
+
+FAMILIES = {"folders": folders, "gpt2": gpt2, "bert": bert, "pipelines": pipelines, "pieces": pieces, "variants": variants}
 
 
 def main():
@@ -274,6 +422,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=10000)
     parser.add_argument("--only", default=",".join(FAMILIES))
+    parser.add_argument("--kinds", default="", help="of --only folders, some kinds: gpt2,albert,...")
     a = parser.parse_args()
     texts = lines(a.seed, a.count)
     report = Report()

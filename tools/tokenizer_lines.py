@@ -7,6 +7,7 @@ characters, broken spacing, unassigned code points, stacked marks, very long wor
 import argparse
 import random
 import sys
+import unicodedata
 
 RANGES = {  # scripts and blocks
     "latin": (0x41, 0x17F), "greek": (0x370, 0x3FF), "cyrillic": (0x400, 0x4FF), "armenian": (0x530, 0x58F),
@@ -84,6 +85,46 @@ def line(r):
         if r.random() < 0.85:
             text += r.choice(separators)
     return text
+
+
+SCRIPTS = ["latin", "greek", "cyrillic", "hebrew", "arabic", "devanagari", "thai", "kana", "han", "hangul"]
+
+
+def lexicon(script, size=600):
+    """Words of one script, the same on every call: those of WORDS with a letter of the script, and random ones."""
+    r = random.Random(script)
+    lo, hi = RANGES[script]
+    known = [w for w in WORDS if any(lo <= ord(c) <= hi for c in w)]
+    letters = [c for c in map(chr, range(lo, hi + 1)) if unicodedata.category(c) in ("Lu", "Ll", "Lo")]
+    marks = [c for c in map(chr, range(lo, hi + 1)) if unicodedata.category(c) in ("Mn", "Mc")] or ["\u0301"]
+    common = r.sample(letters, min(len(letters), 300))
+    return known + ["".join(r.choice(common) + (r.choice(marks) if r.random() < 0.15 else "") for _ in range(r.randint(1, 7)))
+                    for _ in range(size - len(known))]
+
+
+def script_lines(seed, count, added=()):
+    """Lines of ten scripts in turn, with digits, emoji, marks, control characters, odd spaces and the tokens `added`."""
+    r = random.Random(seed)
+    words = {script: lexicon(script) for script in SCRIPTS}
+    made = []
+    for number in range(count):
+        of_script = words[SCRIPTS[number % len(SCRIPTS)]]
+        odd = r.random() < 0.5  # half of the lines are plain text
+        text = r.choice(SPACES) if odd and r.random() < 0.2 else ""
+        for _ in range(r.randint(1, 20)):
+            kind = r.random()
+            if not odd or kind < 0.6:
+                text += of_script[min(int(r.expovariate(0.01)), len(of_script) - 1)]
+            elif kind < 0.7 and added:
+                text += r.choice(added)
+            else:
+                text += word(r)
+            if r.random() < 0.9:
+                text += r.choice(SPACES) if odd and r.random() < 0.3 else " "
+            else:
+                text += r.choice(["", ".", ",", "!", "-", "'", "\u3002", "\u060c", "\u0964"])
+        made.append((text if odd else text.rstrip(" ")).replace("\n", " "))
+    return made
 
 
 def lines(seed, count):

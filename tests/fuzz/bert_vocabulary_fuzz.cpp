@@ -10,8 +10,11 @@ namespace {
 void read(const std::string& vocabulary, const std::string& config) {
   fuzzing::only_user_errors([&] {
     const char* config_path = "fuzz/tokenizer_config.json";
-    fuzzing::use(PipelineTokenizer(read_bert_vocabulary(vocabulary, "fuzz/vocab.txt", config, config_path)),
-                 fuzzing::text_with(vocabulary));
+    const Json json = parse_tokenizer_config(config, config_path);
+    const JsonObject settings(json, config_path);
+    Pipeline pipeline = read_bert_vocabulary(vocabulary, "fuzz/vocab.txt", tokenizer_kind(settings, "fuzz"), settings);
+    add_tokens_of_config(settings, pipeline);
+    fuzzing::use(PipelineTokenizer(std::move(pipeline)), fuzzing::text_with(vocabulary));
   });
 }
 

@@ -11,7 +11,8 @@ constexpr const char* kConfigPath = "fuzz/tokenizer_config.json";
 
 PipelineTokenizer make_tokenizer() {
   const char* pieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n<s>\n</s>\n<pad>\n<unk>\n<mask>\nthe\n##a\n";
-  return PipelineTokenizer(read_bert_vocabulary(pieces, "vocab.txt", "", ""));
+  const Json none = Json::object();
+  return PipelineTokenizer(read_bert_vocabulary(pieces, "vocab.txt", "", JsonObject(none, "fuzz")));
 }
 
 }  // namespace

@@ -1,17 +1,27 @@
 // The older files of tokenizers, and tokenizer_config.json beside any of them.
 #pragma once
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "data/text/pipeline/pipeline_tokenizer.h"
 
 namespace linnet {
 
-// GPT-2's vocab.json (or encoder.json) and merges.txt (or vocab.bpe): a byte-level BPE without a template.
+// GPT-2's vocab.json (or encoder.json) and merges.txt (or vocab.bpe): a byte-level BPE. `kind` (tokenizer_kind()) and
+// tokenizer_config.json (`config`) decide on the template, the normalizer and the space before the text.
 Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
-                         const std::string& merges_path);
+                         const std::string& merges_path, const std::string& kind, const JsonObject& config);
 
-// BERT's vocab.txt, a piece a line. tokenizer_config.json (`config`, may be empty) says whether it is lowercase.
-Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, std::string_view config,
-                              const std::string& config_path);
+// BERT's vocab.txt, a piece a line. tokenizer_config.json (`config`) says whether it is lowercase; `kind`
+// (tokenizer_kind()) whether the special tokens are those of MPNet.
+Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, const std::string& kind,
+                              const JsonObject& config);
+
+// What a folder is for: tokenizer_class of its tokenizer_config.json, else a name by model_type of its config.json;
+// "" if neither is known. The name of a class may end in Tokenizer or TokenizerFast.
+std::string tokenizer_kind(const JsonObject& config, const std::string& folder);
+
+// Adds the added_tokens_decoder of tokenizer_config.json, which replace tokens of the same id or text.
+void add_tokens_of_config(const JsonObject& config, Pipeline& pipeline);
 
 // A SentencePiece model beside `folder`'s other files: T5's, Llama's, Marian's (source.spm or target.spm and
 // vocab.json).

@@ -32,6 +32,17 @@ std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string
   return tokenizer;
 }
 
+// The same of files that have no tokens but the model's.
+template <typename Read>
+std::unique_ptr<PretrainedTokenizer> read_with_config(const std::string& folder, const Read& read) {
+  const std::string path = folder + "/tokenizer_config.json";
+  const Json json = parse_tokenizer_config(read_if_there(path), path);
+  const JsonObject config(json, "'" + path + "':");
+  Pipeline pipeline = read(tokenizer_kind(config, folder), config);
+  add_tokens_of_config(config, pipeline);
+  return finish(std::move(pipeline), folder);
+}
+
 // The tables that a packed model has beside the files of the folder; null where it has none.
 std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folder) {
   const std::string path = folder + "/" + kTokenizerTables;
@@ -73,15 +84,17 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});
     if (vocabulary.empty()) fail_user("'" + folder + "' has no vocab.json or encoder.json beside the merges");
     if (merges.empty()) fail_user("'" + folder + "' has no merges.txt or vocab.bpe beside the vocabulary");
-    return finish(read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges), folder);
+    return read_with_config(folder, [&](const std::string& kind, const JsonObject& config) {
+      return read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges, kind, config);
+    });
   }
   if (const std::string file = is_folder                ? first_of(folder, {"vocab.txt"})
                                : path.ends_with(".txt") ? path
                                                         : "";
       !file.empty())
-    return finish(read_bert_vocabulary(read_file(file), file, read_if_there(folder + "/tokenizer_config.json"),
-                                       folder + "/tokenizer_config.json"),
-                  folder);
+    return read_with_config(folder, [&](const std::string& kind, const JsonObject& config) {
+      return read_bert_vocabulary(read_file(file), file, kind, config);
+    });
   fail_user("'" + path + "' holds no tokenizer of a kind that Linnet knows");
 }
 

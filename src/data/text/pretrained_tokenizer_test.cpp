@@ -149,6 +149,57 @@ TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
   EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("line 2"), std::string::npos);
 }
 
+// The class of a folder decides what vocab.json and merges.txt leave open.
+TEST(Pretrained, SettingsBesideVocabularyAndMerges) {
+  const auto tokenizer_of = [](const std::string& vocabulary, const std::string& config, const std::string& model) {
+    testing::TemporaryFolder folder;
+    folder.write("vocab.json", vocabulary);
+    folder.write("merges.txt", "#version: 0.2\n");
+    folder.write("tokenizer_config.json", config);
+    folder.write("config.json", model);
+    return load_pretrained_tokenizer(folder.path());
+  };
+  const std::string roberta = R"({"<s>":0,"</s>":1,"a":2,"Ġ":3,"1":4,"Ã":5,"©":6})", none = "{}";
+  const auto ids = [](const PretrainedTokenizer& tokenizer, const char* text) {
+    return tokenizer.encode(text, EncodeOptions{}).ids;
+  };
+  EXPECT_EQ(ids(*tokenizer_of(roberta, none, none), "a"), (Ids{2}));
+  EXPECT_EQ(ids(*tokenizer_of(roberta, none, R"({"model_type":"bart"})"), "a"), (Ids{0, 2, 1}));
+  EXPECT_EQ(ids(*tokenizer_of(roberta, R"({"tokenizer_class":"RobertaTokenizer","add_prefix_space":true})", none), "a"),
+            (Ids{0, 3, 2, 1}));
+  EXPECT_EQ(ids(*tokenizer_of(roberta, R"({"add_prefix_space":true})", none), "a"), (Ids{3, 2}));
+  // Qwen and GPT-NeoX compose characters first.
+  for (const char* kind : {"qwen2", "gpt_neox"})
+    EXPECT_EQ(ids(*tokenizer_of(roberta, none, std::string(R"({"model_type":")") + kind + "\"}"), "e\u0301"),
+              (Ids{5, 6}));
+  // Qwen cuts numbers into digits, GPT-2 does not.
+  const std::string digits = R"({"1":0,"11":1})";
+  testing::TemporaryFolder folder;
+  folder.write("vocab.json", digits);
+  folder.write("merges.txt", "1 1\n");
+  EXPECT_EQ(ids(*load_pretrained_tokenizer(folder.path()), "111"), (Ids{1, 0}));
+  folder.write("config.json", R"({"model_type":"qwen2"})");
+  EXPECT_EQ(ids(*load_pretrained_tokenizer(folder.path()), "111"), (Ids{0, 0, 0}));
+  // Tokens that only the settings name.
+  folder.write("tokenizer_config.json",
+               R"({"added_tokens_decoder":{"7":{"content":"<|im_end|>","special":true,"rstrip":true}}})");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  EXPECT_EQ(ids(*tokenizer, "1<|im_end|> 1"), (Ids{0, 7, 0}));
+  EXPECT_TRUE(tokenizer->is_special(7));
+  folder.write("tokenizer_config.json", R"({"added_tokens_decoder":{"7x":{"content":"a"}}})");
+  EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("has the id '7x'"), std::string::npos);
+}
+
+// MPNet has BERT's pieces and RoBERTa's special tokens.
+TEST(Pretrained, VocabularyOfMpnet) {
+  testing::TemporaryFolder folder;
+  folder.write("vocab.txt", "<s>\n<pad>\n</s>\n[UNK]\n<mask>\nfoo\n##s\n");
+  folder.write("config.json", R"({"model_type":"mpnet"})");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->encode("Foos <mask>", EncodeOptions{}).ids, (Ids{0, 5, 6, 4, 2}));
+  EXPECT_EQ(tokenizer->encode_pair("foo", "foo", EncodeOptions{}).ids, (Ids{0, 5, 2, 2, 5, 2}));
+}
+
 // XLM-RoBERTa's files hold the ids of SentencePiece, and its models those of fairseq: one more, or four in CamemBERT.
 TEST(Pretrained, FairseqIdsOfASentencePieceModel) {
   const std::string model = "tests/golden/sentencepiece/unigram_own.model", text = "foo bar baz";

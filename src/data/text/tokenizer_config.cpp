@@ -1,5 +1,8 @@
+#include <charconv>
+
 #include "base/files.h"
 #include "base/json_reader.h"
+#include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pretrained_files.h"
 
 namespace linnet {
@@ -56,6 +59,35 @@ std::string read_tokenizer_config(const std::string& folder) {
 
 Json parse_tokenizer_config(std::string_view text, const std::string& path) {
   return text.empty() ? Json::object() : Json::parse(text, "'" + path + "'", JsonLimits::settings());
+}
+
+std::string tokenizer_kind(const JsonObject& config, const std::string& folder) {
+  const std::string path = folder + "/config.json", type = config.text("tokenizer_class", "");
+  if (!type.empty() || !file_exists(path)) return type;
+  const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
+  const std::string model = JsonObject(json, "'" + path + "':").text("model_type", "");
+  constexpr std::pair<const char*, const char*> kKinds[] = {
+      {"xlm-roberta", "XLMRoberta"}, {"camembert", "Camembert"},   {"mbart", "MBart"},     {"m2m_100", "Nllb"},
+      {"pegasus", "Pegasus"},        {"deberta-v2", "DebertaV2"},  {"roberta", "Roberta"}, {"bart", "Bart"},
+      {"mpnet", "MPNet"},            {"gpt_neox", "GPTNeoX"},      {"qwen2", "Qwen2"},     {"qwen3", "Qwen2"},
+      {"qwen3_moe", "Qwen2"}};
+  for (const auto& [name, kind] : kKinds)
+    if (model == name) return kind;
+  return "";
+}
+
+void add_tokens_of_config(const JsonObject& config, Pipeline& pipeline) {
+  constexpr const char* kTokens = "added_tokens_decoder";
+  if (!config.has(kTokens)) return;
+  const JsonObject tokens = config.object(kTokens);
+  for (const auto& [number, unused] : config.at(kTokens).items()) {
+    int64_t id = -1;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
+    if (error != std::errc() || end != number.data() + number.size()) tokens.fail("has the id '" + number + "'");
+    AddedToken token = read_added_token(tokens.object(number.c_str()), id);
+    std::erase_if(pipeline.added, [&](const AddedToken& known) { return known.id == id || known.text == token.text; });
+    pipeline.added.push_back(std::move(token));
+  }
 }
 
 void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config_text, const std::string& config_path,

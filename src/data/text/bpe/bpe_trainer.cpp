@@ -79,7 +79,9 @@ std::unique_ptr<PretrainedTokenizer> BpeTrainer::train() const {
     vocabulary += (id > 0 ? "," : "") + quote_json(spelt(pieces[id])) + ":" + std::to_string(id);
   for (const auto& [left, right] : learner.merges())
     merges += spelt(pieces[static_cast<size_t>(left)]) + " " + spelt(pieces[static_cast<size_t>(right)]) + "\n";
-  Pipeline pipeline = read_gpt2_files(vocabulary + "}", "(just trained)", merges, "(just trained)");
+  const Json config = Json::object();
+  const std::string where = "(just trained)";
+  Pipeline pipeline = read_gpt2_files(vocabulary + "}", where, merges, where, "", JsonObject(config, where));
   TokenRoles roles;
   for (size_t i = 0; i < options_.special.size(); ++i) {
     const auto id = static_cast<TokenId>(pieces.size() + i);

@@ -6,6 +6,9 @@
 namespace linnet {
 namespace {
 
+constexpr const char* kQwen2Expression =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // A first line "#version: 0.2", then "a b" on each line. A line may end in \r\n; the last one need not end at all.
 Json read_merge_lines(std::string_view text, const std::string& path) {
   Json merges = Json::array();
@@ -30,21 +33,42 @@ Json read_merge_lines(std::string_view text, const std::string& path) {
 }  // namespace
 
 Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
-                         const std::string& merges_path) {
+                         const std::string& merges_path, const std::string& kind, const JsonObject& config) {
   Json model = {{"type", "BPE"}};
   model["vocab"] = Json::parse(vocabulary, "'" + vocabulary_path + "'", JsonLimits::tables());
   model["merges"] = read_merge_lines(merges, merges_path);
+  const bool qwen = kind.starts_with("Qwen2"), roberta = kind.starts_with("Roberta") || kind.starts_with("Bart");
+  const bool prefix_space = config.flag("add_prefix_space", false);
   const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
+      {"type", "ByteLevel"}, {"add_prefix_space", prefix_space}, {"trim_offsets", false}, {"use_regex", !qwen}};
+  Json pre_tokenizer = byte_level;
+  if (qwen) {
+    const Json words = {{"type", "Split"}, {"pattern", {{"Regex", kQwen2Expression}}}, {"behavior", "Isolated"}};
+    pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", Json::array({words, byte_level})}};
+  }
   Pipeline pipeline;
   pipeline.model = read_model(JsonObject(model, "'" + vocabulary_path + "' and '" + merges_path + "'"), true);
-  const JsonObject step(byte_level, merges_path);
-  read_pre_tokenizer(step, pipeline.pre_tokenizers);
-  read_post_processor(step, pipeline.post);
-  read_decoder(step, pipeline.decoders);
-  pipeline.pre_tokenizer_json = pipeline.post_json = pipeline.decoder_json = byte_level.dump_sorted();
+  const Vocabulary& pieces = pipeline.model->vocabulary();
+  if (qwen || kind.starts_with("GPTNeoX")) {
+    const Json normalizer = {{"type", "NFC"}};
+    pipeline.normalizer = read_normalizer(JsonObject(normalizer, merges_path));
+    pipeline.normalizer_json = normalizer.dump_sorted();
+  }
+  Json post = byte_level;
+  if (const TokenId begin = pieces.find("<s>"), end = pieces.find("</s>"); roberta && begin >= 0 && end >= 0)
+    post = {{"type", "RobertaProcessing"},
+            {"sep", {"</s>", end}},
+            {"cls", {"<s>", begin}},
+            {"trim_offsets", config.flag("trim_offsets", true)},
+            {"add_prefix_space", prefix_space}};
+  read_pre_tokenizer(JsonObject(pre_tokenizer, merges_path), pipeline.pre_tokenizers);
+  read_post_processor(JsonObject(post, merges_path), pipeline.post);
+  read_decoder(JsonObject(byte_level, merges_path), pipeline.decoders);
+  pipeline.pre_tokenizer_json = pre_tokenizer.dump_sorted();
+  pipeline.post_json = post.dump_sorted();
+  pipeline.decoder_json = byte_level.dump_sorted();
   for (const char* piece : {"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"})  // of GPT-2, RoBERTa and BART
-    if (const TokenId id = pipeline.model->vocabulary().find(piece); id >= 0)
+    if (const TokenId id = pieces.find(piece); id >= 0)
       pipeline.added.push_back({.id = id, .text = piece, .special = true});
   return pipeline;
 }

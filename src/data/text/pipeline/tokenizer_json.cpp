@@ -9,26 +9,12 @@
 namespace linnet {
 namespace {
 
-AddedToken read_added_token(const JsonObject& token) {
-  AddedToken added;
-  const int64_t id = token.integer("id");
-  if (id < 0 || id > Vocabulary::kMaxId) token.fail("has the id " + std::to_string(id));
-  added.id = static_cast<TokenId>(id);
-  added.text = token.text("content");
-  added.special = token.flag("special", false);
-  added.normalized = token.flag("normalized", !added.special);
-  added.single_word = token.flag("single_word", false);
-  added.left_strip = token.flag("lstrip", false);
-  added.right_strip = token.flag("rstrip", false);
-  return added;
-}
-
 std::vector<AddedToken> read_added_tokens(const JsonObject& root) {
   std::vector<AddedToken> added;
   if (!root.has("added_tokens")) return added;
   std::unordered_set<TokenId> ids;
   for (const JsonObject& object : root.objects("added_tokens")) {
-    added.push_back(read_added_token(object));
+    added.push_back(read_added_token(object, object.integer("id")));
     if (!ids.insert(added.back().id).second) object.fail("has an id that another has");
   }
   return added;
@@ -43,6 +29,19 @@ std::string format_added_token(const AddedToken& token) {
 }
 
 }  // namespace
+
+AddedToken read_added_token(const JsonObject& token, int64_t id) {
+  AddedToken added;
+  if (id < 0 || id > Vocabulary::kMaxId) token.fail("has the id " + std::to_string(id));
+  added.id = static_cast<TokenId>(id);
+  added.text = token.text("content");
+  added.special = token.flag("special", false);
+  added.normalized = token.flag("normalized", !added.special);
+  added.single_word = token.flag("single_word", false);
+  added.left_strip = token.flag("lstrip", false);
+  added.right_strip = token.flag("rstrip", false);
+  return added;
+}
 
 std::string quote_json(std::string_view text) { return Json(text).dump(); }
 

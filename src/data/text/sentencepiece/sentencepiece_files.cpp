@@ -14,20 +14,6 @@ bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view t
   return id < file.pieces.size() && file.pieces[id].text == text;
 }
 
-// What a folder is for: its tokenizer's class, or the type of its model.
-std::string tokenizer_kind(const std::string& type, const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  if (!type.empty() || !file_exists(path)) return type;
-  const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
-  const std::string model = JsonObject(json, "'" + path + "':").text("model_type", "");
-  constexpr std::pair<const char*, const char*> kKinds[] = {
-      {"xlm-roberta", "XLMRoberta"}, {"camembert", "Camembert"}, {"mbart", "MBart"},
-      {"m2m_100", "Nllb"},           {"pegasus", "Pegasus"},     {"deberta-v2", "DebertaV2"}};
-  for (const auto& [name, kind] : kKinds)
-    if (model == name) return kind;
-  return "";
-}
-
 // Ids that are not the model's: special tokens come first, then the model's pieces from `first` on, then others.
 struct OwnIds {
   std::vector<std::string> before;
@@ -98,7 +84,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   std::string bytes = read_file(path);
   SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
   const bool marian = path.ends_with(".spm");
-  const std::string kind = tokenizer_kind(type, folder);
+  const std::string kind = tokenizer_kind(config, folder);
   const std::string map = read_if_there(map_path);
   const Json map_json = parse_tokenizer_config(map, map_path);
   const JsonObject special(map_json, "'" + map_path + "':");

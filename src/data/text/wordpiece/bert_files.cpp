@@ -23,10 +23,8 @@ Json read_piece_lines(std::string_view text, const std::string& path) {
 
 }  // namespace
 
-Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, std::string_view config_text,
-                              const std::string& config_path) {
-  const Json config_json = parse_tokenizer_config(config_text, config_path);
-  const JsonObject config(config_json, "'" + config_path + "':");
+Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, const std::string& kind,
+                              const JsonObject& config) {
   const bool lowercase = config.flag("do_lower_case", true);
   const Json normalizer = {{"type", "BertNormalizer"},
                            {"clean_text", true},
@@ -45,12 +43,19 @@ Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, st
   pipeline.pre_tokenizer_json = pre_tokenizer.dump_sorted();
   pipeline.decoder_json = decoder.dump_sorted();
   const Vocabulary& vocabulary = pipeline.model->vocabulary();
-  for (const char* piece : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+  const bool mpnet = kind.starts_with("MPNet");
+  const std::vector<const char*> pieces = mpnet
+                                              ? std::vector{"<s>", "<pad>", "</s>", "[UNK]", "<mask>"}
+                                              : std::vector{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+  for (const char* piece : pieces)
     if (const TokenId id = vocabulary.find(piece); id >= 0)
-      pipeline.added.push_back({.id = id, .text = piece, .special = true});
-  const TokenId cls = vocabulary.find("[CLS]"), sep = vocabulary.find("[SEP]");
-  if (cls >= 0 && sep >= 0) {
-    const Json post = {{"type", "BertProcessing"}, {"sep", {"[SEP]", sep}}, {"cls", {"[CLS]", cls}}};
+      pipeline.added.push_back(
+          {.id = id, .text = piece, .special = true, .left_strip = std::string_view(piece) == "<mask>"});
+  const char* const begin = mpnet ? "<s>" : "[CLS]";
+  const char* const end = mpnet ? "</s>" : "[SEP]";
+  if (const TokenId cls = vocabulary.find(begin), sep = vocabulary.find(end); cls >= 0 && sep >= 0) {
+    Json post = {{"type", mpnet ? "RobertaProcessing" : "BertProcessing"}, {"sep", {end, sep}}, {"cls", {begin, cls}}};
+    if (mpnet) post["trim_offsets"] = true, post["add_prefix_space"] = false;
     read_post_processor(JsonObject(post, path), pipeline.post);
     pipeline.post_json = post.dump_sorted();
   }

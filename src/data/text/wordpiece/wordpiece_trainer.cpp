@@ -21,7 +21,7 @@ Pipeline make_pipeline(const std::vector<std::string>& pieces, bool lowercase) {
   std::string lines = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
   for (const std::string& piece : pieces) lines += piece + "\n";
   const Json config{{"do_lower_case", lowercase}, {"strip_accents", false}};
-  return read_bert_vocabulary(lines, kWhere, config.dump_sorted(), kWhere);
+  return read_bert_vocabulary(lines, kWhere, "", JsonObject(config, kWhere));
 }
 
 Counts count_words(const std::vector<std::string>& texts, bool lowercase) {
