@@ -200,6 +200,16 @@ TEST(Pretrained, VocabularyOfMpnet) {
   EXPECT_EQ(tokenizer->encode_pair("foo", "foo", EncodeOptions{}).ids, (Ids{0, 5, 2, 2, 5, 2}));
 }
 
+// Accents go; marks of other kinds stay, in the order of their classes: U+1D165 (216) before U+302E (224).
+TEST(Pretrained, MarksThatBertKeepsAreInTheOrderOfDecomposition) {
+  testing::TemporaryFolder folder;
+  folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n##\U0001D165\n##\u302E\n##b\n");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  const auto ids = [&](const char* text) { return tokenizer->encode(text, EncodeOptions{.add_special = false}).ids; };
+  EXPECT_EQ(ids("A\u302E\u0301\U0001D165b"), (Ids{4, 5, 6, 7}));
+  EXPECT_EQ(ids("a\U0001D165\u302Eb a\u302E"), (Ids{4, 5, 6, 7, 4, 6}));
+}
+
 // XLM-RoBERTa's files hold the ids of SentencePiece, and its models those of fairseq: one more, or four in CamemBERT.
 TEST(Pretrained, FairseqIdsOfASentencePieceModel) {
   const std::string model = "tests/golden/sentencepiece/unigram_own.model", text = "foo bar baz";
