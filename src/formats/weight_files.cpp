@@ -49,9 +49,13 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 }  // namespace
 
 bool has_weight_files(const std::string& folder) {
+  const auto is_there = [&](const char* name) {  // a link that leads nowhere is: reading it says so
+    std::error_code ignored;
+    return file_exists(join(folder, name)) || fs::is_symlink(join(folder, name), ignored);
+  };
   return is_gguf(folder) || std::ranges::any_of(kNames, [&](const auto& names) {
-    return file_exists(join(folder, names.first)) || file_exists(join(folder, names.second));
-  });
+           return is_there(names.first) || is_there(names.second);
+         });
 }
 
 WeightFiles::WeightFiles(const std::string& folder) {

@@ -171,7 +171,8 @@ TEST_F(ModelFolder, BrokenFilesAreRefused) {
     expect_refused(key == "n_embd" || key == "n_positions" ? "" : key);
   }
   fs::remove(model_ + "/model.safetensors");
-  expect_refused("has no model.safetensors");
+  EXPECT_NE(run({"info", model_}).out.find("none: config.json alone"), std::string::npos);
+  expect_refused("has no model.safetensors", {"convert", "export", "generate", "eval"});
   folder_.write("model/model.safetensors", "");
   expect_refused("model.safetensors' is empty");
   fs::resize_file(model_ + "/model.safetensors", fs::file_size(model_ + "/model.safetensors") - 4);
