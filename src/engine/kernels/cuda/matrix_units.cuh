@@ -1,6 +1,8 @@
 // Products of a warp's matrix units in TF32: 8 bits of exponent, 10 of mantissa, sums in fp32 (PTX ISA,
 // mma.sync.m16n8k8).
 #pragma once
+#include <cstring>
+
 #include "engine/kernels/cuda/launch.cuh"
 
 namespace linnet {
