@@ -101,6 +101,15 @@ def build_name(linnet: Path) -> str:
     return whole.hexdigest()[:12]
 
 
+def end(process: subprocess.Popen) -> None:
+    """Kills a process and those it started, the compiler's workers too."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
 def execute(command: list[str], environment: dict[str, str], seconds: float) -> dict | None:
     """Runs one process -> its line of JSON, {"error": one line}, or None when the time was up. Leaves no process."""
     try:
@@ -113,11 +122,7 @@ def execute(command: list[str], environment: dict[str, str], seconds: float) -> 
     except subprocess.TimeoutExpired:
         return None
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)  # the compiler's workers, too
-        except ProcessLookupError:
-            pass
-        process.wait()
+        end(process)
     lines = [line for line in output.splitlines() if line.startswith("{")]
     if process.returncode == 0 and lines:
         try:
@@ -133,10 +138,10 @@ class PeakMemory:
     """The most that the GPU's memory held while the block ran, beyond what it held before: `mb`, None if unknown."""
 
     def __init__(self, device: str):
-        self.memory = nvml.Memory(device)
+        self.card = nvml.Card(device)
 
     def __enter__(self):
-        self.before = self.peak = self.memory.used_mb()
+        self.before = self.peak = self.card.used_mb()
         self.over = threading.Event()
         self.watcher = threading.Thread(target=self.watch, daemon=True)
         self.watcher.start()
@@ -144,7 +149,7 @@ class PeakMemory:
 
     def watch(self):
         while not self.over.wait(0.05):
-            self.peak = max(self.peak or 0, self.memory.used_mb() or 0)
+            self.peak = max(self.peak or 0, self.card.used_mb() or 0)
 
     def __exit__(self, *_):
         self.over.set()
@@ -166,11 +171,7 @@ def prepare(row) -> None:
             process.wait(max(end - time.monotonic(), 0.1))
         except subprocess.TimeoutExpired:
             pass
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+        end(process)
 
 
 def read_records(path: Path) -> list[dict]:
@@ -300,7 +301,8 @@ def page(records: list[dict]) -> str:
     for record in records:
         rows.setdefault((NAMES.index(record["workload"]), record["precision"], record["on"]), []).append(record)
     head = ["workload", "", "Linnet", *(f"PyTorch {mode}" for mode in MODES), "ratio to eager", "to the best",
-            "ms a step / floor of products / of memory", "MB of tensors, Linnet / PyTorch's best", "MB of the process, by NVML", "J a unit, the same"]
+            "ms a step / floor of products / of memory", "MB of tensors, Linnet / PyTorch's best",
+            "MB of the process, by NVML", "J a unit, the same"]
     lines, below, machines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)], [], []
     for _, group in sorted(rows.items(), key=lambda item: item[0]):
         group = [record for record in group if record["build"] == group[-1]["build"]]

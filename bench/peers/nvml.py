@@ -14,8 +14,8 @@ def visible(device: str) -> str:
     return names[index] if index < len(names) else str(index)
 
 
-class Energy:
-    """joules() since some time in the past; None where there is no counter."""
+class Card:
+    """The GPU as NVML sees it; None where it does not say."""
 
     def __init__(self, device: str):
         self.handle = None
@@ -32,7 +32,15 @@ class Energy:
         except (OSError, AttributeError):
             pass
 
+    def used_mb(self) -> float | None:
+        """What all processes take of its memory."""
+        sizes = (ctypes.c_ulonglong * 3)()  # total, free, used
+        if not self.handle or self.library.nvmlDeviceGetMemoryInfo(self.handle, sizes) != 0:
+            return None
+        return sizes[2] / 1e6
+
     def joules(self) -> float | None:
+        """Since some time in the past."""
         if not self.handle:
             return None
         millijoules = ctypes.c_ulonglong()
@@ -40,22 +48,9 @@ class Energy:
         return millijoules.value / 1e3 if found == 0 else None
 
 
-class Memory:
-    """used_mb(): what all processes take of the GPU's memory; None where NVML does not say."""
-
-    def __init__(self, device: str):
-        self.energy = Energy(device)
-
-    def used_mb(self) -> float | None:
-        sizes = (ctypes.c_ulonglong * 3)()  # total, free, used
-        if not self.energy.handle or self.energy.library.nvmlDeviceGetMemoryInfo(self.energy.handle, sizes) != 0:
-            return None
-        return sizes[2] / 1e6
-
-
 def idle_watts(device: str, seconds: float = 2.0) -> float | None:
     """What the GPU takes while this process leaves it alone."""
-    energy = Energy(device)
+    energy = Card(device)
     begin, start = energy.joules(), time.monotonic()
     if begin is None:
         return None

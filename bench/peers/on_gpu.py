@@ -78,7 +78,7 @@ class CapturedSteps(Steps):
         return self.loss
 
 
-def measure(steps: Steps, seconds: float, energy: nvml.Energy) -> dict:
+def measure(steps: Steps, seconds: float, energy: nvml.Card) -> dict:
     """Warms up, then trains for some seconds -> the fields of the line of JSON."""
     workload = steps.workload
     first_loss = steps.step().item()
@@ -128,4 +128,4 @@ def run(options, family: str) -> dict:
     return {"peer": "pytorch", "version": torch.__version__, "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
             "workload": options.workload, "mode": options.mode, "precision": options.precision,
-            } | measure(steps, options.seconds, nvml.Energy(options.device))
+            } | measure(steps, options.seconds, nvml.Card(options.device))

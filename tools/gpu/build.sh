@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `./dev gpu build`: makes build/gpu, a folder for a machine that has a GPU, its driver, the CUDA toolkit and PyTorch, and
-# nothing else of ours, and build/gpu.tar.xz, which is that folder packed. LINNET_GPU_ARCH (90) names the machine code, LINNET_GPU_JOBS the compilers at a time.
+# nothing else of ours, and build/gpu.tar.xz, which is that folder packed. LINNET_GPU_ARCH (90) names the machine code,
+# LINNET_GPU_JOBS the compilers at a time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -161,9 +161,10 @@ class Part:
     def __init__(self, name: str, folder: Path, build: str):
         self.name, self.folder, self.build = name, folder, build
         self.journal = journal.Journal(folder / f"{name}.jsonl")
+        self.lock = threading.Lock()  # of journal and log: several items may run at a time
 
     def log(self, item: str, output: str) -> None:
-        with (self.folder / "log.txt").open("a") as file:
+        with self.lock, (self.folder / "log.txt").open("a") as file:
             file.write(f"==== {self.name} {item}\n{shortened(output)}\n")
 
     def done(self, item: str) -> dict | None:
@@ -174,7 +175,6 @@ class Part:
         """Each item within `most` seconds, what fails again by the ladder -> exit code: 0 all is well, 1 something
         failed, 75 not all is done."""
         environment = program_environment() | (added or {})
-        lock = threading.Lock()
 
         def attempt(entry: tuple[str, list[str]]) -> None:
             item, command = entry
@@ -193,10 +193,10 @@ class Part:
                       "last": [line.strip() for line in output.splitlines() if line.strip()][-3:], "device": DEVICE}
             if status != "ok" and ladder:
                 record["again"] = self.again(item, command, environment, failures, ladder, clock)
-            with lock:
+            if status != "ok":
+                self.log(item, output)
+            with self.lock:
                 self.journal.add(record)
-                if status != "ok":
-                    self.log(item, output)
                 say(f"{self.name} {item}: {status}, {seconds} s" + "".join(f"\n  {name}" for name in failures)
                     + "".join(f"\n  with {name}: {found}" for name, found in record.get("again", {}).items()))
 
@@ -253,17 +253,11 @@ def find_program(name: str, *patterns: str) -> str:
     return found or stop(f"{name} is neither in PATH nor at {', '.join(patterns)}")
 
 
-def find_sanitizer() -> str:
-    homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
-    places = [f"{home}/{place}/compute-sanitizer" for home in homes if home for place in ("bin", "compute-sanitizer")]
-    for place in (shutil.which("compute-sanitizer"), *places):
-        if place and os.access(place, os.X_OK) and not os.path.isdir(place):
-            return place
-    stop("compute-sanitizer is neither in PATH nor in CUDA_HOME or /usr/local/cuda")
-
-
 def sanitize(folder: Path, build: str, clock: Clock) -> int:
-    sanitizer, items = find_sanitizer(), []
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    sanitizer = find_program("compute-sanitizer", f"{home}/bin/compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer",
+                             "/usr/local/cuda/compute-sanitizer/compute-sanitizer")
+    items = []
     for tool in ("memcheck", "racecheck"):
         before = [sanitizer, "--tool", tool, "--error-exitcode", "99", "--print-limit", "20"]
         items += test_items(before, f"{tool} ", ("ops_test",))

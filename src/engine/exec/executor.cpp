@@ -1,13 +1,12 @@
 #include "engine/exec/executor.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "base/switched_off.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
 
@@ -199,18 +198,11 @@ void DeviceRun::push_batch() {
   slot_ = (slot_ + 1) % kSlots;
 }
 
-namespace {
-// LINNET_CUDA_GRAPHS=off queues every step anew, to find what goes wrong in a recording alone.
-bool may_record() {
-  static const char* const given = std::getenv("LINNET_CUDA_GRAPHS");
-  return !given || std::string_view(given) != "off";
-}
-}  // namespace
-
 int64_t DeviceRun::run(FunctionRef<void()> queue_kernels, int64_t times, bool replay) {
   if (times > 1 && !batch_.empty()) fail_internal("several runs on one batch");
   push_batch();
-  if (++runs_ == 1 || !replay || !may_record()) {
+  static const bool queues_anew = switched_off("LINNET_CUDA_GRAPHS");
+  if (++runs_ == 1 || !replay || queues_anew) {
     queue_kernels();
   } else {
     std::unique_ptr<Recording>& recording = recordings_[times];

@@ -1,5 +1,6 @@
-// The sizes that the authors of decoders have published, as their config.json files say them, and the numbers of
-// parameters of their checkpoints. Models are described only: no weights are in memory.
+// The sizes that the authors of decoders have published, and the numbers of parameters that transformers counts for
+// them. The values are written from knowledge of the checkpoints, not copied from their config.json files. Models are
+// described only: no weights are in memory.
 #include <gtest/gtest.h>
 
 #include "models/families/pretrained.h"

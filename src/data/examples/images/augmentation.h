@@ -15,10 +15,9 @@ struct Augmentation {
   bool mirror = false;  // left and right are exchanged, for every second image
   int64_t cutout = 0;   // side of a square that is covered (DeVries & Taylor 2017); its center is anywhere
   double rotate = 0;    // at most so many degrees about the center, either way
-  double crop =
-      0;  // least share of the area that is cut out and scaled to the whole (torchvision's random resized crop)
-  int64_t random = 0;  // so many changes of RandAugment (random_augment.h)...
-  int strength = 9;    // ...of this strength
+  double crop = 0;      // least share of the area that is cut out and scaled to the whole (random resized crop)
+  int64_t random = 0;   // so many changes of RandAugment (random_augment.h)...
+  int strength = 9;     // ...of this strength
   double cutmix = 0;  // a of the Beta(a, a) that says how much of another image is pasted in (Yun et al. 2019); 0: none
   double mixup = 0;   // a of the Beta(a, a) that blends two images (Zhang et al. 2018); 0: none
   std::vector<uint8_t> fill = {};  // a pixel: what stands beyond the image and in the square; empty: zeros
@@ -44,8 +43,8 @@ void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t he
 void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t image, const ImageDataset& of,
                    std::span<const uint8_t> pixels, std::span<uint8_t> out);
 
-// What an image is mixed with: blended (mixup), or a rectangle of the other one is pasted in (CutMix). Where both are
-// asked for, every second image has the one.
+// How an image is mixed with another one: they are blended (mixup), or a rectangle of the other one is pasted in
+// (CutMix). Where both are asked for, chance decides for each image.
 struct Mix {
   int64_t other = 0;  // another image, or by chance the same
   int share = 256;    // of the image itself in a blend, in 1/256

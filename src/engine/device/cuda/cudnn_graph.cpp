@@ -1,9 +1,8 @@
 #include "engine/device/cuda/cudnn_graph.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 
+#include "base/switched_off.h"
 #include "engine/device/cuda/cudnn_library.h"
 #include "engine/device/cuda/libraries.h"
 
@@ -19,8 +18,7 @@ std::array<std::byte, 8> bytes_of(const auto& value) {
 }  // namespace
 
 size_t cudnn_version() {
-  const char* use = std::getenv("LINNET_CUDNN");
-  if (use && std::string_view(use) == "off") return 0;
+  if (switched_off("LINNET_CUDNN")) return 0;
   return find_library({"libcudnn.so.9", "libcudnn.so"}) ? cudnn().get_version() : 0;
 }
 

@@ -1,8 +1,7 @@
 // Matrix products by cuBLASLt, with what follows them in the same kernel where it can be, else in one pass after it.
 
-#include <cstdlib>
-#include <string_view>
 
+#include "base/switched_off.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/matmul/lt_precision_cuda.h"
 #include "engine/ops/matmul/matmul_epilogue_cuda.h"
@@ -67,8 +66,7 @@ Form bare_form(const MatmulAttrs& attrs, LtProduct plain) {
 
 // The first of these that cuBLASLt has an algorithm for: all fused, with a rounded bias, the bare product.
 Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain, DType bias_type) {
-  const char* epilogues = std::getenv("LINNET_CUBLASLT_EPILOGUES");
-  if (epilogues && std::string_view(epilogues) == "off") return bare_form(attrs, plain);
+  if (switched_off("LINNET_CUBLASLT_EPILOGUES")) return bare_form(attrs, plain);
   Form form = fused_form(attrs, plain);
   form.product.bias_type = bias_type;
   // Beside a bf16 result cuBLASLt documents a bf16 bias alone.
