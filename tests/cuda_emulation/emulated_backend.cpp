@@ -71,7 +71,7 @@ void queue_on_cpu(const KernelArgs& args) {
                              out = std::vector(args.out.begin(), args.out.end())] { run_on_cpu(node, in, out); });
 }
 
-constexpr Kernel kCpuKernel[] = {{"cpu", nullptr, nullptr, queue_on_cpu}};
+constexpr Kernel kCpuKernel[] = {{"cpu", nullptr, nullptr, queue_on_cpu, /*may_run_aside=*/true}};
 
 }  // namespace
 

@@ -65,6 +65,7 @@ void EmulatedDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
 }
 
 void EmulatedDevice::queue(std::function<void()> task) {
+  if (is_aside_) return asides_.back().second.push_back(std::move(task));
   if (recording_) return recording_->tasks.push_back(std::move(task));
   waiting_.push_back(std::move(task));
   ++asked_;
@@ -114,6 +115,20 @@ void EmulatedDevice::replay(const Recording& recording) {
   for (const auto& task : static_cast<const TaskList&>(recording).tasks) {
     waiting_.push_back(task);
     ++asked_;
+  }
+}
+
+// As late as it may be done: what does not wait for it although it must, or writes over its operands, shows.
+void EmulatedDevice::aside(int64_t number, FunctionRef<void()> work) {
+  asides_.push_back({number, {}});
+  is_aside_ = true;
+  work();
+  is_aside_ = false;
+}
+void EmulatedDevice::after_aside(int64_t number) {
+  while (!asides_.empty() && asides_.front().first <= number) {
+    for (std::function<void()>& task : asides_.front().second) queue(std::move(task));
+    asides_.pop_front();
   }
 }
 

@@ -45,6 +45,8 @@ class EmulatedDevice : public Device {
   double joules() override { return -1; }
 
   void queue(std::function<void()> task);
+  void aside(int64_t number, FunctionRef<void()> work) override;
+  void after_aside(int64_t number) override;
 
  private:
   struct TaskList : Recording {
@@ -58,6 +60,8 @@ class EmulatedDevice : public Device {
   DeviceInfo info_;
   std::map<std::byte*, Block> blocks_;
   std::deque<std::function<void()>> waiting_;
+  std::deque<std::pair<int64_t, std::vector<std::function<void()>>>> asides_;  // by number, not yet queued
+  bool is_aside_ = false;
   std::unique_ptr<TaskList> recording_;
   int64_t done_ = 0;  // tasks ever done, and
   int64_t asked_ = 0;

@@ -1,6 +1,7 @@
-// CUDA's runtime for tests without a GPU: the functions that src/engine/device/cuda calls, with the rules of stream capture
-// (CUDA C++ Programming Guide, "CUDA Graphs"). Two GPUs, which are emulated devices: memory is closed to the host, work
-// is done when somebody waits, kernels run as fibers. A call that capture forbids spoils the capture, as on a GPU.
+// CUDA's runtime for tests without a GPU: the functions that src/engine/device/cuda calls, with the rules of stream
+// capture (CUDA C++ Programming Guide, "CUDA Graphs"). Two GPUs, which are emulated devices: memory is closed to the
+// host, work is done when somebody waits, kernels run as fibers. A call that capture forbids spoils the capture, as on
+// a GPU.
 #include "cuda_module/fake_runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -23,10 +24,14 @@ using Clock = std::chrono::steady_clock;
 struct CUstream_st {
   int gpu = 0;
   bool capturing = false, spoiled = false;
+  // Of a stream that another one's capture went over to: that one, and whether it has work that nobody waits for.
+  CUstream_st* origin = nullptr;
+  bool unjoined = false;
 };
 struct CUevent_st {
   int gpu = 0;
   int64_t mark = 0;
+  cudaStream_t captured_on = nullptr;
   std::shared_ptr<Clock::time_point> when = std::make_shared<Clock::time_point>();
 };
 struct CUgraph_st {
@@ -83,6 +88,7 @@ cudaError_t unless_capturing() {
 cudaError_t usable(cudaStream_t stream) {
   if (!stream) return failed(cudaErrorInvalidResourceHandle);  // the default stream waits for all others
   if (stream->gpu != runtime().current) return failed(cudaErrorInvalidResourceHandle);
+  stream->unjoined = stream->origin != nullptr;
   return cudaSuccess;
 }
 
@@ -198,6 +204,24 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   runtime().streams.push_back(std::make_unique<CUstream_st>(CUstream_st{runtime().current}));
   return *stream = runtime().streams.back().get(), cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return *least = 0, *greatest = -5, cudaSuccess;
+}
+// A stream that waits for an event of a captured one is captured too, until the first waits for it.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (const cudaError_t error = usable(stream)) return error;
+  const cudaStream_t other = event->captured_on;
+  if (!other || !other->capturing) return failed(cudaErrorStreamCaptureIsolation);
+  if (other == stream->origin || !stream->capturing) {
+    stream->origin = other, stream->capturing = stream->unjoined = true;
+  } else if (other->origin == stream) {
+    other->unjoined = false;
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   std::erase_if(runtime().streams, [&](const auto& own) { return own.get() == stream; });
   return cudaSuccess;
@@ -214,6 +238,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   std::shared_ptr<Recording> recording = runtime().gpus[stream->gpu].end_recording();
   stream->capturing = false;
+  for (const auto& other : runtime().streams) {
+    if (other->origin != stream) continue;
+    stream->spoiled |= other->spoiled || std::exchange(other->unjoined, false);
+    other->capturing = other->spoiled = false, other->origin = nullptr;
+  }
   if (stream->spoiled) return *graph = nullptr, failed(cudaErrorStreamCaptureInvalidated);
   return *graph = new CUgraph_st{stream->gpu, std::move(recording)}, cudaSuccess;
 }
@@ -227,6 +256,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = usable(stream)) return error;
   EmulatedDevice& device = runtime().gpus[stream->gpu];
   device.queue([when = event->when] { *when = Clock::now(); });
+  event->captured_on = stream->capturing ? stream : nullptr;
   if (!stream->capturing) event->mark = device.mark();
   return cudaSuccess;
 }

@@ -64,6 +64,11 @@ class Device {
   // What is queued inside `work` is recorded instead of done.
   virtual std::unique_ptr<Recording> record(FunctionRef<void()> work) = 0;
   virtual void replay(const Recording& recording) = 0;
+  // What `work` queues comes after what was queued before it, and may run beside what is queued after it, up to
+  // after_aside() of its number. Numbers rise from 0 and begin anew when the last was waited for.
+  virtual void aside(int64_t, FunctionRef<void()> work) { work(); }
+  // What is queued from here on comes after the asides of this number and below.
+  virtual void after_aside(int64_t) {}
 
   // After each kernel: an error of launching it is reported with where_text().
   virtual void launched(FunctionRef<std::string()> where_text) = 0;

@@ -43,7 +43,55 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
   }
   for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
   for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
+  if (!plan.aside.empty()) order_asides();
   if (!device_.is_host()) device_run_ = std::make_unique<DeviceRun>(plan, store, outputs_);
+}
+
+// Whatever touches memory that a node aside writes, or writes memory that it reads, waits for it.
+void Executor::order_asides() {
+  using Bytes = std::pair<const std::byte*, const std::byte*>;
+  struct Touched {
+    std::vector<Bytes> read, written;
+  };
+  const auto bytes_of = [](const TensorView& view) -> Bytes {
+    int64_t last = 0;
+    for (int axis = 0; axis < view.shape().rank(); ++axis) last += (view.shape()[axis] - 1) * view.strides[axis];
+    const std::byte* begin = view.as<std::byte>();
+    return {begin, view.elements() ? begin + static_cast<size_t>(last + 1) * dtype_size(view.type.dtype) : begin};
+  };
+  const auto touched_by = [&](const Step& step) {
+    Touched touched;
+    std::vector<TensorType> in, out;
+    for (const TensorView& view : std::span(operands_).subspan(step.in, step.in_count))
+      touched.read.push_back(bytes_of(view)), in.push_back(view.type);
+    for (const TensorView& view : std::span(operands_).subspan(step.out, step.out_count))
+      touched.written.push_back(bytes_of(view)), out.push_back(view.type);
+    const KernelQuery query{*step.node, in, out, plan_->threads, &device_};
+    if (step.kernel->workspace)
+      touched.written.emplace_back(step.workspace, step.workspace + step.kernel->workspace(query));
+    return touched;
+  };
+  const auto meet = [](const std::vector<Bytes>& some, const std::vector<Bytes>& others) {
+    return std::ranges::any_of(some, [&](const Bytes& a) {
+      return std::ranges::any_of(others, [&](const Bytes& b) { return a.first < b.second && b.first < a.second; });
+    });
+  };
+  std::vector<Touched> running;  // by number
+  int64_t waited = -1;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Touched own = touched_by(steps_[i]);
+    if (plan_->aside[i]) {
+      steps_[i].aside = asides_++;
+      running.push_back(own);
+      continue;
+    }
+    for (int64_t number = asides_ - 1; number > waited; --number) {
+      const Touched& other = running[static_cast<size_t>(number)];
+      if (!meet(own.written, other.read) && !meet(own.written, other.written) && !meet(own.read, other.written))
+        continue;
+      steps_[i].after = waited = number;
+    }
+  }
 }
 
 void Executor::run_step(const Step& step, ThreadPool& pool) const {
@@ -59,9 +107,15 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
 void Executor::run_all(ThreadPool& pool, AfterNode after) const {
   if (Timeline::is_active()) return run_recorded(pool, after);
   for (size_t i = 0; i < steps_.size(); ++i) {
-    run_step(steps_[i], pool);
+    const Step& step = steps_[i];
+    if (step.after >= 0) device_.after_aside(step.after);
+    if (step.aside >= 0)
+      device_.aside(step.aside, [&] { run_step(step, pool); });
+    else
+      run_step(step, pool);
     after(static_cast<NodeId>(i));
   }
+  if (asides_ > 0) device_.after_aside(asides_ - 1);
   copy_updates();
 }
 

@@ -98,10 +98,13 @@ class Executor {
     const Kernel* kernel;
     size_t in, in_count, out, out_count;  // ranges of operands_
     std::byte* workspace;
+    int64_t aside = -1;  // its number among those that run beside others (Plan::aside); -1: in order
+    int64_t after = -1;  // which of them have to be done before it
   };
   struct Copy {
     TensorView from, to;
   };
+  void order_asides();
   void check(const ThreadPool& pool) const;
   void run_step(const Step& step, ThreadPool& pool) const;
   void run_all(ThreadPool& pool, AfterNode after) const;
@@ -111,6 +114,7 @@ class Executor {
   const Plan* plan_;
   std::vector<TensorView> operands_;
   std::vector<Step> steps_;
+  int64_t asides_ = 0;
   std::vector<Copy> copies_;
   std::map<std::string, TensorView> outputs_;
   Device& device_;

@@ -48,6 +48,9 @@ struct Kernel {
   bool (*supports)(const KernelQuery&);     // nullptr: every type the op infers
   size_t (*workspace)(const KernelQuery&);  // bytes; nullptr: none
   void (*run)(const KernelArgs&);
+  // What it queues on a device touches its operands and its workspace alone, so that it may be queued beside other work
+  // (Device::aside).
+  bool may_run_aside = false;
 };
 
 using KernelList = std::span<const Kernel>;

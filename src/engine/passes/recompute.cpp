@@ -11,8 +11,8 @@ namespace linnet {
 namespace {
 
 // Smaller results stay saved: computing them again costs more than it frees. On a GPU it costs a launch, in which
-// some MiB could be moved.
-constexpr size_t kLeastBytes = size_t{2} << 20, kLeastBytesOnGpu = size_t{16} << 20;
+// some MiB could be moved. Sizes are those of fp32, also where values are stored as bf16 later.
+constexpr size_t kLeastBytes = size_t{2} << 20, kLeastBytesOnGpu = size_t{32} << 20;
 
 class Recompute {
  public:

@@ -13,43 +13,101 @@ namespace {
 // Smaller ones share a region, because placing thousands of them would take long and gain little.
 constexpr size_t kOwnPlace = 16 << 20;
 
+// A node whose results are not read by the next kLate may run beside those that follow it, up to the first that reads
+// them, but beside no more than kBeside: so long its operands and its workspace keep their memory. Products for the
+// gradients of weights are such nodes; alone they leave much of a GPU idle. One that moves more than kMostBeside fills
+// it, and beside others both take longer (bench/NOTES.md, "The second minutes of a GPU").
+constexpr NodeId kLate = 2, kBeside = 8;
+constexpr size_t kMostBeside = 24 << 20;
+
 struct ChosenKernels {
   std::vector<const Kernel*> kernels;   // by node
   size_t workspace_bytes = 0;           // shared
   std::map<NodeId, size_t> large = {};  // bytes of workspaces that have a place of their own
+  // By node: the last one that it may run beside; kNone: it runs in order. Empty: all do.
+  std::vector<NodeId> beside = {};
+  size_t aside_bytes = 0;  // the workspace of those that run beside others, one after another
+
+  NodeId end_of(NodeId node) const {
+    return beside.empty() || beside[static_cast<size_t>(node)] == kNone ? node : beside[static_cast<size_t>(node)];
+  }
 };
+
+// `bytes`: workspaces, by node.
+void choose_asides(const Graph& graph, const std::vector<size_t>& bytes, ChosenKernels& chosen) {
+  std::vector<NodeId> next_read(static_cast<size_t>(graph.value_count()), graph.node_count());
+  const auto read_of = [&](ValueId value) -> NodeId& {
+    return next_read[static_cast<size_t>(root_of(graph, value).value)];
+  };
+  chosen.beside.assign(static_cast<size_t>(graph.node_count()), kNone);
+  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    NodeId end = id + kBeside;
+    size_t moved = 0;
+    for (const ValueId in : node.in) moved += graph.value(in).type.bytes();
+    for (const ValueId out : node.out) {
+      end = std::min(end, read_of(out) - 1);
+      moved += graph.value(out).type.bytes();
+    }
+    if (chosen.kernels[static_cast<size_t>(id)]->may_run_aside && end >= id + kLate && moved <= kMostBeside) {
+      chosen.beside[static_cast<size_t>(id)] = end;
+      chosen.aside_bytes = std::max(chosen.aside_bytes, bytes[static_cast<size_t>(id)]);
+    }
+    for (const ValueId in : node.in) read_of(in) = id;
+  }
+}
 
 ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const PlanOptions& options) {
   ChosenKernels chosen;
+  std::vector<size_t> bytes;
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
     const auto [in, out] = types_of(graph, node);
     const KernelQuery query{node, in, out, options.threads, backend.device};
     const Kernel& kernel = find_kernel(query, options.kernels, backend);
     chosen.kernels.push_back(&kernel);
-    const size_t bytes = kernel.workspace ? kernel.workspace(query) : 0;
-    if (bytes > kOwnPlace && options.reuse_memory)
-      chosen.large[id] = bytes;
+    bytes.push_back(kernel.workspace ? kernel.workspace(query) : 0);
+  }
+  if (!backend.device->is_host() && options.reuse_memory) choose_asides(graph, bytes, chosen);
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const size_t own = bytes[static_cast<size_t>(id)];
+    if (chosen.end_of(id) > id) continue;
+    if (own > kOwnPlace && options.reuse_memory)
+      chosen.large[id] = own;
     else
-      chosen.workspace_bytes = std::max(chosen.workspace_bytes, bytes);
+      chosen.workspace_bytes = std::max(chosen.workspace_bytes, own);
   }
   return chosen;
 }
 
-// Blocks of the arena: every storage that is not an input, then the large workspaces in the order of their nodes.
+// Blocks of the arena: every storage that is not an input, then the large workspaces in the order of their nodes,
+// then the one of all that run beside others.
 // `owner` gets the storage of each of the former.
 std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& storages, const ChosenKernels& chosen,
                                      bool reuse, std::vector<ValueId>& owner) {
   std::vector<ArenaBlock> blocks;
+  std::map<ValueId, NodeId> kept;  // by storage: what is read beside later nodes
+  NodeId first_aside = kNone, last_aside = kNone;
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const NodeId end = chosen.end_of(id);
+    if (end == id) continue;
+    if (first_aside == kNone) first_aside = id;
+    last_aside = std::max(last_aside, end);
+    for (const ValueId in : graph.node(id).in) {
+      NodeId& last = kept[storages.storage_of(in)];
+      last = std::max(last, end);
+    }
+  }
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     if (storages.storage_of(id) != id || storages.is_input(id)) continue;
-    const NodeId last = reuse ? storages.last(id) : graph.node_count();
+    const NodeId last = reuse ? std::max(storages.last(id), kept[id]) : graph.node_count();
     const NodeId first = reuse ? storages.first(id) : 0;
     blocks.push_back({graph.value(id).type.bytes(), std::min(first, last), last});
     if (reuse) blocks.back().parts = storages.parts(id);
     owner.push_back(id);
   }
   for (const auto& [node, bytes] : chosen.large) blocks.push_back({bytes, node, node});
+  if (chosen.aside_bytes > 0) blocks.push_back({chosen.aside_bytes, first_aside, last_aside});
   return blocks;
 }
 
@@ -64,6 +122,9 @@ std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages,
   for (size_t i = 0; i < owner.size(); ++i) offset[owner[i]] = blocks[i].offset;
   size_t next = owner.size();
   for (const auto& [node, bytes] : chosen.large) plan.workspace_in_arena[node] = blocks[next++].offset;
+  if (chosen.aside_bytes > 0)
+    for (NodeId id = 0; id < plan.graph.node_count(); ++id)
+      if (chosen.end_of(id) > id) plan.workspace_in_arena[id] = blocks[next].offset;
   return offset;
 }
 
@@ -76,6 +137,7 @@ Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const Pla
   const ChosenKernels chosen = choose_kernels(plan.graph, store.backend(), options);
   plan.kernels = chosen.kernels;
   plan.workspace_bytes = chosen.workspace_bytes;
+  for (const NodeId end : chosen.beside) plan.aside.push_back(end != kNone);
   const StorageMap storages(plan.graph, options.reuse_memory);
   const auto offset = place_storages(plan, storages, chosen, options.reuse_memory);
   plan.copies = storages.copies();

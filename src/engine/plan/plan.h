@@ -22,6 +22,9 @@ struct Plan {
   // Where the workspace of nodes that need much of it begins in the arena, in memory that is free while they run. All
   // others share the region for workspace.
   std::map<NodeId, size_t> workspace_in_arena;
+  // By node: whether it may run beside the nodes that follow it (Device::aside). Its operands and its workspace keep
+  // their memory for some of these. Empty: none may.
+  std::vector<bool> aside;
   std::vector<StateUpdate> copies;  // updates that could not be computed in place: done at the end
   size_t arena_bytes = 0, arena_lower_bound = 0, workspace_bytes = 0;
   int threads = 1;  // the workspace is enough for a pool of so many

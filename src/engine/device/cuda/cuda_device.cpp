@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/switched_off.h"
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {
@@ -76,7 +77,12 @@ CudaDevice::CudaDevice(int index)
                  std::to_string(properties.minor) + ", driver for CUDA " + version_text(driver) + ", runtime " +
                  version_text(runtime);
   fingerprint_ = info_.name + " " + std::to_string(compute_capability_) + " " + std::to_string(driver);
-  cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+  // What runs aside shall not keep up what others wait for.
+  int least = 0, greatest = 0;
+  cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "reading priorities");
+  cuda_check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "creating a stream");
+  cuda_check(cudaStreamCreateWithPriority(&side_, cudaStreamNonBlocking, least), "creating a stream");
+  cuda_check(cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming), "creating an event");
   for (cudaEvent_t& event : events_)
     cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
   cuda_check(cudaEventCreate(&began_), "creating an event");
@@ -87,8 +93,9 @@ CudaDevice::~CudaDevice() {
   prepared_.clear();
   cudaSetDevice(index_);
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
-  cudaEventDestroy(began_), cudaEventDestroy(ended_);
-  cudaStreamDestroy(stream_);
+  for (cudaEvent_t event : asides_) cudaEventDestroy(event);
+  cudaEventDestroy(began_), cudaEventDestroy(ended_), cudaEventDestroy(forked_);
+  cudaStreamDestroy(stream_), cudaStreamDestroy(side_);
 }
 
 std::byte* CudaDevice::allocate(size_t bytes, const std::string& what) {
@@ -158,7 +165,7 @@ std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {
   try {
     work();
   } catch (...) {
-    recording_ = false;
+    recording_ = is_aside_ = false;
     cudaStreamEndCapture(stream(), &graph);
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();
@@ -177,6 +184,28 @@ std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {
 void CudaDevice::replay(const Recording& recording) {
   cuda_check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph, stream()),
              "launching a recorded step");
+}
+
+bool CudaDevice::forks() const {
+  static const bool in_order = switched_off("LINNET_CUDA_ASIDE");
+  return recording_ && !in_order;
+}
+void CudaDevice::aside(int64_t number, FunctionRef<void()> work) {
+  if (!forks()) return work();
+  while (asides_.size() <= static_cast<size_t>(number)) {
+    asides_.push_back(nullptr);
+    cuda_check(cudaEventCreateWithFlags(&asides_.back(), cudaEventDisableTiming), "creating an event");
+  }
+  cuda_check(cudaEventRecord(forked_, stream()), "marking the stream");
+  cuda_check(cudaStreamWaitEvent(side_, forked_, 0), "beginning work aside");
+  is_aside_ = true;
+  work();
+  is_aside_ = false;
+  cuda_check(cudaEventRecord(asides_[static_cast<size_t>(number)], side_), "marking the stream");
+}
+void CudaDevice::after_aside(int64_t number) {
+  if (!forks()) return;
+  cuda_check(cudaStreamWaitEvent(stream(), asides_[static_cast<size_t>(number)], 0), "waiting for work aside");
 }
 
 // LINNET_CUDA_CHECK=1 waits after every op of a first run, so that a fault is told at the op that made it.
@@ -199,7 +228,7 @@ double CudaDevice::timed(FunctionRef<void()> work) {
 
 cudaStream_t CudaDevice::stream() const {
   cudaSetDevice(index_);
-  return stream_;
+  return is_aside_ ? side_ : stream_;
 }
 
 double CudaDevice::joules() { return gpu_joules(index_); }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/device/device.h"
@@ -41,6 +42,9 @@ class CudaDevice : public Device {
   void reached(int64_t mark) override;
   std::unique_ptr<Recording> record(FunctionRef<void()> work) override;
   void replay(const Recording& recording) override;
+  // On a second stream inside a recording, elsewhere in order. LINNET_CUDA_ASIDE=off: in order.
+  void aside(int64_t number, FunctionRef<void()> work) override;
+  void after_aside(int64_t number) override;
   void launched(FunctionRef<std::string()> where_text) override;
   double timed(FunctionRef<void()> work) override;
   double joules() override;
@@ -63,11 +67,16 @@ class CudaDevice : public Device {
   }
 
  private:
+  bool forks() const;
+
   int index_;
   DeviceInfo info_;
   std::string fingerprint_;
   int compute_capability_ = 0;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, side_ = nullptr;
+  bool is_aside_ = false;  // what is queued goes to side_
+  cudaEvent_t forked_ = nullptr;
+  std::vector<cudaEvent_t> asides_;  // their ends, by number
   // The newest marks: mark m is event m % size, until a later one takes it.
   std::array<cudaEvent_t, 16> events_{};
   int64_t marks_ = 0;

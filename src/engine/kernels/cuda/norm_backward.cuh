@@ -39,27 +39,20 @@ inline size_t norm_backward_workspace(int64_t rows, int64_t width) {
 
 // Sums of a block's warps, which have had different rows, in order. Every thread calls it.
 template <class Layout>
-LINNET_DEVICE void add_warps(int width, const float (&dweight)[Layout::kPieces][Layout::kVector],
-                             const float (&dbias)[Layout::kPieces][Layout::kVector], float* to) {
-  constexpr int kVector = Layout::kVector;
-  __shared__ float totals[2 * kWidestWarpRow];
-  for (int turn = 0; turn < Layout::kRows; ++turn) {
-    if (Layout::row_in_block() == turn) {
+LINNET_DEVICE void add_warps(int width, const float (&sums)[Layout::kPieces][Layout::kVector], float* to) {
+  constexpr int kWidth = Layout::kPieces * Layout::kVector * kWarp;
+  __shared__ float4 of_warps[Layout::kRows * kWidth / 4];
+  float* const warps = reinterpret_cast<float*>(of_warps);
 #pragma unroll
-      for (int i = 0; i < Layout::kPieces; ++i) {
-        const int column = Layout::column(i);
-        if (column >= width) continue;
-#pragma unroll
-        for (int j = 0; j < kVector; ++j) {
-          float *first = totals + column + j, *second = totals + width + column + j;
-          *first = turn == 0 ? dweight[i][j] : *first + dweight[i][j];
-          *second = turn == 0 ? dbias[i][j] : *second + dbias[i][j];
-        }
-      }
-    }
-    __syncthreads();
+  for (int i = 0; i < Layout::kPieces; ++i)
+    store_vector(warps + Layout::row_in_block() * kWidth + Layout::column(i), sums[i]);
+  __syncthreads();
+  for (int j = static_cast<int>(threadIdx.x); j < width; j += kRowBlock) {
+    float sum = warps[j];
+    for (int warp = 1; warp < Layout::kRows; ++warp) sum += warps[warp * kWidth + j];
+    to[j] = sum;
   }
-  for (int j = static_cast<int>(threadIdx.x); j < 2 * width; j += kRowBlock) to[j] = totals[j];
+  __syncthreads();
 }
 
 // A block's sums where each thread has columns of its own; `to` may begin anywhere.
@@ -86,8 +79,14 @@ __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_
   const DropoutMask mask = drops ? call.dropout.mask() : DropoutMask{};
   float dweight[kPieces][kVector] = {}, dbias[kPieces][kVector] = {};
   for (int64_t row = first + Layout::row_in_block(); row < end; row += Layout::kRows) {
-    // The row of sums is read twice, the second time from the nearest cache: registers are short.
+    // All of the row is asked for before any of it is used. Sums are read twice, the second time from the nearest
+    // cache: registers are short.
     float g[kPieces][kVector];
+    LaterVector<T, kVector> add[kPieces];
+    if (kResidual && call.dsum)
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i)
+        if (Layout::column(i) < width) add[i].ask(call.dsum + row * width + Layout::column(i));
     load_row<Layout>(call.dy + row * width, width, 0, g);
     const T* const sums = call.sum + row * width;
     const float mean = call.mean[row], rstd = call.rstd[row];
@@ -123,10 +122,10 @@ __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_
       for (int j = 0; j < kVector; ++j) d[j] = rstd * (g[i][j] - mean_g - (d[j] - mean) * rstd * mean_gn);
       if constexpr (kResidual) {
         if (call.dsum) {
-          float add[kVector];
-          load_vector(call.dsum + row * width + column, add);
+          float more[kVector];
+          add[i].take(more);
 #pragma unroll
-          for (int j = 0; j < kVector; ++j) d[j] += add[j];
+          for (int j = 0; j < kVector; ++j) d[j] += more[j];
         }
       }
       store_vector(call.dx + row * width + column, d);
@@ -140,7 +139,8 @@ __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_
   }
   float* to = call.parts + 2 * static_cast<int64_t>(blockIdx.x) * width;
   if constexpr (Layout::kThreads == kWarp) {
-    add_warps<Layout>(width, dweight, dbias, to);
+    add_warps<Layout>(width, dweight, to);
+    add_warps<Layout>(width, dbias, to + width);
   } else {
     store_parts<Layout>(width, dweight, to);
     store_parts<Layout>(width, dbias, to + width);

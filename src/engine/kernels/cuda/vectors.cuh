@@ -86,4 +86,25 @@ LINNET_DEVICE void store_vector(bf16* location, const float (&from)[N]) {
   }
 }
 
+// A vector that is asked for now and needed later: its words wait in registers where they are few, else it is read when
+// it is needed. `location` as for load_vector.
+template <class T, int N>
+struct LaterVector {
+  static constexpr bool kWaits = N > 1 && sizeof(T) == 2;
+
+  LINNET_DEVICE void ask(const T* from) {
+    location = from;
+    if constexpr (kWaits) words = *reinterpret_cast<const uint4*>(from);
+  }
+  LINNET_DEVICE void take(float (&to)[N]) const {
+    if constexpr (kWaits)
+      load_vector(reinterpret_cast<const T*>(&words), to);
+    else
+      load_vector(location, to);
+  }
+
+  const T* location = nullptr;
+  uint4 words;
+};
+
 }  // namespace linnet

@@ -317,6 +317,6 @@ void run_grad(const KernelArgs& args) {
 }  // namespace
 
 LINNET_KERNELS(embedding_cuda, {"gather", nullptr, nullptr, run})
-LINNET_KERNELS(embedding_grad_cuda, {"sorted", nullptr, grad_workspace, run_grad})
+LINNET_KERNELS(embedding_grad_cuda, {"sorted", nullptr, grad_workspace, run_grad, /*may_run_aside=*/true})
 
 }  // namespace linnet

@@ -17,44 +17,55 @@ struct Target {
   float* losses;
 };
 
+// Of a row in shared memory: what a block may have on every GPU since Ampere, less what reductions take.
+constexpr size_t kMostStaged = 99 * 1024 - 512;
 constexpr float kLog2e = 1.44269504f;
 
-// A block for a row. A row is read twice; the second time it comes from the cache. What lies between `width` and the
+// A block for a row. A row is needed twice: the second time it comes from shared memory where it fits (kStaged), where
+// each thread finds what it has put there itself, or else from wherever it is. What lies between `width` and the
 // row's stride is read and written, and means nothing. Each thread has kLoads accesses on their way at a time.
-template <class T>
+template <class T, bool kStaged>
 __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stride, Target t, T* __restrict__ logits) {
   constexpr int kN = kWide<T>;
-  const int64_t row = blockIdx.x, step = static_cast<int64_t>(blockDim.x) * kN;
-  const int64_t begin = static_cast<int64_t>(threadIdx.x) * kN;
-  T* x = logits + row * stride;
+  const int64_t row = blockIdx.x;
+  const int width = static_cast<int>(t.width), step = static_cast<int>(blockDim.x) * kN;
+  const int begin = static_cast<int>(threadIdx.x) * kN;
+  T* const x = logits + row * stride;
+  T* const staged = kStaged ? dynamic_shared<T>() : nullptr;
   const int target = t.targets[row];
   const bool counts = target >= 0;
   if (!counts) {  // the whole block
     const float zeros[kN] = {};
     if (t.dloss)
-      for (int64_t j = begin; j < t.width; j += step) store_vector(x + j, zeros);
+      for (int j = begin; j < width; j += step) store_vector(x + j, zeros);
     if (threadIdx.x == 0 && t.losses) t.losses[row] = 0;
     return;
   }
   // What lies past the width becomes -inf, whose power is 0.
-  const auto load = [&](int64_t from, float(&to)[kLoads][kN]) {
+  const auto load = [&](int from, bool again, float(&to)[kLoads][kN]) {
+    uint4 words[kLoads] = {};
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int64_t j = from + i * step;
-      if (j < t.width) load_vector(x + j, to[i]);
+      const int j = from + i * step;
+      if (j >= width) continue;
+      words[i] = *reinterpret_cast<const uint4*>((kStaged && again ? staged : x) + j);
+      if (kStaged && !again) *reinterpret_cast<uint4*>(staged + j) = words[i];
     }
 #pragma unroll
+    for (int i = 0; i < kLoads; ++i) load_vector(reinterpret_cast<const T*>(&words[i]), to[i]);
+    if (!t.bias && from + (kLoads - 1) * step + kN <= width) return;
+#pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int64_t j = from + i * step;
+      const int j = from + i * step;
 #pragma unroll
       for (int e = 0; e < kN; ++e)
-        to[i][e] = j + e < t.width ? (t.bias ? to[i][e] + t.bias[j + e] : to[i][e]) : -INFINITY;
+        to[i][e] = j + e < width ? (t.bias ? to[i][e] + t.bias[j + e] : to[i][e]) : -INFINITY;
     }
   };
   float top = -INFINITY, sum = 0, total = 0;
-  for (int64_t j = begin; j < t.width; j += kLoads * step) {
+  for (int j = begin; j < width; j += kLoads * step) {
     float values[kLoads][kN], largest = top;
-    load(j, values);
+    load(j, false, values);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
 #pragma unroll
@@ -70,41 +81,36 @@ __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stri
 #pragma unroll
       for (int i = 0; i < kLoads; ++i)
 #pragma unroll
-        for (int e = 0; e < kN; ++e) total += j + i * step + e < t.width ? values[i][e] : 0;
+        for (int e = 0; e < kN; ++e) total += j + i * step + e < width ? values[i][e] : 0;
   }
   // fmaxf leaves NaN out, but exp(NaN) has made the sum NaN.
   const float all_top = block_max(top), base = all_top == -INFINITY ? 0 : all_top;
   const float all_sum = block_sum(sum * exp2f((top - base) * kLog2e));
   const float lse = base + logf(all_sum);
+  const float hit = target < width ? to_float(x[target]) + (t.bias ? t.bias[target] : 0) : 0;
   const float goal = 1 - t.smoothing, share = t.smoothing / static_cast<float>(t.width);
   if (t.losses) {
     const float mean = t.smoothing > 0 ? block_sum(total) / static_cast<float>(t.width) : 0;
-    if (threadIdx.x == 0) {
-      float loss = NAN;
-      if (target < t.width) {
-        const float hit = to_float(x[target]) + (t.bias ? t.bias[target] : 0);
-        loss = lse - goal * hit - (t.smoothing > 0 ? t.smoothing * mean : 0);
-      }
-      t.losses[row] = loss;
-    }
+    const float loss = lse - goal * hit - (t.smoothing > 0 ? t.smoothing * mean : 0);
+    if (threadIdx.x == 0) t.losses[row] = target < width ? loss : NAN;
   }
   if (!t.dloss) return;
-  __syncthreads();  // the target's logit has been read
-  const float scale = target < t.width ? *t.dloss : NAN;
-  for (int64_t j = begin; j < t.width; j += kLoads * step) {
+  __syncthreads();  // everybody has read the target's logit
+  const float scale = target < width ? *t.dloss : NAN;
+  for (int j = begin; j < width; j += kLoads * step) {
     float values[kLoads][kN];
-    load(j, values);
+    load(j, true, values);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int64_t first = j + i * step;
+      const int first = j + i * step;
 #pragma unroll
-      for (int e = 0; e < kN; ++e) {
-        const float wish = (first + e == target ? goal : 0) + share;
-        values[i][e] = first + e < t.width ? scale * (exp2f((values[i][e] - lse) * kLog2e) - wish) : 0;
-      }
-      if (first < t.width) store_vector(x + first, values[i]);
+      for (int e = 0; e < kN; ++e) values[i][e] = scale * (exp2f((values[i][e] - lse) * kLog2e) - share);
+      if (first < width) store_vector(x + first, values[i]);
     }
   }
+  // By the thread that has just written it.
+  if (target < width && target / kN % static_cast<int>(blockDim.x) == static_cast<int>(threadIdx.x))
+    x[target] = from_float<T>(scale * (exp2f((hit - lse) * kLog2e) - (goal + share)));
 }
 
 template <class T>
@@ -140,8 +146,13 @@ void softmax_loss(Device* device, const SoftmaxLoss& l) {
   const Target target{l.width, l.bias, l.targets, l.smoothing, l.dloss, l.losses};
   for_storage(l.type, [&]<class T>() {
     const unsigned threads = l.width >= 8192 ? kMostThreads : l.width > 512 ? kThreads : kWarp * 2;
-    launch(device, softmax_loss_kernel<T>, static_cast<unsigned>(l.rows), threads, 0, l.stride, target,
-           static_cast<T*>(l.logits));
+    const auto bytes = static_cast<size_t>(l.stride) * sizeof(T);
+    if (bytes <= kMostStaged)
+      launch(device, softmax_loss_kernel<T, true>, static_cast<unsigned>(l.rows), threads, bytes, l.stride, target,
+             static_cast<T*>(l.logits));
+    else
+      launch(device, softmax_loss_kernel<T, false>, static_cast<unsigned>(l.rows), threads, 0, l.stride, target,
+             static_cast<T*>(l.logits));
   });
 }
 

@@ -1,6 +1,5 @@
 // Matrix products by cuBLASLt, with what follows them in the same kernel where it can be, else in one pass after it.
 
-
 #include "base/switched_off.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/matmul/lt_precision_cuda.h"
@@ -173,6 +172,6 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(matmul_cuda, {"cublaslt", supports, workspace, run})
+LINNET_KERNELS(matmul_cuda, {"cublaslt", supports, workspace, run, /*may_run_aside=*/true})
 
 }  // namespace linnet
