@@ -88,7 +88,8 @@ class Row:
             libraries = {"LD_LIBRARY_PATH": self.options.libraries} if self.options.libraries else {}
             return common.plain_environment() | libraries
         count = len(os.sched_getaffinity(0))
-        cache = common.HOME / "inductor" / f"{self.options.name}-{self.options.precision}-{side}"
+        # One for all modes: what one of them compiled, the next one finds.
+        cache = common.HOME / "inductor" / f"{self.options.name}-{self.options.precision}"
         return common.environment(count, self.options.device) | {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
 
 
@@ -159,16 +160,17 @@ class PeakMemory:
 
 def prepare(row) -> None:
     """Compiles for the modes of PyTorch that do so, at once and within the limit."""
-    data, end, running = write_data(row), time.monotonic() + row.options.limit, []
+    data, limit, running = write_data(row), time.monotonic() + row.options.limit, []
     for side in row.sides:
         if side not in ("linnet", "eager"):
-            environment = row.environment(side) | {"TORCHINDUCTOR_COMPILE_THREADS": "4"}
+            threads = max(2, len(os.sched_getaffinity(0)) // 4)
+            environment = row.environment(side) | {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
             command = [*row.command(side, data), "--seconds", "0"]
             running.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     for process in running:
         try:
-            process.wait(max(end - time.monotonic(), 0.1))
+            process.wait(max(limit - time.monotonic(), 0.1))
         except subprocess.TimeoutExpired:
             pass
         end(process)
@@ -271,7 +273,7 @@ def line(records: list[dict]) -> list[str]:
 
     per_step = middle([record for runs in sides.values() for record in runs], "per_step")
     step = per_step / speed["linnet"] * 1e3 if per_step and speed["linnet"] else None
-    floor = gpu_floors.floor(one["workload"], one["precision"])
+    floor = gpu_floors.floor(one["workload"], one["precision"], one["gpu"].get("name", ""))
     return [one["workload"], f"{one['precision']}, {one.get('unit', '-')}", cell(ours),
             *(cell(sides[mode], mode == best) for mode in MODES), ratio("eager"), ratio(best),
             f"{number(step, '.3f')} / {number(floor.get('compute_ms'), '.3f')} / {number(floor.get('memory_ms'), '.3f')}",

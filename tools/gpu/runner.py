@@ -31,12 +31,13 @@ FIRST = (("r-256", "bf16"), ("cnn-1024", "tf32"), ("gpt2-124m-8", "bf16"))
 CORES = ("r-64", "gpt2-124m", "cnn-128")  # workloads
 THREADS = (1, 2, 4, 8, 16)
 NOT_DONE = 75  # exit code: call again
-SUITE_SECONDS = 90  # of one suite of tests
+ITEM_SECONDS = float(os.environ.get("LINNET_GPU_ITEM_SECONDS", "90"))  # of one suite of tests, or one short measurement
 WORKERS = max(1, min(12, len(os.sched_getaffinity(0)) - 2))  # suites at a time; they share the GPU
 KEPT = 4000  # characters of a failed run's output
 # What a failed suite is run with again, one after the other: which of them passes says where to look.
 LADDER = (("every op waited for", {"LINNET_CUDA_CHECK": "1", "LINNET_CUDA_GRAPHS": "off"}),
           ("no recording", {"LINNET_CUDA_GRAPHS": "off"}),
+          ("nothing aside", {"LINNET_CUDA_ASIDE": "off"}),
           ("no epilogues of cuBLASLt", {"LINNET_CUBLASLT_EPILOGUES": "off"}),
           ("no cuDNN", {"LINNET_CUDNN": "off"}))
 
@@ -179,7 +180,7 @@ class Part:
         def attempt(entry: tuple[str, list[str]]) -> None:
             item, command = entry
             given = min(clock.left(), most)
-            if self.done(item) or given < min(20, clock.whole / 4):
+            if self.done(item) or given < min(20, clock.whole / 4, most):
                 return
             start = time.monotonic()
             code, output = execute(command, environment, given)
@@ -212,7 +213,7 @@ class Part:
         for name, added in ladder:
             if clock.left() < 10:
                 break
-            code, output = execute([*command, *narrow], environment | added, min(clock.left(), SUITE_SECONDS / 2))
+            code, output = execute([*command, *narrow], environment | added, min(clock.left(), ITEM_SECONDS / 2))
             found[name] = status_of(code)
             self.log(f"{item}, {name}", output)
         return found
@@ -345,7 +346,7 @@ def quick(folder: Path, build: str, clock: Clock) -> int:
     linnet, part = str(HERE / "bin" / "linnet"), Part("quick", folder, build)
     items = [(f"{name} {precision}", [linnet, "bench", name, "--precision", precision, "--device", DEVICE, "--seconds",
                                       "1", "--json"]) for name, precision in QUICK]
-    code = part.run(items, clock, most=60, ladder=LADDER)
+    code = part.run(items, clock, most=ITEM_SECONDS, ladder=LADDER)
     for item, _ in items:
         lines = [line for line in (part.done(item) or {}).get("last", []) if line.startswith("{")]
         if lines:
@@ -353,7 +354,7 @@ def quick(folder: Path, build: str, clock: Clock) -> int:
             say(f"{item}: {found['median']:.5g} {found['unit']}, {found.get('memory_mb', 0):.0f} MB")
     for name in PROFILED:
         command = [linnet, "bench", name, "--precision", "bf16", "--device", DEVICE, "--seconds", "1", "--profile"]
-        _, output = execute(command, program_environment(), min(60, clock.left()))
+        _, output = execute(command, program_environment(), min(ITEM_SECONDS, clock.left()))
         (folder / f"profile-{name}.txt").write_text(output)
     return code
 
@@ -384,7 +385,7 @@ def kernels(folder: Path, name: str, precision: str, clock: Clock) -> int:
 
 
 def test(folder: Path, build: str, clock: Clock) -> int:
-    return Part("test", folder, build).run(test_items(), clock, POISON, WORKERS, SUITE_SECONDS, LADDER)
+    return Part("test", folder, build).run(test_items(), clock, POISON, WORKERS, ITEM_SECONDS, LADDER)
 
 
 def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
