@@ -31,6 +31,8 @@ std::vector<Piece> pieces_of(const std::string& name, const PackedShape& shape) 
     offset += pieces.back().bytes();
   };
   switch (shape.format) {
+    default:
+      fail_internal("packed models have no blocks of other files");
     case WeightFormat::kBf16:
       add("", FileDType::kBF16, {shape.rows, shape.columns});
       break;
