@@ -85,28 +85,20 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
 template <class Blocks>
 auto tile_of(WeightFormat format) {
   using enum WeightFormat;
-  switch (format) {
-    case kInt8Blocks:
-      return Blocks::template run<kInt8Blocks>;
-    case kInt4Blocks:
-      return Blocks::template run<kInt4Blocks>;
-    case kQ8_0:
-      return Blocks::template run<kQ8_0>;
-    case kQ4_0:
-      return Blocks::template run<kQ4_0>;
-    case kQ4_1:
-      return Blocks::template run<kQ4_1>;
-    case kQ5_0:
-      return Blocks::template run<kQ5_0>;
-    case kQ5_1:
-      return Blocks::template run<kQ5_1>;
-    case kQ4K:
-      return Blocks::template run<kQ4K>;
-    case kQ5K:
-      return Blocks::template run<kQ5K>;
-    default:
-      return Blocks::template run<kQ6K>;
-  }
+  using Run = decltype(&Blocks::template run<kInt8Blocks>);
+  static constexpr Run kRuns[] = {nullptr,
+                                  Blocks::template run<kInt8Blocks>,
+                                  Blocks::template run<kInt4Blocks>,
+                                  nullptr,
+                                  Blocks::template run<kQ8_0>,
+                                  Blocks::template run<kQ4_0>,
+                                  Blocks::template run<kQ4_1>,
+                                  Blocks::template run<kQ5_0>,
+                                  Blocks::template run<kQ5_1>,
+                                  Blocks::template run<kQ4K>,
+                                  Blocks::template run<kQ5K>,
+                                  Blocks::template run<kQ6K>};
+  return kRuns[static_cast<size_t>(format)];
 }
 
 template <class Blocks>
