@@ -1,8 +1,10 @@
 // What the tests of quantized weights share: packed weights, their products, and every way to multiply.
 #pragma once
+#include <random>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "engine/kernels/quantized/file_blocks.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "kernel_testing.h"
 
@@ -13,6 +15,26 @@ struct Packed {
       : shape{format, rows, columns}, memory(shape.bytes()) {
     ThreadPool pool(2);
     pack_weight(shape, w.data(), memory.data(), pool);
+  }
+  // Of a format of files: random blocks.
+  explicit Packed(const PackedShape& of) : shape(of), memory(shape.bytes()) {
+    std::mt19937 random(11);
+    const PackedShape parts[] = {shape.head(), shape.tail()};
+    for (const PackedShape& part : parts) {
+      const int64_t bytes = block_format(part.format).file_bytes();
+      const size_t begin = blocks.size();
+      blocks.resize(begin + static_cast<size_t>(part.rows * file_row_bytes(part.format, part.columns)));
+      for (size_t i = begin; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(random());
+      const int64_t numbers = part.format == WeightFormat::kQ6K ? 208 : 0;
+      for (auto at = static_cast<int64_t>(begin) + numbers; at < std::ssize(blocks);
+           at += bytes) {  // small fp16 numbers
+        blocks[static_cast<size_t>(at + 1)] = static_cast<std::byte>(random() % 4 * 64 + 1 + random() % 32);
+        if (block_format(part.format).minimum)
+          blocks[static_cast<size_t>(at + 3)] = static_cast<std::byte>(random() % 4 * 64 + 1 + random() % 32);
+      }
+    }
+    ThreadPool pool(2);
+    pack_blocks(shape, blocks.data(), memory.data(), pool);
   }
   PackedWeight weight() { return {shape, memory.data()}; }
   std::vector<int8_t> codes(int64_t row) {
@@ -29,6 +51,7 @@ struct Packed {
   }
   PackedShape shape;
   AlignedBytes memory;
+  std::vector<std::byte> blocks = {};  // as a file has them
 };
 
 inline std::vector<float> multiply(Packed& w, const std::vector<float>& a, GemmArgs args, ThreadPool& pool) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {
 namespace {
@@ -25,15 +26,6 @@ constexpr Row kRows[] = {{FileDType::kF64, "F64", 8, DType::kF64},   {FileDType:
                          {FileDType::kBool, "BOOL", 1, std::nullopt}};
 
 const Row& row(FileDType dtype) { return kRows[static_cast<size_t>(dtype)]; }
-
-float from_half(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | fraction << 13);
-  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  const float value = static_cast<float>(fraction) * 0x1p-24F;  // a subnormal half
-  return sign ? -value : value;
-}
 
 uint16_t to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
@@ -109,7 +101,7 @@ void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* o
       std::memcpy(out, data, static_cast<size_t>(count) * sizeof *out);
       return;
     case FileDType::kF16:
-      return read_each<uint16_t>(data, count, out, from_half);
+      return read_each<uint16_t>(data, count, out, half_to_float);
     case FileDType::kBF16:
       return read_each<uint16_t>(data, count, out, from_bfloat);
     default:

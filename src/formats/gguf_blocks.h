@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/kernels/quantized/packed_weight.h"
 #include "formats/file_dtype.h"
 
 namespace linnet {
@@ -14,10 +15,10 @@ namespace linnet {
 struct GgufBlocks {
   uint32_t id;  // in files
   const char* name;
-  int64_t elements;                                  // of a block
-  size_t bytes;                                      // of a block
-  FileDType dtype;                                   // of the elements once they are read: blocks become F32
-  void (*read)(const std::byte* block, float* out);  // null: plain numbers of that type
+  int64_t elements;                    // of a block
+  size_t bytes;                        // of a block
+  FileDType dtype;                     // of the elements once they are read: blocks become F32
+  std::optional<WeightFormat> format;  // empty: plain numbers of that type
   void (*write)(const float* values, std::byte* block) = nullptr;  // null: not written
 };
 

@@ -161,7 +161,7 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
       fail(who + " is " + blocks->name + " with rows of " + std::to_string(row) +
            " elements, which are no whole blocks of " + std::to_string(blocks->elements));
     entry.form_bytes = static_cast<size_t>(entry.type.shape.elements() / blocks->elements) * blocks->bytes;
-    if (blocks->read) entry.form = blocks->name;
+    if (blocks->format) entry.form = blocks->name;
     located.push_back({blocks, reader.number<uint64_t>()});
     entries_.push_back(std::move(entry));
   }

@@ -51,6 +51,11 @@ class TensorFile {
   virtual void read(const TensorEntry& entry, float* out) const {
     read_floats(entry.dtype, entry.data, entry.type.shape.elements(), out);
   }
+  // A row of a matrix in blocks that products read (file_blocks.h), as it lies in the file: the row of that number of
+  // the entry or, with `in_file`, of the file. Null where the entry's rows are no such rows.
+  virtual const std::byte* block_row(const TensorEntry& /*entry*/, int64_t /*row*/, bool /*in_file*/) const {
+    return nullptr;
+  }
   // See MappedFile: after a large tensor was copied out, its pages need not count as this process's memory.
   void drop_pages() const { mapped_.drop_pages(); }
 

@@ -132,7 +132,7 @@ void export_gguf(const Arguments& arguments) {
   std::string name = arguments.type;
   for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const GgufBlocks* type = find_gguf_blocks(name);
-  if (!type || (type->read && !type->write))
+  if (!type || (type->format && !type->write))
     fail_user("--type " + arguments.type + ": Linnet writes f32, f16, bf16, q8_0 and q4_0");
   if (!arguments.gguf.ends_with(kGgufEnding))
     fail_user("--gguf '" + arguments.gguf + "': the name of such a file ends in " + kGgufEnding);

@@ -6,8 +6,10 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/packed_files.h"
 #include "formats/weight_files.h"
 #include "models/families/pretrained.h"
+#include "models/families/static_scales.h"
 #include "models/nn/parameter_file.h"
 
 namespace linnet {
@@ -85,8 +87,13 @@ std::string describe_pretrained(const std::string& folder) {
   const WeightFiles files(folder);
   text += line("weights", in_megabytes(static_cast<double>(files.bytes())) + ", " + types(files) + ", " +
                               std::to_string(files.files()) + (files.files() == 1 ? " file" : " files"));
-  if (std::ranges::any_of(files.weights(), [](const WeightFiles::Weight& weight) { return weight.entry->form; }))
-    text += line("in memory", "fp32; --quantize int8-weights or int4-weights rounds the numbers anew, to fewer bits");
+  if (is_gguf(folder)) {
+    const ParameterLayout layout(*model.module, {}, folder_quantization(folder, ""));
+    const size_t bytes = layout.quantized_bytes() + static_cast<size_t>(layout.stored_count()) * sizeof(float);
+    text +=
+        line("in memory", in_megabytes(static_cast<double>(bytes)) +
+                              " for inference on the CPU, matrices in the file's blocks; fp32 with --quantize none");
+  }
   if (const auto packed = ParameterFile::open(folder))
     text += line("packed",
                  packed->words().text() + (packed->can_map(ParameterLayout(*model.module, {}, packed->words().parsed()))

@@ -202,6 +202,15 @@ void GgufModel::read(const TensorEntry& entry, float* out) const {
   read_floats(entry.dtype, elements(entry, room), entry.type.shape.elements(), out);
 }
 
+const std::byte* GgufModel::block_row(const TensorEntry& entry, int64_t row, bool in_file) const {
+  const auto& [source, form, heads] = parts_.at(static_cast<size_t>(&entry - entries_.data()));
+  const bool is_other = form == GgufForm::kTransposed || form == GgufForm::kByPart;
+  if (!source.form || source.type.shape.rank() != 2 || is_other != in_file) return nullptr;
+  const int64_t rows = source.type.shape[0];
+  if (form == GgufForm::kPairs) row = gguf_row(form, heads, rows, row);
+  return source.data + static_cast<size_t>(row) * (source.form_bytes / static_cast<size_t>(rows));
+}
+
 int64_t gguf_row(GgufForm form, int64_t heads, int64_t rows, int64_t row) {
   if (form == GgufForm::kPairs) {
     const int64_t size = rows / heads, half = size / 2, in = row % size;

@@ -80,6 +80,7 @@ class GgufModel : public GgufFile {
   const std::map<std::string, std::string>& files() const { return files_; }
   const std::byte* elements(const TensorEntry& entry, std::vector<std::byte>& room) const override;
   void read(const TensorEntry& entry, float* out) const override;
+  const std::byte* block_row(const TensorEntry& entry, int64_t row, bool in_file) const override;
 
  private:
   struct Part {

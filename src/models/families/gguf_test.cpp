@@ -12,6 +12,8 @@
 #include "formats/safetensors.h"
 #include "models/families/decoder_family.h"
 #include "models/families/golden_testing.h"
+#include "models/families/static_scales.h"
+#include "models/nn/forward.h"
 #include "temporary_folder.h"
 
 namespace linnet {
@@ -194,6 +196,56 @@ TEST(Gguf, KeepsMatricesInTheirTypes) {
     const Loaded read(path);
     const double most = type == std::string("F16") ? 2e-3 : type == std::string("Q8_0") ? 8e-3 : 0.2;
     EXPECT_LE(difference(read.parameters, from.parameters), most) << type;
+  }
+}
+
+// A Llama of blocks, queries and keys in another format than values: matrices stay blocks, with the logits of the fp32
+// model. Experts and what the file has as numbers do not.
+TEST(Gguf, KeepsBlocksInMemoryForInference) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "mixed.gguf";
+  const GgufFile from(kGolden + "blocks.gguf");
+  std::vector<GgufSource> tensors;
+  for (const TensorEntry& entry : from.entries()) {
+    const char* type = entry.name.ends_with("attn_v.weight")                  ? "Q4_0"
+                       : entry.type.shape.rank() == 2 && entry.name[0] == 'b' ? "Q8_0"
+                                                                              : "F32";
+    tensors.push_back({entry.name, find_gguf_blocks(type), entry.type.shape,
+                       [&from, &entry](int64_t first, int64_t count, float* out) {
+                         std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+                         from.read(entry, values.data());
+                         std::copy_n(values.data() + first, count, out);
+                       }});
+  }
+  save_gguf(path, {from.keys().begin(), from.keys().end()}, tensors);
+  for (const std::string& file : {path, kGolden + "blocks.gguf", kGolden + "llama.gguf"}) {
+    const PretrainedModel model = open_pretrained(file);
+    const auto logits_of = [&](const std::string& word, int64_t rows, size_t& packed, size_t& in_blocks) {
+      const auto function = [&](Trace& trace) {
+        auto& decoder = model.as<TextDecoder>();
+        trace.graph().output("y", decoder.logits(decoder.hidden({trace.input("tokens", {DType::kI32, {rows, 4}})})));
+      };
+      Forward forward(*model.module, {function}, {.threads = 2, .quantization = folder_quantization(file, word)});
+      forward.load([&](const ParameterTarget& target) { load_parameters(model, forward.layout(), target); });
+      std::vector<int32_t> tokens(static_cast<size_t>(rows * 4));
+      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 7 % 90);
+      forward.set("tokens", tokens);
+      const auto y = forward.run().output("y");
+      packed = forward.layout().quantized_bytes(), in_blocks = forward.layout().quantized().size();
+      return std::vector<float>(y.begin(), y.end());
+    };
+    for (const int64_t rows : {5, 1}) {  // as prompts are computed, and as steps are
+      size_t packed = 0, in_blocks = 0;
+      const std::vector<float> exact = logits_of("none", rows, packed, in_blocks);
+      EXPECT_EQ(in_blocks, 0u);
+      const std::vector<float> logits = logits_of("", rows, packed, in_blocks);
+      EXPECT_EQ(in_blocks, file == path ? 15u : file == kGolden + "llama.gguf" ? 0u : 8u) << file;
+      double error = 0, size = 0;
+      for (size_t i = 0; i < exact.size(); ++i)
+        error += std::pow(logits[i] - exact[i], 2), size += std::pow(exact[i], 2);
+      EXPECT_LT(std::sqrt(error / size), rows == 1 ? 1e-4 : 1e-6) << file;
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
+#include "models/families/kept_blocks.h"
 #include "models/families/labels.h"
 #include "models/families/tensor_match.h"
 #include "models/nn/parameter_file.h"
@@ -207,7 +208,10 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   const TensorMatch match(model, rows, files, !model.fresh.empty());
   const AdapterFiles adapters(model, rows);
   for (const ParameterSlot& slot : layout.parameters()) {
-    load_parameter(match, slot, target.flat, seed);
+    if (layout.is_in_blocks(slot))
+      load_blocks(match, slot, target.flat);
+    else
+      load_parameter(match, slot, target.flat, seed);
     adapters.read(slot.spec, target.flat);
     target.finish(slot);
   }

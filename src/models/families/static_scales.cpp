@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/packed_files.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
+#include "models/families/kept_blocks.h"
 #include "models/nn/parameter_file.h"
 #include "models/nn/quantized_training.h"
 
@@ -85,6 +87,7 @@ WeightQuantization folder_quantization(const std::string& folder, const std::str
     return packed;
   }
   if (word.empty() && device != "cpu") return parse_quantization("none", keep);
+  if (word.empty() && is_gguf(folder)) return {.blocks = parameters_in_blocks(folder), .keep = keep};
   const std::optional<StaticScales> scales = read_static_scales(folder);
   if (!scales && word == "static")
     fail_user("'" + folder + "' has no scales for static int8; `linnet quantize " + folder +

@@ -28,8 +28,8 @@ void write_static_scales(const std::string& folder, const StaticScales& scales);
 
 // How to run the model in `folder`: as it was packed with, if it was. Else `word` and `keep` are --quantize and --keep.
 // Without a word, or with "static", in static int8 where the folder has scales; "static" is a user error where it has
-// none. Other words: as parse_quantization() says. On another device than the CPU there is no int8: no word means fp32
-// there.
+// none. Without a word a file of llama.cpp keeps its blocks. Other words: as parse_quantization() says. On another
+// device than the CPU there is no int8 and there are no blocks: no word means fp32 there.
 WeightQuantization folder_quantization(const std::string& folder, const std::string& word,
                                        const std::vector<std::string>& keep = {}, const std::string& device = "cpu");
 

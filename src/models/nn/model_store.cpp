@@ -77,7 +77,10 @@ class LoadingBuffer {
   void finish(const ParameterSlot& slot) {
     if (!finished_.insert(slot.offset).second) return;
     float* values = floats_.get() + slot.offset;
-    if (layout_.is_quantized(slot))
+    if (layout_.is_in_blocks(slot))
+      pack_blocks(layout_.quantized_slot(slot).shape, reinterpret_cast<const std::byte*>(values),
+                  store_.data(layout_.quantized_slot(slot).input()), pool_);
+    else if (layout_.is_quantized(slot))
       write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
     else
       std::copy_n(values, slot.spec.shape.elements(), store_.as<float>(state::kParameters) + slot.offset);

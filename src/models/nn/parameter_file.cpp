@@ -31,6 +31,8 @@ std::vector<Piece> pieces_of(const std::string& name, const PackedShape& shape) 
     offset += pieces.back().bytes();
   };
   switch (shape.format) {
+    default:
+      fail_internal("packed models have no blocks of other files");
     case WeightFormat::kBf16:
       add("", FileDType::kBF16, {shape.rows, shape.columns});
       break;
@@ -40,13 +42,12 @@ std::vector<Piece> pieces_of(const std::string& name, const PackedShape& shape) 
       add(kSums, FileDType::kI32, {rows});
       break;
     case WeightFormat::kInt8Blocks:
-      add(kCodes, FileDType::kI8, {panels, blocks, 8, PackedShape::kPanel, 4});
+    case WeightFormat::kInt4Blocks: {
+      const int64_t bits = block_format(shape.format).bits;
+      add(kCodes, bits == 8 ? FileDType::kI8 : FileDType::kU8, {panels, blocks, bits, PackedShape::kPanel, 4});
       add(".scales", FileDType::kBF16, {panels, blocks, PackedShape::kPanel});
       break;
-    case WeightFormat::kInt4Blocks:
-      add(kCodes, FileDType::kU8, {panels, blocks, 4, PackedShape::kPanel, 4});
-      add(".scales", FileDType::kBF16, {panels, blocks, PackedShape::kPanel});
-      break;
+    }
   }
   if (shape.bytes() > offset) add(".padding", FileDType::kU8, {static_cast<int64_t>(shape.bytes() - offset)});
   return pieces;

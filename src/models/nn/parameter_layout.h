@@ -92,7 +92,10 @@ class ParameterLayout {
   const std::vector<QuantizedSlot>& quantized() const { return quantized_; }
   bool is_quantized(const ParameterSlot& slot) const { return slot.offset >= stored_count_; }
   const QuantizedSlot& quantized_slot(const ParameterSlot& slot) const;  // of one that is
-  size_t quantized_bytes() const { return quantized_bytes_; }            // packed
+  bool is_in_blocks(const ParameterSlot& slot) const {  // of a file, which loading leaves in the place of numbers
+    return is_quantized(slot) && is_file_format(quantized_slot(slot).shape.format);
+  }
+  size_t quantized_bytes() const { return quantized_bytes_; }  // packed
   // Elements, of which the first trained_count() are trained; from buffer_offset() on they belong to buffers, and from
   // stored_count() on to quantized parameters, which the flat buffer of graphs does not have.
   int64_t parameter_count() const { return parameter_count_; }

@@ -9,7 +9,9 @@
 namespace linnet {
 
 std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec) const {
-  const std::optional<WeightFormat> format = spec.table ? table : linear;
+  const auto in_file = blocks.find(spec.name);
+  const bool is_in_blocks = in_file != blocks.end();
+  const std::optional<WeightFormat> format = is_in_blocks ? in_file->second.format : spec.table ? table : linear;
   if (!format || !spec.trainable || spec.shape.rank() == 0) return {};
   const PackedShape shape{*format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
   // Filters [O, R, S, C] of square windows; the order of ONNX's is another.
@@ -22,7 +24,7 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
   for (const char* pattern : {"*.lora_A.*", "*.lora_B.*", "*.experts.*"})
     if (matches(spec.name, pattern)) return {};
   if (std::ranges::any_of(keep, [&](const std::string& pattern) { return matches(spec.name, pattern); })) return {};
-  return shape;
+  return is_in_blocks ? in_file->second : shape;
 }
 
 const std::vector<std::string>& quantization_words() {

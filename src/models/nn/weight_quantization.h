@@ -16,6 +16,8 @@ struct ParameterSpec;
 struct WeightQuantization {
   std::optional<WeightFormat> linear = {};  // of linear layers; empty: fp32
   std::optional<WeightFormat> table = {};   // of embeddings, and of heads that share their weight
+  // Parameters that the model's file has in blocks, which stay what they are.
+  std::map<std::string, PackedShape> blocks = {};
   // Parameters that stay in fp32, as patterns of names ('*' stands for any characters).
   std::vector<std::string> keep = {};
   // Static int8: by the name of a weight, the scale by which its products round their other operand (static_rounding()
@@ -24,7 +26,7 @@ struct WeightQuantization {
   // If set, evaluations show it what the linear layers read (models/nn/activation_observer.h).
   std::shared_ptr<ActivationObserver> observer = {};
 
-  bool any() const { return linear || table; }
+  bool any() const { return linear || table || !blocks.empty(); }
   bool operator==(const WeightQuantization&) const = default;
   // How a parameter is kept; empty: in fp32, as are adapters (models/nn/low_rank.h), experts and all but
   // matrices of at least 16 rows of 32 numbers.

@@ -14,8 +14,10 @@ struct alignas(64) ActivationBlock {
 
   int16_t pairs[32];
   int8_t high[32], low[32];
-  float scale;
-  int32_t excess;  // with `high` and `low`: the sum of the codes times what VnniBlocks adds to the weight's
+  float scale, sum;  // the scale, and the sum of the numbers
+  // The sum of the codes times what codes of weights are too large by, as the kernel reads them; of each half, where
+  // these have a scale each, else of all.
+  int32_t excess[2];
 };
 
 // Where column t of a word lies among its `pairs`: t and its partner half a

@@ -35,7 +35,7 @@ constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 // 32 numbers (fewer at the end of a row) to codes of 16 bits. A NaN or an
 // infinity gives the scale NaN.
 template <class Blocks>
-void quantize_block(const float* x, int64_t count, int bits, ActivationBlock& block) {
+void quantize_block(const float* x, int64_t count, const BlockFormat& format, ActivationBlock& block) {
   float values[kBlock] = {};
   std::memcpy(values, x, static_cast<size_t>(count) * sizeof(float));
   uint32_t top_bits = 0;  // as integers magnitudes have the order of their
@@ -53,7 +53,12 @@ void quantize_block(const float* x, int64_t count, int bits, ActivationBlock& bl
     codes[i] = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kMagic);
   }
   block.scale = is_used ? top / kMost : is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
-  Blocks::store(bits, codes, block);
+  int32_t sums[2] = {};
+  for (int64_t i = 0; i < kBlock; ++i) sums[i / 16] += codes[i];
+  block.sum = block.scale * static_cast<float>(sums[0] + sums[1]);
+  const int32_t raised = Blocks::raised(format);
+  block.excess[0] = raised * (format.parts == 1 ? sums[0] + sums[1] : sums[0]), block.excess[1] = raised * sums[1];
+  Blocks::store(format.bits, codes, block);
 }
 
 // sums [rows][columns] -> C.
@@ -76,10 +81,30 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
   if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(g, g.c.f32() + row * g.ldc + column, rows, columns);
 }
 
+// The tile of a format.
+template <class Blocks>
+auto tile_of(WeightFormat format) {
+  using enum WeightFormat;
+  using Run = decltype(&Blocks::template run<kInt8Blocks>);
+  static constexpr Run kRuns[] = {nullptr,
+                                  Blocks::template run<kInt8Blocks>,
+                                  Blocks::template run<kInt4Blocks>,
+                                  nullptr,
+                                  Blocks::template run<kQ8_0>,
+                                  Blocks::template run<kQ4_0>,
+                                  Blocks::template run<kQ4_1>,
+                                  Blocks::template run<kQ5_0>,
+                                  Blocks::template run<kQ5_1>,
+                                  Blocks::template run<kQ4K>,
+                                  Blocks::template run<kQ5K>,
+                                  Blocks::template run<kQ6K>};
+  return kRuns[static_cast<size_t>(format)];
+}
+
 template <class Blocks>
 void strip(const GemmArgs& g, const PackedWeight& weight, const ActivationBlock* x, int64_t panel, int64_t end) {
   HWY_ALIGN float sums[std::max(Blocks::kOneRow, Blocks::kMostRows) * kPanel];
-  const auto run = weight.shape.format == WeightFormat::kInt4Blocks ? Blocks::template run<4> : Blocks::template run<8>;
+  const auto run = tile_of<Blocks>(weight.shape.format);
   const int64_t blocks = weight.shape.blocks();
   while (panel < end) {
     const int panels = g.m == 1 && end - panel >= Blocks::kOneRow ? Blocks::kOneRow : 1;
@@ -97,11 +122,11 @@ template <class Blocks>
 void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   auto* x = reinterpret_cast<ActivationBlock*>(workspace);
   const int64_t blocks = weight.shape.blocks(), columns = weight.shape.columns;
-  const int bits = weight.shape.format == WeightFormat::kInt4Blocks ? 4 : 8;
+  const BlockFormat format = block_format(weight.shape.format);
   const auto quantize = [&](int64_t row, int) {
     for (int64_t block = 0; block < blocks; ++block)
-      quantize_block<Blocks>(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), bits,
-                             x[row * blocks + block]);
+      quantize_block<Blocks>(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock),
+                             format, x[row * blocks + block]);
   };
   if (g.m == 1)
     quantize(0, 0);
@@ -158,8 +183,12 @@ size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int 
 }
 
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
-  if (is_plain(args) && (args.m <= kFewRows || args.independent_rows))
-    return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, has_vnni(), workspace, pool);
+  const bool few = is_plain(args) && (args.m <= kFewRows || args.independent_rows);
+  if (few && weight.shape.tail_rows > 0) {
+    gemm_blocks(args, weight.head(), workspace, pool);
+    return gemm_blocks(from_column(args, weight.shape.head().rows), weight.tail(), workspace, pool);
+  }
+  if (few) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, has_vnni(), workspace, pool);
   gemm_strips(args, weight, workspace, pool);
 }
 

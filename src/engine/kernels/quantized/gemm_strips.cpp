@@ -34,11 +34,8 @@ void advance(Pointer& pointer, int64_t by) {
 }
 
 // Columns [begin, begin + part.n) of C.
-void multiply_transposed(GemmArgs part, int64_t begin, std::byte* workspace, ThreadPool& pool) {
-  part.c = part.c + begin;
-  advance(part.bias, begin), advance(part.residual, begin), advance(part.pre_activation, begin);
-  advance(part.aux, begin);
-  gemm(part, workspace, pool);
+void multiply_transposed(const GemmArgs& part, int64_t begin, std::byte* workspace, ThreadPool& pool) {
+  gemm(from_column(part, begin), workspace, pool);
 }
 
 // What the rows [begin, begin + part.k) of the weight add to C. What follows the product waits for the last of them.
@@ -77,6 +74,13 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
 }
 
 }  // namespace
+
+GemmArgs from_column(GemmArgs part, int64_t begin) {
+  part.c = part.c + begin;
+  advance(part.bias, begin), advance(part.residual, begin), advance(part.pre_activation, begin);
+  advance(part.aux, begin);
+  return part;
+}
 
 size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
   if (shape.rows == 0) return 0;

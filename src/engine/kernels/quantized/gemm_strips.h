@@ -10,6 +10,9 @@
 
 namespace linnet {
 
+// The operands of columns [begin, ...) of C.
+GemmArgs from_column(GemmArgs args, int64_t begin);
+
 // Bytes of workspace for m rows.
 size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads);
 

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
+#include "engine/kernels/quantized/file_blocks.h"
 #include "engine/kernels/quantized/round_codes.h"
 
 namespace linnet {
@@ -31,6 +33,12 @@ float largest_magnitude(const float* w, int64_t count) {
 float bf16_above(float x) { return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0xffffU) & 0xffff0000U); }
 uint16_t bf16_bits(float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); }
 float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+// Where the high bits of a column lie: the byte behind a row's first word of them, and the bit in it.
+std::pair<int64_t, int> high_bits_of(int high_bits, int64_t column) {
+  const int64_t bit = (column / 8 * 2 + column % 2) * high_bits;
+  return {bit / 8 * 64 + column % 8 / 2, static_cast<int>(bit % 8)};
+}
 
 constexpr int64_t kPairs = 32;  // looked at together
 
@@ -113,20 +121,73 @@ void quantize_block4(const float* w, int64_t count, float top, int8_t* codes, fl
     }
 }
 
-// Where the four (or eight) codes of a row and a group of columns lie within a panel.
-int64_t word_offset(const PackedShape& shape, int64_t row, int64_t column) {
-  const int64_t per_word = shape.format == WeightFormat::kInt4Blocks ? 8 : 4;
-  return (column / per_word * kPanel + row % kPanel) * 4;
+// The codes of a row in a block of its panel.
+void block_codes(const BlockFormat& blocks, const int8_t* block, int64_t row, int8_t* codes) {
+  const int8_t* words = block + row * 4;
+  if (blocks.bits == 8) {
+    for (int64_t group = 0; group < kBlock / 4; ++group) std::memcpy(codes + group * 4, words + group * kPanel * 4, 4);
+    return;
+  }
+  const int raised = blocks.is_signed ? 8 : 0;
+  for (int64_t group = 0; group < kBlock / 8; ++group) {
+    uint32_t word = 0;
+    std::memcpy(&word, words + group * kPanel * 4, sizeof word);
+    for (int64_t j = 0; j < 8; ++j)
+      codes[group * 8 + j] = static_cast<int8_t>((static_cast<int>(word >> (4 * j) & 15U) ^ raised) - raised);
+  }
+  for (int64_t i = 0; blocks.high_bits > 0 && i < kBlock; ++i) {
+    const auto [at, shift] = high_bits_of(blocks.high_bits, i);
+    const int high = static_cast<uint8_t>(words[4 * 64 + at]) >> shift & ((1 << blocks.high_bits) - 1);
+    codes[i] = static_cast<int8_t>(codes[i] | high << 4);
+  }
+}
+
+// The other way; high bits are added to zeros.
+void pack_codes(const BlockFormat& blocks, const int8_t* codes, int64_t row, std::byte* block) {
+  std::byte* words = block + row * 4;
+  if (blocks.bits == 8) {
+    for (int64_t group = 0; group < kBlock / 4; ++group) std::memcpy(words + group * kPanel * 4, codes + group * 4, 4);
+    return;
+  }
+  for (int64_t group = 0; group < kBlock / 8; ++group) {
+    uint32_t word = 0;
+    for (int64_t j = 0; j < 8; ++j) word |= (static_cast<uint32_t>(codes[group * 8 + j]) & 15U) << (4 * j);
+    std::memcpy(words + group * kPanel * 4, &word, sizeof word);
+  }
+  for (int64_t i = 0; blocks.high_bits > 0 && i < kBlock; ++i) {
+    const auto [at, shift] = high_bits_of(blocks.high_bits, i);
+    words[4 * 64 + at] |= static_cast<std::byte>(codes[i] >> 4 << shift);
+  }
 }
 
 }  // namespace
 
 size_t PackedShape::bytes() const {
+  if (tail_rows > 0) return head().bytes() + tail().bytes();
   if (format == WeightFormat::kBf16) return (static_cast<size_t>(rows * columns) * sizeof(uint16_t) + 63) / 64 * 64;
-  const size_t scales = format == WeightFormat::kInt8
-                            ? static_cast<size_t>(panels() * kPanel) * (sizeof(float) + sizeof(int32_t))
-                            : static_cast<size_t>(panels() * blocks() * kPanel) * sizeof(uint16_t);
-  return (scales_offset() + scales + 63) / 64 * 64;
+  const int64_t scales = format == WeightFormat::kInt8
+                             ? panels() * kPanel * static_cast<int64_t>(sizeof(float) + sizeof(int32_t))
+                             : panels() * panel_scale_bytes();
+  return (scales_offset() + static_cast<size_t>(scales) + 63) / 64 * 64;
+}
+
+float half_to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | fraction << 13);
+  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  const float value = static_cast<float>(fraction) * 0x1p-24F;  // a subnormal half
+  return sign ? -value : value;
+}
+
+float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part) {
+  const std::byte* unit = scales + block / blocks.unit * blocks.scale_bytes();
+  uint16_t bits;
+  std::memcpy(&bits, unit + (part == blocks.parts ? 32 : 0) + row * 2, sizeof bits);
+  const float number = blocks.bf16 ? from_bf16(bits) : half_to_float(bits);
+  if (blocks.unit == 1) return number;
+  const int64_t of_block = block % blocks.unit * (blocks.parts + blocks.minimum) + part;
+  return number * static_cast<float>(static_cast<int8_t>(unit[blocks.integers_offset() + of_block * kPanel + row]));
 }
 
 void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float* scales) {
@@ -149,26 +210,19 @@ void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float
       case WeightFormat::kInt4Blocks:
         quantize_block4(w + begin, count, top, codes + begin, scales + part);
         break;
-      case WeightFormat::kBf16:
-        fail_internal("numbers of bf16 have no codes");
+      default:
+        fail_internal("no quantizer rounds to this format");
     }
   }
 }
 
 void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const float* scales, std::byte* packed) {
   const int64_t panel = row / kPanel;
-  std::byte* words = packed + panel * shape.panel_bytes();
-  if (shape.format == WeightFormat::kInt4Blocks) {
-    for (int64_t column = 0; column < shape.columns; column += 8) {
-      uint32_t word = 0;
-      for (int64_t j = 0; j < std::min<int64_t>(8, shape.columns - column); ++j)
-        word |= (static_cast<uint32_t>(codes[column + j]) & 15U) << (4 * j);
-      std::memcpy(words + word_offset(shape, row, column), &word, sizeof word);
-    }
-  } else {
-    for (int64_t column = 0; column < shape.columns; column += 4)
-      std::memcpy(words + word_offset(shape, row, column), codes + column,
-                  static_cast<size_t>(std::min<int64_t>(4, shape.columns - column)));
+  for (int64_t block = 0; block < shape.blocks(); ++block) {
+    int8_t some[kBlock] = {};
+    std::copy_n(codes + block * kBlock, std::min(kBlock, shape.columns - block * kBlock), some);
+    pack_codes(block_format(shape.format), some, row % kPanel,
+               packed + panel * shape.panel_bytes() + block * shape.block_bytes());
   }
   if (shape.format == WeightFormat::kInt8) {
     int32_t sum = 0;
@@ -187,26 +241,16 @@ void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const 
 
 void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* scales) {
   const PackedShape& shape = weight.shape;
+  const BlockFormat blocks = block_format(shape.format);
   const int64_t panel = row / kPanel;
-  const int8_t* words = weight.codes(panel);
-  if (shape.format == WeightFormat::kInt4Blocks) {
-    for (int64_t column = 0; column < shape.columns; column += 8) {
-      uint32_t word = 0;
-      std::memcpy(&word, words + word_offset(shape, row, column), sizeof word);
-      for (int64_t j = 0; j < std::min<int64_t>(8, shape.columns - column); ++j)
-        codes[column + j] = static_cast<int8_t>(static_cast<int32_t>(word << (28 - 4 * j)) >> 28);
-    }
-  } else {
-    for (int64_t column = 0; column < shape.columns; column += 4)
-      std::memcpy(codes + column, words + word_offset(shape, row, column),
-                  static_cast<size_t>(std::min<int64_t>(4, shape.columns - column)));
+  for (int64_t block = 0; block < shape.blocks(); ++block) {
+    int8_t some[kBlock];
+    block_codes(blocks, weight.codes(panel) + block * shape.block_bytes(), row % kPanel, some);
+    std::copy_n(some, std::min(kBlock, shape.columns - block * kBlock), codes + block * kBlock);
+    if (shape.format != WeightFormat::kInt8)
+      scales[block] = block_number(blocks, weight.block_scales(panel), block, row % kPanel, 0);
   }
-  if (shape.format == WeightFormat::kInt8) {
-    scales[0] = weight.row_scales()[row];
-    return;
-  }
-  for (int64_t block = 0; block < shape.blocks(); ++block)
-    scales[block] = from_bf16(weight.block_scales(panel)[block * kPanel + row % kPanel]);
+  if (shape.format == WeightFormat::kInt8) scales[0] = weight.row_scales()[row];
 }
 
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool) {
@@ -233,33 +277,47 @@ void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, Th
 
 void dequantize_row(const PackedWeight& weight, int64_t row, float* out) {
   const PackedShape& shape = weight.shape;
+  if (row >= shape.rows - shape.tail_rows)
+    return dequantize_row(weight.tail(), row - shape.rows + shape.tail_rows, out);
   if (shape.format == WeightFormat::kBf16) {
     const uint16_t* from = weight.bf16_row(row);
     for (int64_t i = 0; i < shape.columns; ++i) out[i] = from_bf16(from[i]);
     return;
   }
-  const int64_t panel = row / kPanel;
-  const bool per_row = shape.format == WeightFormat::kInt8, four_bits = shape.format == WeightFormat::kInt4Blocks;
-  for (int64_t block = 0; block < shape.blocks(); ++block) {
-    const float scale =
-        per_row ? weight.row_scales()[row] : from_bf16(weight.block_scales(panel)[block * kPanel + row % kPanel]);
-    const int8_t* words = weight.codes(panel) + block * shape.block_bytes() + row % kPanel * 4;
-    int8_t codes[kBlock];
-    if (four_bits) {
-      for (int64_t group = 0; group < kBlock / 8; ++group) {
-        uint32_t word = 0;
-        std::memcpy(&word, words + group * kPanel * 4, sizeof word);
-        for (int64_t j = 0; j < 8; ++j)
-          codes[group * 8 + j] = static_cast<int8_t>(static_cast<int32_t>(word << (28 - 4 * j)) >> 28);
-      }
-    } else {
-      for (int64_t group = 0; group < kBlock / 4; ++group)
-        std::memcpy(codes + group * 4, words + group * kPanel * 4, 4);
-    }
-    float values[kBlock];
-    for (int64_t i = 0; i < kBlock; ++i) values[i] = static_cast<float>(codes[i]) * scale;
-    std::copy_n(values, std::min(kBlock, shape.columns - block * kBlock), out + block * kBlock);
+  dequantize_codes(weight.head(), row, out);
+}
+
+void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool) {
+  if (shape.tail_rows > 0) {
+    const PackedShape head = shape.head();
+    pack_blocks(head, rows, packed, pool);
+    return pack_blocks(shape.tail(), rows + head.rows * file_row_bytes(head.format, head.columns),
+                       packed + head.bytes(), pool);
   }
+  const BlockFormat blocks = block_format(shape.format);
+  const int64_t row_bytes = file_row_bytes(shape.format, shape.columns);
+  pool.run(shape.panels(), [&](int64_t panel, int) {
+    std::byte* words = packed + panel * shape.panel_bytes();
+    std::byte* scales = packed + shape.scales_offset() + panel * shape.panel_scale_bytes();
+    std::memset(words, 0, static_cast<size_t>(shape.panel_bytes()));
+    std::memset(scales, 0, static_cast<size_t>(shape.panel_scale_bytes()));
+    FileBlock read;
+    for (int64_t row = 0; row < std::min(kPanel, shape.rows - panel * kPanel); ++row) {
+      const std::byte* from = rows + (panel * kPanel + row) * row_bytes;
+      for (int64_t block = 0; block < shape.blocks(); from += blocks.file_bytes()) {
+        read_file_block(shape.format, from, read);
+        std::byte* unit = scales + block / blocks.unit * blocks.scale_bytes();
+        for (int64_t i = 0; i < 1 + blocks.minimum; ++i) std::memcpy(unit + 32 * i + row * 2, &read.numbers[i], 2);
+        for (int64_t i = 0; i < blocks.unit; ++i, ++block) {
+          pack_codes(blocks, read.codes + i * kBlock, row, words + block * shape.block_bytes());
+          const int64_t integers = blocks.unit == 1 ? 0 : blocks.parts + blocks.minimum;
+          for (int64_t part = 0; part < integers; ++part)
+            unit[blocks.integers_offset() + (i * integers + part) * kPanel + row] =
+                static_cast<std::byte>(read.integers[i][part]);
+        }
+      }
+    }
+  });
 }
 
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool) {

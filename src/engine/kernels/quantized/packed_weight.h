@@ -9,6 +9,10 @@
 //                other operand to 16 bits, others compute in fp32.
 //   kInt4Blocks  -8..7, the same.
 //   kBf16        no integers: each number is rounded to the nearest of bf16. Products compute in fp32.
+//   kQ8_0...     the blocks of GGUF files, whose numbers are those of the file: w = (q - zero) * s, with some less a
+//                minimum. Scales are fp16; of kQ4K and the like, fp16 for 8 blocks times an integer for each block (of
+//                kQ6K for each half of one). Products as with kInt8Blocks. They are repacked, not rounded
+//                (file_blocks.h).
 //
 // In kInt8, of two neighbors (columns 2i and 2i + 1) those that are positive add up to at most 128, and those that are
 // negative to at least -128. So an activation u8 times them fits 16 bits (255 * 128 = 32640), and vpmaddubsw, which
@@ -18,8 +22,12 @@
 // kBf16 lies in memory as the matrix does. Of the others, 16 rows make a panel, and rows and columns are padded with
 // zeros to whole panels and blocks:
 //   codes   [panels][blocks] of int8 [8][16][4]: columns 4g..4g+3 of 16 rows, or int4 [4][16][8]: columns 8g..8g+7, the
-//           first in the lowest bits of a 32-bit word
-//   scales  float [panels * 16], or bf16 [panels][blocks][16]
+//           first in the lowest bits of a 32-bit word. Codes of 5 or 6 bits: behind the words of a block 16 or 32 words
+//           of high bits, those of column 8g + 2b + p in byte b of a row's word: from bit 2g + p on, of two bits from
+//           bit 2 (2 (g mod 2) + p) on in word g / 2
+//   scales  float [panels * 16], or of blocks [panels][blocks][16]: bf16, or fp16 with the minimums behind them.
+//           Of kQ4K and the like [panels][blocks / 8] of fp16 [16], then the minimums, then for each of the 8 blocks
+//           the integers int8 [16] of its scales and of its minimum
 //   sums    kInt8 alone: int32 [panels * 16], 128 times the sum of a row's codes: what the kernel subtracts because it
 //           stores activations with 128 added
 #pragma once
@@ -32,10 +40,61 @@ namespace linnet {
 
 class ThreadPool;
 
-enum class WeightFormat : uint8_t { kInt8, kInt8Blocks, kInt4Blocks, kBf16 };
+enum class WeightFormat : uint8_t {
+  kInt8,
+  kInt8Blocks,
+  kInt4Blocks,
+  kBf16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4K,
+  kQ5K,
+  kQ6K
+};
 inline std::span<const char* const> enum_names(WeightFormat) {
-  static constexpr std::array kNames{"int8", "int8_blocks", "int4_blocks", "bf16"};
+  static constexpr std::array kNames{"int8", "int8_blocks", "int4_blocks", "bf16", "Q8_0", "Q4_0",
+                                     "Q4_1", "Q5_0",        "Q5_1",        "Q4_K", "Q5_K", "Q6_K"};
   return kNames;
+}
+// Whether it is one of GGUF's.
+constexpr bool is_file_format(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
+
+// 32 neighbors of a row:  w = (code - zero) * scale [- minimum].
+struct BlockFormat {
+  int bits;                // of a code in words: 4, or 8
+  int high_bits = 0;       // and behind the words
+  int zero = 0;            // where codes are unsigned
+  bool is_signed = false;  // two's complement
+  bool bf16 = false;       // scales, else fp16
+  bool minimum = false;
+  int parts = 1;  // with a scale each
+  int unit = 1;   // so many blocks share fp16 numbers and have integers of their own; 1: no integers
+
+  // Of 16 rows and one unit.
+  constexpr int64_t scale_bytes() const { return integers_offset() + (unit > 1 ? 16 * unit * (parts + minimum) : 0); }
+  constexpr int64_t integers_offset() const { return 32 * (1 + minimum); }
+  constexpr int64_t file_bytes() const {  // of one row
+    return 4 * unit * (bits + high_bits) + 2 * (1 + minimum) + (unit == 1 ? 0 : minimum ? 12 : 16);
+  }
+};
+
+constexpr BlockFormat block_format(WeightFormat format) {
+  constexpr BlockFormat kFormats[] = {{.bits = 8, .is_signed = true},
+                                      {.bits = 8, .is_signed = true, .bf16 = true},
+                                      {.bits = 4, .is_signed = true, .bf16 = true},
+                                      {.bits = 8},
+                                      {.bits = 8, .is_signed = true},                                   // Q8_0
+                                      {.bits = 4, .zero = 8},                                           // Q4_0
+                                      {.bits = 4, .minimum = true},                                     // Q4_1
+                                      {.bits = 4, .high_bits = 1, .zero = 16},                          // Q5_0
+                                      {.bits = 4, .high_bits = 1, .minimum = true},                     // Q5_1
+                                      {.bits = 4, .minimum = true, .unit = 8},                          // Q4_K
+                                      {.bits = 4, .high_bits = 1, .minimum = true, .unit = 8},          // Q5_K
+                                      {.bits = 4, .high_bits = 2, .zero = 32, .parts = 2, .unit = 8}};  // Q6_K
+  return kFormats[static_cast<size_t>(format)];
 }
 
 struct PackedShape {
@@ -45,12 +104,25 @@ struct PackedShape {
 
   WeightFormat format = WeightFormat::kInt8;
   int64_t rows = 0, columns = 0;
+  // The last rows may have a format of their own, as files have it of what lies in one matrix here. They are then a
+  // packed matrix behind that of the first rows, which fill whole panels.
+  int64_t tail_rows = 0;
+  WeightFormat tail_format = WeightFormat::kInt8;
 
+  PackedShape head() const { return {format, rows - tail_rows, columns}; }
+  PackedShape tail() const { return {tail_format, tail_rows, columns}; }
   int64_t panels() const { return (rows + kPanel - 1) / kPanel; }
-  int64_t blocks() const { return (columns + kBlock - 1) / kBlock; }                       // of a row
-  int64_t block_bytes() const { return format == WeightFormat::kInt4Blocks ? 256 : 512; }  // of a panel
+  int64_t blocks() const { return (columns + kBlock - 1) / kBlock; }  // of a row
+  int64_t block_bytes() const {                                       // of a panel
+    const BlockFormat blocks = block_format(format);
+    return 64 * (blocks.bits + blocks.high_bits);
+  }
   int64_t panel_bytes() const { return blocks() * block_bytes(); }
   int64_t scales_of_row() const { return format == WeightFormat::kInt8 ? 1 : blocks(); }
+  int64_t panel_scale_bytes() const {
+    const BlockFormat of_blocks = block_format(format);
+    return blocks() / of_blocks.unit * of_blocks.scale_bytes();
+  }
   size_t scales_offset() const { return static_cast<size_t>(panels() * panel_bytes()); }
   size_t sums_offset() const { return scales_offset() + static_cast<size_t>(panels() * kPanel) * sizeof(float); }
   size_t bytes() const;  // a multiple of 64
@@ -63,17 +135,22 @@ struct PackedWeight {
   PackedShape shape;
   const std::byte* data;
 
+  PackedWeight head() const { return {shape.head(), data}; }
+  PackedWeight tail() const { return {shape.tail(), data + shape.head().bytes()}; }
   const int8_t* codes(int64_t panel) const {
     return reinterpret_cast<const int8_t*>(data) + panel * shape.panel_bytes();
   }
   const float* row_scales() const { return reinterpret_cast<const float*>(data + shape.scales_offset()); }
-  const uint16_t* block_scales(int64_t panel) const {
-    return reinterpret_cast<const uint16_t*>(data + shape.scales_offset()) +
-           panel * shape.blocks() * PackedShape::kPanel;
+  const std::byte* block_scales(int64_t panel) const {
+    return data + shape.scales_offset() + panel * shape.panel_scale_bytes();
   }
   const uint16_t* bf16_row(int64_t row) const { return reinterpret_cast<const uint16_t*>(data) + row * shape.columns; }
   const int32_t* sums() const { return reinterpret_cast<const int32_t*>(data + shape.sums_offset()); }
 };
+
+float half_to_float(uint16_t half);
+// A scale of row `row` of the panel whose block_scales() these are; `part` blocks.parts: the minimum.
+float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part);
 
 // One row as files have it, of the formats with codes: codes[columns], scales[scales_of_row()]. A row or block with a
 // value that is not a finite number gets the scale NaN. Scales of blocks are numbers of bf16.
@@ -84,6 +161,8 @@ void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* s
 
 // A whole matrix [rows, columns]. `packed` has shape.bytes() bytes.
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool);
+// The same of a format of files, whose blocks of all rows, those of the tail behind the others, are `rows`.
+void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool);
 // The numbers that a row, or rows [begin, end), stand for. `out` is [columns] or [end - begin, columns].
 void dequantize_row(const PackedWeight& weight, int64_t row, float* out);
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool);

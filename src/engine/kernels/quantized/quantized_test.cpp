@@ -12,6 +12,9 @@ namespace linnet {
 namespace {
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks};
+constexpr WeightFormat kFileFormats[] = {WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
+                                         WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ4K,
+                                         WeightFormat::kQ5K,  WeightFormat::kQ6K};
 
 // Each activation in 8 bits as the kernel rounds it, and sums of integers.
 std::vector<double> int8_reference(Packed& w, const std::vector<float>& a, const GemmArgs& args) {
@@ -247,39 +250,77 @@ TEST(QuantizedGemm, Int8GivesTheSameBitsOnEveryInstructionSetWithAnyThreadsAndRo
   }
 }
 
+std::vector<PackedShape> shapes_in_blocks() {
+  std::vector<PackedShape> shapes;
+  for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {75, 70}, {100, 513}})
+      shapes.push_back({format, n, k});
+  for (const WeightFormat format : kFileFormats) shapes.push_back({format, 75, 512});
+  shapes.push_back({WeightFormat::kQ4K, 75, 512, 27, WeightFormat::kQ6K});
+  return shapes;
+}
+
+Packed random_packed(const PackedShape& shape) {
+  if (is_file_format(shape.format)) return Packed(shape);
+  return Packed(shape.format, shape.rows, shape.columns, random_floats(shape.rows * shape.columns, 6));
+}
+
+// The numbers of a file's blocks, bit for bit.
+TEST(PackedWeight, BlocksOfFilesKeepTheirNumbers) {
+  for (const PackedShape& shape : shapes_in_blocks()) {
+    if (!is_file_format(shape.format)) continue;
+    Packed packed(shape);
+    std::vector<float> expected;
+    const std::byte* from = packed.blocks.data();
+    for (const PackedShape& part : {shape.head(), shape.tail()}) {
+      const BlockFormat blocks = block_format(part.format);
+      for (int64_t i = 0; i < part.rows * part.columns / (32 * blocks.unit); ++i, from += blocks.file_bytes()) {
+        float values[256];
+        file_block_values(part.format, from, values);
+        expected.insert(expected.end(), values, values + 32 * blocks.unit);
+      }
+    }
+    EXPECT_EQ(packed.values(), expected) << static_cast<int>(shape.format);
+    const double bits = 8.0 * static_cast<double>(shape.bytes()) / static_cast<double>(80 * shape.columns);
+    const double in_file = 8.0 * static_cast<double>(packed.blocks.size()) / static_cast<double>(75 * shape.columns);
+    EXPECT_LT(bits, in_file + 0.2) << static_cast<int>(shape.format);
+  }
+}
+
 // Few rows: their numbers are rounded to 16 bits in blocks of 32, and the bits
 // are the same everywhere.
 TEST(QuantizedGemm, BlocksGiveTheSameBitsForFewRowsOnEveryInstructionSet) {
   ThreadPool one(1), three(3);
-  for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
-    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {75, 70}, {100, 513}}) {
-      Packed packed(format, n, k, random_floats(n * k, 6));
-      const auto values = packed.values();
-      const int64_t rows = 11;
-      const auto a = random_floats(rows * k, 7), bias = random_floats(n, 8), residual = random_floats(rows * n, 9);
-      GemmArgs args{.bias = bias.data(), .residual = residual.data(), .activation = GemmActivation::kRelu};
-      args.independent_rows = true;
-      std::vector<float> first;
-      for_every_way([&] {
-        for (ThreadPool* pool : {&one, &three})
-          for (const int64_t m : {rows, int64_t{1}, int64_t{3}}) {
-            args.m = m;
-            const auto c = multiply(packed, a, args, *pool);
-            if (first.empty()) first = c;
-            EXPECT_TRUE(same_bits(c, {first.begin(), first.begin() + m * n})) << n << " x " << k << ", " << m;
-          }
-      });
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < n; ++j) {
-          double sum = residual[i * n + j] + bias[j], size = std::abs(sum) + 1, weights = 0;
-          for (int64_t t = 0; t < k; ++t) {
-            const double term = static_cast<double>(a[i * k + t]) * values[j * k + t];
-            sum += term, size += std::abs(term), weights += std::abs(values[j * k + t]);
-          }
-          ASSERT_NEAR(first[i * n + j], std::max(sum, 0.0), 4e-7 * size + 0.51 * 2 / 32767 * weights)
-              << n << " x " << k;
+  for (const PackedShape& shape : shapes_in_blocks()) {
+    const int64_t n = shape.rows, k = shape.columns, rows = 11;
+    Packed packed = random_packed(shape);
+    const auto values = packed.values();
+    const auto a = random_floats(rows * k, 7), bias = random_floats(n, 8), residual = random_floats(rows * n, 9);
+    GemmArgs args{.bias = bias.data(), .residual = residual.data(), .activation = GemmActivation::kRelu};
+    args.independent_rows = true;
+    std::vector<float> first;
+    SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(shape.format) << ": " << n << " x " << k);
+    for_every_way([&] {
+      for (ThreadPool* pool : {&one, &three})
+        for (const int64_t m : {rows, int64_t{1}, int64_t{3}}) {
+          args.m = m;
+          const auto c = multiply(packed, a, args, *pool);
+          if (first.empty()) first = c;
+          EXPECT_TRUE(same_bits(c, {first.begin(), first.begin() + m * n})) << m;
         }
-    }
+    });
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = residual[i * n + j] + bias[j], size = std::abs(sum) + 1, weights = 0;
+        for (int64_t t = 0; t < k; ++t) {
+          const double term = static_cast<double>(a[i * k + t]) * values[j * k + t];
+          sum += term, size += std::abs(term), weights += std::abs(values[j * k + t]);
+        }
+        // A minimum is subtracted from what it is a part of: its rounding errors are as large as the codes' part.
+        const double error = is_file_format(shape.format) ? 4e-6 : 4e-7;
+        ASSERT_NEAR(first[i * n + j], std::max(sum, 0.0), error * size + 0.51 * 2 / 32767 * weights);
+      }
+  }
 }
 
 // Extreme values: codes of +-127 and -8 times activations of +-32767, all of

@@ -94,9 +94,8 @@ double matmul_flops(const FlopsArgs& args) {
 
 const OpDef kDequantize{.name = "dequantize", .infer = infer_dequantize};
 
-const OpDef kQuantizedEmbedding{.name = "quantized_embedding",
-                                .infer = infer_embedding,
-                                .decompose = decompose_embedding};
+const OpDef kQuantizedEmbedding{
+    .name = "quantized_embedding", .infer = infer_embedding, .decompose = decompose_embedding};
 
 const OpDef kQuantizedMatmul{.name = "quantized_matmul",
                              .infer = infer_matmul,
@@ -120,8 +119,8 @@ bool has_quantized_product(WeightFormat format, const MatmulAttrs& product) {
 }
 
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype, float input_scale) {
-  const QuantizedAttrs attrs{
-      .format = shape.format, .weight = {dtype, {shape.rows, shape.columns}}, .input_scale = input_scale};
+  QuantizedAttrs attrs{.weight = {dtype, {shape.rows, shape.columns}}, .input_scale = input_scale};
+  attrs.take(shape);
   return packed.value.graph->add_one(kDequantize, std::array{packed.value}, attrs, packed.where);
 }
 
@@ -135,8 +134,8 @@ Tensor round_activations(At a, const StaticRounding& rounding) {
 }
 
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape) {
-  const QuantizedMatmulAttrs attrs{
-      .weight = {.format = shape.format, .weight = {a.value.type().dtype, {shape.rows, shape.columns}}}};
+  QuantizedMatmulAttrs attrs{.weight = {.weight = {a.value.type().dtype, {shape.rows, shape.columns}}}};
+  attrs.weight.take(shape);
   return a.value.graph->add_one(kQuantizedMatmul, std::array{a.value, packed}, attrs, a.where);
 }
 

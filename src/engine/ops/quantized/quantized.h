@@ -30,10 +30,17 @@ struct QuantizedAttrs {
   WeightFormat format = WeightFormat::kInt8;
   TensorType weight = {};  // what the packed bytes stand for: f32 [rows, columns]; f64 in the reference
   float input_scale = 0;   // of kInt8: products round their other operand by it (static_rounding()); 0: row by row
+  int64_t tail_rows = 0;   // PackedShape's
+  WeightFormat tail_format = WeightFormat::kInt8;
   void fields(FieldVisitor& visit) {
     visit("format", format), visit("weight", weight), visit("input_scale", input_scale);
+    visit("tail_rows", tail_rows), visit("tail_format", tail_format);
   }
-  PackedShape packed() const { return {format, weight.shape[0], weight.shape[1]}; }
+  QuantizedAttrs& take(const PackedShape& shape) {
+    format = shape.format, tail_rows = shape.tail_rows, tail_format = shape.tail_format;
+    return *this;
+  }
+  PackedShape packed() const { return {format, weight.shape[0], weight.shape[1], tail_rows, tail_format}; }
 };
 
 struct RoundingAttrs {

@@ -1,0 +1,31 @@
+// Blocks of neighbors in a row as GGUF files have them (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md):
+// 32 of them, or 256 in 8 blocks that share their fp16 numbers (BlockFormat::unit).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/kernels/quantized/packed_weight.h"
+
+namespace linnet {
+
+struct FileBlock {
+  uint16_t numbers[2];    // fp16: the scale, then the minimum
+  int8_t integers[8][2];  // of each of 8 blocks: for the scale of each part, then for the minimum
+  int8_t codes[256];      // as BlockFormat says
+};
+
+// The numbers of a row of a packed matrix with codes and without a tail: dequantize_row() of these.
+void dequantize_codes(const PackedWeight& weight, int64_t row, float* out);
+
+void read_file_block(WeightFormat format, const std::byte* block, FileBlock& read);
+// The numbers it stands for, 32 * BlockFormat::unit.
+void file_block_values(WeightFormat format, const std::byte* block, float* values);
+// `columns` are whole blocks.
+constexpr int64_t file_row_bytes(WeightFormat format, int64_t columns) {
+  const BlockFormat blocks = block_format(format);
+  return columns / (PackedShape::kBlock * blocks.unit) * blocks.file_bytes();
+}
+// Whether all scales and minimums of a row are finite.
+bool is_finite_row(WeightFormat format, const std::byte* row, int64_t columns);
+
+}  // namespace linnet
