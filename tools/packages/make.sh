@@ -28,8 +28,8 @@ export XZ_DEFAULTS=-T1  # packages' blocks are cut by the number of threads
 
 # What the program links and another distribution, or another release of Debian, may have in another version.
 readonly brought='libfmt|libhwy|libsentencepiece'
-# A tarball brings all but libc's own.
-readonly brought_elsewhere="$brought|libpcre2|libz|libstdc|libgcc_s|libatomic"
+# A tarball brings all but libc's own and the compiler's: Debian 12's libstdc++ needs a newer glibc (2.36) than the program (2.34).
+readonly brought_elsewhere="$brought|libpcre2|libz"
 
 # libraries_of FILE NAMES: those it loads and those that they load. (ldd starts programs, which an x86 cannot do for ARM.)
 libraries_of() {
@@ -162,12 +162,33 @@ TEXT
     "Headers, static and shared libraries, and the files by which CMake and pkg-config find them. Made for the release of Debian that it was built on."
 }
 
+# launcher MINOR: a script that starts the program where glibc is 2.MINOR or newer.
+launcher() {
+  cat <<TEXT
+#!/bin/sh
+# Where the C library is too old, the loader would name each symbol that is missing.
+version=\$(getconf GNU_LIBC_VERSION 2>/dev/null)
+minor=\${version#glibc 2.}
+if [ "\$minor" != "\$version" ] && [ "\${minor%%.*}" -lt $1 ]; then
+  echo "linnet: this program needs glibc 2.$1 or newer, and this system has \$version" >&2
+  exit 2
+fi
+here=\$(readlink -f -- "\$0")
+exec "\${here%/bin/*}/libexec/linnet" "\$@"
+TEXT
+}
+
 tarball() {
   local name=linnet-$version-$machine-linux folder=$stage/tarball/linnet-$version
   mkdir -p "$stage/tarball"
   cp -a "$stage/program/usr" "$folder"
   libraries_of $release/bin/linnet "$brought_elsewhere" | xargs cp -L -t "$folder/lib/linnet"
   chmod 644 "$folder"/lib/linnet/*
+  mkdir -p "$folder/libexec"
+  mv "$folder/bin/linnet" "$folder/libexec/"
+  launcher "$(readelf -V "$folder/libexec/linnet" "$folder"/lib/linnet/* | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)" \
+    >"$folder/bin/linnet"
+  chmod 755 "$folder/bin/linnet"
   mkdir -p "$folder/bench/results" "$folder/src"
   cp -r LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$folder"  # README and docs link to each other
   cp bench/README.md "$folder/bench"
