@@ -6,7 +6,8 @@
 #   tools/packages/check.sh [SUITE...]
 #
 # SUITE is a release of Debian: bookworm (the default), trixie, bullseye. A system is made with debootstrap in
-# build/roots/SUITE, once, and each trial is made in a copy. Exits with 3 where no system can be made: without root, Debian's archive, or the right to mount.
+# build/roots/SUITE, once, and each trial is made in a copy. Exits with 3 where no system can be made: without root, Debian's
+# archive, or the right to mount.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
