@@ -2,13 +2,23 @@
 # Makes dist/ of the release build: Debian packages of the program (linnet), its MPI module (linnet-mpi) and the libraries
 # (liblinnet-dev), a tarball for other distributions, a list of what is in them (SPDX) and checksums. The same sources and
 # compiler make the same bytes. docs/release.md says how they are checked.
+#
+#   tools/packages/make.sh [arm64]
+#
+# arm64 packs the program of build/arm64, without the libraries. The files of other architectures in dist/ stay.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-readonly release=build/release shared=build/shared
+architecture=${1:-$(dpkg --print-architecture)}
+readonly shared=build/shared
+release=build/release
+[[ $architecture == "$(dpkg --print-architecture)" ]] || release=build/$architecture
+DEB_HOST_ARCH=$architecture  # for dpkg-shlibdeps
+export DEB_HOST_ARCH
+triplet=$(dpkg-architecture -a"$architecture" -qDEB_HOST_MULTIARCH 2>/dev/null)
+machine=${triplet%%-*}
 readonly maintainer="The Linnet authors <linnet@linnet.invalid>"
 version=$(sed -n 's/^#define LINNET_VERSION_[MP][A-Z]* \([0-9]*\)$/\1/p' include/linnet/version.h | paste -sd.)
-architecture=$(dpkg --print-architecture)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 umask 022
@@ -18,10 +28,27 @@ export XZ_DEFAULTS=-T1  # packages' blocks are cut by the number of threads
 
 # What the program links and another distribution, or another release of Debian, may have in another version.
 readonly brought='libfmt|libhwy|libsentencepiece'
-# A tarball brings all but libc's own.
-readonly brought_elsewhere="$brought|libpcre2|libz|libstdc|libgcc_s|libatomic"
+# A tarball brings all but libc's own and the compiler's: Debian 12's libstdc++ needs a newer glibc (2.36) than the program (2.34).
+readonly brought_elsewhere="$brought|libpcre2|libz"
 
-libraries_of() { ldd "$1" | awk -v wanted="^($2)" '$1 ~ wanted { print $3 }' | sort; }
+# libraries_of FILE NAMES: those it loads and those that they load. (ldd starts programs, which an x86 cannot do for ARM.)
+libraries_of() {
+  local queue=("$1") name file
+  local -A found=()
+  while ((${#queue[@]})); do
+    while read -r name; do
+      file=/usr/lib/$triplet/$name
+      [[ -e $file ]] || file=/lib/$triplet/$name
+      [[ -e $file && ! ${found[$name]:-} ]] || continue
+      found[$name]=$file
+      queue+=("$file")
+    done < <(readelf -d "${queue[0]}" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p')
+    queue=("${queue[@]:1}")
+  done
+  for name in "${!found[@]}"; do
+    [[ ! $name =~ ^($2) ]] || echo "${found[$name]}"
+  done | sort
+}
 # dpkg knows some libraries by their place before /lib became a link to /usr/lib.
 owner_of() {
   local file
@@ -88,7 +115,7 @@ program() {
   for package in "${!contents[@]}"; do
     cp -L "/usr/share/doc/$package/copyright" "$folder/usr/share/doc/linnet/licenses/$package"
   done
-  cp "dist/linnet-$version.spdx.json" "$folder/usr/share/doc/linnet/"
+  cp "dist/linnet-$version-$machine.spdx.json" "$folder/usr/share/doc/linnet/"
   libraries_of $release/bin/linnet "$brought" | xargs cp -L -t "$folder/usr/lib/linnet"
   chmod 644 "$folder"/usr/lib/linnet/*
   package "$folder" linnet science "$(dependencies "$folder/usr/bin/linnet" "$folder"/usr/lib/linnet/*)" \
@@ -135,12 +162,33 @@ TEXT
     "Headers, static and shared libraries, and the files by which CMake and pkg-config find them. Made for the release of Debian that it was built on."
 }
 
+# launcher MINOR: a script that starts the program where glibc is 2.MINOR or newer.
+launcher() {
+  cat <<TEXT
+#!/bin/sh
+# Where the C library is too old, the loader would name each symbol that is missing.
+version=\$(getconf GNU_LIBC_VERSION 2>/dev/null)
+minor=\${version#glibc 2.}
+if [ "\$minor" != "\$version" ] && [ "\${minor%%.*}" -lt $1 ]; then
+  echo "linnet: this program needs glibc 2.$1 or newer, and this system has \$version" >&2
+  exit 2
+fi
+here=\$(readlink -f -- "\$0")
+exec "\${here%/bin/*}/libexec/linnet" "\$@"
+TEXT
+}
+
 tarball() {
-  local name=linnet-$version-$(uname -m)-linux folder=$stage/tarball/linnet-$version
+  local name=linnet-$version-$machine-linux folder=$stage/tarball/linnet-$version
   mkdir -p "$stage/tarball"
   cp -a "$stage/program/usr" "$folder"
   libraries_of $release/bin/linnet "$brought_elsewhere" | xargs cp -L -t "$folder/lib/linnet"
   chmod 644 "$folder"/lib/linnet/*
+  mkdir -p "$folder/libexec"
+  mv "$folder/bin/linnet" "$folder/libexec/"
+  launcher "$(readelf -V "$folder/libexec/linnet" "$folder"/lib/linnet/* | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)" \
+    >"$folder/bin/linnet"
+  chmod 755 "$folder/bin/linnet"
   mkdir -p "$folder/bench/results" "$folder/src"
   cp -r LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$folder"  # README and docs link to each other
   cp bench/README.md "$folder/bench"
@@ -159,16 +207,16 @@ bill_of_materials() {
     contents[$package]=compiled
   done
   for package in "${!contents[@]}"; do
-    dpkg-query -W -f="\${Package} \${Version} ${contents[$package]}\n" "$package"
-  done | LC_ALL=C sort | python3 tools/packages/spdx.py "$version" "$SOURCE_DATE_EPOCH" >"dist/linnet-$version.spdx.json"
+    dpkg-query -W -f="\${Package} \${Version} ${contents[$package]}\n" "$package" | head -n 1
+  done | LC_ALL=C sort | python3 tools/packages/spdx.py "$version" "$SOURCE_DATE_EPOCH" >"dist/linnet-$version-$machine.spdx.json"
 }
 
 mkdir -p dist
-rm -f dist/*.deb dist/*.tar.gz dist/*.spdx.json dist/SHA256SUMS
+rm -f dist/*_"$architecture".deb dist/*-"$machine"-linux.tar.gz dist/*-"$machine".spdx.json dist/SHA256SUMS
 bill_of_materials
 program
 mpi_module
-libraries
+[[ $release != build/release ]] || libraries
 tarball
 (cd dist && sha256sum -- * >SHA256SUMS)
 ls -l dist

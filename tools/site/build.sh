@@ -25,8 +25,10 @@ printf '# The Python reference\n\n::: linnet\n' >$pages/reference_python.md
 sed -i -E 's#\]\(docs/#](#g; s#\]\(CHANGELOG\.md#](changes.md#g; s#\]\(CONTRIBUTING\.md#](contributing.md#g; s#\]\(SECURITY\.md#](security.md#g' \
   $pages/*.md
 find $pages -name '*.md' -print0 | xargs -0 sed -i -E \
-  's#\]\(\.\./(bench/(results/|README))#](\1#g; s#\[([^]]*)\]\((\.\./)*(src|examples|include|tools|tests|bench)/([^)]*\.(h|cpp|py|toml|sh)|NOTES\.md|src/README\.md|README\.md)[^)]*\)#\1#g'
-(cd tools/site && NO_MKDOCS_2_WARNING=1 "$mkdocs" build --strict --quiet)
+  's#\]\(((\.\./)+)docs/#](\1#g; s#\]\(\.\./(bench/(results/|README))#](\1#g; s#\[([^]]*)\]\((\.\./)*(src|examples|include|tools|tests|bench)/([^)]*\.(h|cpp|py|toml|sh)|NOTES\.md|src/README\.md|README\.md)[^)]*\)#\1#g'
+# --strict counts the warnings that are printed, so that --quiet would switch it off.
+(cd tools/site && NO_MKDOCS_2_WARNING=1 "$mkdocs" build --strict) >build/site/log 2>&1 ||
+  { grep -E '^(WARNING|ERROR|Aborted|  - )' build/site/log >&2; exit 1; }
 # A browser starts no worker from a file, so that search from a folder fails; the theme asks another site for a remedy. Here the
 # worker's text is part of the pages.
 python3 - build/site/html <<'PYTHON'
