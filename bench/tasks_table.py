@@ -82,7 +82,7 @@ class Tasks:
         command = [self.options.linnet, "train", about["preset"], "--run", run, "--data", folder / about["data"],
                    "--threads", self.options.threads]
         for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
+            command += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
         return process(command, common.plain_environment(), self.runs.pinned)
 
     def adapter(self, folder: Path, about: dict, seed: int) -> None:
@@ -108,7 +108,8 @@ class Tasks:
         del found["out"]
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         train, valid = ([line for line in lines if (line["split"] == "train") == trained] for trained in (True, False))
-        return found | {"losses": [line["loss"] for line in train], "seconds": [line["seconds"] for line in train],
+        ends = [0, *(line["seconds"] for line in train)]  # since the first step began
+        return found | {"losses": [line["loss"] for line in train], "seconds": [b - a for a, b in zip(ends, ends[1:])],
                         "score": valid[-1].get(about["score"])}
 
     def peer(self, task: str, folder: Path, mode: str, steps: int, seed: int) -> dict:
@@ -212,11 +213,12 @@ def cells(row: dict) -> list[str]:
 def page(rows: list[dict], options) -> str:
     head = ["task", "beside", "greatest difference of losses", "step, ms", "PyTorch", "ratio", "process, s", "PyTorch",
             "ratio", "peak, MB", "PyTorch", "ratio", "mode", "score", "Linnet", "PyTorch"]
-    text = (f"fp32, AdamW, no dropout, {options.steps} steps on the same batches in the same order; medians of "
-            f"{options.rounds} rounds of one process each, and of their ratios, Linnet's by PyTorch's. A step is the "
-            "mean of the second half of the steps, beside the mode with the fastest; a process counts from its start "
-            "to its end (imports, steps, evaluation, saving), and its peak is of resident memory, each beside the mode "
-            f"that takes least. Scores are means of {options.seeds} seeds with least and largest, after more steps.\n\n")
+    text = (f"fp32, AdamW, no dropout, {options.steps} steps on the same batches in the same order; medians of rounds of one "
+            "process each, and of their ratios, Linnet's by PyTorch's. A step is the mean of the second half of the "
+            "steps, beside the mode with the fastest; a process counts from its start to its end (imports, steps, "
+            "evaluation, saving), and its peak is of resident memory, each beside the mode that takes least. Scores are "
+            "means over seeds, with the least and the largest, after more steps; where there is none, a small run "
+            "learns nothing that a score could tell.\n\n")
     text += study.table(head, [cells(row) for row in rows])
     modes = [row for row in rows if len(row["sides"]) > 2]
     if modes:
@@ -246,12 +248,16 @@ def main() -> int:
         if task not in TASKS:
             sys.exit(f"there is no task {task}; there are {', '.join(TASKS)}")
     tasks = Tasks(options)
-    rows = [tasks.row(task) for task in options.tasks or TASKS]
+    made = {task: tasks.row(task) for task in options.tasks or TASKS}
+    # Rows of other tasks stay as they are.
+    earlier = Path(options.out) / "tasks.json"
+    kept = {row["task"]: row for row in json.loads(earlier.read_text())["rows"]} if earlier.exists() else {}
+    rows = [row for row in ((kept | made).get(task) for task in TASKS) if row]
     tasks.runs.write("Tasks beside PyTorch", page(rows, options), {"rows": rows})
-    for row in rows:
+    for row in made.values():
         if row["difference"] is not None and row["difference"] > MOST:
             print(f"{row['task']}: losses differ by {row['difference']:.1e}")
-    return 1 if any(row["failed"] or (row["difference"] or 0) > MOST for row in rows) else 0
+    return 1 if any(row["failed"] or (row["difference"] or 0) > MOST for row in made.values()) else 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import itertools
 import json
 import lzma
 import math
-import os
 import random
 import time
 from pathlib import Path
@@ -254,8 +253,8 @@ class Task:
 
     def describe(self):
         common_settings = ADAM | {
-            "learning_rate": self.rate, "schedule": "constant", "warmup_steps": 0, "weight_decay": self.decay,
-            "max_epochs": 0, "patience": 0, "precision": "fp32", "batch_size": self.rows, "batch_tokens": 0,
+            "learning_rate": self.rate, "final_learning_rate": 0, "schedule": "constant", "warmup_steps": 0,
+            "weight_decay": self.decay, "max_epochs": 0, "patience": 0, "precision": "fp32", "batch_size": self.rows, "batch_tokens": 0,
             "context": self.context, "save_every": 1_000_000, "metric": self.score_name,
         }  # fmt: skip
         return {"preset": self.preset, "data": self.file, "valid": [self.valid_key, self.valid_file()],
@@ -377,7 +376,7 @@ class EncoderTask(Task):
 
 
 class OneLabel(EncoderTask):
-    preset, score_name, score_steps = "classify", "accuracy", 100
+    preset, score_name, score_steps = "classify", "accuracy", 120
     labels = ("negative", "positive")
 
     def make(self, real, draw):
@@ -520,7 +519,7 @@ class Answers(EncoderTask):
     """Which of a text's names is asked for. All texts have one length: transformers counts padding among the tokens that
     may be an answer."""
 
-    preset, score_name, score_steps = "answers", "exact_match", 60
+    preset, score_name, score_steps = "answers", "exact_match", 40
     rows, context = 8, 128
     model_class = transformers.BertForQuestionAnswering
 
@@ -584,7 +583,7 @@ class Answers(EncoderTask):
 class Embeddings(Task):
     """Captions and their translations, each other's negatives within a batch."""
 
-    preset, score_name, score_steps = "embeddings", "mrr_10", 40
+    preset, score_name, score_steps = "embeddings", "mrr_10", 30
     library = "sentence-transformers"
     rows = 32
 
@@ -888,7 +887,6 @@ class Translation(Task):
     """Captions in English and German, with a T5. One shape of batches, so that their order can be told."""
 
     preset = "t5-small"
-    rate = 3e-4
     file = "train.tsv"
 
     def describe(self):
@@ -951,6 +949,9 @@ class Images(Task):
         for key in ("context", "batch_tokens"):
             del described["settings"][key]
         return described
+
+    def settings(self):
+        return {"augment_shift": 0, "augment_mirror": False, "augment_mixup": 0, "label_smoothing": 0}
 
     def make(self, real, draw):
         import PIL.Image
