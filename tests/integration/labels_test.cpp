@@ -2,6 +2,7 @@
 // pairs, several labels, numbers, tags of words.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <tuple>
 
 #include "integration/program.h"
@@ -132,6 +133,19 @@ TEST_F(Labels, SeveralLabelsOfATextAreFound) {
   EXPECT_EQ(ParsedJson::parse(contents(folder_ / "out/config.json"))["problem_type"], "multi_label_classification");
   const Outcome line = run({"predict", folder_ / "out"}, {.input = "dog law\n"});
   EXPECT_EQ(line.out.substr(0, line.out.find('\t')), "animal|state");
+
+  // A folder's head keeps its rows for its labels, whatever their order, and those that the data lack.
+  auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
+  config["id2label"] = {{"0", "state"}, {"1", "animal"}};
+  folder_.write("out/config.json", config.dump());
+  folder_.write("fewer.jsonl", "{\"text\":\"dog b\",\"labels\":[\"animal\"]}\n{\"text\":\"b b\",\"labels\":[]}\n");
+  std::filesystem::remove_all(folder_ / "label");
+  const Outcome again = train("label", "fewer.jsonl",
+                              {"model.from=" + (folder_ / "out"), "max_steps=1", "learning_rate=1e-30",
+                               "data.valid_tsv=" + (folder_ / "fewer.jsonl")});
+  ASSERT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_EQ(predict(folder_ / "label", "dog b")["labels"], ParsedJson{"state"});
+  EXPECT_EQ(predict(folder_ / "label", "b law")["labels"], ParsedJson{"animal"});
 }
 
 TEST_F(Labels, NumbersArePredicted) {

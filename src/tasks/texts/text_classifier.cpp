@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "models/families/labels.h"
@@ -15,7 +16,7 @@ namespace linnet {
 
 namespace {
 
-constexpr int64_t kLengthStep = 16;
+constexpr uint64_t kLeastStep = 4, kStepsPerDoubling = 8;  // of padded lengths
 // Of problems that a head alone tells.
 constexpr std::array kHeads{std::pair{TextProblem::kTokenClasses, ModelHead::kTokenClasses},
                             std::pair{TextProblem::kSpans, ModelHead::kSpans},
@@ -60,7 +61,10 @@ int64_t longest_text(const Config& config, const TextClassifier& model) {
 std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& model) {
   const int64_t longest = longest_text(config, model);
   std::vector<int64_t> lengths;
-  for (int64_t length = kLengthStep; length < longest; length += kLengthStep) lengths.push_back(length);
+  // Padding is at most an eighth of a row, and a few lengths are enough: each is a plan.
+  for (auto length = kLeastStep; length < static_cast<uint64_t>(longest);
+       length += std::max(kLeastStep, std::bit_floor(length) / kStepsPerDoubling))
+    lengths.push_back(static_cast<int64_t>(length));
   lengths.push_back(longest);
   return lengths;
 }

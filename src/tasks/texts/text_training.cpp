@@ -50,6 +50,15 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   return {std::move(train), std::move(valid)};
 }
 
+// The labels of the data; or those of the folder, in its order, where they are all among them: its head has a row each.
+Names labels_with(const std::string& folder, Names of_data) {
+  const ConfigFile config(folder + "/config.json");
+  if (of_data.empty() || config.count("id2label") == 0) return of_data;
+  Names own = label_names(config);
+  const auto is_own = [&](const std::string& label) { return std::ranges::find(own, label) != own.end(); };
+  return std::ranges::all_of(of_data, is_own) ? own : of_data;
+}
+
 }  // namespace
 
 DataAtHand TextTraining::data_at_hand(bool exact) const {
@@ -123,6 +132,7 @@ void TextTraining::open_model(const std::string& from, const TextRecords& train)
     make_model(train);
   } else {
     tokenizer_ = load_pretrained_tokenizer(folder);
+    if (task_.problem != TextProblem::kNumbers) outputs_ = labels_with(folder, std::move(outputs_));
     model_ = open_pretrained(folder, {.head = head_of(task_.problem),
                                       .labels = static_cast<int64_t>(outputs_.size()),
                                       .lora = lora_options(config_)});
