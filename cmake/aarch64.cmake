@@ -1,5 +1,5 @@
-# Builds for 64-bit ARM with Debian's cross compiler and its arm64 packages (cmake --preset arm64). qemu-user runs what was
-# built; nothing has been run so far.
+# Builds for 64-bit ARM with Debian's cross compiler and its arm64 packages (cmake --preset arm64); qemu-user runs the tests.
+# docs/install.md has the packages that this needs.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
