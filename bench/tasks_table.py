@@ -217,7 +217,7 @@ def page(rows: list[dict], options) -> str:
             "process each, and of their ratios, Linnet's by PyTorch's. A step is the mean of the second half of the "
             "steps, beside the mode with the fastest; a process counts from its start to its end (imports, steps, "
             "evaluation, saving), and its peak is of resident memory, each beside the mode that takes least. Scores are "
-            "means over seeds, with the least and the largest, after more steps; where there is none, a small run "
+            "means over seeds, with the least and the largest, after more steps (-: not run); where no score is named, a small run "
             "learns nothing that a score could tell.\n\n")
     text += study.table(head, [cells(row) for row in rows])
     modes = [row for row in rows if len(row["sides"]) > 2]
