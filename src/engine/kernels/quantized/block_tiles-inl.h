@@ -100,6 +100,9 @@ HWY_INLINE __m256 BlockNumbers(const std::byte* scales, int64_t block, int part,
   return numbers;
 }
 
+#endif
+
+#if HWY_TARGET == HWY_AVX2
 // vpmaddwd multiplies 16-bit neighbors and adds them in 32 bits.
 struct PairBlocks {
   static constexpr int kOneRow = 1, kMostRows = 4;

@@ -143,18 +143,16 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
 }
 
 #if HWY_TARGET == HWY_AVX3
-void few_rows(const GemmArgs& g, const PackedWeight& weight, bool vnni, std::byte* workspace, ThreadPool& pool) {
-  (vnni ? run_product<VnniBlocks> : run_product<PairBlocks>)(g, weight, workspace, pool);
-}
+using Blocks = VnniBlocks;
 #elif HWY_TARGET == HWY_AVX2
-void few_rows(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
-  run_product<PairBlocks>(g, weight, workspace, pool);
-}
+using Blocks = PairBlocks;
 #else
-void few_rows(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
-  run_product<PlainBlocks>(g, weight, workspace, pool);
-}
+using Blocks = PlainBlocks;
 #endif
+
+void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  run_product<Blocks>(g, weight, workspace, pool);
+}
 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
@@ -188,7 +186,12 @@ void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
     gemm_blocks(args, weight.head(), workspace, pool);
     return gemm_blocks(from_column(args, weight.shape.head().rows), weight.tail(), workspace, pool);
   }
-  if (few) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, has_vnni(), workspace, pool);
+#if HWY_ARCH_X86
+  // The few processors with AVX-512 and without VNNI take AVX2's: tiles of their own would add 130 KB to every program.
+  if (few && (hwy::SupportedTargets() & HWY_AVX3) && !has_vnni())
+    return N_AVX2::few_rows(args, weight, workspace, pool);
+#endif
+  if (few) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, workspace, pool);
   gemm_strips(args, weight, workspace, pool);
 }
 
