@@ -19,15 +19,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-// Each has kOneRow and kMostRows (a tile is one row by kOneRow panels, or up to
-// kMostRows rows by one panel),
+// Each has kOneRow and kMostRows (a tile is one row by kOneRow panels, or 1, 2 or 4 rows by one panel),
 //   raised(format): what it adds to the weight's codes as it reads them,
 //   store(bits, codes, block): 32 codes in the form that it reads, and
 //   run<format>(rows, panels, weight, panel, x, stride, sums):
-//     sums[i * panels * 16 + j] = sum over blocks b of  (sum over a part of the
-//     block of code * x code) * (x scale * scale) [ - x sum * minimum]
-// with x[i * stride + b] the block b of row i. The inner sums are integers, the
-// outer ones fp32 in the order of blocks and parts, multiplied and added apart.
+//     sums[i * panels * 16 + j] = sum over blocks b of
+//         (sum over a part of the block of code * x code) * (x scale * scale) [ - x sum * minimum]
+// with x[i * stride + b] the block b of row i. The inner sums are integers, the outer ones fp32 in the order of blocks
+// and parts, multiplied and added apart.
+
+// Formats of few files take a row at a time, which keeps programs small.
+constexpr bool has_tall_tiles(WeightFormat format) {
+  return format != WeightFormat::kQ4_1 && format != WeightFormat::kQ5_0 && format != WeightFormat::kQ5_1;
+}
 
 HWY_INLINE int32_t FourBytes(const void* from) {
   int32_t four;
@@ -212,16 +216,12 @@ struct PairBlocks {
   template <WeightFormat kFormat>
   static void run(int rows, int, const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride,
                   float* sums) {
-    switch (rows) {
-      case 1:
-        return Tile<kFormat, 1>(weight, panel, x, stride, sums);
-      case 2:
-        return Tile<kFormat, 2>(weight, panel, x, stride, sums);
-      case 3:
-        return Tile<kFormat, 3>(weight, panel, x, stride, sums);
-      default:
-        return Tile<kFormat, 4>(weight, panel, x, stride, sums);
+    if constexpr (has_tall_tiles(kFormat)) {
+      if (rows == 4) return Tile<kFormat, 4>(weight, panel, x, stride, sums);
+      if (rows == 2) return Tile<kFormat, 2>(weight, panel, x, stride, sums);
     }
+    for (int i = 0; i < rows; ++i)
+      Tile<kFormat, 1>(weight, panel, x + i * stride, stride, sums + i * PackedShape::kPanel);
   }
 };
 #endif
@@ -350,16 +350,12 @@ struct VnniBlocks {
   static void run(int rows, int panels, const PackedWeight& weight, int64_t panel, const ActivationBlock* x,
                   int64_t stride, float* sums) {
     if (panels == kOneRow) return Tile<kFormat, 1, kOneRow>(weight, panel, x, stride, sums);
-    switch (rows) {
-      case 1:
-        return Tile<kFormat, 1, 1>(weight, panel, x, stride, sums);
-      case 2:
-        return Tile<kFormat, 2, 1>(weight, panel, x, stride, sums);
-      case 3:
-        return Tile<kFormat, 3, 1>(weight, panel, x, stride, sums);
-      default:
-        return Tile<kFormat, 4, 1>(weight, panel, x, stride, sums);
+    if constexpr (has_tall_tiles(kFormat)) {
+      if (rows == 4) return Tile<kFormat, 4, 1>(weight, panel, x, stride, sums);
+      if (rows == 2) return Tile<kFormat, 2, 1>(weight, panel, x, stride, sums);
     }
+    for (int i = 0; i < rows; ++i)
+      Tile<kFormat, 1, 1>(weight, panel, x + i * stride, stride, sums + i * PackedShape::kPanel);
   }
 };
 #endif

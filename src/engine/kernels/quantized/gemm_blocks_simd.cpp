@@ -32,14 +32,12 @@ using EpilogueUnit = std::conditional_t<HWY_TARGET == HWY_AVX3, tile::WithVnni, 
 
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
-// 32 numbers (fewer at the end of a row) to codes of 16 bits. A NaN or an
-// infinity gives the scale NaN.
+// 32 numbers (fewer at the end of a row) to codes of 16 bits. A NaN or an infinity gives the scale NaN.
 template <class Blocks>
 void quantize_block(const float* x, int64_t count, const BlockFormat& format, ActivationBlock& block) {
   float values[kBlock] = {};
   std::memcpy(values, x, static_cast<size_t>(count) * sizeof(float));
-  uint32_t top_bits = 0;  // as integers magnitudes have the order of their
-                          // values, NaN above infinity
+  uint32_t top_bits = 0;  // as integers magnitudes have the order of their values, NaN above infinity
   for (const float value : values) top_bits = std::max(top_bits, std::bit_cast<uint32_t>(value) & 0x7fffffffU);
   const auto top = std::bit_cast<float>(top_bits);
   constexpr float kSmallest = 1e-30f,
@@ -109,10 +107,12 @@ void strip(const GemmArgs& g, const PackedWeight& weight, const ActivationBlock*
   while (panel < end) {
     const int panels = g.m == 1 && end - panel >= Blocks::kOneRow ? Blocks::kOneRow : 1;
     const int64_t columns = std::min(panels * kPanel, weight.shape.rows - panel * kPanel);
-    for (int64_t row = 0; row < g.m; row += Blocks::kMostRows) {
-      const int rows = static_cast<int>(std::min<int64_t>(Blocks::kMostRows, g.m - row));
+    for (int64_t row = 0; row < g.m;) {
+      const auto left = static_cast<unsigned>(std::min<int64_t>(Blocks::kMostRows, g.m - row));
+      const auto rows = static_cast<int>(std::bit_floor(left));  // three: two and one
       run(rows, panels, weight, panel, x + row * blocks, blocks, sums);
       finish<Blocks>(g, sums, panels * kPanel, row, rows, panel * kPanel, columns);
+      row += rows;
     }
     panel += panels;
   }
