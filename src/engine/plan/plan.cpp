@@ -80,9 +80,8 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
   return chosen;
 }
 
-// Blocks of the arena: every storage that is not an input, then the large workspaces in the order of their nodes,
-// then the one of all that run beside others.
-// `owner` gets the storage of each of the former.
+// Blocks of the arena: every storage that is not an input, then the large workspaces in the order of their nodes, then
+// the one workspace of all nodes that run beside others. `owner` gets the storage of each of the first.
 std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& storages, const ChosenKernels& chosen,
                                      bool reuse, std::vector<ValueId>& owner) {
   std::vector<ArenaBlock> blocks;
