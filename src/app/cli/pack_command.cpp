@@ -47,8 +47,8 @@ int pack(const Arguments& arguments) {
   if (file_exists(arguments.out) && !arguments.overwrite)
     fail_user("'" + arguments.out + "' exists; --overwrite replaces it");
   const PackReport report = pack_any(arguments);
-  std::printf("%s: %zu tensors, %zu files, %.1f MB; weights %s\n", arguments.out.c_str(), report.parameters,
-              report.files, static_cast<double>(report.bytes) / 1e6, report.weights.c_str());
+  std::printf("%s: %zu tensors, %zu files, %.1f MB; weights %s\n", arguments.out.c_str(), report.tensors, report.files,
+              static_cast<double>(report.bytes) / 1e6, report.weights.c_str());
   return 0;
 }
 

@@ -179,7 +179,7 @@ PackReport pack_parameters(const std::string& folder, const std::string& path, c
   contents.weights =
       parameter_sources(store, layout, is_quantized ? std::map<std::string, FileDType>() : types_of(opened));
   PackReport report = finish(path, contents, folder);
-  report.parameters = layout.parameters().size();
+  report.tensors = layout.parameters().size();
   report.weights = describe(layout, words);
   return report;
 }
@@ -190,7 +190,7 @@ PackReport pack_tensors(const std::string& folder, const std::string& path) {
   PackedContents contents{.metadata = metadata_of(folder)};
   for (const WeightFiles::Weight& weight : weights.weights()) contents.weights.push_back(source_of(*weight.entry));
   PackReport report = finish(path, contents, folder);
-  report.parameters = contents.weights.size();
+  report.tensors = contents.weights.size();
   report.weights = "as the folder has them";
   return report;
 }

@@ -9,7 +9,7 @@
 namespace linnet {
 
 struct PackReport {
-  size_t files = 0, parameters = 0;
+  size_t files = 0, tensors = 0;
   uint64_t bytes = 0;   // of the packed file
   std::string weights;  // "int8, 50 of 148 parameters; others F32"
 };
