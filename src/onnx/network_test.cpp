@@ -159,12 +159,14 @@ std::vector<float> initial(const ParameterLayout& layout) {
 }
 
 TEST(OnnxNetwork, EncodersComeBack) {
-  for (const char* name : {"bert_classifier", "bert_masked", "bert_model", "roberta_masked", "roberta_classifier"})
+  for (const char* name : {"bert_classifier", "bert_masked", "bert_model", "roberta_masked", "roberta_classifier",
+                           "jina_masked", "deberta_masked", "deberta_conv_classifier"})
     for (const int64_t opset : {14, 17}) check_round_trip(name, opset);
 }
 TEST(OnnxNetwork, DecodersComeBack) {
   for (const char* name :
-       {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long", "gpt_neox", "opt"})
+       {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long", "gpt_neox", "opt",
+        "gemma2", "qwen3_yarn"})
     check_round_trip(name, 17);
   check_round_trip("gpt2", 17, {.joined_past = true});
 }

@@ -31,8 +31,6 @@ using EncoderOutputs = std::function<void(Graph&, const EncoderTensors&)>;
 
 // `config`: whose models of one type of tokens are not asked for it, as their tokenizers do not tell.
 std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOutputs& outputs) {
-  if (config.distance_span > 0 || config.linear_biases)
-    fail_user("an encoder whose scores depend on distances as DeBERTa's or Jina's do is not exported to ONNX");
   OnnxSource source{.symbols = first_symbols(2)};
   source.trace = [outputs, typed = config.token_types > 1](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
@@ -134,7 +132,6 @@ class KeyValues {
 };
 
 std::vector<OnnxFile> decoder_files(TextDecoder& model, const OnnxFileOptions& options) {
-  if (model.config.soft_cap > 0) fail_user("attention whose scores have a soft cap is not exported to ONNX");
   OnnxSource source{.symbols = first_symbols(options.cache ? 3 : 2)};
   source.trace = [&model, options](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};

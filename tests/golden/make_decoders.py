@@ -20,6 +20,7 @@ OTHERS = dict(vocab_size=97, hidden_size=16, intermediate_size=40, num_hidden_la
               max_position_embeddings=32)
 SCALING = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                original_max_position_embeddings=16)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=8, beta_fast=2.0)
 CASES = {
     "llama": dict(seed=1, config={}),  # grouped queries, a head of its own
     "llama_tied": dict(seed=2, config=dict(tie_word_embeddings=True, num_key_value_heads=4, head_dim=6)),
@@ -60,6 +61,7 @@ CASES = {
     "qwen3_moe": dict(seed=24, kind="Qwen3Moe", config=dict(
         num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, head_dim=6, norm_topk_prob=True,
         router_aux_loss_coef=0.05)),
+    "qwen3_yarn": dict(seed=25, kind="Qwen3", config=dict(head_dim=16, rope_parameters=YARN)),
     "qwen3": dict(seed=7, kind="Qwen3", config=dict(head_dim=6, tie_word_embeddings=True)),
 }
 
@@ -72,6 +74,12 @@ def frequencies(rope, size):
         return plain
     if rope["rope_type"] == "linear":
         return plain / rope["factor"]
+    if rope["rope_type"] == "yarn":
+        def pair(turns):
+            return size * math.log(rope["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (2 * math.log(rope["rope_theta"]))
+        first, last = max(math.floor(pair(rope["beta_fast"])), 0), min(math.ceil(pair(1)), size - 1)
+        share = 1 - ((torch.arange(size // 2).double() - first) / (last - first or 0.001)).clamp(0, 1)
+        return (1 - share) * plain / rope["factor"] + share * plain
     if rope["rope_type"] == "longrope":
         return plain / torch.tensor(rope["short_factor"]).double()
     turns = rope["original_max_position_embeddings"] * plain / (2 * math.pi)

@@ -60,6 +60,8 @@ CASES = {
     "mt5_encoder": dict(kind="MT5", head="EncoderModel", small=T5),
     "deberta": dict(kind="DebertaV2", small=DEBERTA, masked=dict(type_vocab_size=2, position_biased_input=True),
                     model=dict(position_buckets=-1, max_relative_positions=5, norm_rel_ebd="none")),
+    "deberta_conv": dict(kind="DebertaV2", small=DEBERTA, options=dict(conv_kernel_size=3, conv_act="gelu"),
+                         classifier=dict(conv_kernel_size=5, conv_act="tanh")),
     "modernbert": dict(kind="ModernBert", small=MODERNBERT,
                        masked=dict(norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True),
                        model=dict(layer_types=["full_attention", "sliding_attention"] * 2),

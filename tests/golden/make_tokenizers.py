@@ -53,6 +53,8 @@ tokenizers = {
                   normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents(), normalizers.Strip()]),
                   pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Split("e", "merged_with_next")]),
                   None, decoders.WordPiece(cleanup=False)),
+    "words": make(models.WordLevel(unk_token="[UNK]"), trainers.WordLevelTrainer(vocab_size=400, special_tokens=["[UNK]", "[MASK]"], **quiet),
+                  normalizers.Lowercase(), pre_tokenizers.Sequence([pre_tokenizers.CharDelimiterSplit("-"), pre_tokenizers.Whitespace()]), None, None),
 }
 os.makedirs(FOLDER, exist_ok=True)
 golden = {"lines": texts, "cases": {}}

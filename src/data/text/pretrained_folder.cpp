@@ -43,6 +43,14 @@ std::unique_ptr<PretrainedTokenizer> read_with_config(const std::string& folder,
   return finish(std::move(pipeline), folder);
 }
 
+// ByT5's tokens are bytes: its folder has settings and no vocabulary.
+bool is_byt5(const std::string& folder) {
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!file_exists(path) && !file_exists(folder + "/config.json")) return false;
+  const Json json = parse_tokenizer_config(read_if_there(path), path);
+  return tokenizer_kind(JsonObject(json, "'" + path + "':"), folder).starts_with("ByT5");
+}
+
 // The tables that a packed model has beside the files of the folder; null where it has none.
 std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folder) {
   const std::string path = folder + "/" + kTokenizerTables;
@@ -95,13 +103,16 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     return read_with_config(folder, [&](const std::string& kind, const JsonObject& config) {
       return read_bert_vocabulary(read_file(file), file, kind, config);
     });
+  if (is_folder && is_byt5(folder))
+    return read_with_config(folder, [](const std::string&, const JsonObject& config) { return read_byt5(config); });
   fail_user("'" + path + "' holds no tokenizer of a kind that Linnet knows");
 }
 
 bool has_pretrained_tokenizer(const std::string& folder) {
   return !first_of(folder, {"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "spm.model",
                             "source.spm", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe", "vocab.txt"})
-              .empty();
+              .empty() ||
+         is_byt5(folder);
 }
 
 }  // namespace linnet

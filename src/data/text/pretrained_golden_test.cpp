@@ -39,8 +39,8 @@ class PretrainedGolden : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, PretrainedGolden,
-                         ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps", "t5",
-                                           "spbpe"),
+                         ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps", "words",
+                                           "t5", "spbpe"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(PretrainedGolden, GivesTheIdsOfTheOriginal) {

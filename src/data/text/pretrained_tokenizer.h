@@ -79,7 +79,7 @@ struct EncodeOptions {
 // A tokenizer of a model folder. It may be used by several threads at once.
 class PretrainedTokenizer : public Tokenizer {
  public:
-  // "bpe", "wordpiece", "unigram" or "sentencepiece".
+  // "bpe", "wordpiece", "unigram", "wordlevel" or "sentencepiece".
   std::string kind() const override = 0;
   // The largest id + 1, with added tokens.
   int64_t vocab_size() const override = 0;

@@ -201,6 +201,23 @@ TEST(Pretrained, VocabularyOfMpnet) {
 }
 
 // Accents go; marks of other kinds stay, in the order of their classes: U+1D165 (216) before U+302E (224).
+// What ByT5Tokenizer of transformers gives. Its special tokens take white space beside them along.
+TEST(Pretrained, BytesOfByt5) {
+  testing::TemporaryFolder folder;
+  EXPECT_FALSE(has_pretrained_tokenizer(folder.path()));
+  folder.write("config.json", R"({"model_type": "t5", "tokenizer_class": "ByT5Tokenizer"})");
+  ASSERT_TRUE(has_pretrained_tokenizer(folder.path()));
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->encode("hé <extra_id_0> </s> x <extra_id_124><pad>", EncodeOptions{}).ids,
+            (Ids{107, 198, 172, 35, 259, 1, 123, 35, 383, 0, 1}));
+  EXPECT_EQ(tokenizer->encode_pair("a", "b", EncodeOptions{}).ids, (Ids{100, 1, 101, 1}));
+  EXPECT_EQ(tokenizer->decode(Ids{107, 198, 172, 35, 259, 1}), "hé ");
+  EXPECT_EQ(tokenizer->vocab_size(), 384);
+  EXPECT_EQ(tokenizer->roles().end, 1);
+  tokenizer->save_pretrained(folder.path());
+  EXPECT_EQ(load_pretrained_tokenizer(folder.path())->encode("hé", EncodeOptions{}).ids, (Ids{107, 198, 172, 1}));
+}
+
 TEST(Pretrained, MarksThatBertKeepsAreInTheOrderOfDecomposition) {
   testing::TemporaryFolder folder;
   folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n##\U0001D165\n##\u302E\n##b\n");

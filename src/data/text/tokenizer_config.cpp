@@ -65,7 +65,9 @@ std::string tokenizer_kind(const JsonObject& config, const std::string& folder) 
   const std::string path = folder + "/config.json", type = config.text("tokenizer_class", "");
   if (!type.empty() || !file_exists(path)) return type;
   const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
-  const std::string model = JsonObject(json, "'" + path + "':").text("model_type", "");
+  const JsonObject model_config(json, "'" + path + "':");
+  if (model_config.has("tokenizer_class")) return model_config.text("tokenizer_class");
+  const std::string model = model_config.text("model_type", "");
   constexpr std::pair<const char*, const char*> kKinds[] = {
       {"xlm-roberta", "XLMRoberta"}, {"camembert", "Camembert"},   {"mbart", "MBart"},     {"m2m_100", "Nllb"},
       {"pegasus", "Pegasus"},        {"deberta-v2", "DebertaV2"},  {"roberta", "Roberta"}, {"bart", "Bart"},

@@ -26,7 +26,7 @@ void read_distances(const ConfigFile& file, C& config) {
   for (const char* key : {"relative_attention", "share_att_key"})
     if (!file.flag(key, false)) file.fail("\"" + std::string(key) + "\" is false, Linnet supports only true");
   check_scores(file);
-  if (file.integer("conv_kernel_size", 0) > 0) file.fail("\"conv_kernel_size\" is not supported");
+  if (file.integer("conv_groups", 1) != 1) file.fail("\"conv_groups\" is not 1");
   if (file.number("pooler_dropout", 0) != 0) file.fail("\"pooler_dropout\" is not 0");
   if (file.size("embedding_size", config.width) != config.width) file.fail("\"embedding_size\" is not \"hidden_size\"");
   const int64_t most = file.integer("max_relative_positions", -1);
@@ -52,6 +52,8 @@ Fields<C> fields() {
                                    field("max_position_embeddings", &C::max_seq_len, kSizes, 512),
                                    field("position_biased_input", &C::learned_positions, true),
                                    field("pad_token_id", &C::pad_token, kIds, 0),
+                                   field("conv_kernel_size", &C::convolution, {0, 99}, 0),
+                                   field("conv_act", &C::convolution_activation, kActivations, Activation::kTanh),
                                    field("pooler_hidden_act", &C::pooler_activation, kActivations, Activation::kGelu),
                                    {read_distances, write_distances},
                                    {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
@@ -63,6 +65,8 @@ NameTable names(const C& config, ModelHead head) {
       {.prefix = "deberta.",
        .distances = "encoder.rel_embeddings",
        .distance_norm = "encoder.LayerNorm",
+       .convolution = "encoder.conv.conv",
+       .convolution_norm = "encoder.conv.LayerNorm",
        .queries_keys_values = {"attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"},
        .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}});
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "generation/generators.h"
@@ -99,6 +100,25 @@ TEST(LlamaConfig, SurvivesTheFile) {
   EXPECT_EQ(reread("llama", file).dump(), file.dump());
   EXPECT_EQ(file.flag("attention_bias", false), true);
   EXPECT_EQ(file.object("rope_scaling").text("rope_type"), "llama3");
+}
+
+// With the magnitude of DeepSeek's keys, and as a file says it that leaves them to their defaults.
+TEST(LlamaConfig, HasYarn) {
+  const DecoderConfig small = small_config();
+  ConfigFile file = decoder_config_file("llama", small), rope;
+  rope.set("rope_type", "yarn");
+  rope.set("original_max_position_embeddings", small.max_seq_len / 4);
+  file.set("rope_scaling", rope);
+  const RopeScaling scaling = decoder_config(file).rotary->scaling;
+  EXPECT_EQ(scaling.factor, 4);
+  EXPECT_EQ(scaling.high_factor, 32);
+  EXPECT_NEAR(scaling.magnitude, 1 + 0.1 * std::log(4.0), 1e-12);
+  const ConfigFile written = decoder_config_file("llama", decoder_config(file));
+  EXPECT_EQ(reread("llama", written).dump(), written.dump());
+  EXPECT_EQ(decoder_config(written).rotary->scaling, scaling);
+  rope.set("mscale", 1.0), rope.set("mscale_all_dim", 0.5);
+  file.set("rope_scaling", rope);
+  EXPECT_NEAR(decoder_config(file).rotary->scaling.magnitude, (1 + 0.1 * std::log(4.0)) / (1 + 0.05 * std::log(4.0)), 1e-12);
 }
 
 TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {

@@ -87,6 +87,10 @@ class EncoderTable {
     if (config_.distance_buckets > 0) table.add(prefix + names_.distance_bias + ".weight", "bert.distance_bias");
     if (config_.distance_span > 0) table.add(prefix + names_.distances + ".weight", "bert.distances.weight");
     if (config_.distance_norm) norm(prefix + names_.distance_norm, "bert.distance_norm");
+    if (config_.convolution > 0) {
+      linear(prefix + names_.convolution, "bert.convolution", true);
+      norm(prefix + names_.convolution_norm, "bert.convolution.norm");
+    }
     if (config_.final_norm) norm(prefix + names_.final_norm, "bert.norm");
   }
 

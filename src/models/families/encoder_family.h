@@ -27,7 +27,7 @@ struct EncoderNames {
   std::string words = "embeddings.word_embeddings", positions = "embeddings.position_embeddings",
               types = "embeddings.token_type_embeddings", embedding_norm = "embeddings.LayerNorm";
   std::string projection = "", distance_bias = "", final_norm = "", words_copy = "";
-  std::string distances = "", distance_norm = "";
+  std::string distances = "", distance_norm = "", convolution = "", convolution_norm = "";
   std::string layers = "encoder.layer.";  // followed by the layer's number and "."
   std::vector<std::string> queries_keys_values = {"attention.self.query", "attention.self.key", "attention.self.value"};
   std::string linear3 = "";  // of a gate

@@ -68,6 +68,8 @@ class RotaryKeys {
     } else if (name != "none" && name != "longrope") {
       scaling["rope_type"] = name;
       if (const Json* factor = key("scaling.factor")) scaling["factor"] = *factor;
+      if (const Json* original = key("scaling.original_context_length"))
+        scaling["original_max_position_embeddings"] = *original;
     }
     if (!scaling.empty()) config_["rope_scaling"] = std::move(scaling);
   }

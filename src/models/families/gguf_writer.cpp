@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <numbers>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -33,17 +32,23 @@ bool is_real(std::string_view key) {
 
 // What the frequencies of `rotary` are divided by.
 std::vector<float> divisors_of(const RotaryConfig& rotary, int64_t turned) {
-  const RopeScaling& scaling = rotary.scaling;
-  if (scaling.kind == RopeScaling::Kind::kDivided) return scaling.divisors;
+  if (rotary.scaling.kind == RopeScaling::Kind::kDivided) return rotary.scaling.divisors;
+  const RopeAttrs scaled{.head_size = turned, .theta = rotary.theta, .scaling = rotary.scaling},
+      plain{.head_size = turned, .theta = rotary.theta};
   std::vector<float> divisors;
-  for (int64_t i = 0; i < turned; i += 2) {
-    const double plain = std::pow(rotary.theta, -static_cast<double>(i) / static_cast<double>(turned));
-    const double turns = scaling.original_length * plain / (2 * std::numbers::pi);
-    const double share =
-        std::clamp((turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor), 0.0, 1.0);
-    divisors.push_back(static_cast<float>(1 / ((1 - share) / scaling.factor + share)));
-  }
+  for (int64_t i = 0; i < turned / 2; ++i)
+    divisors.push_back(static_cast<float>(rope_frequency(plain, i) / rope_frequency(scaled, i)));
   return divisors;
+}
+
+// The one that files say by two numbers.
+bool is_usual_yarn(const RopeScaling& scaling) {
+  const RopeScaling usual{.kind = RopeScaling::Kind::kYarn,
+                          .factor = scaling.factor,
+                          .high_factor = 32,
+                          .original_length = scaling.original_length,
+                          .magnitude = scaling.factor <= 1 ? 1 : 0.1 * std::log(scaling.factor) + 1};
+  return scaling == usual;
 }
 
 class Writer {
@@ -110,9 +115,11 @@ class Writer {
     add("rope.dimension_count", turned);
     using enum RopeScaling::Kind;
     if (rotary.scaling.kind == kNone) return;
-    if (rotary.scaling.kind == kLinear) {
-      add("rope.scaling.type", "linear");
+    if (rotary.scaling.kind == kLinear || is_usual_yarn(rotary.scaling)) {
+      const bool linear = rotary.scaling.kind == kLinear;
+      add("rope.scaling.type", linear ? "linear" : "yarn");
       add("rope.scaling.factor", rotary.scaling.factor);
+      if (!linear) add("rope.scaling.original_context_length", static_cast<int64_t>(rotary.scaling.original_length));
       return;
     }
     const std::vector<float> divisors = divisors_of(rotary, turned);

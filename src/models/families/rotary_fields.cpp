@@ -8,26 +8,50 @@ namespace linnet {
 namespace {
 
 using Kind = RopeScaling::Kind;
-constexpr std::array<std::pair<const char*, Kind>, 5> kRopeTypes{
+constexpr std::array<std::pair<const char*, Kind>, 7> kRopeTypes{
     {{"default", Kind::kNone},
      {"linear", Kind::kLinear},
      {"llama3", Kind::kLlama3},
      {"longrope", Kind::kDivided},
-     {"su", Kind::kDivided}}};  // what the first folders of Phi-3 call longrope
+     {"yarn", Kind::kYarn},
+     {"su", Kind::kDivided},      // what the first folders of Phi-3 call longrope
+     {"dynamic", Kind::kNone}}};  // which scales only texts longer than max_position_embeddings
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
-const Fields<RopeScaling>& llama3_fields() {
-  static const Fields<RopeScaling> fields{number("low_freq_factor", &RopeScaling::low_factor, 1),
-                                          number("high_freq_factor", &RopeScaling::high_factor, 4),
-                                          {[](const ConfigFile& file, RopeScaling& scaling) {
-                                             scaling.original_length = static_cast<double>(
-                                                 file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : 8192);
-                                             if (!(scaling.high_factor > scaling.low_factor))
-                                               file.fail("\"high_freq_factor\" is not larger than \"low_freq_factor\"");
-                                           },
-                                           [](const RopeScaling& scaling, ConfigFile& file) {
-                                             file.set(kOriginal, static_cast<int64_t>(scaling.original_length));
-                                           }}};
+// The numbers of turns in the original context between which frequencies are blended.
+Fields<RopeScaling> blended_fields(const char* low, double low_standard, const char* high, double high_standard,
+                                   int64_t original) {
+  return {positive(low, &RopeScaling::low_factor, low_standard),
+          positive(high, &RopeScaling::high_factor, high_standard),
+          {[=](const ConfigFile& file, RopeScaling& scaling) {
+             scaling.original_length =
+                 static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : original);
+             if (!(scaling.high_factor > scaling.low_factor))
+               file.fail("\"" + std::string(high) + "\" is not larger than \"" + low + "\"");
+           },
+           [](const RopeScaling& scaling, ConfigFile& file) {
+             file.set(kOriginal, static_cast<int64_t>(scaling.original_length));
+           }}};
+}
+
+Fields<RopeScaling> llama3_fields() { return blended_fields("low_freq_factor", 1, "high_freq_factor", 4, 8192); }
+
+// Without the original length in the file, it is the model's.
+Fields<RopeScaling> yarn_fields(int64_t length) {
+  Fields<RopeScaling> fields = blended_fields("beta_slow", 1, "beta_fast", 32, length);
+  fields.push_back(field("truncate", &RopeScaling::whole_pairs, true));
+  fields.push_back({[=](const ConfigFile& file, RopeScaling& scaling) {
+                      scaling.factor = positive_of(file, "factor", static_cast<double>(length) / scaling.original_length);
+                      const auto magnitude = [&](double share) {
+                        return scaling.factor <= 1 ? 1 : 0.1 * share * std::log(scaling.factor) + 1;
+                      };
+                      const double some = file.number("mscale", 0), all = file.number("mscale_all_dim", 0);
+                      scaling.magnitude = some != 0 && all != 0 ? magnitude(some) / magnitude(all) : magnitude(1);
+                      scaling.magnitude = positive_of(file, "attention_factor", scaling.magnitude);
+                    },
+                    [](const RopeScaling& scaling, ConfigFile& file) {
+                      file.set("attention_factor", scaling.magnitude);
+                    }});
   return fields;
 }
 
@@ -52,6 +76,7 @@ void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFil
   rope.set("rope_type", kRopeTypes[index_of<Kind>(kRopeTypes, scaling.kind)].first);
   rope.set("factor", scaling.factor);
   if (scaling.kind == Kind::kLlama3) write_fields(llama3_fields(), scaling, rope);
+  if (scaling.kind == Kind::kYarn) write_fields(yarn_fields(config.max_seq_len), scaling, rope);
   if (scaling.kind == Kind::kDivided) {
     const std::vector<double> divisors(scaling.divisors.begin(), scaling.divisors.end());
     for (const char* key : {"short_factor", "long_factor"}) rope.set(key, divisors);
@@ -72,6 +97,10 @@ RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const Ro
   if (scaling.kind == Kind::kNone) return rotary;
   if (scaling.kind == Kind::kDivided) {
     read_longrope(rope, config, scaling);
+    return rotary;
+  }
+  if (scaling.kind == Kind::kYarn) {
+    read_fields(yarn_fields(config.max_seq_len), rope, scaling);
     return rotary;
   }
   scaling.factor = positive_of(rope, "factor", 1);

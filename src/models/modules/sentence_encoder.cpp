@@ -116,12 +116,15 @@ Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tenso
 
 }  // namespace
 
-Tensor token_mask(Tensor lengths, int64_t length, DType dtype) {
-  std::vector<double> positions;
-  for (int64_t i = 0; i < length; ++i) positions.push_back(static_cast<double>(i));
+Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest) {
+  const int64_t count = std::max(length, longest);
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<double>(i));
+  Tensor positions = literal(*lengths.graph, {dtype, {count}}, numbers);
+  if (longest > 0) positions = slice(positions, 0, 0, length);
   const Shape tokens{lengths.dim(0), length};
   return stop_gradient(compare(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens),
-                               rows_of(literal(*lengths.graph, {dtype, {length}}, positions), tokens)));
+                               rows_of(positions, tokens)));
 }
 
 Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized, Pooling pooling) {

@@ -57,9 +57,16 @@ std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int6
   return std::make_unique<Embedding>(parent, name, rows, embedding_width(config), normal_init(kEncoderDeviation));
 }
 
+// The entries of distances 1 - length ... length - 1 along the last axis of a constant that has those of the longest text:
+// so a constant does not depend on the length, which an ONNX file leaves open.
+Tensor of_distances(Tensor constant, int64_t longest, int64_t length) {
+  return slice(constant, -1, longest - length, 2 * length - 1);
+}
+
 // [heads, 2 length - 1]: minus the distance, times the head's slope. Slopes are powers of 2^(-8 / n), n the largest
 // power of two up to the number of heads; heads beyond n have every other one of 2 n's.
-Tensor linear_biases(Graph& graph, DType dtype, int64_t heads, int64_t length) {
+Tensor linear_biases(Graph& graph, DType dtype, const EncoderConfig& config, int64_t length) {
+  const int64_t heads = config.heads, longest = config.max_seq_len;
   int64_t power = 1;
   while (2 * power <= heads) power *= 2;
   std::vector<double> biases;
@@ -67,10 +74,10 @@ Tensor linear_biases(Graph& graph, DType dtype, int64_t heads, int64_t length) {
     const double slope =
         head < power ? std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(power))
                      : std::exp2(-4.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(power));
-    for (int64_t distance = 1 - length; distance < length; ++distance)
+    for (int64_t distance = 1 - longest; distance < longest; ++distance)
       biases.push_back(-slope * static_cast<double>(std::abs(distance)));
   }
-  return literal(graph, {dtype, {heads, 2 * length - 1}}, biases);
+  return of_distances(literal(graph, {dtype, {heads, 2 * longest - 1}}, biases), longest, length);
 }
 
 // The row of DeBERTa's table for a key `distance` positions before the query, in float as its authors compute it.
@@ -97,6 +104,34 @@ Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
   return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
 }
 
+TokenConvolution::TokenConvolution(Module* parent, std::string name, const EncoderConfig& config)
+    : Module(parent, std::move(name)),
+      longest(config.max_seq_len),
+      activation(config.convolution_activation),
+      weight{this, "weight", {config.width, config.width, config.convolution}, normal_init(kEncoderDeviation)},
+      bias{this, "bias", {config.width}, constant_init(0)},
+      dropout{this, "dropout", static_cast<float>(config.dropout)},
+      norm{this, "norm", config.width, config.epsilon, config.norms} {}
+
+Tensor TokenConvolution::operator()(Tensor embeddings, Tensor lengths, Tensor states) {
+  ModuleScope scope(*this);
+  const int64_t batch = embeddings.dim(0), length = embeddings.dim(1), width = embeddings.dim(2);
+  const int64_t taps = weight.spec().shape[2], before = (taps - 1) / 2;
+  const DType dtype = embeddings.type().dtype;
+  const Tensor mask = reshape(token_mask(lengths, length, dtype, longest), {batch, length, 1});
+  const auto zeros = [&](int64_t count) { return fill(*embeddings.graph, {dtype, {batch, count, width}}, 0); };
+  const Tensor text = embeddings * broadcast_to(mask, embeddings.shape());
+  const Tensor padded = concat(zeros(before), std::array{text, zeros(taps - 1 - before)}, 1);
+  const Tensor kernel = permute(weight.tensor(), {2, 0, 1});
+  Tensor sum;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    const Tensor of_tap = reshape(slice(kernel, 0, tap, 1), {width, width});
+    const Tensor part = matmul(slice(padded, 1, tap, length), of_tap, false, true);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return norm(states + activate(dropout(sum + bias.tensor()), activation));
+}
+
 TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& config)
     : Module(parent, std::move(name)),
       config(config),
@@ -121,6 +156,7 @@ TextEncoder::TextEncoder(Module* parent, std::string name, const EncoderConfig& 
   if (config.distance_span > 0)
     distances.emplace(this, "distances", 2 * config.distance_span, config.width, normal_init(kEncoderDeviation));
   if (config.distance_norm) distance_norm.emplace(this, "distance_norm", config.width, config.epsilon, config.norms);
+  if (config.convolution > 0) convolution.emplace(this, "convolution", config);
   if (config.final_norm) norm.emplace(this, "norm", config.width, config.epsilon, config.norms);
 }
 
@@ -158,12 +194,12 @@ Tensor TextEncoder::bias_of(size_t i, Tensor shared, Tensor like) const {
 }
 
 void TextEncoder::add_distances(AttentionContext& context, Tensor like) {
-  const int64_t length = like.dim(1);
+  const int64_t length = like.dim(1), longest = config.max_seq_len;
   std::vector<int32_t> rows;
-  for (int64_t distance = 1 - length; distance < length; ++distance) rows.push_back(distance_row(config, distance));
+  for (int64_t distance = 1 - longest; distance < longest; ++distance) rows.push_back(distance_row(config, distance));
   const auto embedded = [&] {
     const Tensor ids = literal(*like.graph, {DType::kI32, {std::ssize(rows)}}, rows.data());
-    const Tensor x = (*distances)(ids);
+    const Tensor x = (*distances)(of_distances(ids, longest, length));
     return distance_norm ? (*distance_norm)(x) : x;
   };
   context.rising = embedded();
@@ -181,14 +217,16 @@ Tensor TextEncoder::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
     const DistanceBucketsAttrs attrs{length, length, config.distance_buckets, config.max_distance, true};
     shared = permute(embedding(distance_bias->tensor(), distance_buckets(*x.graph, attrs)), {1, 0});
   }
-  if (config.linear_biases) shared = linear_biases(*x.graph, x.type().dtype, config.heads, length);
+  if (config.linear_biases) shared = linear_biases(*x.graph, x.type().dtype, config, length);
   AttentionContext context{.lengths = lengths};
+  const Tensor embeddings = x;
   if (distances) add_distances(context, x);
   const size_t groups = static_cast<size_t>(config.layer_groups), inner = static_cast<size_t>(config.group_layers);
   for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i) {
     context.distance_bias = bias_of(i, shared, x);
     if (groups == 0) {
       x = layers[i](x, context);
+      if (i == 0 && convolution) x = (*convolution)(embeddings, lengths, x);
       continue;
     }
     const size_t group = i * groups / static_cast<size_t>(config.layers);

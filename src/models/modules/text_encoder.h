@@ -34,6 +34,9 @@ struct EncoderConfig {
   // distance_span_buckets those beyond half of them share one, up to max_distance.
   int64_t distance_span = 0, distance_span_buckets = 0;
   bool distance_norm = false;  // of these embeddings
+  // > 0: a convolution over so many neighboring embeddings, through its activation, is added to the first layer's states.
+  int64_t convolution = 0;
+  Activation convolution_activation = Activation::kTanh;
   // Of layers (models/modules/blocks.h).
   NormPlace norm_place = NormPlace::kSum;
   NormKind norms = NormKind::kLayer;
@@ -62,6 +65,18 @@ struct EncoderConfig {
   std::optional<double> tagger_dropout = {};         // before that of tokens; empty: as `dropout`
 };
 
+// norm(states + activation(convolution of the texts' embeddings + bias)): [B, T, D]. Behind its end a text has zeros.
+struct TokenConvolution : Module {
+  TokenConvolution(Module* parent, std::string name, const EncoderConfig& config);
+  Tensor operator()(Tensor embeddings, Tensor lengths, Tensor states);
+
+  const int64_t longest;  // of all texts
+  const Activation activation;
+  Parameter weight, bias;  // [D, D, K], [D]
+  Dropout dropout;
+  LayerNorm norm;
+};
+
 struct TextEncoder : Module {
   TextEncoder(Module* parent, std::string name, const EncoderConfig& config);
   // tokens, types i32 [B, T], lengths i32 [B] -> [B, T, D]. Without `types` every token is of type 0; a model without
@@ -79,6 +94,7 @@ struct TextEncoder : Module {
   std::optional<Parameter> distance_bias;  // [buckets, heads]
   std::optional<Embedding> distances;      // [2 distance_span, D]
   std::optional<LayerNorm> distance_norm;
+  std::optional<TokenConvolution> convolution;
   std::optional<LayerNorm> norm;
 
  private:
@@ -153,8 +169,9 @@ struct TokenClassifier : TextClassifier {
   Linear classifier;
 };
 
-// [B, T]: 1 for the tokens of each sequence, 0 for its padding.
-Tensor token_mask(Tensor lengths, int64_t length, DType dtype);
+// [B, T]: 1 for the tokens of each sequence, 0 for its padding. With `longest`, the most tokens there can be, no constant
+// of the graph depends on the length.
+Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest = 0);
 // Of a sequence's states [B, T, D] the first one, and the mean over its tokens: [B, D].
 Tensor first_state(Tensor states);
 Tensor mean_state(Tensor states, Tensor lengths, int64_t heads);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -49,6 +50,21 @@ std::optional<SymbolicSize> fit_product(const std::vector<int>& symbols, std::sp
   SymbolicSize size;
   size.terms = {{rise / run, symbols}};
   size.constant = values[0] - rise / run * first;
+  return fits(size, values, sets) ? std::optional(size) : std::nullopt;
+}
+
+// constant + factor * symbol + factor * symbol * symbol, by the first three sets.
+std::optional<SymbolicSize> fit_square(int symbol, std::span<const int64_t> values, const SizeSets& sets) {
+  if (sets.size() < 4) return std::nullopt;
+  const auto x = [&](size_t i) { return static_cast<double>(sets[i][static_cast<size_t>(symbol)]); };
+  const auto rise = [&](size_t i) { return static_cast<double>(values[i] - values[0]) / (x(i) - x(0)); };
+  if (x(1) == x(0) || x(2) == x(0) || x(2) == x(1)) return std::nullopt;
+  const double square = (rise(2) - rise(1)) / (x(2) - x(1));
+  SymbolicSize size;
+  const int64_t once = std::llround(rise(1) - square * (x(0) + x(1)));
+  if (once != 0) size.terms.push_back({once, {symbol}});
+  size.terms.push_back({std::llround(square), {symbol, symbol}});
+  size.constant = values[0] - size.at(sets[0]);
   return fits(size, values, sets) ? std::optional(size) : std::nullopt;
 }
 
@@ -301,6 +317,8 @@ std::optional<SymbolicSize> fit_size(std::span<const int64_t> values, const Size
           if (fits(size, values, sets)) return size;
         }
     }
+  for (int a = 0; a < count; ++a)
+    if (const auto size = fit_square(a, values, sets)) return size;
   return std::nullopt;
 }
 

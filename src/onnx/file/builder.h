@@ -39,7 +39,8 @@ using SymbolicShape = std::vector<SymbolicSize>;
 using SizeSets = std::vector<std::vector<int64_t>>;
 
 // The simplest of these forms that gives values[i] at sets[i] for all of them: a constant; constant + factor * symbol;
-// constant + factor * symbol * symbol; constant + (once or twice) a symbol, plus or minus another. Empty: none does.
+// constant + factor * symbol * symbol; constant + (once or twice) a symbol, plus or minus another; constant + factor *
+// symbol + factor * its square, of four sets or more. Empty: none does.
 std::optional<SymbolicSize> fit_size(std::span<const int64_t> values, const SizeSets& sets);
 
 class OnnxBuilder {

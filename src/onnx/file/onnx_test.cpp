@@ -180,6 +180,7 @@ TEST(SymbolicSize, FollowsFromTheSizesOfTheTraces) {
   EXPECT_EQ(text({8, 9, 10, 10}), "length + past");
   EXPECT_EQ(text({12, 15, 13, 15}), "2*length + past - 1");
   EXPECT_EQ(text({95, 93, 96, 94}), "-length + 100");
+  EXPECT_EQ(text({45, 91, 28, 66}), "-length + 2*length*length");
   EXPECT_EQ(text({1, 2, 3, 5}), "none");
 }
 

@@ -24,26 +24,27 @@ std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand,
 struct Locations {
   std::string queries, keys;
 };
-Locations locations(OnnxLowering& to) {
-  OnnxBuilder& b = to.builder;
-  const std::string query_count = b.size_scalar(to.in_shape(0)[1]), key_count = b.size_scalar(to.in_shape(1)[1]);
+Locations locations(OnnxBuilder& b, const SymbolicSize& queries, const SymbolicSize& keys) {
+  const std::string query_count = b.size_scalar(queries), key_count = b.size_scalar(keys);
   const std::string zero = b.integer(0), one = b.integer(1);
-  const std::string keys = b.add("Range", {zero, key_count, one});
-  if (to.in_shape(0)[1] == to.in_shape(1)[1]) return {b.unsqueeze(keys, {1}), keys};
-  return {b.unsqueeze(b.add("Range", {b.add("Sub", {key_count, query_count}), key_count, one}), {1}), keys};
+  const std::string all = b.add("Range", {zero, key_count, one});
+  if (queries == keys) return {b.unsqueeze(all, {1}), all};
+  return {b.unsqueeze(b.add("Range", {b.add("Sub", {key_count, query_count}), key_count, one}), {1}), all};
 }
 
-// Which key each query sees: bool [Tq, Tk] or [B, 1, Tq, Tk]; "": all.
-std::string visible(OnnxLowering& to, const AttentionAttrs& attrs) {
+// Which key each query sees: bool [Tq, Tk] or [B, 1, Tq, Tk]; "": all. `attrs`: those of attention or of a mask.
+template <class MaskAttrs>
+std::string visible(OnnxLowering& to, const MaskAttrs& attrs, size_t starts, const SymbolicSize& queries,
+                    const SymbolicSize& keys) {
   OnnxBuilder& b = to.builder;
   std::string result;
   const auto both = [&](const std::string& part) { result = result.empty() ? part : b.add("And", {result, part}); };
   if (!attrs.causal && !attrs.has_starts) return "";
-  const Locations at = locations(to);
+  const Locations at = locations(b, queries, keys);
   if (attrs.causal) both(b.add("LessOrEqual", {at.keys, at.queries}));
   if (attrs.window > 0) both(b.add("Greater", {at.keys, b.add("Sub", {at.queries, b.integer(attrs.window)})}));
   if (attrs.has_starts)
-    both(b.add("GreaterOrEqual", {at.keys, b.unsqueeze(to.in(attrs.starts_at(kAttentionFixed)), {1, 3})}));
+    both(b.add("GreaterOrEqual", {at.keys, b.unsqueeze(to.in(starts), {1, 3})}));
   return result;
 }
 
@@ -68,10 +69,25 @@ std::string visible_in_triangle(OnnxLowering& to, const std::string& q, const st
 // [H, Tq + Tk - 1] -> [H, Tq, Tk]
 std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
   OnnxBuilder& b = to.builder;
-  const Locations at = locations(to);
   const SymbolicSize key_count = to.in_shape(1)[1];
+  const Locations at = locations(b, to.in_shape(0)[1], key_count);
   const std::string entry = b.add("Add", {b.add("Sub", {at.keys, at.queries}), b.size(key_count + SymbolicSize{-1})});
   return b.add("Gather", {bias, entry}, {int_attribute("axis", 1)});
+}
+
+// `mask` may be ""; `lengths`: the operand that counts keys, 0 for none.
+std::string masked(OnnxLowering& to, std::string scores, const std::string& mask, size_t lengths,
+                   const SymbolicSize& keys) {
+  OnnxBuilder& b = to.builder;
+  if (!mask.empty()) scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
+  return lengths > 0 ? b.add("Add", {scores, to.key_mask(lengths, keys)}) : scores;
+}
+
+void lower_mask_scores(OnnxLowering& to) {
+  const auto& attrs = to.attrs<ScoreMaskAttrs>();
+  const SymbolicSize queries = to.in_shape(0)[2], keys = to.in_shape(0)[3];
+  const std::string mask = visible(to, attrs, 1u + attrs.has_lengths, queries, keys);
+  to.set(0, masked(to, to.in(0), mask, attrs.has_lengths ? 1 : 0, keys));
 }
 
 void lower_attention(OnnxLowering& to) {
@@ -88,9 +104,10 @@ void lower_attention(OnnxLowering& to) {
   if (attrs.scale != 1) scores = b.add("Div", {scores, b.number(1 / attrs.scale)});
   if (attrs.has_bias) scores = b.add("Add", {scores, bias_by_places(to, to.in(attrs.bias_at(kAttentionFixed)))});
   const bool in_triangle = to.form.causal_mask_size > 0 && attrs.causal && attrs.window == 0 && !attrs.has_starts;
-  const std::string mask = in_triangle ? visible_in_triangle(to, q, k, to.form.causal_mask_size) : visible(to, attrs);
-  if (!mask.empty()) scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
-  if (attrs.has_lengths) scores = b.add("Add", {scores, to.key_mask(3, to.in_shape(1)[1])});
+  const SymbolicSize queries = to.in_shape(0)[1], keys = to.in_shape(1)[1];
+  const std::string mask = in_triangle ? visible_in_triangle(to, q, k, to.form.causal_mask_size)
+                                       : visible(to, attrs, attrs.starts_at(kAttentionFixed), queries, keys);
+  scores = masked(to, scores, mask, attrs.has_lengths ? 3 : 0, keys);
   const std::string weights = b.add("Softmax", {scores}, {int_attribute("axis", -1)});
 
   const SymbolicShape& rows = to.in_shape(0);
@@ -101,7 +118,7 @@ void lower_attention(OnnxLowering& to) {
 }  // namespace
 
 std::span<const OnnxLoweringRow> attention_lowerings() {
-  static constexpr OnnxLoweringRow kRows[] = {{"attention", lower_attention}};
+  static constexpr OnnxLoweringRow kRows[] = {{"attention", lower_attention}, {"mask_scores", lower_mask_scores}};
   return kRows;
 }
 

@@ -105,6 +105,11 @@ void OnnxLowering::bind_input(ValueId value) {
   }
 }
 
+void OnnxLowering::bind_key_mask(ValueId lengths, const std::string& mask) {
+  key_masks_[lengths] = mask;
+  names_[lengths] = builder.add("Squeeze", {builder.reduce("ReduceSum", mask, {1}), builder.ints({1})});
+}
+
 void OnnxLowering::bind_parameter(ValueId value, const OnnxParameter& parameter) {
   parameters_[value] = parameter;
   names_[value] = builder.initializer(parameter_tensor(parameter, in_order(parameter.shape.rank())));

@@ -39,8 +39,8 @@ class OnnxLowering {
   // Declares an input of the graphs: one of ONNX, a parameter, or lengths that an input of ONNX gives as a mask.
   void bind_input(ValueId value);
   void bind_parameter(ValueId value, const OnnxParameter& parameter);
-  // `mask` int64 [B, keys]: 1 where a key counts. Stands for lengths i32 [B].
-  void bind_key_mask(ValueId lengths, const std::string& mask) { key_masks_[lengths] = mask; }
+  // `mask` int64 [B, keys]: 1 where a key counts. Stands for lengths i32 [B], which are its sums where they are read.
+  void bind_key_mask(ValueId lengths, const std::string& mask);
   // Lowers every node in order. User error naming the op of one that ONNX cannot have.
   void run();
   const std::string& value(ValueId id) const { return names_.at(id); }

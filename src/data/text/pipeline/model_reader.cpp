@@ -1,6 +1,7 @@
 #include "data/text/bpe/bpe_model.h"
 #include "data/text/pipeline/pipeline_reader-inl.h"
 #include "data/text/sentencepiece/unigram_model.h"
+#include "data/text/wordpiece/word_level_model.h"
 #include "data/text/wordpiece/wordpiece_model.h"
 
 namespace linnet {
@@ -63,6 +64,13 @@ std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& model, const Toke
   return wordpiece;
 }
 
+std::unique_ptr<SubwordModel> read_word_level(const JsonObject& model, const TokenizerTables* tables) {
+  auto words = std::make_unique<WordLevelModel>(tables ? tables->vocabulary() : read_vocabulary(model),
+                                                model.text("unk_token", "<unk>"), model.where());
+  if (tables) words->keep(tables->owner());
+  return words;
+}
+
 // [[piece, score], ...] in the order of the ids.
 std::unique_ptr<SubwordModel> read_unigram(const JsonObject& model, const TokenizerTables* tables) {
   const bool byte_fallback = model.flag("byte_fallback", false);
@@ -100,6 +108,7 @@ std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level
   if (byte_level && type != "BPE") json.fail("of type " + type + " does not go with a ByteLevel pre-tokenizer");
   if (type == "BPE") return read_bpe(json, byte_level, tables);
   if (type == "WordPiece") return read_wordpiece(json, tables);
+  if (type == "WordLevel") return read_word_level(json, tables);
   if (type == "Unigram") return read_unigram(json, tables);
   json.fail("has the type '" + type + "', which Linnet does not know");
 }

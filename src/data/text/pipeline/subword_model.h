@@ -47,7 +47,7 @@ struct ModelScratch {
 class SubwordModel {
  public:
   virtual ~SubwordModel() = default;
-  virtual const char* kind() const = 0;  // "bpe" | "wordpiece" | "unigram"
+  virtual const char* kind() const = 0;  // "bpe" | "wordpiece" | "unigram" | "wordlevel"
   // Appends the tokens of a word, which is not empty. Safe from several threads, each with its own scratch.
   virtual void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const = 0;
   virtual TokenId unknown() const = 0;      // -1 when there is none

@@ -56,7 +56,7 @@ std::vector<std::string> texts() {
 
 class TokenizerTablesOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerTablesOf,
-                         ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps"),
+                         ::testing::Values("gpt2", "roberta", "llama3", "bert", "llama", "unigram", "steps", "words"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(TokenizerTablesOf, GiveTheTokensOfTheJson) {

@@ -1,5 +1,6 @@
 #include "engine/ops/rope/rope.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -39,15 +40,34 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return gradients;
 }
 
-double scaled(double frequency, int64_t i, const RopeScaling& scaling) {
+// The share of yarn's pair i that stays as it is.
+double kept_share(int64_t i, const RopeAttrs& attrs) {
+  const RopeScaling& scaling = attrs.scaling;
+  const auto pair_of = [&](double turns) {
+    return static_cast<double>(attrs.half()) * std::log(scaling.original_length / (turns * 2 * std::numbers::pi)) /
+           std::log(attrs.theta);
+  };
+  double first = pair_of(scaling.high_factor), last = pair_of(scaling.low_factor);
+  if (scaling.whole_pairs) first = std::floor(first), last = std::ceil(last);
+  first = std::max(first, 0.0), last = std::min(last, static_cast<double>(2 * attrs.half() - 1));
+  return 1 - std::clamp((static_cast<double>(i) - first) / (first == last ? 0.001 : last - first), 0.0, 1.0);
+}
+
+double scaled(double frequency, int64_t i, const RopeAttrs& attrs) {
+  const RopeScaling& scaling = attrs.scaling;
   if (scaling.kind == RopeScaling::Kind::kNone) return frequency;
   if (scaling.kind == RopeScaling::Kind::kLinear) return frequency / scaling.factor;
   if (scaling.kind == RopeScaling::Kind::kDivided)
     return frequency / static_cast<double>(scaling.divisors[static_cast<size_t>(i)]);
-  const double turns = scaling.original_length * frequency / (2 * std::numbers::pi);
-  if (turns < scaling.low_factor) return frequency / scaling.factor;
-  if (turns > scaling.high_factor) return frequency;
-  const double blend = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor);
+  double blend = 0;
+  if (scaling.kind == RopeScaling::Kind::kYarn) {
+    blend = kept_share(i, attrs);
+  } else {
+    const double turns = scaling.original_length * frequency / (2 * std::numbers::pi);
+    if (turns < scaling.low_factor) return frequency / scaling.factor;
+    if (turns > scaling.high_factor) return frequency;
+    blend = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor);
+  }
   return (1 - blend) * frequency / scaling.factor + blend * frequency;
 }
 
@@ -64,11 +84,11 @@ const OpDef kRope{.name = "rope",
 
 double rope_frequency(const RopeAttrs& attrs, int64_t i) {
   const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(2 * attrs.half());
-  return scaled(std::pow(attrs.theta, exponent), i, attrs.scaling);
+  return scaled(std::pow(attrs.theta, exponent), i, attrs);
 }
 
 std::span<const char* const> enum_names(RopeScaling::Kind) {
-  static constexpr std::array kNames{"none", "linear", "llama3", "divided"};
+  static constexpr std::array kNames{"none", "linear", "llama3", "divided", "yarn"};
   return kNames;
 }
 
