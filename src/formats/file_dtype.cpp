@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "engine/kernels/quantized/packed_weight.h"
+#include "base/half.h"
 
 namespace linnet {
 namespace {

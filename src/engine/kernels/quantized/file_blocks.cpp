@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/half.h"
 
 namespace linnet {
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/quantized/file_blocks.h"
@@ -169,15 +170,6 @@ size_t PackedShape::bytes() const {
                              ? panels() * kPanel * static_cast<int64_t>(sizeof(float) + sizeof(int32_t))
                              : panels() * panel_scale_bytes();
   return (scales_offset() + static_cast<size_t>(scales) + 63) / 64 * 64;
-}
-
-float half_to_float(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | fraction << 13);
-  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  const float value = static_cast<float>(fraction) * 0x1p-24F;  // a subnormal half
-  return sign ? -value : value;
 }
 
 float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part) {

@@ -148,7 +148,6 @@ struct PackedWeight {
   const int32_t* sums() const { return reinterpret_cast<const int32_t*>(data + shape.sums_offset()); }
 };
 
-float half_to_float(uint16_t half);
 // A scale of row `row` of the panel whose block_scales() these are; `part` blocks.parts: the minimum.
 float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part);
 
