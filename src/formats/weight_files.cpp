@@ -58,48 +58,52 @@ bool has_weight_files(const std::string& folder) {
          });
 }
 
-WeightFiles::WeightFiles(const std::string& folder) {
-  if (is_gguf(folder)) add_file(std::static_pointer_cast<const TensorFile>(open_packed(folder)->owner));
-  if (!files_.empty()) return;
+WeightFiles::WeightFiles(const std::string& folder, const std::vector<std::string>& parts) {
+  if (is_gguf(folder))
+    add_file(std::static_pointer_cast<const TensorFile>(open_packed(folder)->owner), "");
+  else
+    add_folder(folder, "");
+  for (const std::string& part : parts) add_folder(join(folder, part), part + "/");
+}
+
+void WeightFiles::add_folder(const std::string& folder, const std::string& prefix) {
   for (const auto& [file, index] : kNames) {
     const std::string whole = join(folder, file), shards = join(folder, index);
-    if (file_exists(whole))
-      add_file(open_tensor_file(whole));
-    else if (file_exists(shards))
-      add_shards(shards);
-    if (!files_.empty()) return;
+    if (file_exists(whole)) return add_file(open_tensor_file(whole), prefix);
+    if (file_exists(shards)) return add_shards(shards, prefix);
   }
   fail_missing(folder);
 }
 
-void WeightFiles::add_shards(const std::string& index_path) {
+void WeightFiles::add_shards(const std::string& index_path, const std::string& prefix) {
   const std::map<std::string, std::string> index = read_index(index_path);
   std::set<std::string> names;
   for (const auto& [tensor, file] : index) names.insert(file);
   for (const std::string& name : names) {
     const std::string path = fs::path(index_path).replace_filename(name).string();
     if (!file_exists(path)) fail_user("'" + index_path + "' names " + name + ", which is not in the folder");
-    add_file(open_tensor_file(path));
+    add_file(open_tensor_file(path), prefix);
   }
   for (const auto& [tensor, file] : index) {
-    const Weight* weight = find(tensor);
+    const Weight* weight = find(prefix + tensor);
     if (!weight || fs::path(weight->file->path()).filename() != file)
       fail_user("'" + index_path + "' says that tensor " + tensor + " is in " + file + ", but it is not");
   }
   for (const Weight& weight : weights_)
-    if (!index.contains(weight.entry->name))
+    if (weight.name.starts_with(prefix) && !index.contains(weight.entry->name))
       fail_user("'" + weight.file->path() + "' holds tensor " + weight.entry->name + ", which " +
                 fs::path(index_path).filename().string() + " does not name");
 }
 
-void WeightFiles::add_file(std::shared_ptr<const TensorFile> file) {
+void WeightFiles::add_file(std::shared_ptr<const TensorFile> file, const std::string& prefix) {
   files_.push_back(std::move(file));
   for (const TensorEntry& entry : files_.back()->entries()) {
-    if (const Weight* other = find(entry.name))
+    const std::string name = prefix + entry.name;
+    if (const Weight* other = find(name))
       fail_user("tensor " + entry.name + " is both in '" + other->file->path() + "' and in '" + files_.back()->path() +
                 "'");
-    by_name_[entry.name] = weights_.size();
-    weights_.push_back({&entry, files_.back().get()});
+    by_name_[name] = weights_.size();
+    weights_.push_back({name, &entry, files_.back().get()});
   }
 }
 

@@ -25,9 +25,11 @@ bool has_weight_files(const std::string& folder);
 // that is absent or outside the folder, or disagrees with its shards.
 class WeightFiles {
  public:
-  explicit WeightFiles(const std::string& folder);
+  // `parts`: folders within, whose tensors' names begin with them: "2_Dense/linear.weight".
+  explicit WeightFiles(const std::string& folder, const std::vector<std::string>& parts = {});
 
   struct Weight {
+    std::string name;
     const TensorEntry* entry;
     const TensorFile* file;
     const std::byte* elements(std::vector<std::byte>& room) const { return file->elements(*entry, room); }
@@ -38,8 +40,9 @@ class WeightFiles {
   uint64_t bytes() const;  // of all tensors
 
  private:
-  void add_file(std::shared_ptr<const TensorFile> file);
-  void add_shards(const std::string& index_path);
+  void add_folder(const std::string& folder, const std::string& prefix);
+  void add_file(std::shared_ptr<const TensorFile> file, const std::string& prefix);
+  void add_shards(const std::string& index_path, const std::string& prefix);
 
   std::vector<std::shared_ptr<const TensorFile>> files_;
   std::vector<Weight> weights_;

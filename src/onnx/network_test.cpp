@@ -163,6 +163,10 @@ TEST(OnnxNetwork, EncodersComeBack) {
                            "jina_masked", "deberta_masked", "deberta_conv_classifier"})
     for (const int64_t opset : {14, 17}) check_round_trip(name, opset);
 }
+TEST(OnnxNetwork, AHeadThatFindsAnswersComesBack) {
+  const PretrainedModel model = open_pretrained(std::string(kModels) + "bert_model", {.head = ModelHead::kSpans});
+  check_round_trip(*model.module, onnx_files(model), initial(ParameterLayout(*model.module)), {.opset = 17});
+}
 TEST(OnnxNetwork, DecodersComeBack) {
   for (const char* name :
        {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long", "gpt_neox", "opt",

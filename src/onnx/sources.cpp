@@ -60,7 +60,15 @@ std::vector<OnnxFile> encoder_file(const PretrainedModel& model) {
   if (model.head == ModelHead::kClasses) return of_logits(model.as<SequenceClassifier>());
   if (model.head == ModelHead::kTokens) return of_logits(model.as<MaskedLanguageModel>());
   if (model.head == ModelHead::kTokenClasses) return of_logits(model.as<TokenClassifier>());
-  if (model.head == ModelHead::kSpans) fail_user("a head that finds answers in a text has no ONNX form here");
+  if (model.head == ModelHead::kSpans) {
+    auto& answers = model.as<TokenClassifier>();
+    return encoder_file(answers.encoder.config, [&answers](Graph& graph, const EncoderTensors& in) {
+      const std::vector<Tensor> ends = split(answers.logits(in.tokens, in.lengths, in.types), -1, {1, 1});
+      const Shape rows = in.tokens.shape();
+      graph.output("start_logits", reshape(ends[0], rows));
+      graph.output("end_logits", reshape(ends[1], rows));
+    });
+  }
   SentenceEncoder& bare = model.as<SentenceEncoder>();
   return encoder_file(bare.encoder.config, [&bare](Graph& graph, const EncoderTensors& in) {
     graph.output("last_hidden_state", bare.encoder(in.tokens, in.lengths, in.types));

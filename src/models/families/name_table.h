@@ -52,6 +52,8 @@ struct NameTable {
   // not read and not written. `other_heads`: parts of the same family that this architecture does not have; not read,
   // not written, listed as unused.
   std::vector<std::string> computed, other_heads;
+  // Folders within the model's whose files' tensors these rows name, too: "2_Dense/linear.weight".
+  std::vector<std::string> folders;
 
   void add(const std::string& tensor, const std::string& parameter, TensorForm form = TensorForm::kSame,
            TensorRole role = TensorRole::kRequired);

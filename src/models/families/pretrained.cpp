@@ -112,7 +112,7 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
   };
   std::vector<std::byte> room;
   for (const MatchedRow* matched : read) {
-    const auto& [entry, file] = *matched->weight;
+    const auto& [name, entry, file] = *matched->weight;
     if (matched->bound->row->form == TensorForm::kSame)  // without a copy of what the file has in another form
       file->read(*entry, parameters + matched->bound->offset);
     else
@@ -182,7 +182,7 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
   if (const auto packed = ParameterFile::open(folder)) {
     match_parameters(model, *packed, converted);
   } else if (!options.may_lack_weights || has_weight_files(folder)) {
-    const WeightFiles files(folder);
+    const WeightFiles files(folder, model.names.folders);
     const ParameterLayout layout(*model.module);
     const std::vector<BoundRow> rows = bind_names(model.names, layout);
     const TensorMatch match(model, rows, files, converted);
@@ -203,7 +203,7 @@ PretrainedModel new_pretrained(const ConfigFile& config) { return construct(conf
 void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target,
                      uint64_t seed) {
   if (const auto packed = ParameterFile::open(model.folder)) return load_packed(model, *packed, layout, target, seed);
-  const WeightFiles files(model.folder);
+  const WeightFiles files(model.folder, model.names.folders);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const TensorMatch match(model, rows, files, !model.fresh.empty());
   const AdapterFiles adapters(model, rows);

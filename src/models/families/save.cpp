@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -34,9 +35,11 @@ void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
   files.back()->finish();
 }
 
-// Companions, also those of one level of folders (sentence-transformers' 1_Pooling/config.json).
+// Companions of a model but the weights of the folders `written`, also those of one level of folders
+// (sentence-transformers' 1_Pooling/config.json).
 void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
-                        const std::map<std::string, std::string>& instead) {
+                        const std::map<std::string, std::string>& instead,
+                        const std::vector<std::string>& written = {}) {
   if (is_packed(from) || is_gguf(from)) {
     for (const auto& [name, text] : open_packed(from)->files) {
       const fs::path path = fs::path(to) / name;
@@ -52,8 +55,10 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
       prepare(files, fs::path(to) / entry.path().filename(), read_file(entry.path().string()));
     if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
     const fs::path folder = fs::path(to) / entry.path().filename();
+    const bool has_own = std::ranges::find(written, entry.path().filename().string()) != written.end();
     for (const char* name : {"config.json", kWeightsFile, kPickledFile})  // weights of linear layers behind the pooling
-      if (fs::exists(entry.path() / name)) prepare(files, folder / name, read_file((entry.path() / name).string()));
+      if (fs::exists(entry.path() / name) && (!has_own || name == std::string_view("config.json")))
+        prepare(files, folder / name, read_file((entry.path() / name).string()));
   }
 }
 
@@ -107,7 +112,7 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
     merge_adapters(model, layout, merged.data());
     parameters = merged.data();
   }
-  std::vector<WeightSource> weights;
+  std::map<std::string, std::vector<WeightSource>> weights;  // by folder within; "": this one
   for (const BoundRow& bound : rows) {
     const NameRow& row = *bound.row;
     if (row.role == TensorRole::kAdapter) continue;
@@ -117,18 +122,24 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
     if (absent) continue;
     const FileDType dtype = options.dtype ? *options.dtype : had == model.dtypes.end() ? FileDType::kF32 : had->second;
     const bool bare = !model.with_prefix && row.tensor.starts_with(model.names.prefix);
-    weights.push_back({bare ? row.tensor.substr(model.names.prefix.size()) : row.tensor, dtype, bound.shape,
-                       [&bound, parameters, dtype](int64_t first, int64_t count, std::byte* out) {
-                         write_tensor(bound, parameters, dtype, first, count, out);
-                       }});
+    const std::string name = bare ? row.tensor.substr(model.names.prefix.size()) : row.tensor;
+    const size_t slash = name.find('/'), begin = slash == name.npos ? 0 : slash + 1;
+    weights[name.substr(0, slash == name.npos ? 0 : slash)].push_back(
+        {name.substr(begin), dtype, bound.shape,
+         [&bound, parameters, dtype](int64_t first, int64_t count, std::byte* out) {
+           write_tensor(bound, parameters, dtype, first, count, out);
+         }});
   }
   make_directories(folder);
   // A full disk must not leave half of a model: the weights take their places last but for these, which have room then.
   PendingFiles files;
-  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, options.files);
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, options.files, model.names.folders);
   for (const auto& [name, text] : options.files) prepare(files, fs::path(folder) / name, text);
   prepare(files, fs::path(folder) / "config.json", saved_config(model, options).dump());
-  save_weight_files(folder, weights, options.max_shard_bytes, {{"format", "pt"}});
+  for (const auto& [part, sources] : weights) {
+    if (!part.empty()) make_directories((fs::path(folder) / part).string());
+    save_weight_files((fs::path(folder) / part).string(), sources, options.max_shard_bytes, {{"format", "pt"}});
+  }
   for (const auto& file : files) file->commit();
 }
 

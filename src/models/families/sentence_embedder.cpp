@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/json_reader.h"
 #include "base/packed_files.h"
-#include "formats/weight_files.h"
+#include "models/families/fields.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
 #include "models/nn/forward.h"
@@ -60,8 +60,47 @@ std::vector<SentenceModule> read_modules(const std::string& path) {
   for (const ConfigFile& module : file.objects("modules")) {
     const std::string type = module.text("type");
     modules.push_back({type.substr(type.rfind('.') + 1), module.text("path", "")});
+    if (const std::string& name = modules.back().path; name.find_first_of("/\\") != name.npos || name == "..")
+      module.fail("the path \"" + name + "\" is no folder within the model's");
   }
   return modules;
+}
+
+DenseLayer read_dense(const std::string& folder, const std::string& part) {
+  constexpr std::pair<const char*, std::optional<Activation>> kFunctions[] = {
+      {"torch.nn.modules.linear.Identity", std::nullopt},
+      {"torch.nn.modules.activation.Tanh", Activation::kTanh},
+      {"torch.nn.modules.activation.ReLU", Activation::kRelu},
+      {"torch.nn.modules.activation.GELU", Activation::kGelu},
+      {"torch.nn.modules.activation.SiLU", Activation::kSilu}};
+  const ConfigFile config(inside(inside(folder, part), "config.json"));
+  std::vector<const char*> names;
+  for (const auto& [name, activation] : kFunctions) names.push_back(name);
+  return {part, config.size("in_features"), config.size("out_features"), config.flag("bias", true),
+          kFunctions[word_index(config, "activation_function", names, 1)].second};
+}
+
+// The linear layers behind a pooling, which a model may have already.
+void add_dense(PretrainedModel& model, const SentencePooling& pooling) {
+  auto& encoder = model.as<SentenceEncoder>();
+  if (encoder.dense.size() > 0) return;
+  for (const DenseLayer& layer : pooling.dense) {
+    if (layer.in != encoder.width())
+      fail_user("\"in_features\" of " + layer.folder + " is " + std::to_string(layer.in) + ", and it is given " +
+                std::to_string(encoder.width()) + " numbers");
+    const std::string ours = "dense." + std::to_string(encoder.dense.size()), theirs = layer.folder + "/linear";
+    encoder.dense.append(layer.in, layer.out, xavier_uniform(), layer.bias);
+    encoder.dense_activations.push_back(layer.activation);
+    model.names.add(theirs + ".weight", ours + ".weight");
+    if (layer.bias) model.names.add(theirs + ".bias", ours + ".bias");
+    model.names.folders.push_back(layer.folder);
+  }
+}
+
+void set_pooling(PretrainedModel& model, const SentencePooling& pooling) {
+  auto& encoder = model.as<SentenceEncoder>();
+  encoder.pooling = pooling.kind, encoder.normalized = pooling.normalized, encoder.max_tokens = pooling.max_tokens;
+  add_dense(model, pooling);
 }
 
 }  // namespace
@@ -77,7 +116,7 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
     if (module.kind == "Pooling")
       pooling.kind = read_kind(ConfigFile(inside(inside(folder, module.path), "config.json")));
     else if (module.kind == "Dense")
-      pooling.dense.push_back(inside(folder, module.path));
+      pooling.dense.push_back(read_dense(folder, module.path));
     else if (module.kind == "Normalize")
       pooling.normalized = true;
     else if (module.kind != "Transformer")
@@ -120,11 +159,7 @@ std::map<std::string, std::string> sentence_files(const PretrainedModel& model) 
 }
 
 void take_pooling(PretrainedModel& model, const std::string& folder) {
-  auto& encoder = model.as<SentenceEncoder>();
-  const SentencePooling pooling = read_sentence_pooling(folder);
-  if (!pooling.dense.empty())
-    fail_user("'" + folder + "' has linear layers behind its pooling, which Linnet does not train");
-  encoder.pooling = pooling.kind, encoder.normalized = pooling.normalized, encoder.max_tokens = pooling.max_tokens;
+  set_pooling(model, read_sentence_pooling(folder));
 }
 
 std::string SentencePrompts::of(const std::string& name) const {
@@ -170,49 +205,6 @@ void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, boo
 
 namespace {
 
-// A linear layer behind the pooling (EmbeddingGemma has two).
-struct DenseLayer {
-  explicit DenseLayer(const std::string& folder) {
-    const ConfigFile config(inside(folder, "config.json"));
-    in = config.size("in_features"), out = config.size("out_features");
-    config.choice("activation_function", {"torch.nn.modules.linear.Identity"});
-    const WeightFiles files(folder);
-    read(files, folder, "linear.weight", {out, in}, weight);
-    if (config.flag("bias", true)) read(files, folder, "linear.bias", {out}, bias);
-  }
-  std::vector<float> operator()(std::span<const float> x) const {
-    std::vector<float> y(bias.empty() ? std::vector<float>(static_cast<size_t>(out)) : bias);
-    for (size_t row = 0; row < y.size(); ++row)
-      y[row] +=
-          std::inner_product(x.begin(), x.end(), weight.begin() + static_cast<std::ptrdiff_t>(row * x.size()), 0.0f);
-    return y;
-  }
-
-  int64_t in, out;
-  std::vector<float> weight, bias;
-
- private:
-  static void read(const WeightFiles& files, const std::string& folder, const std::string& name, const Shape& shape,
-                   std::vector<float>& values) {
-    const WeightFiles::Weight* found = files.find(name);
-    if (!found || found->entry->type.shape != shape)
-      fail_user("'" + folder + "': there is no tensor " + name + " of shape " + shape.text());
-    values.resize(static_cast<size_t>(shape.elements()));
-    read_floats(found->entry->dtype, found->entry->data, shape.elements(), values.data());
-  }
-};
-
-std::vector<float> through_dense(const std::vector<DenseLayer>& layers, std::span<const float> rows, size_t width) {
-  std::vector<float> result;
-  for (size_t first = 0; first < rows.size(); first += width) {
-    std::vector<float> row(rows.begin() + static_cast<std::ptrdiff_t>(first),
-                           rows.begin() + static_cast<std::ptrdiff_t>(first + width));
-    for (const DenseLayer& layer : layers) row = layer(row);
-    result.insert(result.end(), row.begin(), row.end());
-  }
-  return result;
-}
-
 PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   const ConfigFile config(inside(folder, "config.json"));
   const Family& family = find_family(config);
@@ -223,9 +215,13 @@ PretrainedModel open_encoder(const std::string& folder, const std::vector<Adapte
   return open_with_adapters(folder, adapters, {.head = ModelHead::kNone});
 }
 
-TextEncoder& encoder_of(PretrainedModel& model) {
-  if (auto* masked = dynamic_cast<MaskedLanguageModel*>(model.module.get())) return masked->encoder;
-  return model.as<SentenceEncoder>().encoder;
+// What embeds with a model; null: the encoder of a masked language model does.
+SentenceEncoder* sentence_encoder(const PretrainedModel& model) {
+  return dynamic_cast<SentenceEncoder*>(model.module.get());
+}
+TextEncoder& encoder_of(const PretrainedModel& model) {
+  if (SentenceEncoder* own = sentence_encoder(model)) return own->encoder;
+  return model.as<MaskedLanguageModel>().encoder;
 }
 
 }  // namespace
@@ -234,7 +230,6 @@ struct SentenceEmbedder::State {
   PretrainedModel model;
   TextEncoder& encoder;
   int64_t width, max_tokens;
-  std::vector<DenseLayer> dense;
   bool normalized = false;
   // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
   std::vector<int64_t> rows, lengths;
@@ -258,23 +253,21 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   for (const int64_t few : {1, 4})
     if (few < rows) state.rows.push_back(few);
   state.rows.push_back(rows);
-  state.width = config.width, state.normalized = pooling.normalized;
-  for (const std::string& layer : pooling.dense) {
-    state.dense.emplace_back(layer);
-    if (state.dense.back().in != std::exchange(state.width, state.dense.back().out))
-      fail_user("'" + layer + "' does not take embeddings of the size that it is given");
-  }
+  SentenceEncoder* const own = sentence_encoder(state.model);
+  if (own) set_pooling(state.model, pooling);
+  state.width = own ? own->width() : config.width, state.normalized = pooling.normalized;
   state.max_tokens = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
   for (int64_t length = 16; length < state.max_tokens; length *= 2) state.lengths.push_back(length);
   state.lengths.push_back(state.max_tokens);
   std::vector<Forward::Function> functions;
   for (const int64_t planned : state.rows)
     for (const int64_t length : state.lengths)
-      functions.emplace_back([&state, kind = pooling.kind, planned, length](Trace& trace) {
+      functions.emplace_back([&state, own, kind = pooling.kind, planned, length](Trace& trace) {
         const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
-        const bool normalized = state.normalized && state.dense.empty();
-        trace.graph().output("embeddings", sentence_embeddings(state.encoder, tokens, lengths, normalized, kind));
+        trace.graph().output("embeddings",
+                             own ? own->logits(tokens, lengths)
+                                 : sentence_embeddings(state.encoder, tokens, lengths, state.normalized, kind));
       });
   state.forward = std::make_unique<Forward>(
       *state.model.module, functions,
@@ -306,7 +299,7 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
   std::vector<size_t> order(sentences.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
-  const auto width = static_cast<size_t>(state.encoder.config.width), most = static_cast<size_t>(state.rows.back());
+  const auto width = static_cast<size_t>(state.width), most = static_cast<size_t>(state.rows.back());
   std::vector<float> result(sentences.size() * width);
   for (size_t first = 0; first < order.size(); first += most) {
     const std::span<const size_t> batch(order.data() + first, std::min(most, order.size() - first));
@@ -335,9 +328,6 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
                         result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
   }
   if (state.packed) state.packed->check_weights();
-  if (state.dense.empty()) return result;
-  result = through_dense(state.dense, result, width);
-  if (state.normalized) normalize_rows(result, static_cast<size_t>(state.width));
   return result;
 }
 

@@ -17,10 +17,16 @@
 namespace linnet {
 
 // What a sentence-transformers folder says of pooling. A plain BERT folder has the defaults.
+struct DenseLayer {
+  std::string folder;  // within the model's: "2_Dense"
+  int64_t in, out;
+  bool bias;
+  std::optional<Activation> activation;  // behind it
+};
 struct SentencePooling {
   bool normalized = true;
   Pooling kind = Pooling::kMean;
-  std::vector<std::string> dense = {};  // folders of linear layers that follow
+  std::vector<DenseLayer> dense = {};  // that follow
   int64_t max_tokens = 0;               // longer sentences are cut; 0: the model's positions
 };
 // modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for another pooling
@@ -30,8 +36,8 @@ SentencePooling read_sentence_pooling(const std::string& folder);
 std::map<std::string, std::string> sentence_files(const std::string& folder);
 // Those of an encoder's folder, or as its pooling says where the folder has none.
 std::map<std::string, std::string> sentence_files(const PretrainedModel& model);
-// Gives a SentenceEncoder the pooling that a folder says. User error for linear layers behind it, which are not
-// trained.
+// Gives a SentenceEncoder the pooling that a folder says, and the linear layers behind it, whose weights are in folders
+// within the model's.
 void take_pooling(PretrainedModel& model, const std::string& folder);
 
 // What texts of a kind begin with ("query": "search_query: "), as config_sentence_transformers.json says.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "formats/safetensors.h"
+#include "formats/weight_files.h"
 #include "models/families/config_file.h"
 #include "temporary_folder.h"
 
@@ -129,6 +130,60 @@ TEST(SentencePooling, IsReadFromItsFolder) {
   for (const char* refused : {R"({"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true})",
                               R"({"pooling_mode": "weightedmean"})", R"({"pooling_mode_weightedmean_tokens": true})"})
     EXPECT_THROW(kind_of(refused), Error) << refused;
+}
+
+// tanh(the mean through one layer) through another, as sentence-transformers computes them; and a folder that is saved
+// has what the layers were trained to be.
+TEST(SentencePooling, IsFollowedByLinearLayers) {
+  testing::TemporaryFolder folder, saved;
+  const std::string bert = "tests/golden/pretrained/bert_model";
+  fs::copy(bert, folder.path(), fs::copy_options::recursive);
+  const int64_t width = SentenceEmbedder(bert, 1, 1).width();
+  folder.write("modules.json", R"([{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": "1_Pooling"},
+                                   {"type": "models.Dense", "path": "2_Dense"}, {"type": "Dense", "path": "3_Dense"}])");
+  const auto add = [&](const std::string& name, int64_t in, float weight, const char* function, bool bias) {
+    fs::create_directories(folder / name);
+    folder.write(name + "/config.json", R"({"in_features": )" + std::to_string(in) +
+                                            R"(, "out_features": 2, "bias": )" + (bias ? "true" : "false") +
+                                            R"(, "activation_function": ")" + function + "\"}");
+    const auto filled = [](const std::string& tensor, const Shape& shape, float value) {
+      return WeightSource{tensor, FileDType::kF32, shape, [value](int64_t, int64_t count, std::byte* out) {
+                            std::fill_n(reinterpret_cast<float*>(out), count, value);
+                          }};
+    };
+    std::vector<WeightSource> tensors{filled("linear.weight", {2, in}, weight)};
+    if (bias) tensors.push_back(filled("linear.bias", {2}, 0.25F));
+    save_weight_files(folder / name, tensors, 1 << 20, {});
+  };
+  fs::create_directories(folder / "1_Pooling");
+  folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
+  add("2_Dense", width, 0.125F, "torch.nn.modules.activation.Tanh", true);
+  add("3_Dense", 2, 3, "torch.nn.modules.linear.Identity", false);
+
+  const std::vector<std::vector<int32_t>> sentences{{5, 9, 7}};
+  PretrainedModel plain = open_pretrained(bert, {.head = ModelHead::kNone});
+  double sum = 0;
+  for (const float value : SentenceEmbedder(std::move(plain), {.normalized = false}, 1, 1, {}).embed(sentences))
+    sum += value;
+  const double expected = 3 * 2 * std::tanh(0.125 * sum + 0.25);
+  const std::vector<float> embedding = SentenceEmbedder(folder.path(), 1, 1).embed(sentences);
+  ASSERT_EQ(embedding.size(), 2U);
+  EXPECT_NEAR(embedding[0], expected, 1e-5);
+
+  PretrainedModel model = open_pretrained(folder.path(), {.head = ModelHead::kNone});
+  take_pooling(model, folder.path());
+  const ParameterLayout layout(*model.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load_parameters(model, layout, parameters.data());
+  const ParameterSlot* last = nullptr;
+  for (const ParameterSlot& slot : layout.parameters())
+    if (slot.spec.name == "dense.1.weight") last = &slot;
+  ASSERT_TRUE(last);
+  std::fill_n(parameters.begin() + last->offset, 4, 1.5F);
+  save_pretrained(model, layout, parameters.data(), saved.path());
+  EXPECT_NEAR(SentenceEmbedder(saved.path(), 1, 1).embed(sentences)[1], expected / 2, 1e-5);
+  folder.write("modules.json", R"([{"type": "Pooling", "path": "../1_Pooling"}])");
+  EXPECT_THROW(read_sentence_pooling(folder.path()), Error);
 }
 
 TEST(SentencePrompts, AreNamedOrUsual) {

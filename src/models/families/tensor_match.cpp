@@ -42,13 +42,13 @@ TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRo
     : model_(model), files_(files) {
   const std::string& prefix = model.names.prefix;
   with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
-                  return weight.entry->name.starts_with(prefix);
+                  return weight.name.starts_with(prefix);
                 });
   for (const WeightFiles::Weight& weight : files.weights()) {
-    const std::string name = table_name(weight.entry->name);
+    const std::string name = table_name(weight.name);
     const auto [other, inserted] = by_name_.emplace(name, &weight);
     if (!inserted)
-      fail_user("'" + weight.file->path() + "': tensors " + other->second->entry->name + " and " + weight.entry->name +
+      fail_user("'" + weight.file->path() + "': tensors " + other->second->name + " and " + weight.name +
                 " are the same part of the model");
   }
   match(bound);
@@ -115,19 +115,19 @@ void TensorMatch::check_extra() {
     const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
     if (any_matches(model_.names.computed, bare)) continue;
     if (any_matches(model_.names.other_heads, bare))
-      unused.push_back(weight->entry->name);
+      unused.push_back(weight->name);
     else
       extra.push_back(weight);
   }
   if (!extra.empty())
-    fail_user("'" + extra[0]->file->path() + "': tensor " + extra[0]->entry->name + and_more(extra.size()) +
+    fail_user("'" + extra[0]->file->path() + "': tensor " + extra[0]->name + and_more(extra.size()) +
               " is not part of a " + model_.architecture);
 }
 
 std::map<std::string, FileDType> TensorMatch::dtypes() const {
   std::map<std::string, FileDType> result;
   for (const MatchedRow& matched : rows) {
-    const bool own = matched.weight && table_name(matched.weight->entry->name) == matched.bound->row->tensor;
+    const bool own = matched.weight && table_name(matched.weight->name) == matched.bound->row->tensor;
     if (own) result[matched.bound->row->tensor] = matched.weight->entry->dtype;
   }
   return result;
@@ -135,7 +135,7 @@ std::map<std::string, FileDType> TensorMatch::dtypes() const {
 
 void TensorMatch::fail_different(const MatchedRow& matched) const {
   const NameRow& row = *matched.bound->row;
-  const std::string who = "'" + matched.weight->file->path() + "': tensor " + matched.weight->entry->name;
+  const std::string who = "'" + matched.weight->file->path() + "': tensor " + matched.weight->name;
   if (row.role == TensorRole::kConstant) fail_user(who + " is not " + std::to_string(row.constant) + " everywhere");
   fail_user(who + " is not the same as the one it is tied to in a " + model_.architecture);
 }

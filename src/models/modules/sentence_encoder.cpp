@@ -132,6 +132,15 @@ Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, 
   return normalized ? unit_rows(pooled) : pooled;
 }
 
+Tensor SentenceEncoder::logits(Tensor tokens, Tensor lengths, Tensor) {
+  Tensor x = sentence_embeddings(encoder, tokens, lengths, normalized && dense.size() == 0, pooling);
+  for (size_t i = 0; i < dense.size(); ++i) {
+    x = dense[i](x);
+    if (dense_activations[i]) x = activate(x, *dense_activations[i]);
+  }
+  return normalized && dense.size() > 0 ? unit_rows(x) : x;
+}
+
 Loss embedding_loss_of(const EmbeddingLoss& options, Trace& trace, Tensor embeddings, int64_t batch) {
   const TensorType numbers{embeddings.type().dtype, {batch}};
   const Tensor weights = trace.input("weights", numbers);

@@ -34,7 +34,8 @@ struct EncoderConfig {
   // distance_span_buckets those beyond half of them share one, up to max_distance.
   int64_t distance_span = 0, distance_span_buckets = 0;
   bool distance_norm = false;  // of these embeddings
-  // > 0: a convolution over so many neighboring embeddings, through its activation, is added to the first layer's states.
+  // > 0: a convolution over so many neighboring embeddings, through its activation, is added to the first layer's
+  // states.
   int64_t convolution = 0;
   Activation convolution_activation = Activation::kTanh;
   // Of layers (models/modules/blocks.h).
@@ -169,8 +170,8 @@ struct TokenClassifier : TextClassifier {
   Linear classifier;
 };
 
-// [B, T]: 1 for the tokens of each sequence, 0 for its padding. With `longest`, the most tokens there can be, no constant
-// of the graph depends on the length.
+// [B, T]: 1 for the tokens of each sequence, 0 for its padding. With `longest`, the most tokens there can be, no
+// constant of the graph depends on the length.
 Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest = 0);
 // Of a sequence's states [B, T, D] the first one, and the mean over its tokens: [B, D].
 Tensor first_state(Tensor states);
@@ -211,16 +212,20 @@ struct SentenceEncoder : TextClassifier {
     if (config.has_pooler) pooler.emplace(this, "pooler", config);
   }
   Tensor operator()(Tensor tokens, Tensor lengths) { return sentence_embeddings(encoder, tokens, lengths); }
-  Tensor logits(Tensor tokens, Tensor lengths, Tensor = {}) override {
-    return sentence_embeddings(encoder, tokens, lengths, normalized, pooling);
-  }
+  Tensor logits(Tensor tokens, Tensor lengths, Tensor = {}) override;
   int64_t max_length() const override {
     return max_tokens > 0 ? std::min(max_tokens, encoder.config.max_seq_len) : encoder.config.max_seq_len;
+  }
+
+  int64_t width() const {
+    return dense.size() > 0 ? dense[dense.size() - 1].weight.spec().shape[0] : encoder.config.width;
   }
 
   TextEncoder encoder;
   std::optional<Pooler> pooler;
   Pooling pooling = Pooling::kMean;
+  ModuleList<Linear> dense{this, "dense"};  // behind the pooling, each with what follows it
+  std::vector<std::optional<Activation>> dense_activations;
   bool normalized = true;
   int64_t max_tokens = 0;  // of a text; 0: all positions
   EmbeddingLoss training_loss, evaluation_loss;

@@ -13,6 +13,7 @@
 #include "formats/packed_model.h"
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
+#include "models/modules/text_encoder.h"
 #include "models/nn/model_store.h"
 #include "serving/loaded/loaded_model.h"
 #include "tasks/language/language_model.h"
@@ -120,7 +121,9 @@ Opened open_any(const std::string& folder) {
     case ModelKind::kEmbedder:
       break;
   }
-  const auto kept = std::make_shared<const PretrainedModel>(open_pretrained(folder));
+  const auto opened = std::make_shared<PretrainedModel>(open_pretrained(folder));
+  if (dynamic_cast<SentenceEncoder*>(opened->module.get())) take_pooling(*opened, folder);
+  const std::shared_ptr<const PretrainedModel> kept = opened;
   return {kept, kept->module.get(), kept.get(), [kept](const ParameterLayout& layout, const ParameterTarget& target) {
             load_parameters(*kept, layout, target);
           }};
@@ -157,6 +160,7 @@ SafetensorsMetadata metadata_of(const std::string& folder) {
 
 PackReport finish(const std::string& path, PackedContents& contents, const std::string& folder) {
   add_files(folder, "", contents.files);
+  contents.files.merge(sentence_files(folder));  // of layers whose folders have weights, too
   add_tokenizer_tables(folder, contents.files);
   save_packed_model(path, contents);
   use_packed_models();
@@ -209,8 +213,6 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
   if (is_packed(folder)) fail_user("'" + folder + "' is packed already");
   const bool is_run = run.has_config() || !is_pretrained_folder(folder);
   if (is_run) run.load_config(), run.best_weights();  // says what is wrong
-  if (!is_run && !read_sentence_pooling(folder).dense.empty())
-    fail_user("'" + folder + "' has linear layers behind its pooling, which a packed model does not hold");
   if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words, open_any(folder));
   if (words.parsed().any())
     fail_user("'" + folder + "' answers no texts: its weights are packed as they are, without --quantize");

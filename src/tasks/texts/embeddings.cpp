@@ -87,7 +87,7 @@ class Embeddings : public TextTask {
   Names outputs(const TextRecords&, const std::string&) const override { return {}; }
   Names outputs_of(const PretrainedModel& model) const override {
     Names names;
-    for (int64_t i = 0; i < model.as<SentenceEncoder>().encoder.config.width; ++i) names.push_back(std::to_string(i));
+    for (int64_t i = 0; i < model.as<SentenceEncoder>().width(); ++i) names.push_back(std::to_string(i));
     return names;
   }
   LabelForm form(const Names&, const TextClassifier& model, TextUse use) const override {
@@ -100,7 +100,7 @@ class Embeddings : public TextTask {
   void set_up(PretrainedModel& model, const Config& config, const TextRecords& train,
               const TextRecords* valid) const override {
     auto& encoder = model.as<SentenceEncoder>();
-    const int64_t width = encoder.encoder.config.width;
+    const int64_t width = encoder.width();
     if (encoder.max_tokens == 0) encoder.max_tokens = longest_text(config, encoder);
     encoder.training_loss = loss_of(config.embeddings, train, width);
     const std::string wrong = misfit(encoder.training_loss, train);

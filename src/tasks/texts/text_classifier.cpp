@@ -104,7 +104,7 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
   }
   opened.outputs = label_names(opened.model.config);
   if (const auto* encoder = dynamic_cast<const SentenceEncoder*>(opened.model.module.get()))
-    opened.outputs.resize(static_cast<size_t>(encoder->encoder.config.width));
+    opened.outputs.resize(static_cast<size_t>(encoder->width()));
   opened.pairs = has_pairs(opened.model.config) || opened.problem() == TextProblem::kSpans;
   opened.config.answers.may_lack = may_lack_answers(opened.model.config);
   return opened;
