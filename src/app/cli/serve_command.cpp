@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 
 #include "app/cli/commands.h"
 #include "base/error.h"
@@ -9,6 +10,7 @@
 #ifdef LINNET_SERVER
 #include "serving/http/http_server.h"
 #include "serving/http/service.h"
+#include "tasks/predictor.h"
 #endif
 
 namespace linnet {
@@ -16,6 +18,32 @@ namespace linnet {
 #ifdef LINNET_SERVER
 
 namespace {
+
+// As `linnet predict` does it.
+class PredictedSpans : public SpanModel {
+ public:
+  PredictedSpans(const std::string& folder, const LoadedModelOptions& options)
+      : predictor_(open_predictor(folder,
+                                  {.threads = options.threads,
+                                   .device = options.device,
+                                   .quantize = options.quantize,
+                                   .keep = options.keep,
+                                   .adapters = options.adapters},
+                                  kRows)) {}
+  bool takes_questions() const override { return predictor_->takes_pairs(); }
+  std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
+    const std::lock_guard lock(mutex_);
+    std::vector<Json> found;
+    for (Answer& answer : predictor_->answer(texts, std::min(top, predictor_->outputs())))
+      found.push_back(std::move(answer.json));
+    return found;
+  }
+
+ private:
+  static constexpr int64_t kRows = 8;  // texts that are computed at once
+  std::mutex mutex_;
+  std::unique_ptr<Predictor> predictor_;
+};
 
 struct Arguments {
   ServiceOptions service;
@@ -32,7 +60,11 @@ struct Arguments {
 // Returns when a signal has ended it and every accepted request is answered.
 void serve(const Arguments& arguments) {
   // Models end before the server does: their threads answer through it.
-  auto service = std::make_unique<Service>(arguments.service);
+  ServiceOptions options = arguments.service;
+  options.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
+    return std::make_unique<PredictedSpans>(folder, resident);
+  };
+  auto service = std::make_unique<Service>(options);
   HttpServer server(*service, arguments.host, arguments.port, arguments.limits);
   service->count_connections([&] { return server.connections(); });
   const bool is_ipv6 = arguments.host.find(':') != std::string::npos;
@@ -72,7 +104,8 @@ void add_serve_command(Command& linnet) {
                   "answer requests over HTTP: completions, conversations and embeddings as OpenAI's clients ask for "
                   "them, translations, classes; a page to try the models is at /")
       .take("MODEL", service.models,
-            "runs and model folders that write, translate, classify or embed texts; NAME=FOLDER gives one another name",
+            "runs and model folders that write, translate, classify, label, answer or embed texts; NAME=FOLDER gives "
+            "one another name",
             {.required = true, .type = "MODEL"})
       .take("--host", arguments->host, "the address to listen on (default 127.0.0.1: this machine alone)")
       .take("--port", arguments->port, "0: any (default 8080)", {.least = 0, .most = 65535})

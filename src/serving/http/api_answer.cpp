@@ -227,6 +227,25 @@ std::string format_classes(std::span<const float> rows, const std::vector<std::s
   return all.dump();
 }
 
+std::string format_spans(std::span<const Json> found, bool as_list) {
+  Json all = Json::array();
+  for (const Json& text : found) {
+    if (const Json* top = text.find("top"); top || !text.find("entities")) {
+      all.push_back(top ? *top : text);
+      continue;
+    }
+    Json entities = Json::array();
+    for (const Json& entity : *text.find("entities"))
+      entities.push_back({{"entity_group", *entity.find("label")},
+                          {"score", *entity.find("probability")},
+                          {"word", *entity.find("text")},
+                          {"start", *entity.find("start")},
+                          {"end", *entity.find("end")}});
+    all.push_back(std::move(entities));
+  }
+  return as_list ? all.dump() : all[0].dump();
+}
+
 std::string format_translations(const std::vector<std::string>& texts) {
   Json all = Json::array();
   for (const std::string& text : texts) all.push_back({{"translation_text", text}});

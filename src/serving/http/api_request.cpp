@@ -223,6 +223,25 @@ void read_pairs(const JsonObject& body, InputCall& call) {
   call.is_list = true;
 }
 
+// A text, {"question": ..., "context": ...}, or a list of them.
+void read_questions(const JsonObject& body, InputCall& call) {
+  if (!body.has("inputs")) body.fail("inputs", "is missing");
+  const Json& inputs = body.at("inputs");
+  call.is_list = inputs.is_array();
+  const auto add = [&](const Json& item) {
+    const Json *question = item.find("question"), *context = item.find("context");
+    const bool asks = question && context && question->is_string() && context->is_string();
+    if (!item.is_string() && !asks)
+      body.fail("inputs", "is neither a text, nor a question and its context, nor a list of such");
+    call.texts.push_back(asks ? question->text() : item.text());
+    call.pairs.push_back(asks ? std::optional(context->text()) : std::nullopt);
+  };
+  if (!call.is_list) return add(inputs);
+  if (inputs.empty()) body.fail("inputs", "is an empty list");
+  check_count(body, "inputs", inputs);
+  for (const Json& item : inputs) add(item);
+}
+
 InputCall read_rerank_call(const JsonObject& body) {
   InputCall call;
   call.model = body.text("model", "");
@@ -253,7 +272,9 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
   InputCall call;
   call.model = body.text("model", "");
   const auto no_tokens = [&](std::vector<int32_t>) { body.fail("inputs", "is neither a text nor a list of texts"); };
-  if (path == "/classify" && body.has("inputs") && has_pairs(body.at("inputs")))
+  if (path == "/predict")
+    read_questions(body, call);
+  else if (path == "/classify" && body.has("inputs") && has_pairs(body.at("inputs")))
     read_pairs(body, call);
   else
     call.is_list = read_inputs(
@@ -269,6 +290,9 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
       if (const auto dimensions = settings->integer("dimensions", 1, 1'000'000)) call.dimensions = dimensions;
       call.prompt = settings->text("prompt_name", call.prompt);
       settings->ignore({"truncation_direction"});
+    } else if (path == "/predict") {
+      if (const auto top = settings->integer("top_k", 1, 1'000'000)) call.top = top;
+      settings->ignore({"aggregation_strategy"});
     } else if (path == "/classify") {
       if (const auto top = settings->integer("top_k", 1, 1'000'000)) call.top = top;
       if (const std::string function = settings->text("function_to_apply", "");

@@ -28,6 +28,7 @@ constexpr Route kRoutes[] = {
     {"/v1/embeddings", "POST", true},
     {"/translate", "POST", true},
     {"/classify", "POST", true},
+    {"/predict", "POST", true},
     {"/rerank", "POST", true},
     {"/v1/rerank", "POST", true},
     {"/embed", "POST", true},
@@ -279,6 +280,7 @@ void Service::route(HttpRequest& request, const Exchange& exchange) {
   if (path == "/v1/embeddings") return embed(parse_embedding_call(request.body), true, exchange, client);
   if (path == "/embed") return embed(parse_inputs_call(request.body, path), false, exchange, client);
   if (path == "/classify") return classify(parse_inputs_call(request.body, path), exchange, client);
+  if (path == "/predict") return find_spans(parse_inputs_call(request.body, path), exchange);
   if (path == "/rerank" || path == "/v1/rerank") return rerank(parse_rerank_call(request.body), exchange, client);
   if (path == "/translate") return translate(parse_inputs_call(request.body, path), exchange, client);
   const Model model = find(path.substr(kModelPrefix.size()), {});
@@ -315,7 +317,7 @@ ModelDescription Service::describe(const ServedModel& model) {
   if (resident.text) {
     description.chat = resident.text->model().has_chat_template();
     description.room = resident.text->model().room();
-  } else {
+  } else if (resident.rows) {
     description.classes = resident.rows->model().classes();
   }
   return description;
@@ -351,7 +353,7 @@ std::string Service::metrics_text() const {
         add(bytes, "linnet_prefix_cache_bytes", counts.prefix_bytes);
         add(guessed, "linnet_draft_tokens_total", counts.guessed);
         add(accepted, "linnet_draft_accepted_total", counts.accepted);
-      } else {
+      } else if (model->resident->rows) {
         waiting += metric_line("linnet_waiting", labels, static_cast<double>(model->resident->rows->waiting()));
       }
     }

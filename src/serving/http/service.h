@@ -81,6 +81,7 @@ class Service : public HttpHandler {
   void embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client);
   void classify(InputCall call, const Exchange& exchange, const std::string& client);
   void rerank(InputCall call, const Exchange& exchange, const std::string& client);
+  void find_spans(InputCall call, const Exchange& exchange);
   // Gives texts to the model: all of them, or an error.
   void submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
               const std::string& client);

@@ -202,6 +202,33 @@ void Service::rerank(InputCall call, const Exchange& exchange, const std::string
                });
 }
 
+void Service::find_spans(InputCall call, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kSpans});
+  SpanModel& finder = *model->resident->spans;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < call.texts.size(); ++i) {
+    const bool has_question = i < call.pairs.size() && call.pairs[i];
+    if (has_question != finder.takes_questions())
+      throw ApiError(422,
+                     has_question ? "the model labels the words of texts, and an input has a question"
+                                  : "the model answers questions: each input is {\"question\": ..., \"context\": ...}",
+                     "inputs");
+    std::string text = std::move(call.texts[i]);
+    if (has_question) {
+      std::ranges::replace(text, '\t', ' ');
+      text += '\t' + *call.pairs[i];
+    }
+    texts.push_back(std::move(text));
+  }
+  std::vector<Json> found;
+  try {
+    found = finder.find(texts, call.top.value_or(1));
+  } catch (const Error& error) {
+    throw ApiError(422, error.what(), "inputs");
+  }
+  exchange->respond({.body = format_spans(found, call.is_list) + "\n"});
+}
+
 TextAnswer::Sink Service::sink(const std::string& model) {
   TextAnswer::Sink sink;
   sink.first_token = [this, model](double seconds) {

@@ -5,19 +5,22 @@
 
 #include <future>
 
+#include "temporary_folder.h"
+
 namespace linnet {
 namespace {
 
 struct Answer {
   int status;
   std::thread::id thread;
+  std::string body = {};
 };
 
 class Exchange : public HttpExchange {
  public:
   explicit Exchange(std::promise<Answer>& answer) : answer_(answer) {}
   const std::string& id() const override { return id_; }
-  void respond(HttpResponse response) override { answer_.set_value({response.status, std::this_thread::get_id()}); }
+  void respond(HttpResponse response) override { answer_.set_value({response.status, std::this_thread::get_id(), response.body}); }
   void begin_stream(HttpResponse) override {}
   void write(std::string) override {}
   void end_stream() override {}
@@ -46,6 +49,41 @@ TEST(Service, BodiesAreReadBesideTheServersThread) {
   const Answer health = answer_of(service, "GET", "/health", "");
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(health.thread, std::this_thread::get_id());  // waits for no body
+}
+
+// Answers every question with the first word of its text.
+class FirstWord : public SpanModel {
+ public:
+  bool takes_questions() const override { return true; }
+  std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
+    std::vector<Json> found;
+    for (const std::string& text : texts) {
+      const size_t begin = text.find('\t') + 1;
+      found.push_back({{"answer", text.substr(begin, text.find(' ', begin) - begin)}, {"score", 0.5}});
+      if (top > 1) found.back() = {{"top", Json::array({found.back()})}};
+    }
+    return found;
+  }
+};
+
+TEST(Service, AnswersQuestionsAsPipelinesDo) {
+  const testing::TemporaryFolder folder;
+  folder.write("config.json", R"({"model_type": "bert", "architectures": ["BertForQuestionAnswering"]})");
+  ServiceOptions options{.models = {folder.path()}, .log_requests = false};
+  options.resident.open_spans = [](const std::string&, const LoadedModelOptions&) {
+    return std::make_unique<FirstWord>();
+  };
+  Service service(options);
+  const auto answer = [&](const std::string& body) { return answer_of(service, "POST", "/predict", body); };
+  const std::string one = R"({"question": "Who\tcame?", "context": "Anna came."})";
+  EXPECT_EQ(answer(R"({"inputs": )" + one + "}").body, "{\"answer\":\"Anna\",\"score\":0.5}\n");
+  EXPECT_EQ(answer(R"({"inputs": [)" + one + R"(], "parameters": {"top_k": 2}})").body,
+            "[[{\"answer\":\"Anna\",\"score\":0.5}]]\n");
+  for (const char* refused : {R"("text")", R"(["text"])"})
+    EXPECT_EQ(answer(std::string(R"({"inputs": )") + refused + "}").status, 422);
+  for (const char* wrong : {R"({"question": "Who?"})", "[]", "[1]", "null"})
+    EXPECT_EQ(answer(std::string(R"({"inputs": )") + wrong + "}").status, 400) << wrong;
+  EXPECT_EQ(answer_of(service, "POST", "/classify", R"({"inputs": "text"})").status, 400);
 }
 
 TEST(Service, OnlyItsOwnNamesAreAnswered) {

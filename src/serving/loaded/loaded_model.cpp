@@ -36,7 +36,7 @@ std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> 
 }  // namespace
 
 const char* model_kind_name(ModelKind kind) {
-  static constexpr const char* kNames[] = {"language", "translation", "classifier", "embedder"};
+  static constexpr const char* kNames[] = {"language", "translation", "classifier", "embedder", "spans"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -68,6 +68,10 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   // Adapters of a classifier bring its head.
   if (model->kind == ModelKind::kEmbedder && are_classifiers(parse_adapters(options.adapters)))
     model->kind = ModelKind::kClassifier;
+  if (model->kind == ModelKind::kClassifier && options.open_spans && marks_spans(folder)) {
+    model->kind = ModelKind::kSpans, model->spans = options.open_spans(folder, options);
+    return unless_pages_are_lost(std::move(model), lost_before);
+  }
   const RowOptions rows{options.threads, options.device, options.quantize, options.keep, options.adapters};
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
     auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);

@@ -1,20 +1,32 @@
 // Whatever a folder holds that answers texts, loaded once and asked from any thread: a language model, a translator, a
-// classifier, or an encoder of sentences.
+// classifier, an encoder of sentences, or what marks parts of texts.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/json.h"
 #include "serving/loaded/row_worker.h"
 #include "serving/loaded/text_worker.h"
 
 namespace linnet {
 
-enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder };
+enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder, kSpans };
 const char* model_kind_name(ModelKind kind);  // "language"...
 
 // `folder`: a run or a model folder. User error for one that answers no texts, as a classifier of images.
 ModelKind model_kind(const std::string& folder);
+
+// Labels words, or finds the answer to a question in a text. Safe from several threads.
+class SpanModel {
+ public:
+  virtual ~SpanModel() = default;
+  virtual bool takes_questions() const = 0;  // each text is a question, a tab, and the text it is about
+  // What `linnet predict` says of each text in JSON; of answers the `top` likeliest.
+  virtual std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) = 0;
+};
 
 struct LoadedModelOptions {
   TextRoom text;  // of a language model or a translator
@@ -32,14 +44,17 @@ struct LoadedModelOptions {
   // kLater, of packed language models and translators: the first token comes sooner, and the first text fails where the
   // weights are damaged. Others are checked when they are opened.
   WeightCheck check = WeightCheck::kNow;
+  // Opens a model of the kind kSpans; empty: they are refused.
+  std::function<std::unique_ptr<SpanModel>(const std::string& folder, const LoadedModelOptions&)> open_spans = {};
 };
 
-// One of `text` and `rows` is there.
+// One of `text`, `rows` and `spans` is there.
 struct LoadedModel {
   std::string folder;
   ModelKind kind;
   std::unique_ptr<TextWorker> text;
   std::unique_ptr<RowWorker> rows;
+  std::unique_ptr<SpanModel> spans;
 };
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options);
 

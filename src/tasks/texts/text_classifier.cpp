@@ -82,6 +82,13 @@ bool is_sentence_folder(const std::string& folder) {
          find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoder;
 }
 
+bool marks_spans(const std::string& folder) {
+  const RunFolder run(folder);
+  const ConfigFile config(run.has_config() ? model_description(folder) + "/config.json" : folder + "/config.json");
+  const auto head = named_head(config);
+  return head == ModelHead::kTokenClasses || head == ModelHead::kSpans;
+}
+
 OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   refuse_names(adapters);
   OpenedTextClassifier opened;

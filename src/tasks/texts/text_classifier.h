@@ -59,6 +59,8 @@ PretrainedModel open_classification_run(const std::string& folder);
 // Whether the folder is a model folder with such a head, or one of sentence-transformers.
 bool is_text_classifier_folder(const std::string& folder);
 bool is_sentence_folder(const std::string& folder);
+// A run or a model folder that labels words or finds answers in texts.
+bool marks_spans(const std::string& folder);
 
 // The logits [rows, classes] as probabilities of one class each, which sum to 1 over a row.
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);
