@@ -123,7 +123,7 @@ double largest_difference(const HostTensor& got, const HostTensor& expected) {
 
 // Exported and imported again, at sizes it was not traced at, a model computes what it did.
 void check_round_trip(const Module& module, const std::vector<OnnxFile>& files, const std::vector<float>& flat,
-                      const OnnxOptions& options, double tolerance = 1e-6) {
+                      const OnnxOptions& options, double tolerance = 2e-6) {
   const Folder folder;
   const ParameterLayout layout(module);
   for (const OnnxFile& file : files) {

@@ -167,7 +167,7 @@ void GgufModel::take() {
 
 const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::byte>& room) const {
   const auto& [source, form, heads] = parts_.at(static_cast<size_t>(&entry - entries_.data()));
-  if (form == GgufForm::kSame) return GgufFile::elements(source, room);
+  if (form == GgufForm::kSame || source.type.shape.elements() == 0) return GgufFile::elements(source, room);
   std::vector<std::byte> whole;
   const std::byte* from = GgufFile::elements(source, whole);
   const Shape& shape = source.type.shape;
