@@ -62,6 +62,8 @@ CASES = {
                     model=dict(position_buckets=-1, max_relative_positions=5, norm_rel_ebd="none")),
     "deberta_conv": dict(kind="DebertaV2", small=DEBERTA, options=dict(conv_kernel_size=3, conv_act="gelu"),
                          classifier=dict(conv_kernel_size=5, conv_act="tanh")),
+    "nomic_keys": dict(kind="NomicBert", options=dict(pad_token_id=1, type_vocab_size=2)),
+    "gte_keys": dict(kind="Gte", options=dict(pad_token_id=1)),
     "modernbert": dict(kind="ModernBert", small=MODERNBERT,
                        masked=dict(norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True),
                        model=dict(layer_types=["full_attention", "sliding_attention"] * 2),

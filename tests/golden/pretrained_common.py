@@ -62,6 +62,17 @@ def gradients(model, folder=None):
         for part, gradient in zip(parts(parameter.detach().float()), parts(parameter.grad)):
             for key in [key for key, value in saved.items() if np.array_equal(value, part.numpy())]:
                 found["grad." + key] = gradient
+    for key, value in saved.items():  # several of the model's, from the top
+        if "grad." + key not in found:
+            rows, stacked = 0, []
+            while rows < len(value):
+                stacked += [p for p in model.parameters() if p.grad is not None and p.shape[1:] == value.shape[1:]
+                            and np.array_equal(p.detach().float().numpy(), value[rows:rows + len(p)])][:1]
+                if not stacked or rows == sum(map(len, stacked)):
+                    break
+                rows = sum(map(len, stacked))
+            if rows == len(value):
+                found["grad." + key] = torch.cat([p.grad for p in stacked])
     return found
 
 

@@ -20,6 +20,9 @@ Fields<EncoderConfig> bert_fields(const char* positions = "absolute");
 // padding. They are not read here.
 Field<EncoderConfig> positions_after_padding();
 
+// "rope_parameters", without scaling: rotary positions of all layers.
+Field<EncoderConfig> rotary_layers_field(double standard_theta);
+
 // What a family's files call the parts of an encoder; defaults are BERT's. Parts that the configuration does not have
 // are not read.
 struct EncoderNames {

@@ -19,7 +19,7 @@ struct Inputs {
 std::vector<std::string> folders(const std::string& part) {
   std::vector<std::string> names;
   for (const char* family : {"bert", "roberta", "xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "albert",
-                             "modernbert", "deberta", "deberta_conv"})
+                             "modernbert", "deberta", "deberta_conv", "nomic_keys", "gte_keys"})
     names.push_back(std::string(family) + "_" + part);
   if (part == "model") names.insert(names.end(), {"t5_encoder_model", "mt5_encoder_model", "embedding_gemma_model"});
   names.push_back("jina_" + part);

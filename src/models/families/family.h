@@ -85,13 +85,16 @@ struct ConfiguredFamily final : Family {
     return make(read(file), file, head);
   }
   NameTable names(const ConfigFile& file, ModelHead head) const override { return table(read(file), head); }
-  bool takes(const ConfigFile& file) const override { return !flag || file.flag(flag, false); }
+  bool takes(const ConfigFile& file) const override {
+    return (!flag || file.flag(flag, false)) && (!own_key || file.has(own_key));
+  }
 
   const Config base;  // the options that no key of config.json says
   const Fields<Config> fields;
   const Make make;
   const Names table;
-  const char* flag = nullptr;  // a key that is true of this family alone
+  const char* flag = nullptr;     // a key that is true of this family alone
+  const char* own_key = nullptr;  // a key that only its folders have
 };
 
 using FamilyList = std::vector<const Family*>;

@@ -171,7 +171,6 @@ const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::
   std::vector<std::byte> whole;
   const std::byte* from = GgufFile::elements(source, whole);
   const Shape& shape = source.type.shape;
-  const int64_t rows = shape[0], width = shape.elements() / std::max<int64_t>(rows, 1);
   if (form == GgufForm::kPlusOne) {
     std::vector<float> values(static_cast<size_t>(shape.elements()));
     read_floats(source.dtype, from, std::ssize(values), values.data());
@@ -180,6 +179,7 @@ const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::
     std::memcpy(room.data(), values.data(), room.size());
     return room.data();
   }
+  const int64_t rows = shape[0], width = shape.elements() / rows;
   const size_t size = file_dtype_size(entry.dtype), row_bytes = size * static_cast<size_t>(width);
   room.resize(row_bytes * static_cast<size_t>(rows));
   if (form == GgufForm::kTransposed) {

@@ -1,5 +1,5 @@
-// GTE (Zhang et al. 2024), whose folders call it "new": BERT's layers with rotary positions and a gate. Its authors'
-// program reads it so; transformers has other keys in config.json.
+// GTE (Zhang et al. 2024), whose folders call it "new": BERT's layers with rotary positions and a gate. transformers
+// calls it "gte" and has other keys in config.json.
 #include <cmath>
 
 #include "models/families/encoder_family.h"
@@ -42,18 +42,31 @@ Fields<C> fields() {
                                          {read_rotary}};
 }
 
-NameTable names(const C& config, ModelHead head) {
+Fields<C> transformers_fields() {
+  return bert_fields() + Fields<C>{field("type_vocab_size", &C::token_types, {0, kSizes.most}, 1),
+                                   field("max_position_embeddings", &C::max_seq_len, kSizes, 8192),
+                                   field("pad_token_id", &C::pad_token, kIds, 1), rotary_layers_field(160000)};
+}
+
+NameTable names_with(const char* prefix, const C& config, ModelHead head) {
   return encoder_names(config, head,
-                       {.prefix = "new.",
+                       {.prefix = prefix,
                         .queries_keys_values = {"attention.qkv_proj"},
                         .output = "attention.o_proj",
                         .norm1 = "attn_ln",
                         .linear1 = "mlp.up_gate_proj",
                         .linear2 = "mlp.down_proj",
                         .norm2 = "mlp_ln",
+                        .masked_dense = "lm_head.dense",
+                        .masked_norm = "lm_head.norm",
+                        .masked_bias = "lm_head.decoder.bias",
+                        .masked_copies = {"lm_head.decoder.weight"},
                         .prefixed_class_dense = true,
                         .heads = {"pooler.*", "lm_head.*", "classifier.*"}});
 }
+
+NameTable names(const C& config, ModelHead head) { return names_with("new.", config, head); }
+NameTable transformers_names(const C& config, ModelHead head) { return names_with("gte.", config, head); }
 
 }  // namespace
 
@@ -62,7 +75,13 @@ FamilyList families_of_gte() {
       "new", FamilyKind::kEncoder,
       {{"NewModel", ModelHead::kNone}, {"NewForSequenceClassification", ModelHead::kClasses}}, kind(), fields(),
       make_encoder, names);
-  return {&family};
+  static const EncoderFamily of_transformers("gte", FamilyKind::kEncoder,
+                                             {{"GteModel", ModelHead::kNone},
+                                              {"GteForMaskedLM", ModelHead::kTokens},
+                                              {"GteForSequenceClassification", ModelHead::kClasses},
+                                              {"GteForTokenClassification", ModelHead::kTokenClasses}},
+                                             kind(), transformers_fields(), make_encoder, transformers_names);
+  return {&family, &of_transformers};
 }
 
 }  // namespace linnet

@@ -1,4 +1,5 @@
-// Nomic's BERT (Nussbaum et al. 2024): BERT's layers with rotary positions, a gate and no biases.
+// Nomic's BERT (Nussbaum et al. 2024): BERT's layers with rotary positions, a gate and no biases. config.json has the
+// keys of its authors' program, or those of transformers, which has heads of its own.
 #include "models/families/encoder_family.h"
 
 namespace linnet {
@@ -43,9 +44,16 @@ Fields<C> nomic_fields() {
   return all;
 }
 
-NameTable nomic_names(const C& config, ModelHead head) {
+Fields<C> transformers_fields() {
+  return bert_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
+                                   field("pad_token_id", &C::pad_token, kIds, 0),
+                                   rotary_layers_field(1000),
+                                   {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
+}
+
+NameTable names_with(const char* prefix, const C& config, ModelHead head) {
   return encoder_names(config, head,
-                       {.prefix = "bert.",
+                       {.prefix = prefix,
                         .embedding_norm = "emb_ln",
                         .layers = "encoder.layers.",
                         .queries_keys_values = {"attn.Wqkv"},
@@ -55,10 +63,14 @@ NameTable nomic_names(const C& config, ModelHead head) {
                         .linear1 = "mlp.fc12",
                         .linear2 = "mlp.fc2",
                         .norm2 = "norm2",
+                        .masked_norm = "cls.predictions.transform.layer_norm",
                         .prefixed_class_dense = true,
                         .heads = {"pooler.*", "cls.*", "classifier.*"},
                         .computed = {"encoder.layers.*.rotary_emb.inv_freq"}});
 }
+
+NameTable nomic_names(const C& config, ModelHead head) { return names_with("bert.", config, head); }
+NameTable transformers_names(const C& config, ModelHead head) { return names_with("nomic_bert.", config, head); }
 
 }  // namespace
 
@@ -67,7 +79,17 @@ FamilyList families_of_nomic() {
       "nomic_bert", FamilyKind::kEncoder,
       {{"NomicBertModel", ModelHead::kNone}, {"NomicBertForSequenceClassification", ModelHead::kClasses}}, nomic_kind(),
       nomic_fields(), make_encoder, nomic_names);
-  return {&family};
+  static const EncoderFamily of_transformers = [] {
+    EncoderFamily family("nomic_bert", FamilyKind::kEncoder,
+                         {{"NomicBertModel", ModelHead::kNone},
+                          {"NomicBertForMaskedLM", ModelHead::kTokens},
+                          {"NomicBertForSequenceClassification", ModelHead::kClasses},
+                          {"NomicBertForTokenClassification", ModelHead::kTokenClasses}},
+                         nomic_kind(), transformers_fields(), make_encoder, transformers_names);
+    family.own_key = "hidden_size";
+    return family;
+  }();
+  return {&family, &of_transformers};
 }
 
 }  // namespace linnet
