@@ -61,6 +61,8 @@ CASES = {
     "qwen3_moe": dict(seed=24, kind="Qwen3Moe", config=dict(
         num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, head_dim=6, norm_topk_prob=True,
         router_aux_loss_coef=0.05)),
+    "qwen2_windows": dict(seed=26, kind="Qwen2", config=dict(num_hidden_layers=3, use_sliding_window=True, sliding_window=4,
+                                                             max_window_layers=1)),
     "qwen3_yarn": dict(seed=25, kind="Qwen3", config=dict(head_dim=16, rope_parameters=YARN)),
     "qwen3": dict(seed=7, kind="Qwen3", config=dict(head_dim=6, tie_word_embeddings=True)),
 }

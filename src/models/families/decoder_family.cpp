@@ -1,6 +1,7 @@
 #include "models/families/decoder_family.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 
@@ -70,14 +71,49 @@ Field<DecoderConfig> window_field(int64_t standard) {
           }};
 }
 
-// Layers from "max_window_layers" on would see a window only, those before it all.
-Field<DecoderConfig> no_window_field() {
-  return {[](const ConfigFile& file, DecoderConfig& config) {
-    const std::vector<std::string> types = file.texts("layer_types");
-    const bool windows = types.empty() ? file.integer("max_window_layers", 28) < config.layers
-                                       : std::ranges::find(types, "sliding_attention") != types.end();
-    if (windows) file.require_flag("use_sliding_window", false);
-  }};
+namespace {
+
+constexpr const char *kWindow = "sliding_window", *kTypes = "layer_types", *kSliding = "sliding_attention",
+                     *kFull = "full_attention";
+
+// "layer_types", or what `is_sliding` says of each layer.
+void read_layer_types(const ConfigFile& file, DecoderConfig& config, int64_t window,
+                      const std::function<bool(int64_t layer)>& is_sliding) {
+  std::vector<std::string> types = file.texts(kTypes);
+  for (int64_t i = 0; !file.has(kTypes) && i < config.layers; ++i) types.push_back(is_sliding(i) ? kSliding : kFull);
+  if (std::ssize(types) != config.layers) file.fail("\"layer_types\" does not name each layer once");
+  config.layer_kinds.clear();
+  for (const std::string& type : types) {
+    if (type != kFull && type != kSliding) file.fail("\"layer_types\" holds \"" + type + "\"");
+    config.layer_kinds.push_back({type == kSliding ? window : 0, config.rotary});
+  }
+}
+
+void write_layer_types(const DecoderConfig& config, ConfigFile& file) {
+  std::vector<std::string> types;
+  int64_t size = 0;
+  for (const LayerKind& kind : config.layer_kinds)
+    types.emplace_back(kind.window > 0 ? kSliding : kFull), size = std::max(size, kind.window);
+  file.set(kTypes, types);
+  if (size > 0) file.set(kWindow, size);
+}
+
+}  // namespace
+
+Field<DecoderConfig> upper_windows_field() {
+  constexpr const char* kUsed = "use_sliding_window";
+  return {[=](const ConfigFile& file, DecoderConfig& config) {
+            if (!file.flag(kUsed, false)) return;
+            const int64_t first = file.integer("max_window_layers", 28);
+            read_layer_types(file, config, file.size(kWindow, 4096), [&](int64_t layer) { return layer >= first; });
+            if (std::ranges::none_of(config.layer_kinds, [](const LayerKind& kind) { return kind.window > 0; }))
+              config.layer_kinds.clear();
+          },
+          [=](const DecoderConfig& config, ConfigFile& file) {
+            if (config.layer_kinds.empty()) return;
+            file.set(kUsed, true);
+            write_layer_types(config, file);
+          }};
 }
 
 Fields<DecoderConfig> expert_fields(const char* count) {
@@ -99,29 +135,12 @@ Fields<DecoderConfig> expert_fields(const char* count) {
 }
 
 Field<DecoderConfig> layer_types_field(int64_t window, int64_t period) {
-  constexpr const char *kWindow = "sliding_window", *kTypes = "layer_types", *kSliding = "sliding_attention",
-                       *kFull = "full_attention";
   return {[=](const ConfigFile& file, DecoderConfig& config) {
             const int64_t size = file.has(kWindow) ? integer_in(file, kWindow, kSizes) : window;
             const int64_t every = file.size("sliding_window_pattern", period);
-            std::vector<std::string> types = file.texts(kTypes);
-            for (int64_t i = 0; !file.has(kTypes) && i < config.layers; ++i)
-              types.push_back((i + 1) % every == 0 ? kFull : kSliding);
-            if (std::ssize(types) != config.layers) file.fail("\"layer_types\" does not name each layer once");
-            config.layer_kinds.clear();
-            for (const std::string& type : types) {
-              if (type != kFull && type != kSliding) file.fail("\"layer_types\" holds \"" + type + "\"");
-              config.layer_kinds.push_back({type == kSliding ? size : 0, config.rotary});
-            }
+            read_layer_types(file, config, size, [&](int64_t layer) { return (layer + 1) % every != 0; });
           },
-          [=](const DecoderConfig& config, ConfigFile& file) {
-            std::vector<std::string> types;
-            int64_t size = 0;
-            for (const LayerKind& kind : config.layer_kinds)
-              types.emplace_back(kind.window > 0 ? kSliding : kFull), size = std::max(size, kind.window);
-            file.set(kTypes, types);
-            if (size > 0) file.set(kWindow, size);
-          }};
+          write_layer_types};
 }
 
 namespace {

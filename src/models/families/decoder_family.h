@@ -60,8 +60,8 @@ RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const Ro
 Field<DecoderConfig> layer_types_field(int64_t window, int64_t period);
 // "sliding_window" as a window of all layers; `standard` where the key is absent.
 Field<DecoderConfig> window_field(int64_t standard);
-// Windows in some layers only, which are refused.
-Field<DecoderConfig> no_window_field();
+// The same where "use_sliding_window" says so: without types, layers from "max_window_layers" on see the window.
+Field<DecoderConfig> upper_windows_field();
 
 // Reads a config.json of any of these families, and writes one: what new_pretrained() takes for a model made here.
 DecoderConfig decoder_config(const ConfigFile& file);

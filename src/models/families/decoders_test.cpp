@@ -38,9 +38,10 @@ INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
                                          "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
-constexpr const char* kNewer[] = {
-    "gemma",    "gemma2",          "gemma3", "phi3",       "phi3_long",  "olmo2",   "smollm3", "granite",
-    "gpt_neox", "gpt_neox_serial", "opt",    "opt_narrow", "starcoder2", "mixtral", "olmoe",   "qwen3_moe"};
+constexpr const char* kNewer[] = {"gemma",     "gemma2",     "gemma3",       "phi3",     "phi3_long",
+                                  "olmo2",     "smollm3",    "granite",      "gpt_neox", "gpt_neox_serial",
+                                  "opt",       "opt_narrow", "starcoder2",   "mixtral",  "olmoe",
+                                  "qwen3_moe", "qwen3_yarn", "qwen2_windows"};
 INSTANTIATE_TEST_SUITE_P(NewerFolders, LlamaFolder, testing::ValuesIn(kNewer),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -118,7 +119,8 @@ TEST(LlamaConfig, HasYarn) {
   EXPECT_EQ(decoder_config(written).rotary->scaling, scaling);
   rope.set("mscale", 1.0), rope.set("mscale_all_dim", 0.5);
   file.set("rope_scaling", rope);
-  EXPECT_NEAR(decoder_config(file).rotary->scaling.magnitude, (1 + 0.1 * std::log(4.0)) / (1 + 0.05 * std::log(4.0)), 1e-12);
+  EXPECT_NEAR(decoder_config(file).rotary->scaling.magnitude, (1 + 0.1 * std::log(4.0)) / (1 + 0.05 * std::log(4.0)),
+              1e-12);
 }
 
 TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {

@@ -134,7 +134,8 @@ TEST(Gguf, RefusesToWriteWhatTheFileCannotSay) {
       save_gguf_model(from.model, from.layout, from.parameters.data(), folder / "a.gguf", *find_gguf_blocks("F16"));
     });
   };
-  EXPECT_NE(write("mistral").find("sliding_window"), std::string::npos);
+  for (const char* windows : {"mistral", "qwen2_windows"})
+    EXPECT_NE(write(windows).find("sliding_window"), std::string::npos) << windows;
   EXPECT_NE(write("gemma2").find("query_pre_attn_scalar"), std::string::npos);
   EXPECT_NE(write("opt").find("\"opt\""), std::string::npos);
   EXPECT_NE(write("bert_masked").find("\"bert\""), std::string::npos);

@@ -60,8 +60,9 @@ class Writer {
     if (!architecture_) fail_user("GGUF files hold no models of type \"" + model_type + "\" that Linnet knows");
     config_ = whole_config(model.config);
     if (const Json* experts = config_.find("num_experts")) config_["num_local_experts"] = Json(*experts);
-    if (std::string_view(architecture_->name) == "llama" && config_.find("sliding_window") &&
-        !config_["sliding_window"].is_null())
+    const std::string_view name = architecture_->name;
+    const bool has_no_window = name == "llama" || name.starts_with("qwen");
+    if (has_no_window && config_.find("sliding_window") && !config_["sliding_window"].is_null())
       fail_user("a model whose positions see a window (\"sliding_window\" in config.json) cannot be written as GGUF: " +
                 std::string(architecture_->name) + " has none there");
   }

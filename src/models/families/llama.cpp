@@ -20,7 +20,7 @@ FamilyList families_of_llama() {
   static const DecoderFamily mistral("mistral", FamilyKind::kDecoder, decoder_architectures("Mistral"), llama_kind({}),
                                      llama_fields() + Rows{window_field(4096)}, make_decoder, llama_names);
   static const DecoderFamily qwen2("qwen2", FamilyKind::kDecoder, decoder_architectures("Qwen2"), qwen2_kind(),
-                                   llama_fields() + Rows{no_window_field()}, make_decoder, llama_names);
+                                   llama_fields() + Rows{upper_windows_field()}, make_decoder, llama_names);
   return {&llama, &mistral, &qwen2};
 }
 

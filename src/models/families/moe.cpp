@@ -36,6 +36,17 @@ NameTable mixtral_names(const DecoderConfig& config, ModelHead head) {
       {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts.", .expert = {"w1", "w3", "w2"}});
 }
 
+// "max_window_layers" says nothing here.
+Field<C> window_of_all_layers() {
+  constexpr const char *kUsed = "use_sliding_window", *kSize = "sliding_window";
+  return {[=](const ConfigFile& file, C& config) {
+            if (file.flag(kUsed, false)) config.window = file.size(kSize, 4096);
+          },
+          [=](const C& config, ConfigFile& file) {
+            if (config.window > 0) file.set(kUsed, true), file.set(kSize, config.window);
+          }};
+}
+
 DecoderFamily family(const char* type, const std::string& name, const DecoderConfig& base, const Fields<C>& more,
                      DecoderFamily::Names names) {
   return {type, FamilyKind::kDecoder, decoder_architectures(name), base, llama_fields() + more, make_decoder, names};
@@ -55,7 +66,7 @@ FamilyList families_of_moe() {
   static const DecoderFamily qwen3 = family(
       "qwen3_moe", "Qwen3Moe", kind(QueryKeyNorms::kHeads),
       Fields<C>{field("moe_intermediate_size", &C::hidden, kSizes), field("head_dim", &C::head_size, kSizes, 128),
-                fixed("attention_bias", false), no_window_field(), all_layers_have_experts()} +
+                fixed("attention_bias", false), window_of_all_layers(), all_layers_have_experts()} +
           expert_fields("num_experts") + Fields<C>{field("norm_topk_prob", &C::normalized_choice, false)},
       llama_names);
   return {&mixtral, &olmoe, &qwen3};

@@ -13,7 +13,7 @@ DecoderConfig qwen3_kind() {
 
 Fields<DecoderConfig> fields() {
   return llama_fields() + Fields<DecoderConfig>{field("head_dim", &DecoderConfig::head_size, kSizes, 128),
-                                                fixed("attention_bias", false), no_window_field()};
+                                                fixed("attention_bias", false), upper_windows_field()};
 }
 
 }  // namespace

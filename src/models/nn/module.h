@@ -217,6 +217,7 @@ class ModuleList : public Module {
     List* list_;
     size_t i_;
   };
+  using Module::begin;  // of a module itself
   // The first module.
   Iterator<ModuleList, T> begin() { return {this, 0}; }
   // Behind the last module.

@@ -183,6 +183,7 @@ class Batch {
         json["label"] = label, json["probability"] = *best;
         return options_.json ? json.dump() : label + "\t" + shortest(*best);
       }
+      case ModelKind::kSpans:
       case ModelKind::kEmbedder:
         break;
     }

@@ -45,7 +45,8 @@ ModelKind model_kind(const std::string& folder) {
   const RunFolder run(folder);
   if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
   if (is_text_classifier_folder(folder)) return ModelKind::kClassifier;
-  const Family& family = find_family(ConfigFile(folder + "/config.json"));
+  const ConfigFile config(folder + "/config.json");
+  const Family& family = find_family(config);
   switch (family.kind) {
     case FamilyKind::kDecoder:
       return ModelKind::kLanguage;

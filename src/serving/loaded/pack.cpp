@@ -118,6 +118,7 @@ Opened open_any(const std::string& folder) {
       return opened_as<OpenedTextClassifier>(
           open_text_classifier(folder), [](const OpenedTextClassifier& m) -> const Module& { return *m.model.module; },
           [](const OpenedTextClassifier& m) -> const PretrainedModel* { return m.is_run ? nullptr : &m.model; });
+    case ModelKind::kSpans:  // of a model that is loaded to serve
     case ModelKind::kEmbedder:
       break;
   }
