@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "models/families/sentence_embedder.h"
 #include "data/text/pretrained_tokenizer.h"
+#include "models/families/sentence_embedder.h"
 using namespace linnet;
 
 int run(int count, char** arguments) {

@@ -8,10 +8,10 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "formats/safetensors.h"
-#include "onnx/network.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
+#include "formats/safetensors.h"
+#include "onnx/network.h"
 #include "training/trainer/learner.h"
 using namespace linnet;
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "isolated_run.h"
 #include "engine/passes/passes.h"
+#include "isolated_run.h"
 
 namespace linnet::testing {
 namespace {

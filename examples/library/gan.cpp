@@ -36,9 +36,7 @@ int main() {
                     [&](Tracer& trace) -> Loss {
                       return {.sum = sum(softplus(-gan.critic(gan.made()))), .count = trace.number(kRows)};
                     },
-                    {.optimizer = adam,
-                     .groups = {{.patterns = {"critic.*"}, .frozen = true}},
-                     .weights = &critic});
+                    {.optimizer = adam, .groups = {{.patterns = {"critic.*"}, .frozen = true}}, .weights = &critic});
 
   std::mt19937 random(1);
   std::uniform_real_distribution<float> angle(0, 6.2831853f);

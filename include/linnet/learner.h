@@ -251,8 +251,8 @@ class Learner {
       : Learner(model, std::move(loss), shapes, LearnerOptions{}) {}
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
-  // Takes everything; of the other one, which can only be destroyed or assigned to, every use is an Error(kUser). Not while another learner shares the weights
-  // of the one that is assigned to.
+  // Takes everything; of the other one, which can only be destroyed or assigned to, every use is an Error(kUser). Not
+  // while another learner shares the weights of the one that is assigned to.
   Learner(Learner&& other) noexcept;
   // The same.
   Learner& operator=(Learner&& other) noexcept;
@@ -275,8 +275,8 @@ class Learner {
   // finite. It runs the step again, node by node; call it before anything else runs. Throws Error(kUser) when no step
   // was taken or evaluation followed.
   std::string diagnose() const;
-  // Fills an input that the loss declared; int64_t an i32 input, bool a u8 input. Throws Error(kUser) when there is none
-  // of that name, type and size, and where an integer does not fit.
+  // Fills an input that the loss declared; int64_t an i32 input, bool a u8 input. Throws Error(kUser) when there is
+  // none of that name, type and size, and where an integer does not fit.
   template <class T>
   void set(const std::string& input, std::span<const T> values) {
     set_values<T>(input, values);
@@ -324,8 +324,8 @@ class Learner {
   // Writes the weights that evaluation takes, by name, as safetensors. `type`: of their elements, "fp32", "bf16" or
   // "fp16", in half the bytes, to which values are rounded; load() reads each. Throws Error(kUser) for another one.
   void save(const std::string& path, const std::string& type = "fp32") const;
-  // Reads weights by name from a safetensors file of any floats, or one of torch.save() (.bin, .pt, .pth). Throws Error(kUser) naming the file when it cannot be
-  // read or, if strict, does not fit; then no parameter is changed.
+  // Reads weights by name from a safetensors file of any floats, or one of torch.save() (.bin, .pt, .pth). Throws
+  // Error(kUser) naming the file when it cannot be read or, if strict, does not fit; then no parameter is changed.
   LoadReport load(const std::string& path, const LoadOptions& options = {});
   // Writes all that the next steps follow from: weights, moments, the number of steps, and where a loader is.
   void save_state(const std::string& path, const LoaderPosition& position = {}) const;
@@ -351,7 +351,7 @@ class Learner {
   friend MemoryPlan plan(const Module&, TracedLoss, const LearnerOptions&);
   friend MemoryPlan plan(const Module&, TracedLoss, const std::vector<InputTypes>&, const LearnerOptions&);
   struct State;
-  State& state() const;              // throws when it has been moved from
+  State& state() const;             // throws when it has been moved from
   void begin(const Module& model);  // takes the memory and gives parameters their values
   std::unique_ptr<State> state_;
 };

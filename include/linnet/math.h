@@ -131,8 +131,8 @@ Tensor sequence_mask(At lengths, int64_t size);
 Tensor pad(At x, int axis, int64_t before, int64_t after, double value = 0);
 // Images x [N, H, W, C] with each pixel repeated factor x factor times: [N, factor H, factor W, C].
 Tensor upsample(At x, int64_t factor = 2);
-// Convolution along a sequence: x [N, L, C], weight [O, K, C / groups] -> [N, L', O], L' = (L + 2 padding - dilation (K -
-// 1) - 1) / stride + 1.
+// Convolution along a sequence: x [N, L, C], weight [O, K, C / groups] -> [N, L', O], L' = (L + 2 padding - dilation (K
+// - 1) - 1) / stride + 1.
 Tensor conv1d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
 // The transposed convolution: x [N, H, W, C], weight [C, R, S, O / groups] -> [N, H', W', O], H' = (H - 1) stride - 2
 // padding + dilation (R - 1) + output_padding + 1. It is the gradient of conv2d() by its images.
@@ -141,8 +141,8 @@ Tensor conv_transpose2d(At x, Tensor weight, int64_t stride = 1, int64_t padding
 
 // How resize() finds a value between pixels.
 enum class Interpolation { kNearest, kBilinear };
-// Images x [N, H, W, C] -> [N, height, width, C], as PyTorch's interpolate. Bilinear: pixels are squares whose centers are
-// sampled (align_corners=False), edges are repeated. Nearest: row i takes row floor(i H / height), columns alike.
+// Images x [N, H, W, C] -> [N, height, width, C], as PyTorch's interpolate. Bilinear: pixels are squares whose centers
+// are sampled (align_corners=False), edges are repeated. Nearest: row i takes row floor(i H / height), columns alike.
 Tensor resize(At x, int64_t height, int64_t width, Interpolation how = Interpolation::kBilinear);
 
 // Products of tensors, summed over letters, as NumPy's: "bij,bjk->bik" is a batch of matrix products. One letter for

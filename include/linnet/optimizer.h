@@ -115,7 +115,8 @@ struct TrainingGroup {
   // parameters need.
   bool frozen = false;
   // Of the group's matrices. What is trained may be stored in bf16: updates compute in fp32 and are rounded
-  // stochastically, with random numbers that follow from seed and step. int8 and int4 are errors there. On the CPU alone.
+  // stochastically, with random numbers that follow from seed and step. int8 and int4 are errors there. On the CPU
+  // alone.
   FrozenStorage storage = FrozenStorage::fp32;
   // Of the learning rate.
   double rate_factor = 1;

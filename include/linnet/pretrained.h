@@ -27,9 +27,9 @@ class PretrainedModule : public Module {
   // Frees it.
   ~PretrainedModule() override;
 
-  // Reads the folder's weights, one file or shards, into a learner whose model this is a part of. The learner has done so
-  // when it was constructed; call it to go back to them, or for the report: which parameters were taken, which the folder
-  // does not have, and which of its tensors are not used.
+  // Reads the folder's weights, one file or shards, into a learner whose model this is a part of. The learner has done
+  // so when it was constructed; call it to go back to them, or for the report: which parameters were taken, which the
+  // folder does not have, and which of its tensors are not used.
   LoadReport load(Learner& learner);
   // Calls load().
   void begin(Learner& learner) override;

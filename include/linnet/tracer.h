@@ -54,8 +54,8 @@ class Tracer {
 
 // Records the loss of one batch shape. It is called several times while a learner is constructed, and not afterwards.
 // It records the same each time, but for what depends on Tracer::training(), and declares the same inputs; a difference
-// is an Error(kUser). It returns the sum of the losses of all samples or tokens, and how many those are, both scalars. With
-// LearnerOptions::training = false it may return {} where only outputs are wanted.
+// is an Error(kUser). It returns the sum of the losses of all samples or tokens, and how many those are, both scalars.
+// With LearnerOptions::training = false it may return {} where only outputs are wanted.
 using TracedLoss = std::function<Loss(Tracer&)>;
 
 }  // namespace linnet

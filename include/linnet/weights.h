@@ -1,5 +1,5 @@
-// Files of weights in the safetensors format, which PyTorch, transformers and JAX write, and those of torch.save() (.bin,
-// .pt, .pth), to look into and to read in other ways than Learner::load() does.
+// Files of weights in the safetensors format, which PyTorch, transformers and JAX write, and those of torch.save()
+// (.bin, .pt, .pth), to look into and to read in other ways than Learner::load() does.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,8 +1,8 @@
-#include <optional>
-
 #include "base/json_reader.h"
 
 #include <gtest/gtest.h>
+
+#include <optional>
 
 namespace linnet {
 namespace {

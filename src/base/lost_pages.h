@@ -14,8 +14,8 @@ namespace linnet {
 // For programs, at their start: a library leaves the signals of its host alone.
 void catch_lost_pages();
 
-// [begin, begin + bytes) holds pages of the file at `path` that is mapped at `mapping`. Beyond some thousand ranges at a
-// time further ones are not watched.
+// [begin, begin + bytes) holds pages of the file at `path` that is mapped at `mapping`. Beyond some thousand ranges at
+// a time further ones are not watched.
 void watch_pages(const std::string& path, const void* mapping, const void* begin, size_t bytes);
 void unwatch_pages(const void* mapping);  // before the mapping is given back
 // User error that names the file, if the mapping has lost a page.

@@ -10,7 +10,8 @@ namespace linnet {
 uint64_t resident_bytes();       // now (VmRSS)
 uint64_t peak_resident_bytes();  // the most it ever was (VmHWM)
 
-// For messages about memory that was refused: "; the address space is limited to 30 MB (ulimit -v)", or "" if it is not.
+// For messages about memory that was refused: "; the address space is limited to 30 MB (ulimit -v)", or "" if it is
+// not.
 std::string memory_limit();
 
 // Gives the pages that lie wholly within these bytes back to the system. They read as zeros afterwards.

@@ -14,8 +14,8 @@ namespace linnet {
 
 namespace {
 
-constexpr std::array kSections = {"model",       "data",         "lora", "embeddings", "answers",
-                                 "preferences", "distillation", "train"};
+constexpr std::array kSections = {"model",   "data",        "lora",         "embeddings",
+                                  "answers", "preferences", "distillation", "train"};
 
 struct ShortForm {
   const char* section;

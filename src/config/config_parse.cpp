@@ -153,7 +153,8 @@ class TomlReader {
     if (group.parameters.empty()) fail(table.source().begin.line, "a group of [[train.groups]] has no \"parameters\"");
     if (group.storage.starts_with("int") && !group.frozen)
       fail(table.source().begin.line,
-           "\"storage\" = \"" + group.storage + "\" is for groups with frozen = true: what is trained is stored in fp32 or bf16");
+           "\"storage\" = \"" + group.storage +
+               "\" is for groups with frozen = true: what is trained is stored in fp32 or bf16");
     config_.train.groups.push_back(std::move(group));
   }
 

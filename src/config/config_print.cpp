@@ -108,8 +108,8 @@ Config with_absolute_paths(Config config) {
   const auto make_absolute = [](std::string& path) {
     if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
   };
-  for (std::string* folder : {&config.data.data_dir, &config.data.tokenizer_dir, &config.model.from,
-                              &config.distillation.teacher})
+  for (std::string* folder :
+       {&config.data.data_dir, &config.data.tokenizer_dir, &config.model.from, &config.distillation.teacher})
     make_absolute(*folder);
   if (config.data.data_dir.empty())  // otherwise they are below it
     for (std::string* file : data_files(config)) make_absolute(*file);

@@ -244,7 +244,8 @@ std::span<const ConfigKey> config_keys() {
          between(
              DATA(augment_cutmix),
              "CutMix: a rectangle of another image is pasted into each training image, by a share from Beta(a, a) with "
-             "this a, which has both labels by area; 0: none. Where augment_mixup is set too, chance decides for each image.",
+             "this a, which has both labels by area; 0: none. Where augment_mixup is set too, chance decides for each "
+             "image.",
              0, 1000)),
       of({"images"},
          between(DATA(augment_mixup),

@@ -1,5 +1,5 @@
-// Element types as files of other programs hold them. The engine computes in fewer (engine/ir/tensor_type.h); the others are
-// converted while they are read and written.
+// Element types as files of other programs hold them. The engine computes in fewer (engine/ir/tensor_type.h); the
+// others are converted while they are read and written.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 //
 //   {"metadata": {"total_size": 123}, "weight_map": {"h.0.attn.weight": "model-00001-of-00002.safetensors", ...}}
 //
-// A folder without these may have pytorch_model.bin, or shards with an index of the same form. They are only read. A file
-// of llama.cpp is read like a folder (models/families/gguf.h).
+// A folder without these may have pytorch_model.bin, or shards with an index of the same form. They are only read. A
+// file of llama.cpp is read like a folder (models/families/gguf.h).
 #pragma once
 #include <functional>
 #include <memory>

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/nn/trace.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {

@@ -5,9 +5,9 @@
 // Bits on the CPU. The logits after a generated token have the same bits whatever the other slots do, however many
 // there are, and whether its step had more tokens of its slot. What the cache holds of a token of a prompt has the same
 // bits however the prompt is cut into chunks: products of more than 8 rows compute each row alike (gemm_test.cpp holds
-// them to it), and attention each token apart (engine/ops/attention/cached_attention.h). So beginnings of prompts can be kept
-// and reused (the prefix cache), and a prompt gives the same logits with and without them. A generated token and the
-// same token in a prompt differ in their last bits, so only what was computed of prompts is kept.
+// them to it), and attention each token apart (engine/ops/attention/cached_attention.h). So beginnings of prompts can
+// be kept and reused (the prefix cache), and a prompt gives the same logits with and without them. A generated token
+// and the same token in a prompt differ in their last bits, so only what was computed of prompts is kept.
 //
 // On a GPU a prompt is computed whole, padded at its right end, by the plan of the smallest planned length that it
 // fits.
@@ -34,10 +34,10 @@ struct CausalOptions {
   bool cache = true;                 // false: every token computes the whole sequence again, for comparison
   bool independent_prompts = false;  // prompts by the pass independent_rows, too: the same bits with and without cache
   std::string flat_name = state::kParameters;  // or "ema"
-  int threads = 1;                       // the most a pool may have
-  bool verify_plans = true;              // see PlanOptions
-  bool cache_in_arena = false;           // see SlotOptions
-  int64_t adapters = 0;                  // see SlotOptions
+  int threads = 1;                             // the most a pool may have
+  bool verify_plans = true;                    // see PlanOptions
+  bool cache_in_arena = false;                 // see SlotOptions
+  int64_t adapters = 0;                        // see SlotOptions
   // Tokens that a slot may be fed in a step. More than one: on the CPU, without beams.
   int64_t tokens_per_step = 1;
   // Bytes in which beginnings of prompts are kept for later ones (PrefixCache); 0: none. On the CPU. kPrefixAsCache: as

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/nn/trace.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {

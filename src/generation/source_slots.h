@@ -8,11 +8,11 @@
 #pragma once
 #include <string>
 
+#include "data/text/tokenizer.h"
 #include "engine/plan/state_names.h"
 #include "generation/slot_model.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/nn/parameter_layout.h"
-#include "data/text/tokenizer.h"
 
 namespace linnet {
 
@@ -22,10 +22,10 @@ struct SourceOptions {
   int64_t max_length = 256;               // generated tokens of a text, its end included; at most what the model can
   std::vector<int64_t> source_lengths;    // padded lengths of sources, ascending
   int32_t begin = SpecialTokens{}.begin;  // what a text begins with
-  std::string flat_name = state::kParameters;   // or "ema"
-  int threads = 1;                        // the most a pool may have
-  bool verify_plans = true;               // see PlanOptions
-  bool cache_in_arena = false;            // see SlotOptions
+  std::string flat_name = state::kParameters;  // or "ema"
+  int threads = 1;                             // the most a pool may have
+  bool verify_plans = true;                    // see PlanOptions
+  bool cache_in_arena = false;                 // see SlotOptions
 };
 
 class SourceSlots : public SlotModel {

@@ -321,8 +321,8 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
 
 namespace {
 
-// The network in a folder that `linnet import` or `linnet export --onnx` wrote; "": there is none. A folder that has its
-// weights as safetensors as well is one of its family.
+// The network in a folder that `linnet import` or `linnet export --onnx` wrote; "": there is none. A folder that has
+// its weights as safetensors as well is one of its family.
 std::string network_of(const std::string& folder) {
   if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
   const std::string exported = folder + "/model.onnx";
@@ -338,7 +338,8 @@ bool is_onnx_path(const std::string& path) {
 std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes) {
   const std::string file = std::filesystem::is_directory(path) ? network_of(path) : path;
   if (file.empty())
-    fail_user("'" + path + "' is a folder without network.onnx or model.onnx, which `linnet import` and `linnet export "
+    fail_user("'" + path +
+              "' is a folder without network.onnx or model.onnx, which `linnet import` and `linnet export "
               "--onnx` write");
   OnnxModel model = read_onnx(file);
   if (classes > 0) replace_head(model, classes);

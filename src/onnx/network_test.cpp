@@ -168,9 +168,8 @@ TEST(OnnxNetwork, AHeadThatFindsAnswersComesBack) {
   check_round_trip(*model.module, onnx_files(model), initial(ParameterLayout(*model.module)), {.opset = 17});
 }
 TEST(OnnxNetwork, DecodersComeBack) {
-  for (const char* name :
-       {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long", "gpt_neox", "opt",
-        "gemma2", "qwen3_yarn"})
+  for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long",
+                           "gpt_neox", "opt", "gemma2", "qwen3_yarn"})
     check_round_trip(name, 17);
   check_round_trip("gpt2", 17, {.joined_past = true});
 }

@@ -16,7 +16,8 @@ std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
   for (const std::vector<int64_t>& sizes : sets) {
     Trace trace;
     source.trace(trace, sizes);
-    const Graph basic = decompose(trace.finish(), [](const OpDef& op) { return find_onnx_lowering(op.name) != nullptr; });
+    const Graph basic =
+        decompose(trace.finish(), [](const OpDef& op) { return find_onnx_lowering(op.name) != nullptr; });
     traces.push_back(remove_dead_code(basic));
   }
   return traces;

@@ -21,7 +21,8 @@ std::string text_path(const Config& config, const std::string& path, const char*
 
 std::vector<std::string> read_texts(const DataConfig& data, const std::string& path) {
   std::vector<std::string> texts;
-  read_documents(path, data.text_column.empty() ? "text" : data.text_column, [&](std::string text) { texts.push_back(std::move(text)); });
+  read_documents(path, data.text_column.empty() ? "text" : data.text_column,
+                 [&](std::string text) { texts.push_back(std::move(text)); });
   return texts;
 }
 

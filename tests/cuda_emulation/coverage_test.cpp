@@ -4,11 +4,11 @@
 
 #include <cstring>
 
+#include "app/bench/workload.h"
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/ops/op_table.h"
 #include "engine/passes/passes.h"
 #include "training/trainer/step_graphs.h"
-#include "app/bench/workload.h"
 
 namespace linnet {
 namespace {

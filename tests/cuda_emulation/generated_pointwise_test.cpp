@@ -1,5 +1,5 @@
-// Generated elementwise kernels give the values of engine/kernels/pointwise/expression.h, bit for bit where both use the same
-// functions, and NVRTC takes them.
+// Generated elementwise kernels give the values of engine/kernels/pointwise/expression.h, bit for bit where both use
+// the same functions, and NVRTC takes them.
 #include <gtest/gtest.h>
 
 #include <bit>

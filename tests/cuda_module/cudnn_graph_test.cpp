@@ -5,9 +5,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "h200.h"
 #include "engine/ops/attention/attention_graph_cuda.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"
+#include "h200.h"
 
 namespace linnet {
 namespace {

@@ -8,8 +8,8 @@
 #include "cuda_emulation/emulated_backend.h"
 #include "cuda_module/fake_runtime.h"
 #include "engine/device/cuda/cuda_device.h"
-#include "op_harness.h"
 #include "engine/ops/op_table.h"
+#include "op_harness.h"
 
 namespace linnet {
 

@@ -7,14 +7,14 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "distributed/comm/shard_sum.h"
 #include "cuda_module/fake_gpu_backend.h"
 #include "cuda_module/fake_runtime.h"
 #include "cuda_module/forked_ranks.h"
+#include "distributed/comm/shard_sum.h"
 #include "engine/device/cuda/nccl_library.h"
-#include "models/nn/layers.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 #include "training/trainer/learner.h"
 #include "training/trainer/sharded_step.h"
 

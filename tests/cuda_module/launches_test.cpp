@@ -6,11 +6,11 @@
 #include <map>
 #include <memory>
 
+#include "app/bench/workload.h"
 #include "cuda_module/fake_gpu_backend.h"
 #include "cuda_module/fake_runtime.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "training/trainer/learner.h"
-#include "app/bench/workload.h"
 
 namespace linnet {
 namespace {

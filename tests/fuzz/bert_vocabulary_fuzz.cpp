@@ -1,7 +1,7 @@
 // Any bytes are either a vocab.txt and, behind an empty line, a tokenizer_config.json, or a user error of one line. All
 // of it is a vocab.txt, too.
-#include "fuzz/fuzzing.h"
 #include "data/text/pretrained_files.h"
+#include "fuzz/fuzzing.h"
 
 using namespace linnet;
 

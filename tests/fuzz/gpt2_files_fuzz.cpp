@@ -1,6 +1,6 @@
 // Any bytes are either a vocab.json and, behind an empty line, a merges.txt, or a user error of one line.
-#include "fuzz/fuzzing.h"
 #include "data/text/pretrained_files.h"
+#include "fuzz/fuzzing.h"
 
 using namespace linnet;
 

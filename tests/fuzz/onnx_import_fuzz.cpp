@@ -1,9 +1,9 @@
 // Any bytes are either an ONNX network that can be traced at small sizes of its inputs, or a user error of one line.
 // Inputs that the file gives no types for, and sizes that it leaves open, are made up.
+#include "engine/passes/passes.h"
 #include "fuzzing.h"
 #include "models/nn/trace.h"
 #include "onnx/network.h"
-#include "engine/passes/passes.h"
 
 namespace {
 

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <string>
 
-#include "fuzz/fuzzing.h"
-#include "formats/packed_model.h"
-#include "models/nn/layers.h"
-#include "models/nn/parameter_file.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
+#include "formats/packed_model.h"
+#include "fuzz/fuzzing.h"
+#include "models/nn/layers.h"
+#include "models/nn/parameter_file.h"
 
 using namespace linnet;
 

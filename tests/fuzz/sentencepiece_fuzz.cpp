@@ -1,7 +1,7 @@
 // Any bytes are either a SentencePiece model that takes any text, alone or under a vocabulary of Marian's, or a user
 // error of one line.
-#include "fuzz/fuzzing.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
+#include "fuzz/fuzzing.h"
 
 using namespace linnet;
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "fuzz/fuzzing.h"
 #include "formats/weight_files.h"
+#include "fuzz/fuzzing.h"
 
 using namespace linnet;
 

@@ -1,7 +1,7 @@
 // Any bytes are either a tokenizer_config.json and, behind an empty line, a special_tokens_map.json, which give roles
 // that survive their printing, or a user error of one line.
-#include "fuzz/fuzzing.h"
 #include "data/text/pretrained_files.h"
+#include "fuzz/fuzzing.h"
 
 using namespace linnet;
 

@@ -1,6 +1,6 @@
 // Any bytes are either a tokenizer.json that takes any text and survives its own printing, or a user error of one line.
-#include "fuzz/fuzzing.h"
 #include "data/text/pipeline/tokenizer_json.h"
+#include "fuzz/fuzzing.h"
 
 using namespace linnet;
 

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "training/run/training_run.h"
 #include "tasks/task_table.h"
+#include "training/run/training_run.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <random>
 
-#include "integration/program.h"
 #include "formats/safetensors.h"
+#include "integration/program.h"
 
 namespace linnet::testing {
 namespace {

@@ -128,7 +128,8 @@ TEST_F(Preferences, TheLossIsTheFormulaOfTheRewards) {
   constexpr double kBeta = 0.2, kTokens[] = {3, 1};
   for (const char* kind : {"dpo", "ipo", "orpo"}) {
     ASSERT_EQ(
-        train(kind, "equal.jsonl", {std::string("preferences.method=") + kind, "beta=0.2", "max_steps=6"}).exit_code, 0);
+        train(kind, "equal.jsonl", {std::string("preferences.method=") + kind, "beta=0.2", "max_steps=6"}).exit_code,
+        0);
     const Json found = evaluation(kind);
     const double chosen = found["chosen_reward"], rejected = found["rejected_reward"];
     EXPECT_NEAR(found["margin"], chosen - rejected, 1e-6);

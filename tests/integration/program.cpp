@@ -50,7 +50,7 @@ Program::Program(const Arguments& arguments, const Surroundings& surroundings) :
   redirect(errors, O_WRONLY | O_CREAT, STDERR_FILENO);
   if (surroundings_.closed_input) ::close(STDIN_FILENO);
   ::setenv("LINNET_LOG", surroundings_.log.c_str(), 1);
-  const struct rlimit limit {surroundings_.address_space, surroundings_.address_space};
+  const struct rlimit limit { surroundings_.address_space, surroundings_.address_space };
   if (surroundings_.address_space > 0) ::setrlimit(RLIMIT_AS, &limit);
   ::execv(LINNET_PROGRAM, argv.data());
   ::_exit(126);

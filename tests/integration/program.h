@@ -19,11 +19,11 @@ struct Outcome {
 };
 
 struct Surroundings {
-  std::string input;          // standard input
-  std::string input_path;     // or a file as standard input
-  bool closed_input = false;  // no standard input at all
-  std::string output_path;    // a file as standard output; Outcome::out is empty then
-  std::string log = "off";    // LINNET_LOG
+  std::string input;           // standard input
+  std::string input_path;      // or a file as standard input
+  bool closed_input = false;   // no standard input at all
+  std::string output_path;     // a file as standard output; Outcome::out is empty then
+  std::string log = "off";     // LINNET_LOG
   uint64_t address_space = 0;  // as `ulimit -v`, in bytes; 0: no limit
 };
 

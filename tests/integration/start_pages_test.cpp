@@ -187,11 +187,12 @@ TEST_F(StartPages, TagWords) {
 TEST_F(StartPages, AnswerQuestions) {
   std::string records;
   for (int i = 0; i < 30; ++i)
-    records += R"({"question": "who", "context": ")" + words(4, i) + " dog" + R"(", "answers": {"text": ["dog"]}})" + "\n";
+    records +=
+        R"({"question": "who", "context": ")" + words(4, i) + " dog" + R"(", "answers": {"text": ["dog"]}})" + "\n";
   folder_.write("train.json", records), folder_.write("dev.json", records);
   copy_folder(kGolden + "/bert_model", folder_ / "bert");
-  const std::string out = run_page(
-      "answer_questions.md", "--steps 4 --batch 4 --set context=24 --set answers.stride=1 --set threads=1");
+  const std::string out =
+      run_page("answer_questions.md", "--steps 4 --batch 4 --set context=24 --set answers.stride=1 --set threads=1");
   EXPECT_TRUE(has(out, "exact_match ")) << out;
   EXPECT_TRUE(has(out, "\"answer\":")) << out;
   EXPECT_EQ(lines(contents(folder_ / "answers.tsv")).size(), 30u);

@@ -36,7 +36,8 @@ TEST(Files, HalvesOfTheBytesAreReadAsTheyAreRounded) {
     EXPECT_EQ(WeightFile(path).tensors().front().type, name);
     reader.load(path);
     const auto read = reader.parameter("out.weight");
-    for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(read[i], whole[i], error * std::abs(whole[i]) + 1e-7F) << type;
+    for (size_t i = 0; i < whole.size(); ++i)
+      EXPECT_NEAR(read[i], whole[i], error * std::abs(whole[i]) + 1e-7F) << type;
   }
   EXPECT_THROW(learner.save(path, "int8"), Error);
 }

@@ -13,13 +13,15 @@ struct ConfigArguments : ConfigChoice {
   void declare(Command& command);
 };
 
-// All commands, in the order of the help page: each is a line here and a function add_NAME_command in a file of its own,
-// which declares its arguments and what to run with them (docs/add_a_command.md).
+// All commands, in the order of the help page: each is a line here and a function add_NAME_command in a file of its
+// own, which declares its arguments and what to run with them (docs/add_a_command.md).
+// clang-format off
 #define LINNET_COMMANDS(COMMAND) \
   COMMAND(train) COMMAND(sweep) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(chat) \
   COMMAND(serve) COMMAND(run) COMMAND(pack) COMMAND(quantize) COMMAND(export) COMMAND(import) COMMAND(onnx) COMMAND(plan) \
   COMMAND(check) COMMAND(profile) COMMAND(report) COMMAND(inspect) COMMAND(runs) COMMAND(average) COMMAND(presets) \
   COMMAND(info) COMMAND(convert) COMMAND(embed) COMMAND(demo) COMMAND(bench) COMMAND(tokenizer)
+// clang-format on
 
 #define LINNET_DECLARE(NAME) void add_##NAME##_command(Command& linnet);
 LINNET_COMMANDS(LINNET_DECLARE)

@@ -1,5 +1,5 @@
-#include "base/error.h"
 #include "app/cli/commands.h"
+#include "base/error.h"
 #include "config/config_keys.h"
 
 namespace linnet {
@@ -32,11 +32,14 @@ void ConfigArguments::declare(Command& command) {
       .take("--batch", batch, "short for --set batch_size=N", {.type = "N"})
       .take("--lr", learning_rate, "short for --set learning_rate=RATE", {.type = "RATE"})
       .take("--data", data,
-            "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of texts "
+            "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of "
+            "texts "
             "or of images",
             {.type = "FILE"})
-      .take("--text-column", text_column, "short for --set text_column=NAME: the column of a table with the text, or of "
-            "translations the source", {.type = "NAME"})
+      .take("--text-column", text_column,
+            "short for --set text_column=NAME: the column of a table with the text, or of "
+            "translations the source",
+            {.type = "NAME"})
       .take("--pair-column", pair_column, "the same of the second text of a pair", {.type = "NAME"})
       .take("--label-column", label_column, "the same of the label, or of translations the target", {.type = "NAME"})
       .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})

@@ -4,9 +4,9 @@
 #include <memory>
 #include <numeric>
 
-#include "base/files.h"
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
+#include "base/files.h"
 #include "tasks/inspection/inspect.h"
 
 namespace linnet {

@@ -48,12 +48,18 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
 void print_json(const PlanAnswer& answer, const RankLayout& division, uint64_t limit) {
   auto memory = Json::array();
   for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
-  const Json json{{"data", division.data},           {"tensor", division.tensor},
-                  {"parameters", answer.parameters}, {"batches", answer.batches},
-                  {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
-                  {"memory", std::move(memory)},     {"peak_bytes", answer.forecast.peak()},
-                  {"memory_bytes", limit},           {"fits", answer.forecast.peak() <= limit},
-                  {"batch_key", answer.batch_key},   {"largest_batch", answer.largest_batch},
+  const Json json{{"data", division.data},
+                  {"tensor", division.tensor},
+                  {"parameters", answer.parameters},
+                  {"batches", answer.batches},
+                  {"assumption", answer.assumption},
+                  {"recomputation", answer.recomputation},
+                  {"memory", std::move(memory)},
+                  {"peak_bytes", answer.forecast.peak()},
+                  {"memory_bytes", limit},
+                  {"fits", answer.forecast.peak() <= limit},
+                  {"batch_key", answer.batch_key},
+                  {"largest_batch", answer.largest_batch},
                   {"more_may_fit", answer.more_may_fit}};
   std::printf("%s\n", json.dump().c_str());
 }
@@ -179,7 +185,8 @@ int plan(const Arguments& arguments) {
 void add_plan_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   PlanRanksArguments& foresight = arguments->foresight;
-  Command command = linnet.subcommand("plan", "the memory a run will take, and the largest batch that fits: exit code 1 if it does not fit");
+  Command command = linnet.subcommand(
+      "plan", "the memory a run will take, and the largest batch that fits: exit code 1 if it does not fit");
   arguments->declare(command);
   command
       .flag("--exact", foresight.exact, "read the data, however many they are, for the sizes that training will have")

@@ -1,8 +1,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/error.h"
 #include "app/cli/commands.h"
+#include "base/error.h"
 
 namespace linnet {
 namespace {

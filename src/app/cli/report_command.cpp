@@ -2,9 +2,9 @@
 #include <memory>
 #include <set>
 
+#include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "app/cli/commands.h"
 #include "training/run/run_record.h"
 
 namespace linnet {
@@ -55,7 +55,8 @@ void add_report_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   linnet.subcommand("report", "one HTML page about a run, or several side by side: curves, memory, time, samples")
       .take("runs", arguments->runs, "run folders", {.required = true, .type = "RUN"})
-      .take("-o,--out", arguments->out, "the page to write; -o for short (default report.html, if there is none)", {.type = "FILE"})
+      .take("-o,--out", arguments->out, "the page to write; -o for short (default report.html, if there is none)",
+            {.type = "FILE"})
       .flag("--overwrite", arguments->overwrite, "also where report.html exists already")
       .take("--title", arguments->title, "its title (default: the run's name)", {.type = "TEXT"})
       .does([arguments] { return report(*arguments); });

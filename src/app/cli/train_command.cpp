@@ -2,17 +2,17 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/error.h"
-#include "base/signals.h"
 #include "app/cli/build_version.h"
 #include "app/cli/commands.h"
 #include "app/cli/rank_start.h"
+#include "base/error.h"
+#include "base/signals.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/world.h"
+#include "tasks/task_table.h"
 #include "training/run/rate_range.h"
 #include "training/run/run_folder.h"
 #include "training/run/training_run.h"
-#include "tasks/task_table.h"
 
 namespace linnet {
 namespace {

@@ -69,9 +69,10 @@ std::string tokenizer_kind(const JsonObject& config, const std::string& folder) 
   if (model_config.has("tokenizer_class")) return model_config.text("tokenizer_class");
   const std::string model = model_config.text("model_type", "");
   constexpr std::pair<const char*, const char*> kKinds[] = {
-      {"xlm-roberta", "XLMRoberta"}, {"camembert", "Camembert"},   {"mbart", "MBart"},     {"m2m_100", "Nllb"},
-      {"pegasus", "Pegasus"},        {"deberta-v2", "DebertaV2"},  {"roberta", "Roberta"}, {"bart", "Bart"},
-      {"mpnet", "MPNet"},            {"gpt_neox", "GPTNeoX"},      {"qwen2", "Qwen2"},     {"qwen3", "Qwen2"},
+      {"xlm-roberta", "XLMRoberta"}, {"camembert", "Camembert"}, {"mbart", "MBart"},
+      {"m2m_100", "Nllb"},           {"pegasus", "Pegasus"},     {"deberta-v2", "DebertaV2"},
+      {"roberta", "Roberta"},        {"bart", "Bart"},           {"mpnet", "MPNet"},
+      {"gpt_neox", "GPTNeoX"},       {"qwen2", "Qwen2"},         {"qwen3", "Qwen2"},
       {"qwen3_moe", "Qwen2"}};
   for (const auto& [name, kind] : kKinds)
     if (model == name) return kind;

@@ -1,8 +1,8 @@
-#include <functional>
-
 #include "distributed/comm/agreement.h"
 
 #include <gtest/gtest.h>
+
+#include <functional>
 
 #include "comm_testing.h"
 

@@ -34,7 +34,8 @@ std::filesystem::path find_module() {
     looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
   }
   fail_user(
-      "this program has no MPI module, which training by several ranks needs: install the package linnet-mpi, or build it where "
+      "this program has no MPI module, which training by several ranks needs: install the package linnet-mpi, or build "
+      "it where "
       "MPI is installed (Debian: libopenmpi-dev; looked for " +
       looked + ")");
 }

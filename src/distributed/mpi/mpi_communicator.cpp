@@ -1,5 +1,5 @@
-// The ranks of MPI_COMM_WORLD, and the one function that the program looks up (distributed/comm/world.h). Of MPI it uses messages
-// alone: no reduction, whose order of summation MPI does not state.
+// The ranks of MPI_COMM_WORLD, and the one function that the program looks up (distributed/comm/world.h). Of MPI it
+// uses messages alone: no reduction, whose order of summation MPI does not state.
 #include <mpi.h>
 #include <unistd.h>
 

@@ -48,8 +48,8 @@ struct At {
   At(Tensor v, SourceLine w = SourceLine::current()) : value(v), where(w) {}  // NOLINT
   // What stands for a tensor, as a Parameter does.
   template <class T>
-    requires std::convertible_to<const T&, Tensor>
-  At(const T& v, SourceLine w = SourceLine::current()) : value(v), where(w) {}  // NOLINT
+  requires std::convertible_to<const T&, Tensor> At(const T& v, SourceLine w = SourceLine::current())
+      : value(v), where(w) {}  // NOLINT
   // The tensor.
   Tensor value;
   // The line that used it.

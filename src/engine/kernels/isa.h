@@ -11,8 +11,8 @@ std::vector<std::string> available_isas();
 
 std::string current_isa();
 
-// "auto" is the best one, "baseline" the least. An unknown or unsupported name is a user error that lists the choices. Not while a kernel
-// runs.
+// "auto" is the best one, "baseline" the least. An unknown or unsupported name is a user error that lists the choices.
+// Not while a kernel runs.
 void force_isa(const std::string& name);
 
 }  // namespace linnet

@@ -1,6 +1,6 @@
-#include <cmath>
-
 #include "engine/kernels/optimizer.h"
+
+#include <cmath>
 
 #include "kernel_testing.h"
 

@@ -1,5 +1,6 @@
-// Vectors of float and how they lie in memory: as fp32 or as bf16 (engine/kernels/stored_floats.h). A load widens, which is
-// exact; a store rounds as round_to_bf16 (engine/kernels/precision.h), in the same bits on every instruction set. Included by
+// Vectors of float and how they lie in memory: as fp32 or as bf16 (engine/kernels/stored_floats.h). A load widens,
+// which is exact; a store rounds as round_to_bf16 (engine/kernels/precision.h), in the same bits on every instruction
+// set. Included by
 // *_simd.cpp after "hwy/foreach_target.h".
 #if defined(LINNET_KERNELS_STORED_FLOATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_STORED_FLOATS_INL_H_

@@ -1,7 +1,7 @@
+#include "engine/kernels/stored_floats.h"
+
 #include <cmath>
 #include <limits>
-
-#include "engine/kernels/stored_floats.h"
 
 #include "kernel_testing.h"
 

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "engine/exec/interpreter.h"
-#include "models/nn/layers.h"
-#include "models/nn/parameter_layout.h"
-#include "models/nn/trace.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
+#include "models/nn/layers.h"
+#include "models/nn/parameter_layout.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {

@@ -1,9 +1,9 @@
 // An elementwise op whose result has one reader, elementwise too and of the same shape, joins it. Nothing is computed
 // twice and nothing fuses across a reduction.
 //
-// Results that are rounded to bf16 (lower_precision.cpp) join last. They have a single reader only where blocks or single
-// nodes are computed again; where they have several they do not join at all. So a node that grows too long leaves out
-// these, and joins the same others either way.
+// Results that are rounded to bf16 (lower_precision.cpp) join last. They have a single reader only where blocks or
+// single nodes are computed again; where they have several they do not join at all. So a node that grows too long
+// leaves out these, and joins the same others either way.
 #include <algorithm>
 
 #include "engine/ops/pointwise/pointwise.h"

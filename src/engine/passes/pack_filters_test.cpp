@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "models/nn/forward.h"
-#include "models/nn/module.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/forward.h"
+#include "models/nn/module.h"
 
 namespace linnet {
 namespace {

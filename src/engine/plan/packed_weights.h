@@ -16,8 +16,8 @@ namespace linnet {
 class PackedWeights {
  public:
   PackedWeights() = default;
-  // Chooses the weights and has the plans' products read panels of them (engine/kernels/gemm/panels.h), with the same bits.
-  // `plans`: all that read the store's "parameters", before executors are made of them.
+  // Chooses the weights and has the plans' products read panels of them (engine/kernels/gemm/panels.h), with the same
+  // bits. `plans`: all that read the store's "parameters", before executors are made of them.
   //
   // Chosen is what nothing but products reads, in any of the plans, each of which can read panels: no embeddings, no
   // heads that share their weight with one, nothing that a product of few rows reads. Nothing where the store's device

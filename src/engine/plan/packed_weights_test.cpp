@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "engine/exec/executor.h"
-#include "models/nn/forward.h"
-#include "models/nn/layers.h"
-#include "models/nn/model_store.h"
-#include "models/nn/module.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
+#include "models/nn/forward.h"
+#include "models/nn/layers.h"
+#include "models/nn/model_store.h"
+#include "models/nn/module.h"
 
 namespace linnet {
 namespace {

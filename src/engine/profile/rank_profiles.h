@@ -19,8 +19,9 @@ struct PipelineBubble {
   std::string text() const;  // a line; empty without a pipeline
 };
 
-// While it lives, profilers that this thread runs (engine/profile/step_profiler.h) put each group of steps together with those
-// of the other ranks, which profile the same steps: every rank makes one of these. Rank 0 alone measures and writes.
+// While it lives, profilers that this thread runs (engine/profile/step_profiler.h) put each group of steps together
+// with those of the other ranks, which profile the same steps: every rank makes one of these. Rank 0 alone measures and
+// writes.
 class RankProfiles {
  public:
   struct Rank {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "formats/file_dtype.h"
-#include "models/nn/parameter_layout.h"
 #include "models/families/name_table.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 

@@ -11,10 +11,10 @@
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
 #include "formats/weight_files.h"
+#include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
 #include "models/modules/text_classifier.h"
 #include "models/nn/trace.h"
-#include "models/families/pretrained.h"
 
 namespace linnet {
 namespace {

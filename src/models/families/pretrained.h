@@ -11,14 +11,14 @@
 #include <optional>
 
 #include "formats/file_dtype.h"
-#include "models/nn/parameter_layout.h"
 #include "models/families/family.h"
 #include "models/families/lora.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 
 struct PretrainedModel {
-  std::string folder;  // empty: made here, not read
+  std::string folder;              // empty: made here, not read
   const Family* family = nullptr;  // which it is saved as
   std::string architecture;        // "GPT2LMHeadModel"
   ModelHead head = ModelHead::kNone;

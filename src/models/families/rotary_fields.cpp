@@ -40,18 +40,17 @@ Fields<RopeScaling> llama3_fields() { return blended_fields("low_freq_factor", 1
 Fields<RopeScaling> yarn_fields(int64_t length) {
   Fields<RopeScaling> fields = blended_fields("beta_slow", 1, "beta_fast", 32, length);
   fields.push_back(field("truncate", &RopeScaling::whole_pairs, true));
-  fields.push_back({[=](const ConfigFile& file, RopeScaling& scaling) {
-                      scaling.factor = positive_of(file, "factor", static_cast<double>(length) / scaling.original_length);
-                      const auto magnitude = [&](double share) {
-                        return scaling.factor <= 1 ? 1 : 0.1 * share * std::log(scaling.factor) + 1;
-                      };
-                      const double some = file.number("mscale", 0), all = file.number("mscale_all_dim", 0);
-                      scaling.magnitude = some != 0 && all != 0 ? magnitude(some) / magnitude(all) : magnitude(1);
-                      scaling.magnitude = positive_of(file, "attention_factor", scaling.magnitude);
-                    },
-                    [](const RopeScaling& scaling, ConfigFile& file) {
-                      file.set("attention_factor", scaling.magnitude);
-                    }});
+  fields.push_back(
+      {[=](const ConfigFile& file, RopeScaling& scaling) {
+         scaling.factor = positive_of(file, "factor", static_cast<double>(length) / scaling.original_length);
+         const auto magnitude = [&](double share) {
+           return scaling.factor <= 1 ? 1 : 0.1 * share * std::log(scaling.factor) + 1;
+         };
+         const double some = file.number("mscale", 0), all = file.number("mscale_all_dim", 0);
+         scaling.magnitude = some != 0 && all != 0 ? magnitude(some) / magnitude(all) : magnitude(1);
+         scaling.magnitude = positive_of(file, "attention_factor", scaling.magnitude);
+       },
+       [](const RopeScaling& scaling, ConfigFile& file) { file.set("attention_factor", scaling.magnitude); }});
   return fields;
 }
 

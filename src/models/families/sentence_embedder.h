@@ -27,7 +27,7 @@ struct SentencePooling {
   bool normalized = true;
   Pooling kind = Pooling::kMean;
   std::vector<DenseLayer> dense = {};  // that follow
-  int64_t max_tokens = 0;               // longer sentences are cut; 0: the model's positions
+  int64_t max_tokens = 0;              // longer sentences are cut; 0: the model's positions
 };
 // modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for another pooling
 // or several, or for modules after it other than linear layers and normalization.

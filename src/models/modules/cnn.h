@@ -3,11 +3,11 @@
 #pragma once
 #include <vector>
 
+#include "engine/ops/pixels/pixels.h"
 #include "models/modules/image_model.h"
 #include "models/nn/layers.h"
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"
-#include "engine/ops/pixels/pixels.h"
 
 namespace linnet {
 

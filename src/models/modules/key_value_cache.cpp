@@ -1,8 +1,8 @@
 #include "models/modules/key_value_cache.h"
 
-#include "models/nn/trace.h"
 #include "engine/ops/cache/cache.h"
 #include "engine/ops/movement/movement.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {

@@ -123,8 +123,7 @@ Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest) 
   Tensor positions = literal(*lengths.graph, {dtype, {count}}, numbers);
   if (longest > 0) positions = slice(positions, 0, 0, length);
   const Shape tokens{lengths.dim(0), length};
-  return stop_gradient(compare(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens),
-                               rows_of(positions, tokens)));
+  return stop_gradient(compare(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens), rows_of(positions, tokens)));
 }
 
 Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized, Pooling pooling) {

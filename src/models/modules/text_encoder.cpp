@@ -57,8 +57,8 @@ std::unique_ptr<Embedding> optional_table(Module* parent, const char* name, int6
   return std::make_unique<Embedding>(parent, name, rows, embedding_width(config), normal_init(kEncoderDeviation));
 }
 
-// The entries of distances 1 - length ... length - 1 along the last axis of a constant that has those of the longest text:
-// so a constant does not depend on the length, which an ONNX file leaves open.
+// The entries of distances 1 - length ... length - 1 along the last axis of a constant that has those of the longest
+// text: so a constant does not depend on the length, which an ONNX file leaves open.
 Tensor of_distances(Tensor constant, int64_t longest, int64_t length) {
   return slice(constant, -1, longest - length, 2 * length - 1);
 }

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "engine/ops/movement/movement.h"
 #include "models/nn/forward.h"
 #include "models/nn/layers.h"
 #include "models/nn/model_store.h"
-#include "engine/ops/movement/movement.h"
 
 namespace linnet {
 namespace {

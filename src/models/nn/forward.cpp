@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "engine/exec/backend.h"
+#include "engine/passes/passes.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/model_store.h"
 #include "models/nn/parameter_file.h"
-#include "engine/passes/passes.h"
 
 namespace linnet {
 Forward::Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options)

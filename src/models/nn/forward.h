@@ -18,11 +18,11 @@
 #include "base/thread_pool.h"
 #include "engine/exec/executor.h"
 #include "engine/kernels/precision.h"
+#include "engine/passes/pack_filters.h"
+#include "engine/plan/packed_weights.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
-#include "engine/passes/pack_filters.h"
-#include "engine/plan/packed_weights.h"
 
 namespace linnet {
 
@@ -34,9 +34,9 @@ struct ForwardOptions {
   Precision precision = Precision::kF32;
   std::string device = "cpu";
   // load() packs filters of convolutions, beside the parameters, and weights of linear layers, in their place, once,
-  // where otherwise every run would (engine/passes/pack_filters.h, engine/plan/packed_weights.h). Results keep their bits. load()
-  // must then fill all parameters, and parameters() is neither to be written nor read. A packed model that is mapped
-  // gets pages of its own for these weights, which other processes do not share.
+  // where otherwise every run would (engine/passes/pack_filters.h, engine/plan/packed_weights.h). Results keep their
+  // bits. load() must then fill all parameters, and parameters() is neither to be written nor read. A packed model that
+  // is mapped gets pages of its own for these weights, which other processes do not share.
   bool pack_weights = false;
 };
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "models/nn/trace.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 

@@ -8,8 +8,8 @@
 #include <deque>
 #include <string>
 
-#include "models/nn/module.h"
 #include "engine/ops/matmul/matmul.h"
+#include "models/nn/module.h"
 
 namespace linnet {
 

@@ -1,8 +1,8 @@
 // What layouts ask of the stages of a model: apart from how they are traced, which inference does without.
 #include <algorithm>
 
-#include "models/nn/pipeline_parallel.h"
 #include "engine/passes/tensor_parallel.h"
+#include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
 

@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "base/thread_pool.h"
-#include "models/nn/parameter_layout.h"
 #include "engine/plan/plan.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 

@@ -39,16 +39,16 @@ struct ParameterSpec {
 class Parameter;
 class Learner;
 
-// A part of a model, or a whole one. It is not copied. A module that is moved, as in a vector that grows, takes its parts
-// and its place in its parent along; what refers to it by address, such as the function of a loss, does not follow.
-// Parts and parent may be destroyed in any order; a destroyed part is no longer in its parent.
+// A part of a model, or a whole one. It is not copied. A module that is moved, as in a vector that grows, takes its
+// parts and its place in its parent along; what refers to it by address, such as the function of a loss, does not
+// follow. Parts and parent may be destroyed in any order; a destroyed part is no longer in its parent.
 class Module {
  public:
   // A root: a model.
   Module() = default;
-  // A part of `parent`, usually `this` of the struct whose member it is. An empty name adds nothing to the path, and one
-  // that ends in '_' is joined to the names below it without a dot ("in_proj_weight"). Throws Error(kUser) when parent
-  // is null and for a name with '*' or a control character.
+  // A part of `parent`, usually `this` of the struct whose member it is. An empty name adds nothing to the path, and
+  // one that ends in '_' is joined to the names below it without a dot ("in_proj_weight"). Throws Error(kUser) when
+  // parent is null and for a name with '*' or a control character.
   Module(Module* parent, std::string name);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;

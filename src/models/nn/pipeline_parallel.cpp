@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/nn/tensor_parallel.h"
-#include "models/nn/whole_loss.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/stage_output/stage_output.h"
 #include "engine/passes/tensor_parallel.h"
+#include "models/nn/tensor_parallel.h"
+#include "models/nn/whole_loss.h"
 
 namespace linnet {
 namespace {

@@ -20,8 +20,8 @@ std::shared_ptr<const ModelDivision> divide_model(const Module& model, const Los
   std::set<std::string> parameters;
   for (const ParameterSpec& spec : model.parameters()) {
     if (spec.buffer) fail_user("tensor parallel cannot train a model with batch normalization");
-    // The first of an adapter's matrices is small (models/nn/low_rank.h): divided by its rows it would cost a sum of the
-    // layer's whole result. Every rank has all of it, and of the second matrix what it has of the layer's outputs.
+    // The first of an adapter's matrices is small (models/nn/low_rank.h): divided by its rows it would cost a sum of
+    // the layer's whole result. Every rank has all of it, and of the second matrix what it has of the layer's outputs.
     if (spec.trainable && !matches(spec.name, "*.lora_A.*")) parameters.insert(spec.name);
   }
   const WholeLoss whole(loss, DType::kF32, true);

@@ -1,11 +1,11 @@
-// A model that the ranks of a tensor group compute together (engine/passes/tensor_parallel.h): its division, which goes into
-// the ParameterLayout, and the losses of a rank, which are traced with that layout.
+// A model that the ranks of a tensor group compute together (engine/passes/tensor_parallel.h): its division, which goes
+// into the ParameterLayout, and the losses of a rank, which are traced with that layout.
 #pragma once
 #include <memory>
 
+#include "engine/passes/tensor_parallel.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
-#include "engine/passes/tensor_parallel.h"
 
 namespace linnet {
 

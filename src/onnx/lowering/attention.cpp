@@ -43,8 +43,7 @@ std::string visible(OnnxLowering& to, const MaskAttrs& attrs, size_t starts, con
   const Locations at = locations(b, queries, keys);
   if (attrs.causal) both(b.add("LessOrEqual", {at.keys, at.queries}));
   if (attrs.window > 0) both(b.add("Greater", {at.keys, b.add("Sub", {at.queries, b.integer(attrs.window)})}));
-  if (attrs.has_starts)
-    both(b.add("GreaterOrEqual", {at.keys, b.unsqueeze(to.in(starts), {1, 3})}));
+  if (attrs.has_starts) both(b.add("GreaterOrEqual", {at.keys, b.unsqueeze(to.in(starts), {1, 3})}));
   return result;
 }
 

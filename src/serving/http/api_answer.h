@@ -47,7 +47,8 @@ std::string format_openai_embeddings(const std::string& model, std::span<const f
                                      int64_t prompt_tokens);
 std::string format_embeddings(std::span<const float> rows, size_t width);
 // The likeliest classes of each text, at most `top`, best first: [[{"label": ..., "score": ...}, ...], ...]
-// Of each text its entities or its answers, as Hugging Face's pipelines have them; not as a list if it is one text alone.
+// Of each text its entities or its answers, as Hugging Face's pipelines have them; not as a list if it is one text
+// alone.
 std::string format_spans(std::span<const Json> found, bool as_list);
 std::string format_classes(std::span<const float> rows, const std::vector<std::string>& classes, size_t top);
 

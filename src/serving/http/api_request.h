@@ -41,7 +41,8 @@ struct InputCall {
   TextGenerationOptions options;                  // of translation
 };
 InputCall parse_embedding_call(std::string_view body);
-InputCall parse_inputs_call(std::string_view body, std::string_view path);  // "/embed", "/classify", "/predict", "/translate"
+InputCall parse_inputs_call(std::string_view body,
+                            std::string_view path);  // "/embed", "/classify", "/predict", "/translate"
 InputCall parse_rerank_call(std::string_view body);  // is_list: as text-embeddings-inference has it, else as Cohere's
 
 }  // namespace linnet

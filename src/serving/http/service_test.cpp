@@ -20,7 +20,9 @@ class Exchange : public HttpExchange {
  public:
   explicit Exchange(std::promise<Answer>& answer) : answer_(answer) {}
   const std::string& id() const override { return id_; }
-  void respond(HttpResponse response) override { answer_.set_value({response.status, std::this_thread::get_id(), response.body}); }
+  void respond(HttpResponse response) override {
+    answer_.set_value({response.status, std::this_thread::get_id(), response.body});
+  }
   void begin_stream(HttpResponse) override {}
   void write(std::string) override {}
   void end_stream() override {}

@@ -131,7 +131,8 @@ class SourceGeneration : public TextModel {
   TextJob prepare_job(const TextRequest& request, bool warn) const override {
     TokenizerPair framed = opened_.tokenizers;
     if (!request.options.languages.empty())
-      frame_sentences(framed, opened_.pretrained ? opened_.pretrained->config : ConfigFile(), request.options.languages);
+      frame_sentences(framed, opened_.pretrained ? opened_.pretrained->config : ConfigFile(),
+                      request.options.languages);
     const SentenceFrame frame = framed.frame();
     TextJob job{.prompt = encode_source(opened_, frame, request),
                 .choice = choose(request.options, opened_, makers_, warn),

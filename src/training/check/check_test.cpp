@@ -7,11 +7,11 @@
 #include <cstring>
 #include <random>
 
-#include "models/nn/layers.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {

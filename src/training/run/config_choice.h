@@ -9,9 +9,9 @@
 namespace linnet {
 
 struct ConfigChoice {
-  std::string config;                                              // a file, the name of a preset, or a run folder
-  std::vector<std::string> settings;                               // key=value
-  std::string data, source, target;                                // --data, --source, --target
+  std::string config;                 // a file, the name of a preset, or a run folder
+  std::vector<std::string> settings;  // key=value
+  std::string data, source, target;   // --data, --source, --target
   // Short forms of keys, as they were written.
   std::optional<std::string> steps, epochs, batch, learning_rate, text_column, pair_column, label_column;
   int threads = 0;

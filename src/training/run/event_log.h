@@ -24,9 +24,9 @@ struct MetricsLine {
   int64_t step;
   std::string_view split;  // "train", "valid"
   double loss, learning_rate, grad_norm, speed, seconds, memory_mb;
-  const char* items = "tokens";  // what speed counts: the field is "tokens_per_second"
+  const char* items = "tokens";                                   // what speed counts: the field is "tokens_per_second"
   std::vector<std::pair<std::string_view, double>> metrics = {};  // "bleu" and its value, for evaluations
-  double loss_scale = 0;  // above 0: in a field, and the steps skipped so far
+  double loss_scale = 0;                                          // above 0: in a field, and the steps skipped so far
   int64_t skipped_steps = 0;
   std::string_view weights = {};  // what was evaluated, of a run with a moving average: "average" or "trained"
 };

@@ -458,9 +458,8 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
     if (world.rank() == 0) divide_into_shards(request.config);
   });
   request.config = share_config(world, request.config);
-  const std::unique_ptr<TrainingTask> task =
-      make_shared_task(world, assets, request.config,
-                       [&](const std::string& from) { return make_task(request.config, from); });
+  const std::unique_ptr<TrainingTask> task = make_shared_task(
+      world, assets, request.config, [&](const std::string& from) { return make_task(request.config, from); });
   check_tasks_agree(world, *task);
   Trainer& trainer = task->trainer();
   run_on_all(world, [&] {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "models/nn/layers.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/layers.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 

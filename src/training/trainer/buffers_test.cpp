@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "models/nn/layers.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 

@@ -5,8 +5,8 @@
 
 #include "engine/exec/executor.h"
 #include "engine/exec/interpreter.h"
-#include "models/modules/translation_loss.h"
 #include "engine/passes/passes.h"
+#include "models/modules/translation_loss.h"
 #include "training/trainer/step_graphs.h"
 #include "transformer_golden.h"
 

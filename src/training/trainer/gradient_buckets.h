@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "distributed/comm/communicator.h"
-#include "models/nn/parameter_layout.h"
 #include "engine/plan/plan.h"
+#include "models/nn/parameter_layout.h"
 
 namespace linnet {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "models/nn/layers.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {

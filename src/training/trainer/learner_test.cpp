@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/nn/layers.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/nn/layers.h"
 
 namespace linnet {
 namespace {

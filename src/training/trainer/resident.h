@@ -31,10 +31,10 @@ struct ResidentOptions {
   int64_t steps_per_graph = 16;
 };
 
-// A step graph (training/trainer/step_graphs.h) whose data come from the inputs "resident.NAME" [N, ...] and whose `control` and
-// `random` are rows of "resident.control" [steps, 2] and "resident.random" i32 [steps, 4]. "resident.order" i32
-// [steps * rows] says which data are the batch of a step. States: "resident.cursor" i32 [1] counts the steps,
-// "resident.ring" [steps, 3] takes each step's loss_sum, token_count and sum_of_squares.
+// A step graph (training/trainer/step_graphs.h) whose data come from the inputs "resident.NAME" [N, ...] and whose
+// `control` and `random` are rows of "resident.control" [steps, 2] and "resident.random" i32 [steps, 4].
+// "resident.order" i32 [steps * rows] says which data are the batch of a step. States: "resident.cursor" i32 [1] counts
+// the steps, "resident.ring" [steps, 3] takes each step's loss_sum, token_count and sum_of_squares.
 Graph resident_graph(const Graph& step, const ResidentOptions& options);
 
 class ResidentSteps {

@@ -8,10 +8,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "models/modules/cnn.h"
-#include "op_harness.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
+#include "models/modules/cnn.h"
+#include "op_harness.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {

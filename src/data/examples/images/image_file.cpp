@@ -114,9 +114,7 @@ std::string foreign_image_ending(const std::string& path) {
   return std::ranges::find(kEndings, ending) == std::end(kEndings) ? "" : ending;
 }
 
-ImageInfo image_info(const std::string& path) {
-  return checked_info(open_image(path).get(), path);
-}
+ImageInfo image_info(const std::string& path) { return checked_info(open_image(path).get(), path); }
 
 void read_image(const std::string& path, const ImageInfo& info, std::span<uint8_t> pixels) {
   const Decoded image = decode(path, info.channels);

@@ -12,10 +12,11 @@ namespace linnet {
 namespace {
 
 constexpr double kShare = 0.15, kMasked = 0.8, kReplaced = 0.9;  // kReplaced: those that become another token included
-constexpr int64_t kSortedBatches = 32;                                    // batches among which rows are sorted by length
-constexpr int64_t kBatchesBetweenDrops = 256;                              // batches between which pages of a mapped file stay
+constexpr int64_t kSortedBatches = 32;                           // batches among which rows are sorted by length
+constexpr int64_t kBatchesBetweenDrops = 256;                    // batches between which pages of a mapped file stay
 constexpr int64_t kScoring = -2;
-constexpr uint64_t kMaskedOffsets = 0x6d61736b6f666673u, kMaskedOrders = 0x6d61736b6f726472u, kMasks = 0x6d61736b6d61736bu;
+constexpr uint64_t kMaskedOffsets = 0x6d61736b6f666673u, kMaskedOrders = 0x6d61736b6f726472u,
+                   kMasks = 0x6d61736b6d61736bu;
 
 uint64_t stream_key(uint64_t seed, uint64_t use, int64_t epoch) {
   return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
@@ -83,7 +84,8 @@ int64_t MaskedChunks::prepare_epoch(int64_t epoch) {
   if (options_.lengths.size() > 1)
     for (int64_t begin = 0; begin < count; begin += kSortedBatches * options_.rows)
       std::ranges::stable_sort(pieces_.begin() + begin,
-                               pieces_.begin() + std::min(count, begin + kSortedBatches * options_.rows), {}, &TokenSpan::count);
+                               pieces_.begin() + std::min(count, begin + kSortedBatches * options_.rows), {},
+                               &TokenSpan::count);
   starts_.resize(static_cast<size_t>(batches()));
   for (int64_t i = 0; i < batches(); ++i) starts_[static_cast<size_t>(i)] = batch_order(i) * options_.rows;
   prepared_ = epoch;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/terminal_line.h"
 #include "base/json.h"
+#include "base/terminal_line.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/record_reader.h"
 

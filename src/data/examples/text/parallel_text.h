@@ -16,10 +16,10 @@ struct PairColumns {
   std::string source, target;
 };
 
-// A .csv or JSON lines (record_reader.h), whose fields may lie within "translation", as in data sets of Hugging Face; or
-// one "source<TAB>target" a line. Of the latter, what a third column holds is left out. A line without a tab, or with more columns, is
-// an error that names it. An empty side is kept, as an empty line of paired files is: dropping pairs, and counting
-// them, is the batcher's decision.
+// A .csv or JSON lines (record_reader.h), whose fields may lie within "translation", as in data sets of Hugging Face;
+// or one "source<TAB>target" a line. Of the latter, what a third column holds is left out. A line without a tab, or
+// with more columns, is an error that names it. An empty side is kept, as an empty line of paired files is: dropping
+// pairs, and counting them, is the batcher's decision.
 ParallelText read_table(const std::string& path, const PairColumns& columns = {});
 
 // The two columns of a line. `where`: "path:line", for messages. `columns`: the most there may be. `wanted`: what they

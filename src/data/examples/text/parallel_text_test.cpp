@@ -69,8 +69,9 @@ TEST_F(ParallelTextTest, AGzipFileThatExpandsTooFarIsRefused) {
     while (reader.next(line)) continue;
     return reader.line_number();
   };
-  EXPECT_NE(error_of([&] { count(write_gzip("bomb.gz", bytes)); })
-                .find("'bomb.gz' expands to more than 64 MiB and 200 times its size"),
+  EXPECT_NE(error_of([&] {
+              count(write_gzip("bomb.gz", bytes));
+            }).find("'bomb.gz' expands to more than 64 MiB and 200 times its size"),
             std::string::npos);
   EXPECT_EQ(count(write("plain", bytes)), 100'000);
 }
@@ -124,16 +125,21 @@ TEST_F(ParallelTextTest, ReadsCommasAndJsonLines) {
     EXPECT_EQ(text.target, (Lines{"ein \"Hund\"", "c"}));
   };
   expect_pairs(read_table(write("a.csv", "src,tgt\n\"a, dog\",\"ein \"\"Hund\"\"\"\nb,c\n")));
-  const std::string rows = "{\"translation\": {\"en\": \"a, dog\", \"de\": \"ein \\\"Hund\\\"\"}}\n"
-                           "{\"translation\": {\"en\": \"b\", \"de\": \"c\"}}\n";
+  const std::string rows =
+      "{\"translation\": {\"en\": \"a, dog\", \"de\": \"ein \\\"Hund\\\"\"}}\n"
+      "{\"translation\": {\"en\": \"b\", \"de\": \"c\"}}\n";
   expect_pairs(read_table(write_gzip("a.jsonl.gz", rows)));
   const std::string named = write("a.tsv", "id\tde\ten\n1\tein \"Hund\"\ta, dog\n2\tc\tb\n");
   expect_pairs(read_table(named, {"en", "de"}));
-  EXPECT_EQ(error_of([&] { read_table(named, {"en", "fr"}); }),
-            "a.tsv:2: no text is called \"fr\" (there are id, de, en); --text-column and --label-column name source and "
-            "target");
-  EXPECT_NE(error_of([&] { read_table(write("b.jsonl", "{\"a\": \"x\", \"b\": \"y\", \"c\": \"z\"}\n")); })
-                .find("no text is called \"source\" (there are a, b, c)"),
+  EXPECT_EQ(
+      error_of([&] {
+        read_table(named, {"en", "fr"});
+      }),
+      "a.tsv:2: no text is called \"fr\" (there are id, de, en); --text-column and --label-column name source and "
+      "target");
+  EXPECT_NE(error_of([&] {
+              read_table(write("b.jsonl", "{\"a\": \"x\", \"b\": \"y\", \"c\": \"z\"}\n"));
+            }).find("no text is called \"source\" (there are a, b, c)"),
             std::string::npos);
 }
 

@@ -33,8 +33,9 @@ bool RecordReader::next(Json& record) {
   std::vector<std::string> fields;
   if (!read_fields(fields)) return false;
   if (names_.empty()) {
-    has_heading_ = form_ == Form::kCommas || std::ranges::any_of(
-        fields, [&](const std::string& field) { return std::ranges::count(heading_, trimmed(field)) > 0; });
+    has_heading_ = form_ == Form::kCommas || std::ranges::any_of(fields, [&](const std::string& field) {
+                     return std::ranges::count(heading_, trimmed(field)) > 0;
+                   });
     for (size_t i = 0; i < fields.size(); ++i)
       names_.push_back(has_heading_ ? std::string(trimmed(fields[i])) : std::to_string(i + 1));
     if (has_heading_ && !read_fields(fields)) return false;

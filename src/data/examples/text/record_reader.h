@@ -14,9 +14,10 @@ namespace linnet {
 // hold commas, doubled quotes and line ends); .jsonl, .ndjson and .json have a JSON object on each line; any other file
 // has fields separated by tabs. Blank lines are skipped.
 //
-// The first line of a .csv file is a heading; that of a tab-separated file if one of its fields is in `heading`. Without
-// a heading fields are called "1", "2", ... Errors: user errors of one line that name file and line: those of LineReader, a
-// quote that is not closed, a record with another number of fields than the first, a line that is no JSON object.
+// The first line of a .csv file is a heading; that of a tab-separated file if one of its fields is in `heading`.
+// Without a heading fields are called "1", "2", ... Errors: user errors of one line that name file and line: those of
+// LineReader, a quote that is not closed, a record with another number of fields than the first, a line that is no JSON
+// object.
 class RecordReader {
  public:
   RecordReader(const std::string& path, std::span<const std::string_view> heading);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "data/examples/batch.h"
-#include "data/text/pretrained_tokenizer.h"
 #include "data/examples/text/packed_rows.h"
+#include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {
 

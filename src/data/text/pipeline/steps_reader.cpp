@@ -87,8 +87,8 @@ bool read_pre_tokenizer(const JsonObject& json, std::vector<std::unique_ptr<PreT
     return false;
   }
   if (type == "CharDelimiterSplit") {
-    steps.push_back(std::make_unique<PatternSplit>(SplitPattern::literal(json.text("delimiter")),
-                                                   SplitBehavior::kRemoved, false));
+    steps.push_back(
+        std::make_unique<PatternSplit>(SplitPattern::literal(json.text("delimiter")), SplitBehavior::kRemoved, false));
     return false;
   }
   if (const ClassSplit::ClassOf class_of = class_split(type)) {

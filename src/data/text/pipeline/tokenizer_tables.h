@@ -36,8 +36,8 @@ enum class TokenizerTable {
 
 class TokenizerTables {
  public:
-  // User error that names `path` for what is not such a file. The bytes are copied: a file that is cut short while it is
-  // mapped reads as zeros (base/lost_pages.h), and a tokenizer that follows them never ends.
+  // User error that names `path` for what is not such a file. The bytes are copied: a file that is cut short while it
+  // is mapped reads as zeros (base/lost_pages.h), and a tokenizer that follows them never ends.
   TokenizerTables(std::string_view bytes, const std::string& path);
 
   // User error when the bytes are not a whole number of them.

@@ -78,8 +78,8 @@ bool is_word_character(char32_t c) {
 }
 
 bool is_python_word(char32_t c) {
-  return c == '_' || (category(c) & (kLetters | masks(UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL,
-                                                      UTF8PROC_CATEGORY_NO))) != 0;
+  return c == '_' ||
+         (category(c) & (kLetters | masks(UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL, UTF8PROC_CATEGORY_NO))) != 0;
 }
 
 bool is_bert_control(char32_t c) {

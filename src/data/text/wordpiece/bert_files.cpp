@@ -44,9 +44,8 @@ Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, co
   pipeline.decoder_json = decoder.dump_sorted();
   const Vocabulary& vocabulary = pipeline.model->vocabulary();
   const bool mpnet = kind.starts_with("MPNet");
-  const std::vector<const char*> pieces = mpnet
-                                              ? std::vector{"<s>", "<pad>", "</s>", "[UNK]", "<mask>"}
-                                              : std::vector{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+  const std::vector<const char*> pieces = mpnet ? std::vector{"<s>", "<pad>", "</s>", "[UNK]", "<mask>"}
+                                                : std::vector{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
   for (const char* piece : pieces)
     if (const TokenId id = vocabulary.find(piece); id >= 0)
       pipeline.added.push_back(

@@ -16,9 +16,9 @@ bool has_few_queries(const AttentionArgs& args);
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);
 
-// As attention_forward (engine/kernels/attention/attention.h), to rounding. k and v are of one type in memory. `lse` may be
-// null. With `key_rows` [batch], sample b attends to keys and values of the sample key_rows[b] instead of its own, as
-// tokens of one text do that are samples of their own; of a sample that sees no key it may be negative.
+// As attention_forward (engine/kernels/attention/attention.h), to rounding. k and v are of one type in memory. `lse`
+// may be null. With `key_rows` [batch], sample b attends to keys and values of the sample key_rows[b] instead of its
+// own, as tokens of one text do that are samples of their own; of a sample that sees no key it may be negative.
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
                            const int32_t* key_rows = nullptr);

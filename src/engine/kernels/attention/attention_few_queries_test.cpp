@@ -1,6 +1,6 @@
-#include <cmath>
-
 #include "engine/kernels/attention/attention_few_queries.h"
+
+#include <cmath>
 
 #include "kernel_testing.h"
 

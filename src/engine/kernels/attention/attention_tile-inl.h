@@ -43,8 +43,8 @@ struct Sums {
 };
 
 // out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in gemm/gemm_tile-inl.h. Depths
-// count packed elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end of
-// a slice of its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
+// count packed elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end
+// of a slice of its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
 //
 // Masks, exponentials and dropout are loops over the scores that this stores, which are in the L1 cache. To do them in
 // registers would take a tile for each kind of mask, and minutes to compile.

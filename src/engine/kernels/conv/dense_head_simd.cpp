@@ -26,7 +26,6 @@ constexpr int64_t kLineFloats = 16;    // of a cache line
 constexpr int64_t kFetchAhead = 128;   // floats of a row of x that are fetched before they are multiplied
 constexpr int64_t kSumRows = 32;       // rows of x that are added up before the sums go back to dw
 
-
 struct ForwardCall {
   DenseHeadShape shape;
   const float *x, *w, *bias;

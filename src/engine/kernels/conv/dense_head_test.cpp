@@ -1,7 +1,7 @@
+#include "engine/kernels/conv/dense_head.h"
+
 #include <cmath>
 #include <vector>
-
-#include "engine/kernels/conv/dense_head.h"
 
 #include "kernel_testing.h"
 

@@ -13,7 +13,6 @@ namespace {
 // fp32 floats of a part's images and results: they stay in the cache that cores share.
 constexpr int64_t kPartFloats = 1 << 20;
 
-
 // How the images are cut, and what the workspace holds: the filters, packed once for all parts; what of a part is
 // converted before or after; a part's weight gradient; the convolution's own.
 struct Parts {

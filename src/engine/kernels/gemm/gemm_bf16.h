@@ -1,4 +1,5 @@
-// The bf16 parts of engine/kernels/gemm/gemm.h and engine/kernels/peak.h, compiled apart because they need one instruction set more.
+// The bf16 parts of engine/kernels/gemm/gemm.h and engine/kernels/peak.h, compiled apart because they need one
+// instruction set more.
 #pragma once
 #include "engine/kernels/gemm/gemm.h"
 

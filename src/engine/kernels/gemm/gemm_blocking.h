@@ -1,6 +1,6 @@
 // How a product is cut into blocks that fit the caches. The blocks along k follow from the shape alone, so that results
-// do not depend on the machine (engine/kernels/gemm/gemm.h); how C is dealt to the threads changes no bit and may depend on
-// their number. Measured on Zen 5 (48 KB L1, 1 MB L2 per core, 32 MB L3).
+// do not depend on the machine (engine/kernels/gemm/gemm.h); how C is dealt to the threads changes no bit and may
+// depend on their number. Measured on Zen 5 (48 KB L1, 1 MB L2 per core, 32 MB L3).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,6 @@ constexpr int64_t kColumnsMaxRows = 1024;  // see Order
 constexpr int64_t kFewRows = 8;            // at most so many rows of C: B is read in place
 constexpr int64_t kFewColumns = 16;        // few columns: A is read in place
 constexpr int64_t kFewFloats = 1 << 18;    // of the small operand, which is transposed into scratch if need be
-
 
 // Length of the k blocks: K cut evenly, to a multiple of 16.
 constexpr int64_t depth(int64_t k) { return std::min(k, round_up(ceil_div(k, ceil_div(k, kMaxDepth)), 16)); }

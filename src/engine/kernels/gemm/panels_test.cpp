@@ -1,9 +1,9 @@
 // Products with weights that were packed beforehand: the bits of those that pack their weight themselves.
-#include <algorithm>
-
 #include "engine/kernels/gemm/panels.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "kernel_testing.h"
 

@@ -1,6 +1,6 @@
-#include <cmath>
-
 #include "engine/kernels/loss/cross_entropy.h"
+
+#include <cmath>
 
 #include "kernel_testing.h"
 

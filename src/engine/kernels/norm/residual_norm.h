@@ -1,6 +1,6 @@
 // One sub-layer's result on its way into the residual stream and through the norm that follows, in one pass over rows:
-// dropout (engine/kernels/random/dropout.h), addition and the norm (engine/kernels/norm/layer_norm.h), with the same bits as the
-// three one after another.
+// dropout (engine/kernels/random/dropout.h), addition and the norm (engine/kernels/norm/layer_norm.h), with the same
+// bits as the three one after another.
 //
 // x, f, sum and y, and dy, sum, dsum, dx and df, are all fp32 or all bf16 in memory; everything else is fp32, and so is
 // the arithmetic. In bf16 it is the sum as stored that is normalized, since the gradient will read that.

@@ -9,8 +9,8 @@ namespace linnet {
 class ThreadPool;
 
 // y[i] = the upper half of the bits of x[i] + r, where r in [0, 65536) is the 16-bit value i of the row {kBf16Rounding,
-// 0, 0} under `key` (engine/kernels/random/philox.h). Numbers of bf16, infinity and NaN stay what they are. The bits are the
-// same for every instruction set and number of threads. x and y do not overlap.
+// 0, 0} under `key` (engine/kernels/random/philox.h). Numbers of bf16, infinity and NaN stay what they are. The bits
+// are the same for every instruction set and number of threads. x and y do not overlap.
 void round_to_bf16_stochastic(int64_t count, const float* x, uint16_t* y, uint64_t key, ThreadPool& pool);
 
 constexpr uint32_t kBf16Rounding = 0xBF16;

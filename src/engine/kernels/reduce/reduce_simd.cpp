@@ -102,7 +102,6 @@ HWY_EXPORT(SumBlocks);
 HWY_EXPORT(SumStrip);
 HWY_EXPORT(AddRows);
 
-
 double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, ThreadPool& pool) {
   auto* partial = static_cast<double*>(workspace);
   const int64_t blocks = ceil_div(n, kSumBlock);

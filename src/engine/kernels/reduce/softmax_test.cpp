@@ -1,6 +1,6 @@
-#include <cmath>
-
 #include "engine/kernels/reduce/softmax.h"
+
+#include <cmath>
 
 #include "kernel_testing.h"
 

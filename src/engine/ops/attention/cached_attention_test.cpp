@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "op_harness.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cache/cache.h"
 #include "engine/ops/movement/movement.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

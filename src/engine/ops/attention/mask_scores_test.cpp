@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "op_harness.h"
 #include "engine/ops/attention/attention.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <tuple>
 
-#include "op_harness.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

@@ -84,17 +84,12 @@ double input_grad_flops(const FlopsArgs& args) { return convolution_flops(args.i
 
 }  // namespace
 
-const OpDef kConvReluPool{.name = "conv_relu_pool",
-                          .infer = infer,
-                          .gradient = gradient,
-                          .decompose = decompose,
-                          .flops = forward_flops};
-const OpDef kConvReluPoolWeightGrad{.name = "conv_relu_pool_weight_grad",
-                                    .infer = infer_weight_grad,
-                                    .flops = weight_grad_flops};
-const OpDef kConvReluPoolInputGrad{.name = "conv_relu_pool_input_grad",
-                                   .infer = infer_input_grad,
-                                   .flops = input_grad_flops};
+const OpDef kConvReluPool{
+    .name = "conv_relu_pool", .infer = infer, .gradient = gradient, .decompose = decompose, .flops = forward_flops};
+const OpDef kConvReluPoolWeightGrad{
+    .name = "conv_relu_pool_weight_grad", .infer = infer_weight_grad, .flops = weight_grad_flops};
+const OpDef kConvReluPoolInputGrad{
+    .name = "conv_relu_pool_input_grad", .infer = infer_input_grad, .flops = input_grad_flops};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
   return graph_of(x)->add(kConvReluPool, std::array{x.value, weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}},

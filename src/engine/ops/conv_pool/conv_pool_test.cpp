@@ -6,13 +6,13 @@
 #include <cmath>
 
 #include "engine/kernels/conv/conv_pool.h"
-#include "op_harness.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

@@ -70,11 +70,8 @@ std::vector<TensorType> infer_count(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kCrossEntropy{.name = "cross_entropy",
-                          .infer = infer,
-                          .gradient = gradient,
-                          .decompose = decompose,
-                          .storage = reduced<0b1, 0>};
+const OpDef kCrossEntropy{
+    .name = "cross_entropy", .infer = infer, .gradient = gradient, .decompose = decompose, .storage = reduced<0b1, 0>};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
                               .infer = infer_grad,
                               .may_overwrite = [](const Node&, int, int input) { return input == 0; },

@@ -53,10 +53,9 @@ Attrs with_accumulator(const Attrs& old) {
 
 }  // namespace
 
-const OpDef kEmbedding{.name = "embedding",
-                       .infer = infer,
-                       .gradient = gradient,
-                       .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; }};
+const OpDef kEmbedding{.name = "embedding", .infer = infer, .gradient = gradient, .storage = [](const Node&) {
+                         return StorageRule{.out = {Storage::kAny}};
+                       }};
 
 const OpDef kEmbeddingGrad{
     .name = "embedding_grad",

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "op_harness.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "op_harness.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

@@ -69,9 +69,7 @@ const OpDef kLayerNorm{.name = "layer_norm",
                        .decompose = decompose,
                        .storage = reduced<0b1, 0b1>,
                        .cheap = true};
-const OpDef kLayerNormGrad{.name = "layer_norm_grad",
-                           .infer = infer_grad,
-                           .storage = reduced<0b11, 0b1>};
+const OpDef kLayerNormGrad{.name = "layer_norm_grad", .infer = infer_grad, .storage = reduced<0b11, 0b1>};
 
 void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {
   const TensorType expected{full_type(x.dtype), {x.shape[-1]}};

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "engine/kernels/gemm/gemm.h"
-#include "op_harness.h"
 #include "engine/passes/gradient.h"
 #include "engine/passes/passes.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

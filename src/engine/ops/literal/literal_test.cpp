@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "op_harness.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

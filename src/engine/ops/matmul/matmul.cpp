@@ -78,7 +78,8 @@ Attrs with_independent_rows(const Attrs& old) {
   return attrs;
 }
 
-// Row sums stay fp32, and so does a bias on the CPU; where a result before its activation or aux is involved, all of them have one type.
+// Row sums stay fp32, and so does a bias on the CPU; where a result before its activation or aux is involved, all of
+// them have one type.
 StorageRule storage(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}};

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "op_harness.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

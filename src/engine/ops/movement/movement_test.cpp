@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "op_harness.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/gradient.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

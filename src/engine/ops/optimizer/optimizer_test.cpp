@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "op_harness.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

@@ -207,7 +207,8 @@ Tensor silu(At x) {
   return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
 }
 
-// softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))). The derivatives of the table give 1/2 at 0, as they would not with
+// softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))). The derivatives of the table give 1/2 at 0, as they would not
+// with
 // -|x|: that of |x| is 0 there.
 Tensor softplus(At x) {
   ExpressionBuilder e;

@@ -44,10 +44,9 @@ Shape last_to_one(const Tensor& x) {
 
 }  // namespace
 
-const OpDef kReduce{.name = "reduce",
-                    .infer = infer,
-                    .gradient = gradient,
-                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; }};
+const OpDef kReduce{.name = "reduce", .infer = infer, .gradient = gradient, .storage = [](const Node&) {
+                      return StorageRule{.rest = Storage::kAny};
+                    }};
 
 std::span<const char* const> enum_names(Reduction) {
   static constexpr std::array kNames{"sum", "max", "log_sum_exp"};

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "op_harness.h"
 #include "engine/ops/movement/movement.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

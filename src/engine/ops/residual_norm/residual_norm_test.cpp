@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "op_harness.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {

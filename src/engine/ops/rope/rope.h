@@ -17,9 +17,9 @@ namespace linnet {
 
 // Llama 3's way to a longer context than the one trained on: frequencies with fewer than `low_factor` turns in the
 // original context are divided by `factor`, those with more than `high_factor` stay, between them it is blended.
-// Linear: all are divided by `factor`. Divided: each by a number of its own (longrope). Yarn (Peng et al. 2024): like Llama
-// 3's, but between the pairs that turn so often it blends by the pair's number, and `whole_pairs` moves both bounds
-// outwards to whole numbers.
+// Linear: all are divided by `factor`. Divided: each by a number of its own (longrope). Yarn (Peng et al. 2024): like
+// Llama 3's, but between the pairs that turn so often it blends by the pair's number, and `whole_pairs` moves both
+// bounds outwards to whole numbers.
 struct RopeScaling {
   enum class Kind { kNone, kLinear, kLlama3, kDivided, kYarn };
   Kind kind = Kind::kNone;
@@ -30,7 +30,8 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
   void fields(FieldVisitor& visit) {
     visit("kind", kind), visit("factor", factor), visit("low_factor", low_factor), visit("high_factor", high_factor);
-    visit("original_length", original_length), visit("divisors", divisors), visit("magnitude", magnitude), visit("whole_pairs", whole_pairs);
+    visit("original_length", original_length), visit("divisors", divisors), visit("magnitude", magnitude),
+        visit("whole_pairs", whole_pairs);
   }
 };
 

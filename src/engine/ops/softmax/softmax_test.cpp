@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "op_harness.h"
 #include "engine/ops/attention/attention.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {
