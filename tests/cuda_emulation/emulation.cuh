@@ -15,7 +15,8 @@
 #define __global__
 #define __device__
 #define __host__
-// In one section, so that a block can be started with nothing in its shared memory.
+// In one section, so that a block can be started with nothing in its shared memory. g++ 14 wants all functions with such
+// variables to be static or all of them to be inline.
 #define __shared__ static __attribute__((section("linnet_shared")))
 #define __restrict__ __restrict
 #define __launch_bounds__(...)

@@ -26,7 +26,7 @@ LINNET_DEVICE T warp_reduce(T value, Op op) {
 // Every thread of the block gets the result. The block has a multiple of 32 threads along x, at most 1024; all must
 // call it, together. May be called again at once.
 template <class T, class Op>
-LINNET_DEVICE T block_reduce(T value, Op op, T identity) {
+static LINNET_DEVICE T block_reduce(T value, Op op, T identity) {
   __shared__ T parts[kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   value = warp_reduce(value, op);

@@ -39,7 +39,7 @@ inline size_t norm_backward_workspace(int64_t rows, int64_t width) {
 
 // Sums of a block's warps, which have had different rows, in order. Every thread calls it.
 template <class Layout>
-LINNET_DEVICE void add_warps(int width, const float (&sums)[Layout::kPieces][Layout::kVector], float* to) {
+static LINNET_DEVICE void add_warps(int width, const float (&sums)[Layout::kPieces][Layout::kVector], float* to) {
   constexpr int kWidth = Layout::kPieces * Layout::kVector * kWarp;
   __shared__ float4 of_warps[Layout::kRows * kWidth / 4];
   float* const warps = reinterpret_cast<float*>(of_warps);
