@@ -3,6 +3,9 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
 
 #include "base/rounding.h"
 #include "base/thread_pool.h"
@@ -240,6 +243,11 @@ bool cpu_has_vnni() {
   static const bool has = __builtin_cpu_supports("avx512vnni");
   return has;
 }
+#elif HWY_ARCH_ARM_A64
+bool cpu_has_vnni() {  // sdot, which does the same
+  static const bool has = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  return has;
+}
 #else
 bool cpu_has_vnni() { return false; }
 #endif
@@ -253,6 +261,9 @@ void with_sums([[maybe_unused]] bool vnni, [[maybe_unused]] bool any_weight, con
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   if (any_weight) return body(SplitPairSums{});
   body(PairSums{});
+#elif HWY_ARCH_ARM_A64
+  if (vnni && cpu_has_vnni()) return body(DotSums{});
+  body(NeonSums{});
 #else
   body(PlainSums{});
 #endif

@@ -13,6 +13,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if HWY_ARCH_ARM_A64
+#include <arm_neon.h>
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
@@ -36,6 +40,101 @@ struct PlainSums {
     }
   }
 };
+
+#if HWY_ARCH_ARM_A64
+// The instructions take bytes of one kind: 128 is taken from the activations, and 128 times the weights is added in the
+// end. smull and sadalp: pairs of products are added in 32 bits, each column in two numbers.
+struct NeonSums {
+  static constexpr int kRows = 2, kPanels = 1;
+
+  template <int M>
+  static HWY_INLINE void Rows(int64_t depth, const uint8_t* a, const int8_t* w, const int32_t* start, int32_t* sums,
+                              int64_t stride) {
+    int32x4_t r[M][8], of_weights[8];
+    for (int c = 0; c < 8; ++c) {
+      of_weights[c] = vdupq_n_s32(0);
+      for (int i = 0; i < M; ++i) r[i][c] = vdupq_n_s32(0);
+    }
+    for (int64_t k = 0; k < depth; k += 4, w += 64) {
+      int8x8_t x[M];
+      for (int i = 0; i < M; ++i) {
+        uint32_t four;
+        std::memcpy(&four, a + i * depth + k, sizeof four);
+        x[i] = vreinterpret_s8_u32(vdup_n_u32(four ^ 0x80808080U));
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < 8; ++c) {  // two columns
+        const int8x8_t y = vld1_s8(w + 8 * c);
+        of_weights[c] = vpadalq_s16(of_weights[c], vmovl_s8(y));
+        for (int i = 0; i < M; ++i) r[i][c] = vpadalq_s16(r[i][c], vmull_s8(x[i], y));
+      }
+    }
+    for (int i = 0; i < M; ++i)
+      for (int c = 0; c < 4; ++c) {
+        const int32x4_t all = vshlq_n_s32(vpaddq_s32(of_weights[2 * c], of_weights[2 * c + 1]), 7);
+        const int32x4_t sum = vaddq_s32(vpaddq_s32(r[i][2 * c], r[i][2 * c + 1]), all);
+        vst1q_s32(sums + i * stride + 4 * c, vsubq_s32(sum, vld1q_s32(start + 4 * c)));
+      }
+  }
+
+  static void run(int rows, int, int64_t depth, const uint8_t* a, const int8_t* w, int64_t, const int32_t* start,
+                  int32_t* sums, int64_t stride) {
+    rows == 1 ? Rows<1>(depth, a, w, start, sums, stride) : Rows<2>(depth, a, w, start, sums, stride);
+  }
+};
+
+// sdot adds four products in 32 bits.
+struct DotSums {
+  static constexpr int kRows = 4, kPanels = 1;
+
+  template <int M>
+  __attribute__((target("arch=armv8.2-a+dotprod"))) static void Rows(int64_t depth, const uint8_t* a, const int8_t* w,
+                                                                     const int32_t* start, int32_t* sums,
+                                                                     int64_t stride) {
+    const int8x16_t one = vdupq_n_s8(1);
+    int32x4_t r[M][4], of_weights[4];
+    for (int c = 0; c < 4; ++c) {
+      of_weights[c] = vdupq_n_s32(0);
+      for (int i = 0; i < M; ++i) r[i][c] = vdupq_n_s32(0);
+    }
+    for (int64_t k = 0; k < depth; k += 4, w += 64) {
+      int8x16_t x[M];
+#pragma GCC unroll 4
+      for (int i = 0; i < M; ++i) {
+        uint32_t four;
+        std::memcpy(&four, a + i * depth + k, sizeof four);
+        x[i] = vreinterpretq_s8_u32(vdupq_n_u32(four ^ 0x80808080U));
+      }
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {  // four columns
+        const int8x16_t y = vld1q_s8(w + 16 * c);
+        of_weights[c] = vdotq_s32(of_weights[c], y, one);
+#pragma GCC unroll 4
+        for (int i = 0; i < M; ++i) r[i][c] = vdotq_s32(r[i][c], y, x[i]);
+      }
+    }
+    for (int i = 0; i < M; ++i)
+      for (int c = 0; c < 4; ++c) {
+        const int32x4_t sum = vaddq_s32(r[i][c], vshlq_n_s32(of_weights[c], 7));
+        vst1q_s32(sums + i * stride + 4 * c, vsubq_s32(sum, vld1q_s32(start + 4 * c)));
+      }
+  }
+
+  static void run(int rows, int, int64_t depth, const uint8_t* a, const int8_t* w, int64_t, const int32_t* start,
+                  int32_t* sums, int64_t stride) {
+    switch (rows) {
+      case 1:
+        return Rows<1>(depth, a, w, start, sums, stride);
+      case 2:
+        return Rows<2>(depth, a, w, start, sums, stride);
+      case 3:
+        return Rows<3>(depth, a, w, start, sums, stride);
+      default:
+        return Rows<4>(depth, a, w, start, sums, stride);
+    }
+  }
+};
+#endif
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 // vpmaddubsw adds two products in 16 bits, which the weights' format keeps from saturating. With `kSplit` the even and
