@@ -147,11 +147,14 @@ TEST(LlamaConfig, ReadsWindowsAsTheirMakersDo) {
   EXPECT_EQ(window("mistral", [](ConfigFile& file) { file.set("sliding_window", 10000); }), 0);  // hides nothing
   EXPECT_EQ(window("qwen2", [](ConfigFile& file) { file.set("sliding_window", 7); }), 0);
   EXPECT_EQ(window("qwen2", [](ConfigFile& file) { file.set("use_sliding_window", true); }), 0);  // from layer 28 on
-  const auto some_layers = [](ConfigFile& file) {
-    file.set("use_sliding_window", true);
-    file.set("max_window_layers", 2);
-  };
-  EXPECT_THROW(window("qwen2", some_layers), Error);
+  ConfigFile file = decoder_config_file("llama", small_config());
+  file.set("model_type", "qwen2");
+  file.set("use_sliding_window", true), file.set("sliding_window", 7), file.set("max_window_layers", 2);
+  const DecoderConfig config = decoder_config(file);
+  ASSERT_EQ(config.layer_kinds.size(), 3U);
+  EXPECT_EQ(config.layer_kinds[1].window, 0);
+  EXPECT_EQ(config.layer_kinds[2].window, 7);
+  EXPECT_EQ(reread("qwen2", decoder_config_file("qwen2", config)).dump(), decoder_config_file("qwen2", config).dump());
 }
 
 }  // namespace
