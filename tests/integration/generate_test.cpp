@@ -234,7 +234,7 @@ TEST_F(Generate, RequestsHaveSettingsOfTheirOwn) {
   EXPECT_EQ(texts[0]["id"], Json::parse("{\"a\": [1]}"));
   EXPECT_EQ(texts[1]["request"], 1);
   EXPECT_EQ(texts[1]["prompt_tokens"], (std::vector<int>{30, 52, 6}));
-  EXPECT_EQ(" " + text_of(texts[1]["tokens"]), texts[1]["text"]);
+  EXPECT_EQ(" " + text_of(texts[1]["tokens"]), texts[1]["text"].get<std::string>());
   EXPECT_EQ(texts[0]["end"], "length");
   EXPECT_FALSE(texts[0].contains("end_token"));
 }
