@@ -233,8 +233,11 @@ TEST(Resume, MayTrainLongerButNotOtherwise) {
 
 // tests/golden/old_run was made by the release before parameter groups, plan files and new defaults, with the settings
 // of its config.toml; continued.jsonl is what that release made of its next steps. It multiplied with SSE4, which
-// sanitized builds leave out.
+// sanitized builds leave out, and its compiler was g++ 12: others round some sums otherwise.
 TEST(Resume, OfARunOfAnEarlierReleaseGoesOnBitForBit) {
+#if !defined(__GNUC__) || defined(__clang__) || __GNUC__ != 12
+  GTEST_SKIP() << "the bits are those of g++ 12";
+#endif
   if (run({"info"}).out.find("sse4") == std::string::npos) GTEST_SKIP() << "this program is built without SSE4";
   const TemporaryFolder folder;
   copy_folder("tests/golden/old_run", folder / "run");

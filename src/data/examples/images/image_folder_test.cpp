@@ -148,8 +148,9 @@ TEST_F(ImageFolderTest, BmpThatBeginsWithItsUpperRowIsReadAsAnyOther) {
             "no error");
 }
 
-// 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here.
-TEST_F(ImageFolderTest, JpegWithTooManyHuffmanCodesIsRefused) {
+// 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here; 2.30 looks
+// no further than the pixels need.
+TEST_F(ImageFolderTest, JpegWithTooManyHuffmanCodesDoesNoHarm) {
   std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0", 15);  // 8x8 pixels, grey
   for (const int table : {0x00, 0x10}) {
     const int bytes = 2 + 1 + 16 + 8 * 255;
@@ -159,10 +160,8 @@ TEST_F(ImageFolderTest, JpegWithTooManyHuffmanCodesIsRefused) {
   }
   jpeg += std::string("\xff\xda\0\x08\1\1\0\0\x3f\0", 10) + std::string(100, '\x5a') + "\xff\xd9";
   Pixels pixels(64);
-  EXPECT_NE(error_of([&] {
-              read_image(write("a.jpg", jpeg), {8, 8, 1}, pixels);
-            }).find("'a.jpg' cannot be decoded"),
-            std::string::npos);
+  const std::string error = error_of([&] { read_image(write("a.jpg", jpeg), {8, 8, 1}, pixels); });
+  EXPECT_TRUE(error == "no error" || error.find("'a.jpg'") != error.npos) << error;
 }
 
 TEST_F(ImageFolderTest, AnImageMustBeAFileAndKeepItsSize) {
