@@ -148,8 +148,8 @@ TEST_F(ImageFolderTest, BmpThatBeginsWithItsUpperRowIsReadAsAnyOther) {
             "no error");
 }
 
-// 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here; 2.30 looks
-// no further than the pixels need.
+// 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here; 2.30
+// looks no further than the pixels need.
 TEST_F(ImageFolderTest, JpegWithTooManyHuffmanCodesDoesNoHarm) {
   std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0", 15);  // 8x8 pixels, grey
   for (const int table : {0x00, 0x10}) {
