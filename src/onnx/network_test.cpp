@@ -123,7 +123,7 @@ double largest_difference(const HostTensor& got, const HostTensor& expected) {
 
 // Exported and imported again, at sizes it was not traced at, a model computes what it did.
 void check_round_trip(const Module& module, const std::vector<OnnxFile>& files, const std::vector<float>& flat,
-                      const OnnxOptions& options, double tolerance = 2e-6) {
+                      const OnnxOptions& options, double tolerance = 1e-6) {
   const Folder folder;
   const ParameterLayout layout(module);
   for (const OnnxFile& file : files) {
@@ -142,13 +142,14 @@ void check_round_trip(const Module& module, const std::vector<OnnxFile>& files, 
   }
 }
 
-void check_round_trip(const std::string& name, int64_t opset, const OnnxFileOptions& files = {}) {
+void check_round_trip(const std::string& name, int64_t opset, const OnnxFileOptions& files = {},
+                      double tolerance = 1e-6) {
   SCOPED_TRACE(name + " in opset " + std::to_string(opset));
   const PretrainedModel model = open_pretrained(kModels + name);
   const ParameterLayout layout(*model.module);
   std::vector<float> flat(static_cast<size_t>(layout.parameter_count()));
   load_parameters(model, layout, flat.data());
-  check_round_trip(*model.module, onnx_files(model, files), flat, {.opset = opset});
+  check_round_trip(*model.module, onnx_files(model, files), flat, {.opset = opset}, tolerance);
 }
 
 std::vector<float> initial(const ParameterLayout& layout) {
@@ -170,7 +171,7 @@ TEST(OnnxNetwork, AHeadThatFindsAnswersComesBack) {
 TEST(OnnxNetwork, DecodersComeBack) {
   for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long",
                            "gpt_neox", "opt", "gemma2", "qwen3_yarn"})
-    check_round_trip(name, 17);
+    check_round_trip(name, 17, {}, name == std::string_view("gemma3") ? 2e-6 : 1e-6);  // badly conditioned
   check_round_trip("gpt2", 17, {.joined_past = true});
 }
 TEST(OnnxNetwork, EncoderDecodersComeBack) {

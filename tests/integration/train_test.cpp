@@ -235,9 +235,6 @@ TEST(Resume, MayTrainLongerButNotOtherwise) {
 // of its config.toml; continued.jsonl is what that release made of its next steps. It multiplied with SSE4, which
 // sanitized builds leave out, and its compiler was g++ 12: others round some sums otherwise.
 TEST(Resume, OfARunOfAnEarlierReleaseGoesOnBitForBit) {
-#if !defined(__GNUC__) || defined(__clang__) || __GNUC__ != 12
-  GTEST_SKIP() << "the bits are those of g++ 12";
-#endif
   if (run({"info"}).out.find("sse4") == std::string::npos) GTEST_SKIP() << "this program is built without SSE4";
   const TemporaryFolder folder;
   copy_folder("tests/golden/old_run", folder / "run");
@@ -246,7 +243,14 @@ TEST(Resume, OfARunOfAnEarlierReleaseGoesOnBitForBit) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   copy_folder("tests/golden/old_run", folder / "expected");
   std::filesystem::rename(folder / "expected/continued.jsonl", folder / "expected/metrics.jsonl");
-  EXPECT_EQ(of_split(read_metrics(folder / "run"), "train"), of_split(read_metrics(folder / "expected"), "train"));
+  const auto got = of_split(read_metrics(folder / "run"), "train");
+  const auto expected = of_split(read_metrics(folder / "expected"), "train");
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ == 12
+  EXPECT_EQ(got, expected);
+#else
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(std::stod(got[i].loss), std::stod(expected[i].loss), 1e-5) << i;
+#endif
   // The preset it was made from may have other defaults now.
   copy_folder("tests/golden/old_run", folder / "again");
   const Outcome again =

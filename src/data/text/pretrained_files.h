@@ -16,13 +16,12 @@ Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabul
 Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, const std::string& kind,
                               const JsonObject& config);
 
-// ByT5's tokens: the 256 bytes behind <pad>, </s> and <unk>, then extra_ids of tokenizer_config.json (`config`), or
-// 125.
+// ByT5's tokens: <pad>, </s> and <unk>, the 256 bytes, and as many more as extra_ids of tokenizer_config.json
+// (`config`) says, or 125.
 Pipeline read_byt5(const JsonObject& config);
 
-// What a folder is for: tokenizer_class of its tokenizer_config.json or config.json, else a name by the latter's
-// model_type;
-// "" if neither is known. The name of a class may end in Tokenizer or TokenizerFast.
+// What a folder is for: tokenizer_class of its tokenizer_config.json or config.json, else a name by model_type of
+// config.json; "" if none is known. The name of a class may end in Tokenizer or TokenizerFast.
 std::string tokenizer_kind(const JsonObject& config, const std::string& folder);
 
 // Adds the added_tokens_decoder of tokenizer_config.json, which replace tokens of the same id or text.

@@ -151,6 +151,8 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
   double all = 0;
   for (const SafetensorsEntry& entry : reference_.entries())
     if (entry.name.starts_with("grad.")) all = std::hypot(all, norm(reference_doubles(entry.name)));
+  // gemma3's gradients are badly conditioned: what float32 gives there depends on the compiler.
+  const double tolerance = model.folder.ends_with("/gemma3") ? 1.2e-5 : 1e-5;
   size_t compared = 0;
   for (const BoundRow& bound : bind_names(model.names, layout)) {
     const NameRow& row = *bound.row;
@@ -167,7 +169,7 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
       theirs = reference_doubles(name);
       ++compared;
     }
-    EXPECT_LE(distance<double>(ours, theirs).first, 1.2e-5 * norm(theirs) + 1e-7 * all) << name;
+    EXPECT_LE(distance<double>(ours, theirs).first, tolerance * norm(theirs) + 1e-7 * all) << name;
   }
   size_t references = 0;
   for (const SafetensorsEntry& entry : reference_.entries()) references += entry.name.starts_with("grad.");

@@ -83,9 +83,9 @@ bool is_sentence_folder(const std::string& folder) {
 }
 
 bool marks_spans(const std::string& folder) {
-  const RunFolder run(folder);
-  const ConfigFile config(run.has_config() ? model_description(folder) + "/config.json" : folder + "/config.json");
-  const auto head = named_head(config);
+  const std::string path = (RunFolder(folder).has_config() ? model_description(folder) : folder) + "/config.json";
+  if (!file_exists(path)) return false;  // a run of an ONNX file, which classifies whole texts
+  const auto head = named_head(ConfigFile(path));
   return head == ModelHead::kTokenClasses || head == ModelHead::kSpans;
 }
 

@@ -148,8 +148,8 @@ TEST_F(ImageFolderTest, BmpThatBeginsWithItsUpperRowIsReadAsAnyOther) {
             "no error");
 }
 
-// 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here; 2.30
-// looks no further than the pixels need.
+// 255 codes of each of 9 to 16 bits are more than the 256 that a table may have. stb_image 2.27 crashed here, 2.30
+// makes a picture of it.
 TEST_F(ImageFolderTest, JpegWithTooManyHuffmanCodesDoesNoHarm) {
   std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0", 15);  // 8x8 pixels, grey
   for (const int table : {0x00, 0x10}) {
@@ -161,7 +161,7 @@ TEST_F(ImageFolderTest, JpegWithTooManyHuffmanCodesDoesNoHarm) {
   jpeg += std::string("\xff\xda\0\x08\1\1\0\0\x3f\0", 10) + std::string(100, '\x5a') + "\xff\xd9";
   Pixels pixels(64);
   const std::string error = error_of([&] { read_image(write("a.jpg", jpeg), {8, 8, 1}, pixels); });
-  EXPECT_TRUE(error == "no error" || error.find("'a.jpg'") != error.npos) << error;
+  EXPECT_TRUE(error == "no error" || error.find("'a.jpg' cannot be decoded") != error.npos) << error;
 }
 
 TEST_F(ImageFolderTest, AnImageMustBeAFileAndKeepItsSize) {

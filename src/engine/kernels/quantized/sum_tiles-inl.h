@@ -41,6 +41,25 @@ struct PlainSums {
   }
 };
 
+// Tiles of one panel and up to four rows, of which Sums::Rows<M>() adds up M.
+template <class Sums>
+struct FourRows {
+  static constexpr int kRows = 4, kPanels = 1;
+  static void run(int rows, int, int64_t depth, const uint8_t* a, const int8_t* w, int64_t, const int32_t* start,
+                  int32_t* sums, int64_t stride) {
+    switch (rows) {
+      case 1:
+        return Sums::template Rows<1>(depth, a, w, start, sums, stride);
+      case 2:
+        return Sums::template Rows<2>(depth, a, w, start, sums, stride);
+      case 3:
+        return Sums::template Rows<3>(depth, a, w, start, sums, stride);
+      default:
+        return Sums::template Rows<4>(depth, a, w, start, sums, stride);
+    }
+  }
+};
+
 #if HWY_ARCH_ARM_A64
 // The instructions take bytes of one kind: 128 is taken from the activations, and 128 times the weights is added in the
 // end. smull and sadalp: pairs of products are added in 32 bits, each column in two numbers.
@@ -84,9 +103,7 @@ struct NeonSums {
 };
 
 // sdot adds four products in 32 bits.
-struct DotSums {
-  static constexpr int kRows = 4, kPanels = 1;
-
+struct DotSums : FourRows<DotSums> {
   template <int M>
   __attribute__((target("arch=armv8.2-a+dotprod"))) static void Rows(int64_t depth, const uint8_t* a, const int8_t* w,
                                                                      const int32_t* start, int32_t* sums,
@@ -119,20 +136,6 @@ struct DotSums {
         vst1q_s32(sums + i * stride + 4 * c, vsubq_s32(sum, vld1q_s32(start + 4 * c)));
       }
   }
-
-  static void run(int rows, int, int64_t depth, const uint8_t* a, const int8_t* w, int64_t, const int32_t* start,
-                  int32_t* sums, int64_t stride) {
-    switch (rows) {
-      case 1:
-        return Rows<1>(depth, a, w, start, sums, stride);
-      case 2:
-        return Rows<2>(depth, a, w, start, sums, stride);
-      case 3:
-        return Rows<3>(depth, a, w, start, sums, stride);
-      default:
-        return Rows<4>(depth, a, w, start, sums, stride);
-    }
-  }
 };
 #endif
 
@@ -140,9 +143,7 @@ struct DotSums {
 // vpmaddubsw adds two products in 16 bits, which the weights' format keeps from saturating. With `kSplit` the even and
 // the odd columns are multiplied apart, so that any weights can be; it takes about twice the time.
 template <bool kSplit>
-struct PairSumsOf {
-  static constexpr int kRows = 4, kPanels = 1;
-
+struct PairSumsOf : FourRows<PairSumsOf<kSplit>> {
   static HWY_INLINE __m256i Dot(__m256i x, __m256i w) {
     const __m256i one = _mm256_set1_epi16(1);
     if constexpr (!kSplit) return _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), one);
@@ -177,20 +178,6 @@ struct PairSumsOf {
     for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + i * stride + 8 * h), r[i][h]);
-  }
-
-  static void run(int rows, int, int64_t depth, const uint8_t* a, const int8_t* w, int64_t, const int32_t* start,
-                  int32_t* sums, int64_t stride) {
-    switch (rows) {
-      case 1:
-        return Rows<1>(depth, a, w, start, sums, stride);
-      case 2:
-        return Rows<2>(depth, a, w, start, sums, stride);
-      case 3:
-        return Rows<3>(depth, a, w, start, sums, stride);
-      default:
-        return Rows<4>(depth, a, w, start, sums, stride);
-    }
   }
 };
 using PairSums = PairSumsOf<false>;
