@@ -44,8 +44,9 @@ class LanguageScorer : public Scorer {
   LanguageScorer(const std::string& folder, const InferenceOptions& options) : opened_(open_language_model(folder)) {
     apply(options, opened_.config, folder);
     force_isa(opened_.config.train.isa);
-    const int64_t context = opened_.config.data.context, most = opened_.model->max_length();
-    lengths_ = padded_lengths(context > 0 ? std::min(context, most) : most);
+    const int64_t context = opened_.config.data.context;
+    const CausalModel& model = *opened_.model;
+    lengths_ = padded_lengths(context > 0 ? std::min(context, model.max_length()) : model.usual_length());
     session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
     take_model_weights(*session_, folder, "", [&](const ParameterLayout& parameters, const ParameterTarget& values) {
       opened_.load_weights(parameters, values);

@@ -41,6 +41,10 @@ CASES = {
         head_dim=8, hidden_size=32, pad_token_id=0, original_max_position_embeddings=32, max_position_embeddings=128,
         rope_parameters=dict(rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.75,
                              short_factor=[1.0, 1.25, 1.5], long_factor=[2.0, 3.0, 4.0]))),
+    "phi3_longer": dict(seed=13, kind="Phi3", prompt=11, config=dict(  # all texts are longer than the original length
+        head_dim=8, hidden_size=32, pad_token_id=0, original_max_position_embeddings=8, max_position_embeddings=128,
+        rope_parameters=dict(rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.75,
+                             short_factor=[1.0, 1.25, 1.5], long_factor=[2.0, 3.0, 4.0]))),
     "olmo2": dict(seed=14, kind="Olmo2", config=dict()),
     "smollm3": dict(seed=15, kind="SmolLM3", config=dict(num_hidden_layers=3, no_rope_layers=[1, 0, 1], pad_token_id=0)),
     "granite": dict(seed=16, kind="Granite", config=dict(
@@ -68,7 +72,7 @@ CASES = {
 }
 
 
-def frequencies(rope, size):
+def frequencies(rope, size, longer=False):
     """In float64, by the formulas; transformers has them in float32."""
     size = int(size * rope.get("partial_rotary_factor", 1))
     plain = rope["rope_theta"] ** -(torch.arange(0, size, 2, dtype=torch.float64) / size)
@@ -83,7 +87,7 @@ def frequencies(rope, size):
         share = 1 - ((torch.arange(size // 2).double() - first) / (last - first or 0.001)).clamp(0, 1)
         return (1 - share) * plain / rope["factor"] + share * plain
     if rope["rope_type"] == "longrope":
-        return plain / torch.tensor(rope["short_factor"]).double()
+        return plain / torch.tensor(rope["long_factor" if longer else "short_factor"]).double()
     turns = rope["original_max_position_embeddings"] * plain / (2 * math.pi)
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
     share = ((turns - low) / (high - low)).clamp(0, 1)
@@ -102,6 +106,8 @@ def make_exact(model, config):
                 rope = config.rope_parameters[layers] if layers else config.rope_parameters
                 torch.testing.assert_close(buffer.double(), frequencies(rope, size), rtol=1e-6, atol=0)
                 setattr(module, name, frequencies(rope, size))
+                if rope["rope_type"] == "longrope":
+                    module.long_inv_freq = frequencies(rope, size, longer=True)
 
 
 class Routers:
@@ -160,9 +166,10 @@ def make(name, case):
     assert abs(theirs - loss) < 1e-5
     (loss + balance).backward()
     model.generation_config = transformers.GenerationConfig()  # no end
-    generated = model.generate(tokens[:1, :5], attention_mask=torch.ones(1, 5), max_new_tokens=20, do_sample=False, pad_token_id=0)
-    assert generated.shape[1] == 25
-    write_reference(name, {"generated": generated[:, 5:], "tokens": tokens, "targets": targets, "logits": masked(logits, real), "loss": loss,
+    prompt = case.get("prompt", 5)
+    generated = model.generate(tokens[:1, :prompt], attention_mask=torch.ones(1, prompt), max_new_tokens=20, do_sample=False, pad_token_id=0)
+    assert generated.shape[1] == prompt + 20
+    write_reference(name, {"generated": generated[:, prompt:], "tokens": tokens, "targets": targets, "logits": masked(logits, real), "loss": loss,
                            **gradients(model, name)})
 
 

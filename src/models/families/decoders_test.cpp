@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
                                          "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
-constexpr const char* kNewer[] = {"gemma",     "gemma2",     "gemma3",       "phi3",     "phi3_long",
+constexpr const char* kNewer[] = {"gemma",     "gemma2",     "gemma3",       "phi3",     "phi3_long", "phi3_longer",
                                   "olmo2",     "smollm3",    "granite",      "gpt_neox", "gpt_neox_serial",
                                   "opt",       "opt_narrow", "starcoder2",   "mixtral",  "olmoe",
                                   "qwen3_moe", "qwen3_yarn", "qwen2_windows"};
@@ -50,13 +50,14 @@ class GeneratedTokens : public testing::TestWithParam<const char*> {};
 
 TEST_P(GeneratedTokens, AreThoseOfTransformers) {
   const PretrainedGolden golden(GetParam());
+  const int64_t prompt = std::string(GetParam()) == "phi3_longer" ? 11 : 5;
   auto& model = golden.model.as<TextDecoder>();
   Store store;
   const size_t bytes = golden.parameters.size() * sizeof(float);
   store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  CausalGenerator generator(model, golden.layout, store, shared, {.max_length = 25});
+  CausalGenerator generator(model, golden.layout, store, shared, {.max_length = prompt + 20});
   store.allocate();
   std::ranges::copy(golden.parameters, store.as<float>("parameters"));
   generator.bind();
@@ -64,7 +65,7 @@ TEST_P(GeneratedTokens, AreThoseOfTransformers) {
   GenerateSettings settings{.max_tokens = 20};
   settings.sampling.temperature = 0;
   std::vector<std::vector<int32_t>> prompts{golden.ids("tokens")};
-  prompts[0].resize(5);
+  prompts[0].resize(static_cast<size_t>(prompt));
   EXPECT_EQ(generator.generate(prompts, settings, pool).at(0).tokens, golden.ids("generated"));
 }
 

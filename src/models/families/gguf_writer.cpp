@@ -123,7 +123,6 @@ class Writer {
       if (!linear) add("rope.scaling.original_context_length", static_cast<int64_t>(rotary.scaling.original_length));
       return;
     }
-    const std::vector<float> divisors = divisors_of(rotary, turned);
     const bool phi = std::string_view(architecture_->name) == "phi3";
     if (!phi && rotary.scaling.magnitude != 1)
       fail_user("\"attention_factor\" of \"rope_scaling\" cannot be written as GGUF of " +
@@ -132,14 +131,17 @@ class Writer {
       add("rope.scaling.attn_factor", rotary.scaling.magnitude);
       add("rope.scaling.original_context_length", static_cast<int64_t>(rotary.scaling.original_length));
     }
-    for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight"})
-      if (std::string_view(name).starts_with("rope_factors") == phi)
-        tensors_.push_back({name,
-                            find_gguf_blocks("F32"),
-                            {std::ssize(divisors)},
-                            [divisors](int64_t first, int64_t count, float* out) {
-                              std::copy_n(divisors.begin() + first, count, out);
-                            }});
+    const auto add_divisors = [this](const char* name, const std::vector<float>& divisors) {
+      tensors_.push_back({name,
+                          find_gguf_blocks("F32"),
+                          {std::ssize(divisors)},
+                          [divisors](int64_t first, int64_t count, float* out) {
+                            std::copy_n(divisors.begin() + first, count, out);
+                          }});
+    };
+    const std::vector<float> divisors = divisors_of(rotary, turned);
+    if (phi) add_divisors("rope_factors_long.weight", rotary.long_divisors.empty() ? divisors : rotary.long_divisors);
+    add_divisors(phi ? "rope_factors_short.weight" : "rope_freqs.weight", divisors);
   }
 
   void add_tensors() {

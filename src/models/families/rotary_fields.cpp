@@ -54,16 +54,15 @@ Fields<RopeScaling> yarn_fields(int64_t length) {
   return fields;
 }
 
-// Longrope (Ding et al. 2024) has divisors for texts up to the original length and others for longer ones. A model here
-// has one set, so it takes texts up to that length.
-void read_longrope(const ConfigFile& rope, DecoderConfig& config, RopeScaling& scaling) {
+void read_longrope(const ConfigFile& rope, const DecoderConfig& config, RotaryConfig& rotary) {
+  RopeScaling& scaling = rotary.scaling;
   const int64_t original = rope.has(kOriginal) ? integer_in(rope, kOriginal, kSizes) : config.max_seq_len;
   for (const double divisor : rope.numbers("short_factor")) scaling.divisors.push_back(static_cast<float>(divisor));
+  for (const double divisor : rope.numbers("long_factor")) rotary.long_divisors.push_back(static_cast<float>(divisor));
   const double longer = rope.number("factor", static_cast<double>(config.max_seq_len) / static_cast<double>(original));
   scaling.magnitude = longer <= 1 ? 1 : std::sqrt(1 + std::log(longer) / std::log(static_cast<double>(original)));
   scaling.magnitude = rope.number("attention_factor", scaling.magnitude);
   scaling.original_length = static_cast<double>(original);
-  config.max_seq_len = std::min(config.max_seq_len, original);
 }
 
 void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFile& file) {
@@ -77,8 +76,10 @@ void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFil
   if (scaling.kind == Kind::kLlama3) write_fields(llama3_fields(), scaling, rope);
   if (scaling.kind == Kind::kYarn) write_fields(yarn_fields(config.max_seq_len), scaling, rope);
   if (scaling.kind == Kind::kDivided) {
-    const std::vector<double> divisors(scaling.divisors.begin(), scaling.divisors.end());
-    for (const char* key : {"short_factor", "long_factor"}) rope.set(key, divisors);
+    const auto set = [&rope](const char* key, const std::vector<float>& divisors) {
+      rope.set(key, std::vector<double>(divisors.begin(), divisors.end()));
+    };
+    set("short_factor", scaling.divisors), set("long_factor", config.rotary->long_divisors);
     rope.set("attention_factor", scaling.magnitude);
     rope.set(kOriginal, static_cast<int64_t>(scaling.original_length));
   }
@@ -95,7 +96,7 @@ RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const Ro
   scaling.kind = read_word<Kind>(rope, rope.has("rope_type") ? "rope_type" : "type", kRopeTypes, Kind::kNone);
   if (scaling.kind == Kind::kNone) return rotary;
   if (scaling.kind == Kind::kDivided) {
-    read_longrope(rope, config, scaling);
+    read_longrope(rope, config, rotary);
     return rotary;
   }
   if (scaling.kind == Kind::kYarn) {
@@ -127,9 +128,11 @@ Field<DecoderConfig> whole_pairs_field() {
                     ? "heads of " + std::to_string(turned) + " elements have no two halves to turn"
                     : std::to_string(turned) + " elements of each head have no two halves to turn");
     config.rotary->share = static_cast<double>(turned) / size;
-    const RopeScaling& scaling = config.rotary->scaling;
-    if (scaling.kind == RopeScaling::Kind::kDivided && 2 * std::ssize(scaling.divisors) != turned)
-      file.fail("\"short_factor\" needs " + std::to_string(turned / 2) + " numbers");
+    if (config.rotary->scaling.kind != RopeScaling::Kind::kDivided) return;
+    for (const auto& [key, divisors] : {std::pair("short_factor", &config.rotary->scaling.divisors),
+                                        std::pair("long_factor", &config.rotary->long_divisors)})
+      if (2 * std::ssize(*divisors) != turned)
+        file.fail("\"" + std::string(key) + "\" needs " + std::to_string(turned / 2) + " numbers");
   }};
 }
 

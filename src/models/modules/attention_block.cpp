@@ -72,15 +72,21 @@ Tensor SelfAttention::normalize_queries_keys(Tensor projected) {
   return concat(q, std::array{k, values}, 2);
 }
 
-Tensor SelfAttention::project(Tensor x, Tensor positions) {
+RopeScaling RotaryConfig::scaling_of(int64_t longest) const {
+  RopeScaling chosen = scaling;
+  if (!long_divisors.empty() && static_cast<double>(longest) > scaling.original_length) chosen.divisors = long_divisors;
+  return chosen;
+}
+
+Tensor SelfAttention::project(Tensor x, const AttentionContext& context) {
   const Tensor projected = in_proj(x), all = query_norm ? normalize_queries_keys(projected) : projected;
   if (!config.rotary) return all;
   return rope(all, {.heads = config.heads + config.key_heads(),
                     .head_size = config.size(),
                     .turned = std::llround(config.rotary->share * static_cast<double>(config.size())),
                     .theta = config.rotary->theta,
-                    .scaling = config.rotary->scaling,
-                    .positions = positions});
+                    .scaling = config.rotary->scaling_of(std::max(context.longest, x.dim(1))),
+                    .positions = context.positions});
 }
 
 Tensor SelfAttention::project_part(Tensor of, int64_t first, int64_t rows) {
@@ -122,7 +128,7 @@ Tensor SelfAttention::distance_scores(Tensor queries, Tensor keys, const Attenti
 
 Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
   ModuleScope scope(*this);
-  const Tensor projected = project(x, context.positions);
+  const Tensor projected = project(x, context);
   const auto [queries, keys, values, rows] =
       context.split ? context.split(*this, projected) : split_projection(config, projected);
   if (rows.defined())

@@ -12,6 +12,10 @@ struct RotaryConfig {
   double theta = 10000;
   double share = 1;  // of each head's elements, the first ones; the others do not turn
   RopeScaling scaling = {};
+  // Longrope (Ding et al. 2024): in the place of scaling.divisors where texts may be longer than the original length.
+  std::vector<float> long_divisors = {};
+
+  RopeScaling scaling_of(int64_t longest) const;  // texts of at most so many tokens
 };
 
 // Root-mean-square norms of queries and keys, before they are turned.
@@ -70,6 +74,7 @@ struct AttentionContext {
   bool causal = false;
   Tensor starts = {};         // i32 [B, T]: the first key that a query sees, as in rows of packed documents
   Tensor positions = {};      // i32 [B, T], where they are rotary; undefined: 0, 1, 2, ... in every row
+  int64_t longest = 0;        // the most tokens that a text may come to have; 0: T
   Tensor distance_bias = {};  // of scores: [heads, 2 T - 1], or [B, heads, S] of one query in each row
   // Embeddings of the distance from a key to a query, [2 T - 1, D], rising from 1 - T on and falling from T - 1 on.
   // With them attention is disentangled (He et al. 2021): scores also compare a query with its key's distance, and a
@@ -99,7 +104,7 @@ struct SelfAttention : Module {
   Tensor project_part(Tensor of, int64_t first, int64_t rows);
   Tensor distance_scores(Tensor queries, Tensor keys, const AttentionContext& context);  // [B, heads, T, T]
   // Queries and keys, normalized and turned to their positions, and values: [B, T, query_width + 2 key_width].
-  Tensor project(Tensor x, Tensor positions);
+  Tensor project(Tensor x, const AttentionContext& context);
 };
 
 struct CrossAttention : Module {

@@ -8,7 +8,9 @@
 
 namespace linnet {
 
-TokenRows prompt_rows(Tensor tokens, const CacheSlots& cache) { return {.tokens = tokens, .split = fill_cache(cache)}; }
+TokenRows prompt_rows(Tensor tokens, const CacheSlots& cache) {
+  return {.tokens = tokens, .split = fill_cache(cache), .longest = cache.max_length};
+}
 
 TokenRows step_rows(Tensor tokens, const DecodeStep& step) {
   return {.tokens = reshape(tokens, {tokens.dim(0), 1}),
@@ -16,7 +18,8 @@ TokenRows step_rows(Tensor tokens, const DecodeStep& step) {
           .starts = step.starts,
           .lengths = step.lengths,
           .split = step_cache(step),
-          .causal = false};
+          .causal = false,
+          .longest = step.max_length};
 }
 
 Tensor CausalModel::logits(Tensor hidden) {

@@ -14,10 +14,16 @@ struct TokenRows {
   Tensor starts = {};     // i32 [B, T]; undefined: 0
   Tensor lengths = {};    // i32 [B], of keys that count; undefined: all
   SplitProjection split = {};
-  bool causal = true;  // false where lengths say what a token sees
+  bool causal = true;   // false where lengths say what a token sees
+  int64_t longest = 0;  // the most tokens that a row may come to have; 0: T
 
   AttentionContext context() const {
-    return {.lengths = lengths, .causal = causal, .starts = starts, .positions = positions, .split = split};
+    return {.lengths = lengths,
+            .causal = causal,
+            .starts = starts,
+            .positions = positions,
+            .longest = longest,
+            .split = split};
   }
 };
 
@@ -29,6 +35,8 @@ TokenRows step_rows(Tensor tokens, const DecodeStep& step);
 struct CausalModel : Module {
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_length() const = 0;  // the most positions a row may have
+  // Of texts that are trained or scored where no length is asked for: a model may be another one for longer texts.
+  virtual int64_t usual_length() const { return max_length(); }
   // 0, or: a position sees the last `window` ones only, its own included. Then step.starts says where they begin.
   virtual int64_t window() const { return 0; }
 

@@ -77,6 +77,11 @@ TextDecoder::TextDecoder(const DecoderConfig& config)
   if (!config.tied_head) head.emplace(this, "head", tokens.weight.spec().shape, normal_init(config.deviation));
 }
 
+int64_t TextDecoder::usual_length() const {
+  if (!config.rotary || config.rotary->long_divisors.empty()) return config.max_seq_len;
+  return std::min(config.max_seq_len, static_cast<int64_t>(config.rotary->scaling.original_length));
+}
+
 int64_t TextDecoder::window() const {
   int64_t window = config.window;
   for (const LayerKind& kind : config.layer_kinds) window = std::max(window, kind.window);

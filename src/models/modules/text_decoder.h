@@ -55,6 +55,7 @@ struct TextDecoder : CausalModel {
 
   int64_t vocab_size() const override { return config.vocab_size; }
   int64_t max_length() const override { return config.max_seq_len; }
+  int64_t usual_length() const override;
   int64_t window() const override;
   double logit_cap() const override { return config.logit_cap; }
   Tensor hidden(const TokenRows& rows) override;

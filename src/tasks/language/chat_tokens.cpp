@@ -67,8 +67,7 @@ bool cut_tokens(TargetedTokens& tokens, int64_t longest) {
 }
 
 int64_t longest_chat(const Config& config, const CausalModel& model) {
-  const int64_t most = model.max_length();
-  return config.data.context > 0 ? std::min(config.data.context, most) : most;
+  return config.data.context > 0 ? std::min(config.data.context, model.max_length()) : model.usual_length();
 }
 
 const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageModel& language,

@@ -16,7 +16,7 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
   ChunkOptions options;
   if (language.packed)
     options.separator = language.documents.begin, options.separator_ends = language.documents.begin_ends;
-  options.length = config.data.context > 0 ? config.data.context : model.max_length();
+  options.length = config.data.context > 0 ? config.data.context : model.usual_length();
   if (options.length > model.max_length())
     fail_user("context = " + std::to_string(options.length) + ", and the model takes " +
               std::to_string(model.max_length()) + " tokens");
