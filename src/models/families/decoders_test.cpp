@@ -38,10 +38,10 @@ INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
                                          "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
-constexpr const char* kNewer[] = {"gemma",     "gemma2",     "gemma3",       "phi3",     "phi3_long", "phi3_longer",
-                                  "olmo2",     "smollm3",    "granite",      "gpt_neox", "gpt_neox_serial",
-                                  "opt",       "opt_narrow", "starcoder2",   "mixtral",  "olmoe",
-                                  "qwen3_moe", "qwen3_yarn", "qwen2_windows"};
+constexpr const char* kNewer[] = {"gemma",           "gemma2",    "gemma3",     "phi3",         "phi3_long",
+                                  "phi3_longer",     "olmo2",     "smollm3",    "granite",      "gpt_neox",
+                                  "gpt_neox_serial", "opt",       "opt_narrow", "starcoder2",   "mixtral",
+                                  "olmoe",           "qwen3_moe", "qwen3_yarn", "qwen2_windows"};
 INSTANTIATE_TEST_SUITE_P(NewerFolders, LlamaFolder, testing::ValuesIn(kNewer),
                          [](const auto& info) { return std::string(info.param); });
 

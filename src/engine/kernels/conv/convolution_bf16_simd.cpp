@@ -105,7 +105,7 @@ bool has_bf16_convolution(const ConvolutionSizes& s, ConvolutionPass pass) {
                       : pass == ConvolutionPass::kInputGradient ? s.filters % 2 == 0
                                                                 : true;
   const bool any = s.images * s.height * s.width * s.channels * s.filters * s.taps() * s.out_height * s.out_width > 0;
-  return any && s.groups == 1 && paired && gemm_has_bf16() && method != ConvolutionMethod::kProduct &&
+  return HWY_ARCH_X86 && any && s.groups == 1 && paired && gemm_has_bf16() && method != ConvolutionMethod::kProduct &&
          method != ConvolutionMethod::kDepthwise;
 }
 

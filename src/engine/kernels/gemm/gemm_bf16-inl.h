@@ -1,8 +1,9 @@
 // The policy of bf16 products: how values are rounded and joined into pairs, and how pairs are multiplied. For AVX-512
-// with its bf16 extension. Included by gemm_bf16_simd.cpp alone, which switches that extension on.
+// with its bf16 extension, which the files that include this switch on, and for 64-bit ARM with its own.
 //
 // The arithmetic is the processor's: operands are rounded to nearest even (denormals to zero, NaN stays NaN); each
-// pair's two products and the additions to the fp32 sum are rounded in turn, and fp32 denormals are flushed to zero.
+// pair's two products and the additions to the fp32 sum are rounded in turn (ARM: to odd), and fp32 denormals are
+// flushed to zero.
 #if defined(LINNET_KERNELS_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_BF16_INL_H_
 #undef LINNET_KERNELS_GEMM_BF16_INL_H_
@@ -13,13 +14,14 @@
 #include "engine/kernels/gemm/gemm_pack-inl.h"
 #include "engine/kernels/precision.h"
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
 
 struct Bf16 {
   static constexpr int kPair = 2;
 
+#if HWY_TARGET == HWY_AVX3
   // sum + x[2i] y[2i] + x[2i + 1] y[2i + 1] in lane i
   static HWY_INLINE V MulAdd(V x, V y, V sum) {
     return V{_mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(x.raw), reinterpret_cast<__m512bh>(y.raw))};
@@ -65,6 +67,38 @@ struct Bf16 {
     return V{_mm512_castsi512_ps(_mm512_inserti32x4(quads, load(12), 3))};
   }
 
+#else
+  static constexpr hn::Repartition<uint16_t, D> kBits = {};
+
+  // As assembly it needs no other instruction set for the functions around it, which other processors run, too.
+  static HWY_INLINE V MulAdd(V x, V y, V sum) {
+    asm(".arch_extension bf16\n\tbfdot %0.4s, %1.8h, %2.8h" : "+w"(sum.raw) : "w"(x.raw), "w"(y.raw));
+    return sum;
+  }
+
+  static HWY_INLINE V Round(V low, V high) {
+    return hn::BitCast(d, hn::Combine(kBits, RoundToBf16(high), RoundToBf16(low)));
+  }
+  static HWY_INLINE void StoreRounded(V rounded, Bfloat16* out) {
+    hn::StoreU(hn::BitCast(kBits, rounded), kBits, Bits(out));
+  }
+  static HWY_INLINE void SplitRounded(V rounded, V& low, V& high) {
+    const auto bits = hn::BitCast(kBits, rounded);
+    low = Widen(hn::LowerHalf(bits)), high = Widen(hn::UpperHalf(Bf16Tag(), bits));
+  }
+  static HWY_INLINE V Pairs(V low, V high) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = [du](V x) LINNET_LAMBDA { return hn::PromoteTo(du, RoundToBf16(x)); };
+    return hn::BitCast(d, hn::Or(bits(low), hn::ShiftLeft<16>(bits(high))));
+  }
+  static HWY_INLINE V LoadQuads(const float* const* rows, int64_t k) {
+    return Round(hn::LoadU(d, rows[0] + k), hn::LoadU(d, rows[0] + k + kLanes));
+  }
+  static HWY_INLINE V LoadQuads(const Bfloat16* const* rows, int64_t k) {
+    return hn::BitCast(d, hn::LoadU(kBits, Bits(rows[0] + k)));
+  }
+#endif
+
   static HWY_INLINE float Element(const Bfloat16* row, int64_t k, int64_t depth) {
     return std::bit_cast<float>(row[k].bits | (k + 1 < depth ? static_cast<uint32_t>(row[k + 1].bits) << 16 : 0));
   }
@@ -86,6 +120,7 @@ struct Bf16 {
     return hn::BitCast(d, hn::Or(hn::ShiftRight<16>(hn::BitCast(du, low)), hn::BitCast(du, high)));
   }
 
+#if HWY_TARGET == HWY_AVX3
   static HWY_INLINE V LoadAcross(const Bfloat16* source, int64_t stride, int64_t rows, const WholeLanes& at) {
     alignas(64) static constexpr uint16_t kZip[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                       8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
@@ -95,6 +130,7 @@ struct Bf16 {
     const __m512i low = load(source), high = rows > 1 ? load(source + stride) : _mm512_setzero_si512();
     return V{_mm512_castsi512_ps(_mm512_permutex2var_epi16(low, _mm512_load_si512(kZip), high))};
   }
+#endif
 
   static HWY_INLINE void PackRow(const Bfloat16* source, int64_t depth, float* out) {
     if (depth % 2) out[depth / 2] = 0;

@@ -1,4 +1,8 @@
-// Products in bf16: vdpbf16ps multiplies pairs of neighbours along k and adds both to an fp32 sum.
+// Products in bf16: vdpbf16ps, or ARM's bfdot, multiplies pairs of neighbours along k and adds both to an fp32 sum.
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
+
 #include <hwy/cache_control.h>
 
 #include <algorithm>
@@ -31,9 +35,13 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 bool has_bf16() {
+#if HWY_ARCH_ARM_A64
+  static const bool has = (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+#else
   static const bool has = __builtin_cpu_supports("avx512bf16");
+#endif
   return has;
 }
 bool gemm_bf16(const GemmArgs& args, const float* panels, float* workspace, ThreadPool& pool) {
