@@ -155,7 +155,7 @@ std::vector<OnnxFile> decoder_files(TextDecoder& model, const OnnxFileOptions& o
   const SymbolicSize keys = options.cache ? symbol(kPast) + symbol(kLength) : symbol(kLength);
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), keys}}};
   source.first_outputs = {"logits"};
-  if (options.joined_past) source.form.causal_mask_size = model.max_length();
+  if (options.joined_past) source.form.causal_mask_size = model.usual_length();
   return {{"model.onnx", source}};
 }
 

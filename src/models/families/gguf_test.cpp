@@ -106,6 +106,12 @@ TEST_P(GgufWritten, IsTheSameModel) {
   const Loaded read(path);
   EXPECT_STREQ(read.model.family->model_type, from.model.family->model_type);
   EXPECT_LE(difference(read.parameters, from.parameters), 1.2e-7);
+  const auto written = decoder_config(read.model.config).rotary, given = decoder_config(from.model.config).rotary;
+  if (given && !given->long_divisors.empty()) {
+    EXPECT_EQ(written->scaling.divisors, given->scaling.divisors);
+    EXPECT_EQ(written->long_divisors, given->long_divisors);
+    EXPECT_EQ(written->scaling.original_length, given->scaling.original_length);
+  }
   EXPECT_FALSE(file_exists(path + ".part.gguf"));
   // As llama.cpp's converter has it.
   const std::string golden = kGolden + GetParam() + ".gguf";
