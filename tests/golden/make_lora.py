@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adapter folders that PEFT writes for the tiny checkpoints in pretrained/, and the weights that it merges them into.
 
-    tests/golden/make_lora.py    needs torch, transformers and peft; writes lora/<name>/
+    tests/golden/make_lora.py [NAME...]    needs torch, transformers and peft; writes lora/<name>/
 
 adapter_config.json and adapter_model.safetensors are as PeftModel.save_pretrained() writes them; merged.safetensors holds
 the tensors of merge_and_unload() that differ from the checkpoint's, under the checkpoint's names. logits.safetensors
@@ -11,6 +11,7 @@ holds what the adapted model computes in float64, of two rows of seven tokens; a
 import json
 import os
 import shutil
+import sys
 
 import peft
 import torch
@@ -28,6 +29,13 @@ CASES = {
                                                 target_modules="all-linear")),
     "t5": ("t5", "T5ForConditionalGeneration", dict(task_type="SEQ_2_SEQ_LM", r=2, lora_alpha=16,
                                                     target_modules=["q", "v", "wi"])),
+    # Its projections also project embeddings of distances.
+    "deberta_classifier": ("deberta_classifier", "DebertaV2ForSequenceClassification",
+                           dict(task_type="SEQ_CLS", r=2, lora_alpha=8,
+                                target_modules=["query_proj", "key_proj", "value_proj"], modules_to_save=["classifier"])),
+    # Queries, keys and values are one tensor, head by head.
+    "gpt_neox": ("gpt_neox", "GPTNeoXForCausalLM", dict(task_type="CAUSAL_LM", r=3, lora_alpha=6,
+                                                        target_modules=["query_key_value", "dense_4h_to_h"])),
 }
 
 
@@ -74,6 +82,8 @@ def write_logits(name, folder, architecture):
 
 
 for case, (checkpoint, kind, options) in CASES.items():
+    if case not in sys.argv[1:] and len(sys.argv) > 1:
+        continue
     make(case, checkpoint, kind, options)
     if kind != "T5ForConditionalGeneration":
         write_logits(case, checkpoint, kind)

@@ -1,13 +1,15 @@
 """Tiny random T5 checkpoints with float64 references: see pretrained_common.py.
 
-    python make_t5.py        needs torch, transformers, safetensors and numpy
+    python make_t5.py [NAME...]        needs torch, transformers, safetensors and numpy
 """
 
 import os
 import shutil
 
+import sys
+
 import torch
-from transformers import T5Config, T5ForConditionalGeneration
+import transformers
 
 from exact_float64 import exact
 from pretrained_common import FOLDER, IGNORED, disturb, gradients, masked, prepare, ragged, write_reference
@@ -21,12 +23,16 @@ CASES = {
                                                         num_decoder_layers=1, num_heads=4)),
     # Tied, but not scaled: what transformers makes of tie_word_embeddings=False without weights for a head.
     "t5_unscaled": dict(seed=3, config=dict(tie_word_embeddings=False, num_layers=1, feed_forward_proj="gated-silu")),
+    # Never scaled, whatever tie_word_embeddings says.
+    "mt5": dict(seed=4, kind="MT5", config={}),
 }
 
 
 def make(name, case):
-    config = T5Config(**{**SMALL, **case["config"]}, attn_implementation="eager")
-    model = T5ForConditionalGeneration(config)
+    kind = case.get("kind", "T5")
+    architecture = getattr(transformers, kind + "ForConditionalGeneration")
+    config = getattr(transformers, kind + "Config")(**{**SMALL, **case["config"]}, attn_implementation="eager")
+    model = architecture(config)
     if case.get("own_head"):
         model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.lm_head.weight))
     disturb(model, case["seed"])
@@ -34,7 +40,7 @@ def make(name, case):
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
 
-    model = T5ForConditionalGeneration.from_pretrained(folder, attn_implementation="eager").double().eval()
+    model = architecture.from_pretrained(folder, attn_implementation="eager").double().eval()
     assert (model.lm_head.weight is model.shared.weight) == (not case.get("own_head"))
     generator = torch.Generator().manual_seed(100 + case["seed"])
     source_lengths, target_lengths = [15, 4, 9], [6, 11, 3]
@@ -53,4 +59,5 @@ def make(name, case):
 if __name__ == "__main__":
     prepare()
     for name, case in CASES.items():
-        make(name, case)
+        if name in sys.argv[1:] or len(sys.argv) == 1:
+            make(name, case)

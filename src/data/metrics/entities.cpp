@@ -10,9 +10,10 @@ std::vector<Entity> find_entities(std::span<const std::string> tags) {
   bool open = false;  // whether the last entity goes on
   for (size_t i = 0; i < tags.size(); ++i) {
     const std::string_view tag = tags[i];
-    const bool has_prefix = tag.size() > 2 && tag[1] == '-';
-    const char prefix = tag.empty() ? 'O' : tag[0];
-    const std::string_view label = has_prefix ? tag.substr(2) : tag.substr(std::min<size_t>(1, tag.size()));
+    // A tag without a prefix, as parts of speech have it, is a label that goes on.
+    const bool has_prefix = tag.size() > 2 && tag[1] == '-', is_outside = tag.empty() || tag == "O";
+    const char prefix = is_outside ? 'O' : has_prefix ? tag[0] : 'I';
+    const std::string_view label = has_prefix ? tag.substr(2) : tag;
     if (prefix == 'O') {
       open = false;
       continue;

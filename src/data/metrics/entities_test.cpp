@@ -32,6 +32,9 @@ TEST(Entities, HaveTheirWords) {
   EXPECT_EQ(find_entities(Tags{"B-A", "I-A", "I-B", "O", "S-A", "I-A"}),
             (std::vector<Entity>{{0, 2, "A"}, {2, 3, "B"}, {4, 5, "A"}, {5, 6, "A"}}));
   EXPECT_TRUE(find_entities(Tags{"O", "O"}).empty());
+  // Without prefixes, as parts of speech have none.
+  EXPECT_EQ(find_entities(Tags{"NOUN", "NOUN", "VERB", "O", "ORG", "X"}),
+            (std::vector<Entity>{{0, 2, "NOUN"}, {2, 3, "VERB"}, {4, 5, "ORG"}, {5, 6, "X"}}));
 }
 
 }  // namespace

@@ -114,5 +114,11 @@ TEST(BertNewHead, StandsOnAPlainModel) {
   EXPECT_EQ(label_count(golden.model.config), 5);
 }
 
+TEST(BertNewHead, TakesThePlaceOfOneForOtherClasses) {
+  const PretrainedGolden golden("bert_classifier", {.labels = 7});
+  EXPECT_EQ(golden.model.fresh, (std::vector<std::string>{"classifier.weight", "classifier.bias"}));
+  EXPECT_EQ(label_count(golden.model.config), 7);
+}
+
 }  // namespace
 }  // namespace linnet

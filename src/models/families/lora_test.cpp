@@ -89,7 +89,8 @@ TEST_P(Lora, IsSavedAsPeftSavedIt) {
   EXPECT_EQ(config.text("base_model_name_or_path"), "somewhere");
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, Lora, testing::Values("gpt2", "bert_classifier", "llama", "t5"),
+INSTANTIATE_TEST_SUITE_P(Folders, Lora,
+                         testing::Values("gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The logits of two rows of seven tokens by a decoder or a classifier whose parameters are these.
@@ -141,7 +142,8 @@ TEST_P(LoraLogits, AreThoseOfPeft) {
   EXPECT_LT(std::sqrt(difference / norm), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits, testing::Values("gpt2", "bert_classifier", "llama"),
+INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits,
+                         testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <deque>
 #include <filesystem>
 #include <map>
 
@@ -303,9 +304,18 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, 
   if (!model.lora) fail_user("the run has no adapters: it was not trained with lora.rank");
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   std::vector<SafetensorsTensor> tensors;
-  for (const BoundRow& bound : rows)
-    if (is_in_file(model, *bound.row))
-      tensors.push_back({peft_name(model, bound.row->tensor), {DType::kF32, bound.shape}, parameters + bound.offset});
+  std::deque<std::vector<float>> copies;  // of what a file has in another order
+  for (const BoundRow& bound : rows) {
+    if (!is_in_file(model, *bound.row)) continue;
+    const float* values = parameters + bound.offset;
+    if (bound.row->form != TensorForm::kSame) {
+      std::vector<float>& copy = copies.emplace_back(static_cast<size_t>(bound.shape.elements()));
+      write_tensor(bound, parameters, FileDType::kF32, 0, bound.shape.elements(),
+                   std::as_writable_bytes(std::span(copy)).data());
+      values = copy.data();
+    }
+    tensors.push_back({peft_name(model, bound.row->tensor), {DType::kF32, bound.shape}, values});
+  }
   make_directories(folder);
   adapter_config(model, base).save(path_in(folder, kConfigName));
   SafetensorsMetadata metadata{{"format", "pt"}};

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/kept_blocks.h"
@@ -175,21 +176,26 @@ bool is_pretrained_folder(const std::string& folder) {
 
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
   if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'" + missing_model_hint(folder));
-  PretrainedModel model = construct(ConfigFile(config_path(folder)), options);
+  const ConfigFile config(config_path(folder));
+  PretrainedModel model = construct(config, options);
   model.folder = folder;
   const std::vector<std::string> own = model.config.texts("architectures");
   const bool converted = own.empty() || own[0] != model.architecture;
+  const bool new_head = converted || (options.labels > 0 && options.labels != label_count(config));
   if (const auto packed = ParameterFile::open(folder)) {
-    match_parameters(model, *packed, converted);
+    match_parameters(model, *packed, new_head);
   } else if (!options.may_lack_weights || has_weight_files(folder)) {
     const WeightFiles files(folder, model.names.folders);
     const ParameterLayout layout(*model.module);
     const std::vector<BoundRow> rows = bind_names(model.names, layout);
-    const TensorMatch match(model, rows, files, converted);
+    const TensorMatch match(model, rows, files, new_head);
     model.with_prefix = match.with_prefix;
     model.dtypes = match.dtypes();
     model.fresh = match.fresh;
     model.unused = match.unused;
+    if (new_head && !converted && !match.fresh.empty())
+      log_info("'" + folder + "' tells " + std::to_string(label_count(config)) + " classes: its " + match.fresh[0] +
+               " is drawn anew, for " + std::to_string(options.labels));
   }
   if (converted) {
     model.with_prefix = true;  // as files of the architecture it now has are written

@@ -87,7 +87,8 @@ void write_feed_forward(const T5Config& config, ConfigFile& file) {
 }
 
 void read_head(const ConfigFile& file, T5Config& config) {
-  config.scaled_head = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", true));
+  const bool may_scale = file.text("model_type", "t5") != "mt5";
+  config.scaled_head = file.flag("scale_decoder_outputs", may_scale && file.flag("tie_word_embeddings", true));
   config.tied_head = config.scaled_head || !has_own_head(file);
 }
 void write_head(const T5Config& config, ConfigFile& file) {

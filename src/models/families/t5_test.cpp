@@ -30,7 +30,7 @@ TEST_P(T5Folder, HasItsLossAndGradients) {
 
 TEST_P(T5Folder, IsSavedBitForBit) { golden.check_saving(); }
 
-INSTANTIATE_TEST_SUITE_P(Folders, T5Folder, testing::Values("t5", "t5_gated", "t5_unscaled"),
+INSTANTIATE_TEST_SUITE_P(Folders, T5Folder, testing::Values("t5", "t5_gated", "t5_unscaled", "mt5"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(T5Config, SurvivesTheFile) {

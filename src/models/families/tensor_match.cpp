@@ -51,7 +51,7 @@ TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRo
       fail_user("'" + weight.file->path() + "': tensors " + other->second->name + " and " + weight.name +
                 " are the same part of the model");
   }
-  match(bound);
+  match(bound, new_head);
   check_missing(new_head);
   check_extra();
 }
@@ -67,12 +67,16 @@ std::string TensorMatch::table_name(const std::string& name) const {
   return std::ranges::any_of(rows, [&](const NameRow& row) { return row.tensor == prefixed; }) ? prefixed : result;
 }
 
-void TensorMatch::match(const std::vector<BoundRow>& bound) {
+void TensorMatch::match(const std::vector<BoundRow>& bound, bool new_head) {
   for (const BoundRow& row : bound) {
     const auto found = by_name_.find(row.row->tensor);
     rows.push_back({&row, found == by_name_.end() ? nullptr : found->second});
     if (found == by_name_.end()) continue;
     const TensorEntry& entry = *found->second->entry;
+    if (new_head && row.row->role == TensorRole::kHead && entry.type.shape != row.shape) {
+      rows.back().weight = nullptr;  // of another number of classes: drawn anew
+      continue;
+    }
     const std::string who = "'" + found->second->file->path() + "': tensor " + entry.name + " is " + entry.text();
     if (entry.type.shape != row.shape) fail_user(who + ", expected the shape " + row.shape.text());
     if (!is_float(entry.dtype)) fail_user(who + ", expected a floating-point type");

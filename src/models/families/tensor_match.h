@@ -30,7 +30,7 @@ class TensorMatch {
 
  private:
   std::string table_name(const std::string& name) const;
-  void match(const std::vector<BoundRow>& bound);
+  void match(const std::vector<BoundRow>& bound, bool new_head);
   void check_missing(bool new_head);
   void check_extra();
 

@@ -90,7 +90,9 @@ Tensor SelfAttention::project(Tensor x, const AttentionContext& context) {
 }
 
 Tensor SelfAttention::project_part(Tensor of, int64_t first, int64_t rows) {
-  const Tensor product = matmul(of, slice(in_proj.weight.tensor(), 0, first, rows), false, true);
+  const Tensor weight = in_proj.weight.tensor();
+  Tensor product = matmul(of, slice(weight, 0, first, rows), false, true);
+  if (!in_proj.low_rank.empty()) product = product + slice(in_proj.low_rank(of, weight.dim(0)), -1, first, rows);
   return in_proj.bias ? product + slice(in_proj.bias->tensor(), 0, first, rows) : product;
 }
 

@@ -40,9 +40,11 @@ void set_pretrained(LanguageModel& language, PretrainedModel pretrained) {
   language.model_type = language.pretrained->family->model_type;
 }
 
-// The vocabulary of a model may be rounded up; it must not be smaller than its tokenizer's.
+// The vocabulary of a model may be rounded up. A tokenizer may have some tokens more, as of pictures: a text with one
+// of them is an error when it is read.
 void check_vocabulary(const LanguageModel& language, const std::string& folder) {
-  if (language.coder->vocab_size() > language.model->vocab_size())
+  constexpr int64_t kMostMore = 64;
+  if (language.coder->vocab_size() > language.model->vocab_size() + kMostMore)
     fail_user("the tokenizer has " + std::to_string(language.coder->vocab_size()) + " tokens, the model in '" + folder +
               "' only " + std::to_string(language.model->vocab_size()));
 }
@@ -105,6 +107,9 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
     fail_user("'" + folder + "' is a " + pretrained.architecture +
               ", which does not predict the next token of a text, as models of type " +
               names_of_kind(FamilyKind::kDecoder) + " do");
+  if (pretrained.head == ModelHead::kNone && !decoder_config(pretrained.config).tied_head)
+    fail_user("'" + folder + "' is a " + pretrained.architecture +
+              " without an output layer, and its \"tie_word_embeddings\" is false: it predicts no tokens");
   set_pretrained(opened, std::move(pretrained));
   if (has_pretrained_tokenizer(folder)) {
     opened.coder = open_text_coder(folder);
