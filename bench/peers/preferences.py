@@ -19,9 +19,9 @@ import torch
 import transformers
 
 STEPS, PAIRS, RATE, BETA = 20, 12, 1e-3, 0.3
-TEMPLATE = (
-    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+TEMPLATE = (  # ChatML
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 WORDS = "red green blue large small tree house river runs sleeps slowly never always under over seven".split()
 
@@ -30,12 +30,13 @@ def make_folder(folder, seed=1, width=64):
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    # PyTorch trains no embedding of the padding: it is a token of its own.
-    special = ["<|end|>", "<|user|>", "<|assistant|>", "<|pad|>"]
+    # PyTorch does not train the embedding of the padding token (padding_idx). The end token, which ends every turn of a
+    # prompt, is trained; as padding it would not be, and losses of messages, not those of texts, would differ by 1e-2.
+    special = ["<|im_end|>", "<|im_start|>", "<|pad|>"]
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=320, special_tokens=special, initial_alphabet=alphabet)
     tokenizer.train_from_iterator([" ".join(WORDS)] * 20, trainer)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|pad|>")
     fast.chat_template = TEMPLATE
     fast.save_pretrained(folder)
     torch.manual_seed(seed)

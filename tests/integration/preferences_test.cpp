@@ -72,6 +72,37 @@ class Preferences : public ::testing::Test {
 
 const Arguments kAllWeights{"lora.rank=0", "lora.alpha=16", "lora.base_storage=fp32"};
 
+// Twenty steps on conversations in ChatML, as TRL takes them: the tokens that count are the same, to the last one.
+TEST_F(Preferences, LossesAndRewardsOfConversationsAreThoseOfTrl) {
+  const std::string golden = std::string(LINNET_GOLDEN) + "/../preferences", pairs = golden + "/pairs.jsonl";
+  Arguments all{"train", "preferences", "--run", folder_ / "run", "--data", pairs};
+  for (const std::string setting :
+       {"model.from=" + golden, "valid_text=" + pairs, std::string("batch_size=12"), std::string("context=128"),
+        std::string("lora.rank=0"), std::string("lora.alpha=16"), std::string("lora.base_storage=fp32"),
+        std::string("beta=0.3"), std::string("label_smoothing=0"), std::string("learning_rate=1e-3"),
+        std::string("schedule=constant"), std::string("final_learning_rate=0"), std::string("warmup_steps=0"),
+        std::string("max_steps=20"), std::string("max_epochs=0"), std::string("eval_every=1"),
+        std::string("save_every=1000"), std::string("patience=0"), std::string("threads=1")})
+    all.insert(all.end(), {"--set", setting});
+  const Outcome trained = run(all);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const Json trl = Json::parse(contents(golden + "/trl.json"));
+  size_t step = 0, evaluation = 0;
+  for (const std::string& line : lines(contents(folder_ / "run/metrics.jsonl"))) {
+    const Json found = Json::parse(line);
+    if (found["split"] == "train") {
+      EXPECT_NEAR(found["loss"].get<double>(), trl["losses"][step].get<double>(), 1e-4) << "step " << step;
+      ++step;
+    } else if (evaluation < trl["rewards"].size()) {
+      for (const auto& [name, i] : {std::pair{"chosen_reward", 0u}, {"rejected_reward", 1u}, {"accuracy", 2u}})
+        EXPECT_NEAR(found[name].get<double>(), trl["rewards"][evaluation][i].get<double>(), 1e-4) << name;
+      ++evaluation;
+    }
+  }
+  EXPECT_EQ(step, 20u);
+  EXPECT_EQ(evaluation, 19u);
+}
+
 // The model is compared with what it begins as: the first loss is that of a difference of 0, and it stays one of
 // weights that training does not change.
 TEST_F(Preferences, EveryLossLearnsThemAndBeginsAtItsReference) {
