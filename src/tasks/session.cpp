@@ -149,7 +149,7 @@ namespace {
 void fill(Session& session, const LoadWeights& load) {
   session.allocate();
   session.store.touch();
-  session.trainer->initialize();  // the constants; the parameters are read next
+  session.trainer->initialize_constants();
   session.trainer->load_parameters([&](const ParameterTarget& parameters) { load(session.layout, parameters); });
 }
 

@@ -50,8 +50,13 @@ const PretrainedModel* SessionTask::starts_from() const {
 }
 
 void SessionTask::initialize() {
-  trainer().initialize();
-  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
+  const PretrainedModel* from = starts_from();
+  if (from && !trainer().layout().division()) {  // the folder has all parameters, or they are drawn as it is read
+    trainer().initialize_constants();
+    load_initial_weights(trainer(), *from, config_);
+  } else {
+    trainer().initialize();  // divided ones are read later (training/run/run_checkpoints.h)
+  }
   if (teacher_) teacher_->load(store(), trainer().pool());
 }
 

@@ -265,9 +265,13 @@ void Trainer::initialize() {
     layout_.initialize_parameters(options_.seed, state(state::kParameters), pool_);
     initialize_quantized(store_, layout_, options_.seed, pool_);
   }
+  initialize_constants();
+  reset_ema();
+}
+
+void Trainer::initialize_constants() {
   layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
   store_.push(state::kConstants);
-  reset_ema();
 }
 
 void Trainer::reset_ema() {

@@ -126,8 +126,9 @@ class Trainer {
   // Of the shape whose plan takes most.
   const Fit& largest_fit() const;
 
-  void bind();        // after store.allocate()
-  void initialize();  // parameters and constants from the seed
+  void bind();                  // after store.allocate()
+  void initialize();            // parameters and constants from the seed
+  void initialize_constants();  // alone: before load_parameters(), which sets all parameters
 
   // One step of one micro-batch. `step` counts from 1.
   StepReport step(int shape, double learning_rate, int64_t step);
