@@ -155,7 +155,8 @@ std::span<const ConfigKey> config_keys() {
           "tokens again, "
           "\"classification\", \"several_labels\" and \"regression\" read texts, or pairs of them, with a class, any "
           "number of labels, or numbers (the TSV keys), \"token_classification\" texts with tagged words, "
-          "\"embeddings\" pairs or triplets of texts, \"answers\" questions whose answers are in a text; \"dates\" "
+          "\"images\", \"images_several_labels\" and \"images_regression\" the same of images, \"embeddings\" pairs or "
+          "triplets of texts, \"answers\" questions whose answers are in a text; \"dates\" "
           "generates dates to translate, \"random\" noise to measure with.",
           task_names()),
       of({"text", "images", "language", "masked_language", "texts"},
@@ -170,19 +171,22 @@ std::span<const ConfigKey> config_keys() {
       of({"text"}, any(DATA(valid_target), "Its translation.")),
       of({"text"}, any(DATA(test_source), "Test text, for `linnet eval` only.")),
       of({"text"}, any(DATA(test_target), "Its translation.")),
-      of({"text", "texts"},
+      of({"text", "texts", "images"},
          any(DATA(train_tsv),
              "Instead of two files: one, with source, tab, target on each line. Of labelled texts: a table of tabs or "
-             "commas (.csv), or JSON lines (.jsonl).")),
-      of({"text", "texts"}, any(DATA(valid_tsv), "The same for validation.")),
-      of({"text", "texts"}, any(DATA(test_tsv), "The same for the test.")),
-      of({"texts", "text", "language", "masked_language", "chat"},
+             "commas (.csv), or JSON lines (.jsonl). Of images: such a table of files, which lie relative to it, and "
+             "labels.")),
+      of({"text", "texts", "images"}, any(DATA(valid_tsv), "The same for validation.")),
+      of({"text", "texts", "images"}, any(DATA(test_tsv), "The same for the test.")),
+      of({"texts", "text", "language", "masked_language", "chat", "images"},
          any(DATA(text_column),
-             "The field with the text; empty: the usual names, else the first. Of translations the source.")),
+             "The field with the text; empty: the usual names, else the first. Of translations the source, of images "
+             "the file.")),
       of({"texts"}, any(DATA(pair_column), "The field with the second text of a pair; empty: the usual names.")),
-      of({"texts", "text"}, any(DATA(label_column),
-                                "The field with the label; empty: the usual names, else the last. Of translations the "
-                                "target.")),
+      of({"texts", "text", "images"},
+         any(DATA(label_column),
+             "The field with the label; empty: the usual names, else the last. Of translations the "
+             "target.")),
       of(kTexts, any(DATA(text),
                      "Of language models, masked ones too: the training text, a file of plain text, of JSON lines "
                      "(.jsonl) each "

@@ -175,9 +175,12 @@ void check_texts(const Config& config) {
 void check_images(const Config& config) {
   const DataConfig& data = config.data;
   const ModelConfig& model = config.model;
-  require(data.batch_size > 0, "task = \"images\" needs a batch_size");
-  require(data.train_source.empty() && data.train_tsv.empty(),
-          "task = \"images\" reads no text, but a training file is given");
+  const std::string task = "task = \"" + data.task + "\"";
+  require(data.batch_size > 0, task + " needs a batch_size");
+  require(data.train_source.empty(), task + " reads no text, but a training file is given");
+  require(data.task == "images" || config.train.label_smoothing == 0,
+          task + " has no classes: label_smoothing must be 0");
+  require(data.task != "images_regression" || config.train.class_weights.empty(), task + " has no class_weights");
   require(parse_byte_size(data.image_memory).has_value(),
           "image_memory = \"" + data.image_memory + "\" is not an amount; write for example 4GiB or 500MB");
   if (model.architecture != "vit" || !model.from.empty()) return;

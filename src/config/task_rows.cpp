@@ -54,6 +54,19 @@ constexpr TaskRow texts(std::string_view name, const char* description, std::spa
           heads};
 }
 
+constexpr TaskRow images(std::string_view name, const char* description, std::span<const Names> metrics) {
+  return {name,
+          TaskKind::kImages,
+          ExampleOrigin::kFiles,
+          &DataConfig::data_dir,
+          name,
+          "images",
+          description,
+          "images",
+          kImageModels,
+          metrics};
+}
+
 constexpr std::array kRows{
     pairs("text", ExampleOrigin::kFiles),
     pairs("dates", ExampleOrigin::kDates),
@@ -88,8 +101,9 @@ constexpr std::array kRows{
     texts("token_classification", "classification of words", kEntityMetrics, kTokenHeads),
     texts("answers", "answers in texts", kAnswerMetrics, kAnswerHeads),
     texts("embeddings", "embeddings of texts", kEmbeddingMetrics, {}),
-    TaskRow{"images", TaskKind::kImages, ExampleOrigin::kFiles, &DataConfig::data_dir, "images", "images",
-            "classification of images", "images", kImageModels, kImageClassMetrics},
+    images("images", "classification of images", kImageClassMetrics),
+    images("images_several_labels", "several labels for each image", kSeveralMetrics),
+    images("images_regression", "numbers for each image", kNumberMetrics),
 };
 
 }  // namespace

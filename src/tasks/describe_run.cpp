@@ -25,8 +25,9 @@ std::string model_text(const Config& config, const std::string& folder) {
                          m.num_heads, m.patch_size, m.patch_size);
     if (!file_exists(folder + "/images.json")) return text;
     const ImageFormat format = ImageFormat::load(folder);
-    return text + fmt::format(", images of {} x {} x {} in {} classes", format.height, format.width, format.channels,
-                              format.class_names.size());
+    return text + fmt::format(", images of {} x {} x {} {} {} {}", format.height, format.width, format.channels,
+                              format.problem == TextProblem::kOneClass ? "in" : "with", format.class_names.size(),
+                              format.problem == TextProblem::kOneClass ? "classes" : "outputs");
   }
   const bool two_stacks = m.architecture == "transformer" || m.architecture == "t5" || m.architecture == "marian";
   const std::string layers = two_stacks ? fmt::format("{} + {}", m.num_encoder_layers, m.num_decoder_layers)

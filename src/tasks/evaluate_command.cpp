@@ -123,9 +123,11 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
   if (!request.source.empty()) fail_user("--source and --target are for runs of translation");
   if (!request.data.empty() && !request.split.empty()) fail_user("give either --split or --data");
   EvaluationAnswer answer;
-  std::string split = request.split;
-  const ImageDataset images = request.data.empty() ? load_image_split(config, split)
-                                                   : load_labelled_images(config, request.folder, request.data);
+  std::string split = request.split, table = request.data;
+  if (table.empty() && split != "valid" && !config.data.test_tsv.empty())
+    split = "test", table = data_path(config.data, config.data.test_tsv);
+  const ImageDataset images =
+      table.empty() ? load_image_split(config, split) : load_labelled_images(config, request.folder, table);
   if (request.data.empty()) tell_split(answer, split);
   answer.facts.emplace_back("images", images.count);
   answer.result = evaluate_image_run(request.folder, config, images);

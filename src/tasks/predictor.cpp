@@ -61,7 +61,7 @@ class PredictorOfImages : public Predictor {
  public:
   PredictorOfImages(const std::string& folder, Config config, ImageFormat format, const InferenceOptions& options,
                     int64_t rows)
-      : format_(std::move(format)) {
+      : format_(std::move(format)), task_(text_task(format_.problem)), columns_(config.data) {
     apply(options, config, folder);
     force_isa(config.train.isa);
     config.data.batch_size = rows;
@@ -79,18 +79,27 @@ class PredictorOfImages : public Predictor {
                         .channels = format_.channels};
     images.class_names = format_.class_names;
     images.labels.assign(paths.size(), -1);
+    if (format_.problem != TextProblem::kOneClass) images.numbers.resize(paths.size() * format_.class_names.size());
     images.files = {.paths = paths, .fit = fit_, .channels = format_.channels};
-    const size_t classes = format_.class_names.size();
-    const std::vector<double> probabilities = softmax_rows(session_->logits(images), classes);
+    const size_t outputs = format_.class_names.size();
+    const std::vector<float> logits = session_->logits(images);
     std::vector<Answer> answers;
     for (size_t i = 0; i < paths.size(); ++i)
-      answers.push_back(class_answer(std::span(probabilities).subspan(i * classes, classes), format_.class_names, top));
+      answers.push_back(
+          task_.answer(paths[i], {}, std::span(logits).subspan(i * outputs, outputs), format_.class_names, top));
     return answers;
   }
-  std::vector<std::string> heading(int64_t top) const override { return class_heading(top); }
+  std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }
+  void for_each_text(const std::string& path, const DataConfig& named, const UseText& use) const override {
+    DataConfig columns = columns_;
+    if (!named.text_column.empty()) columns.text_column = named.text_column;
+    for_each_image(path, columns, use);
+  }
 
  private:
   ImageFormat format_;
+  const TextTask& task_;
+  const DataConfig columns_;
   ImageFit fit_ = ImageFit::kCrop;
   std::unique_ptr<ImageSession> session_;
 };

@@ -17,8 +17,8 @@ class Predictor {
   virtual bool takes_images() const { return false; }
   // Whether an input is two texts with a tab between them.
   virtual bool takes_pairs() const { return false; }
-  // Calls use(text) for each text of a file, which may be a table or JSON lines (texts/text_records.h).
-  // `named`: columns that the user names; else those of the run.
+  // Calls use(text) for each text of a file, which may be a table or JSON lines (texts/text_records.h); or for each
+  // image of a table. `named`: columns that the user names; else those of the run.
   virtual void for_each_text(const std::string&, const DataConfig&, const UseText&) const {}
   virtual int64_t outputs() const = 0;  // classes, labels, tags or numbers
   // What it says of each input; of classes the `top` likeliest.

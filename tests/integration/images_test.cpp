@@ -145,6 +145,161 @@ TEST_F(Images, FoldersOfPicturesOfAnySize) {
   EXPECT_NE(others.error.find("1 image of 3"), std::string::npos) << others.error;
 }
 
+// Pictures of which the upper half, the left half, both or none are bright, in a table: several labels and a number
+// each.
+class ImageTables : public Images {
+ protected:
+  ImageTables() {
+    std::string several = "file,label\n", numbers;
+    for (int i = 0; i < 80; ++i) {
+      const bool upper = i % 2, left = i / 2 % 2;
+      const std::string name = "picture " + std::to_string(i) + ".bmp";
+      write_bmp(folder_, "shown/" + name, 10, 10, [&](int row, int column) {
+        return 20 + 7 * (i % 5) + (upper && row < 5 ? 100 : 0) + (left && column < 5 ? 100 : 0);
+      });
+      several += name + (upper && left ? ",left; upper\n" : upper ? ",upper\n" : left ? ",left\n" : ",\n");
+      numbers += ParsedJson{{"image", name}, {"score", {upper + 0.5 * left, left - upper}}}.dump() + "\n";
+    }
+    folder_.write("shown/several.csv", several), folder_.write("shown/numbers.jsonl", numbers);
+  }
+  Outcome train(const std::string& preset, const std::string& table, const std::string& run_folder,
+                const Arguments& settings = {}) const {
+    Arguments all{"train", preset, "--data", folder_ / ("shown/" + table), "--run", folder_ / run_folder};
+    for (const char* setting : {"image_size=12", "max_steps=120", "eval_every=40", "save_every=40", "batch_size=16",
+                                "schedule=constant", "learning_rate=3e-3", "patience=0", "threads=1"})
+      all.insert(all.end(), {"--set", setting});
+    for (const std::string& setting : settings)
+      setting.starts_with("--") ? all.push_back(setting) : all.insert(all.end(), {"--set", setting});
+    return run(all, {.log = "info"});
+  }
+  ParsedJson evaluation(const std::string& model, const Arguments& more = {}) const {
+    Arguments all{"eval", folder_ / model, "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return ParsedJson::parse(outcome.out);
+  }
+  // Of the pictures 0 (none), 1 (upper), 2 (left) and 3 (both).
+  std::vector<ParsedJson> predictions(const std::string& model) const {
+    Arguments all{"predict", folder_ / model, "--json"};
+    for (int i = 0; i < 4; ++i) all.push_back(folder_ / ("shown/picture " + std::to_string(i) + ".bmp"));
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    std::vector<ParsedJson> found;
+    for (const std::string& line : lines(outcome.out)) found.push_back(ParsedJson::parse(line));
+    return found;
+  }
+};
+
+const Arguments kSmallVit{"architecture=vit", "patch_size=4", "d_model=16", "num_heads=2",
+                          "num_layers=2",     "d_ff=32",      "dropout=0"};
+
+TEST_F(ImageTables, SeveralLabelsAreLearnedExportedAndStartedFrom) {
+  const Outcome trained = train("label-images", "several.csv", "run", kSmallVit);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const ParsedJson scores = evaluation("run", {"--data", folder_ / "shown/several.csv"});
+  EXPECT_EQ(scores["images"], 80);
+  EXPECT_GT(scores["f1"].get<double>(), 0.95);
+  EXPECT_GT(scores["f1_macro"].get<double>(), 0.95);
+  EXPECT_TRUE(scores["classes"].contains("left")) << scores.dump();
+  EXPECT_EQ(evaluation("run")["images"], 8);
+  EXPECT_EQ(predictions("run")[0]["labels"].size(), 0u);
+  EXPECT_EQ(predictions("run")[3]["labels"], (std::vector<std::string>{"left", "upper"}));
+  const Outcome listed = run({"predict", folder_ / "run", folder_ / "shown/several.csv"});
+  EXPECT_EQ(lines(listed.out).size(), 80u) << listed.error;
+  const Outcome piped = run({"run", folder_ / "run"}, {.input = folder_ / "shown/picture 1.bmp" + "\n"});
+  EXPECT_TRUE(piped.out.starts_with("upper\t0.9")) << piped.out << piped.error;
+
+  // A folder says by transformers' word what its outputs are, and another run begins with it.
+  ASSERT_EQ(run({"export", folder_ / "run", "--out", folder_ / "vit"}).exit_code, 0);
+  const auto config = ParsedJson::parse(contents(folder_ / "vit/config.json"));
+  EXPECT_EQ(config["problem_type"], "multi_label_classification");
+  EXPECT_EQ(config["id2label"]["1"], "upper");
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(predictions("vit")[i]["labels"], predictions("run")[i]["labels"]);
+  const Outcome again =
+      train("label-images", "several.csv", "again",
+            {"architecture=vit", "model.from=" + folder_ / "vit", "max_steps=1", "learning_rate=1e-7"});
+  ASSERT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_GT(evaluation("again", {"--data", folder_ / "shown/several.csv"})["f1"].get<double>(), 0.95);
+  ASSERT_EQ(run({"export", folder_ / "run", "--onnx", folder_ / "onnx"}).exit_code, 0);
+  EXPECT_EQ(ParsedJson::parse(contents(folder_ / "onnx/images.json"))["problem_type"], "multi_label_classification");
+}
+
+TEST_F(ImageTables, NumbersAreLearnedWholeAndResumed) {
+  const Arguments mixed{"augment_mixup=0.2", "augment_shift=1"};
+  const Outcome trained = train("regress-images", "numbers.jsonl", "run");
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const ParsedJson scores = evaluation("run", {"--data", folder_ / "shown/numbers.jsonl"});
+  EXPECT_GT(scores["pearson"].get<double>(), 0.9);
+  EXPECT_LT(scores["mse"].get<double>(), 0.2);
+  EXPECT_DOUBLE_EQ(scores["mse"].get<double>(), scores["loss"].get<double>());
+  EXPECT_NEAR(predictions("run")[3]["numbers"][0].get<double>(), 1.5, 0.6);
+  EXPECT_NEAR(predictions("run")[2]["numbers"][1].get<double>(), 1, 0.6);
+
+  const auto with = [&](Arguments more) {
+    more.insert(more.end(), mixed.begin(), mixed.end());
+    return more;
+  };
+  ASSERT_EQ(train("regress-images", "numbers.jsonl", "whole", with({"max_steps=60"})).exit_code, 0);
+  ASSERT_EQ(train("regress-images", "numbers.jsonl", "parts", with({"max_steps=40"})).exit_code, 0);
+  ASSERT_EQ(train("regress-images", "numbers.jsonl", "parts", with({"max_steps=60", "--resume"})).exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "parts/model.safetensors"), contents(folder_ / "whole/model.safetensors"));
+  EXPECT_EQ(
+      run({"check", "regress-images", "--data", folder_ / "shown/numbers.jsonl", "--set", "image_size=12"}).exit_code,
+      0);
+  const Outcome planned = run({"plan", "regress-images", "--data", folder_ / "shown/numbers.jsonl"});
+  EXPECT_EQ(planned.exit_code, 0) << planned.error;
+}
+
+// The same pictures in folders and in a table of one class each, with files from elsewhere.
+TEST_F(ImageTables, ClassesAndOtherTables) {
+  std::string table = "what\twhere\tlabel\n";
+  for (int i = 0; i < 40; ++i)
+    table += "x\t" + (i % 3 ? "picture " + std::to_string(i) : folder_ / ("shown/picture " + std::to_string(i))) +
+             ".bmp\t" + (i % 2 ? "upper" : "other") + "\n";
+  folder_.write("shown/classes.tsv", table);
+  const Arguments columns{"text_column=where", "valid_tsv=" + folder_ / "shown/classes.tsv", "max_steps=60"};
+  const Outcome trained = train("images", "classes.tsv", "run", columns);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_NE(trained.error.find("40 images to train on, 40 to choose by"), std::string::npos) << trained.error;
+  EXPECT_GT(evaluation("run", {"--split", "valid"})["accuracy"].get<double>(), 0.95);
+  EXPECT_EQ(run({"predict", folder_ / "run", folder_ / "shown/classes.tsv", "--csv"}).exit_code, 0);
+}
+
+TEST_F(ImageTables, WhatIsWrongIsSaidInOneLine) {
+  folder_.write("shown/broken.bmp", "BMno picture");
+  for (const auto& [preset, table, message] :
+       {std::tuple{"images", "file,label\npicture 1.bmp,a\ngone.bmp,b\n", "x.csv:3: there is no image '"},
+        {"images", "file,label\npicture 1.bmp,a\nbroken.bmp,b\n", "broken.bmp'"},
+        {"images", "file,label\npicture 1.bmp,a\npicture 2.bmp,\n", "x.csv:3: the label is empty"},
+        {"images", "file,label\n,a\n", "x.csv:2: the name of the image is empty"},
+        {"images", "file,kind\npicture 1.bmp,a\n", "no field is called \"label\" (there are file, kind)"},
+        {"images", "photo,label\npicture 1.bmp,a\n", "no field is called \"file\" (there are photo, label)"},
+        {"images", "file,label\npicture 1.bmp,0.5\npicture 2.bmp,1\n",
+         "--set data.task=images_regression learns numbers"},
+        {"images", "file,label\npicture 1.bmp,a\npicture 2.bmp,b\npicture 3.bmp,a;b\n",
+         "--set data.task=images_several_labels learns several"},
+        {"label-images", "file,label\npicture 1.bmp,\n", "has no label"},
+        {"regress-images", "file,label\npicture 1.bmp,2\npicture 2.bmp,two\n",
+         "x.csv:3: the label 'two' is no number"}}) {
+    folder_.write("shown/x.csv", table);
+    const Outcome outcome = train(preset, "x.csv", "run");
+    EXPECT_EQ(outcome.exit_code, 2) << table << outcome.error;
+    EXPECT_NE(lines(outcome.error).back().find(message), std::string::npos) << outcome.error;
+  }
+  for (const auto& [preset, setting, message] :
+       {std::tuple{"images", "label_column=labels", "there is no field \"labels\", which label_column names"},
+        {"label-images", "label_smoothing=0.1", "label_smoothing must be 0"},
+        {"regress-images", "class_weights=balanced", "has no class_weights"}}) {
+    const Outcome outcome = train(preset, "several.csv", "run", {setting});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.error.find(message), std::string::npos) << outcome.error;
+  }
+  const Outcome folder = run({"train", "label-images", "--data", folder_ / "shown", "--run", folder_ / "run"});
+  EXPECT_EQ(folder.exit_code, 2);
+  EXPECT_NE(folder.error.find("reads a table of files and labels"), std::string::npos) << folder.error;
+}
+
 // Augmented training has the same weights with any number of decoding threads, from files and from memory, whole and
 // resumed.
 TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {

@@ -228,5 +228,19 @@ TEST_F(StartPages, ClassifyImages) {
   EXPECT_TRUE(has(out, "\tpictures/lower/")) << out;
 }
 
+TEST_F(StartPages, LabelImages) {
+  write_pictures(folder_, 60);
+  std::string classes = "file,label\n", tags = classes, ages = classes;
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = i % 2 == 0 ? "upper" : "lower",
+                      file = "pictures/" + name + "/" + std::to_string(i) + ".bmp,";
+    classes += file + name + "\n", tags += file + name + (i % 3 ? "|odd" : "") + "\n";
+    ages += file + std::to_string(i % 7) + "\n";
+  }
+  folder_.write("labels.csv", classes), folder_.write("tags.csv", tags), folder_.write("ages.csv", ages);
+  const std::string out = run_page("label_images.md", "--steps 4 --batch 8 --set image_size=8 --set threads=1");
+  EXPECT_TRUE(has(out, "\"probabilities\":{\"lower\":")) << out;
+}
+
 }  // namespace
 }  // namespace linnet::testing

@@ -13,6 +13,7 @@
 #include "base/terminal_line.h"
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/line_reader.h"
+#include "data/examples/text/record_reader.h"
 #include "tasks/predictor.h"
 
 namespace linnet {
@@ -163,7 +164,7 @@ int predict(Arguments arguments) {
         for_each_line({path}, false, [&](const std::string& line, const std::string&) { add_text(line); });
         continue;
       }
-      if (!images) {
+      if (!images || has_records(path)) {
         predictions.predictor().for_each_text(path, arguments.columns, add_text);
         continue;
       }
@@ -194,7 +195,8 @@ void add_predict_command(Command& linnet) {
       .take("model", arguments->model, "a run of classification or of images, or the folder of a text classifier",
             {.required = true, .type = "MODEL"})
       .take("inputs", arguments->inputs,
-            "files with a text on each line, tables (.csv, .tsv) or JSON lines (.jsonl); images, or folders of them "
+            "files with a text on each line, tables (.csv, .tsv) or JSON lines (.jsonl); images, folders or tables of "
+            "them "
             "(default: standard input, a text or the path of an image on each line)",
             {.type = "FILE"})
       .take("--data", arguments->data, "the same as an input", {.type = "FILE"})

@@ -55,7 +55,7 @@ bool takes_images(const std::string& model) {
   return file_exists(model) && run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
 }
 
-// Each line is the path of an image; its answer is the likeliest class and its probability.
+// Each line is the path of an image; its answer is the likeliest class and its probability, or its labels or numbers.
 int run_images(const Arguments& arguments) {
   constexpr size_t kAtOnce = 16;
   if (arguments.json) fail_user("'" + arguments.model + "' classifies images; `linnet predict --json` writes JSON");
@@ -70,7 +70,8 @@ int run_images(const Arguments& arguments) {
   std::vector<std::string> paths;
   const auto answer = [&] {
     for (const Answer& found : predictor->answer(paths, 1)) {
-      const std::string line = found.cells[0] + "\t" + found.cells[1];
+      std::string line;
+      for (const std::string& cell : found.cells) line += (line.empty() ? "" : "\t") + cell;
       if (file)
         file->write_line(line);
       else

@@ -70,7 +70,7 @@ Fields<VitConfig> fields() {
 }
 
 std::unique_ptr<Module> make(const VitConfig& config, const ConfigFile& file, ModelHead) {
-  file.choice("problem_type", {"single_label_classification"});
+  file.choice("problem_type", {"single_label_classification", "multi_label_classification", "regression"});
   return std::make_unique<Vit>(config);
 }
 

@@ -40,4 +40,27 @@ Tensor weighted_cross_entropy_sum(Tensor logits, Tensor labels, double label_smo
   return soft_cross_entropy_sum(flat, target * weights);
 }
 
+namespace {
+
+// The mean over the outputs of `errors` [batch, outputs], summed over the rows that count.
+Loss mean_of_outputs(Trace& trace, Tensor errors) {
+  const int64_t batch = errors.dim(0), outputs = errors.dim(1);
+  const Tensor weights = trace.input("weights", {errors.type().dtype, {batch}});
+  const Tensor of_rows = reshape(sum_to(errors, {batch, 1}), {batch}) * (1.0 / static_cast<double>(outputs));
+  return {sum_to(of_rows * weights, {}), sum_to(weights, {})};
+}
+
+}  // namespace
+
+Loss label_loss(Trace& trace, Tensor logits, Tensor class_weights) {
+  const Tensor labels = trace.input("labels", logits.type());
+  if (!class_weights.defined()) return mean_of_outputs(trace, softplus(logits) - logits * labels);
+  const Tensor there = labels * class_weights;
+  return mean_of_outputs(trace, softplus(logits) * (there - labels + 1.0) - logits * there);
+}
+
+Loss number_loss(Trace& trace, Tensor logits) {
+  return mean_of_outputs(trace, square(logits - trace.input("labels", logits.type())));
+}
+
 }  // namespace linnet

@@ -19,24 +19,36 @@ Tensor mixed_target(Tensor labels, Tensor others, Tensor share, int64_t classes,
          is_row * (label_smoothing / static_cast<double>(classes));
 }
 
+// The model's logits of the images of a batch, an output of evaluation.
+Tensor traced_logits(ImageModel& model, Trace& trace, int64_t batch) {
+  const ImageShape& s = model.images;
+  const Tensor logits = model(trace.input("images", {DType::kU8, {batch, s.height, s.width, s.channels}}));
+  if (!trace.options().training) trace.graph().output("logits", logits);
+  return logits;
+}
+
 }  // namespace
 
+Loss image_label_loss(ImageModel& model, Trace& trace, int64_t batch) {
+  const Tensor logits = traced_logits(model, trace, batch);
+  return label_loss(trace, logits, model.class_weights.tensor(trace));
+}
+
+Loss image_number_loss(ImageModel& model, Trace& trace, int64_t batch) {
+  return number_loss(trace, traced_logits(model, trace, batch));
+}
+
 Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smoothing, bool mixed) {
-  const ImageShape& s = model.images;
-  const Tensor images = trace.input("images", {DType::kU8, {batch, s.height, s.width, s.channels}});
+  const Tensor logits = traced_logits(model, trace, batch);
   const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
-  const Tensor logits = model(images);
-  if (!trace.options().training) {
-    trace.graph().output("predictions", argmax_last(logits));
-    trace.graph().output("logits", logits);
-  }
+  if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
   const Tensor count = count_targets(labels, logits.type().dtype);
   const Tensor weights = model.class_weights.tensor(trace);
   if (!mixed || !trace.options().training)
     return {weighted_cross_entropy_sum(logits, labels, label_smoothing, weights), count};
   const Tensor others = trace.input("other_labels", {DType::kI32, {batch}});
   const Tensor shares = trace.input("shares", {logits.type().dtype, {batch, 1}});
-  const Tensor target = mixed_target(labels, others, shares, s.classes, label_smoothing);
+  const Tensor target = mixed_target(labels, others, shares, model.images.classes, label_smoothing);
   return {soft_cross_entropy_sum(logits, weights.defined() ? target * weights : target), count};
 }
 

@@ -26,14 +26,12 @@ using TextLoss = Loss(TextClassifier& model, Trace& trace, int64_t batch, int64_
 Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 // The same of every token: "labels" i32 [batch, length]; "predictions" i32 [batch, length].
 Loss token_classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
-// Several labels at once: the mean over the labels of a text of their binary cross-entropies with logits. "labels" f32
-// [batch, outputs], each 0 or 1; a class weight multiplies the loss of a label that is there; "weights" f32 [batch], 0
-// for rows that are left out and 1 for others.
+// Several labels at once: label_loss().
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 // Where answers begin and end: cross-entropy over the tokens of a text for either, from two logits a token. "labels"
 // i32 [batch, 2]. Transformers counts padding among the tokens; here the loss does not depend on it.
 Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
-// Numbers: the mean over the outputs of their squared errors. Inputs as above, with any numbers as labels.
+// Numbers: number_loss().
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 
 }  // namespace linnet

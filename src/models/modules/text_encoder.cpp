@@ -352,14 +352,6 @@ Loss class_loss(const TextClassifier& model, Trace& trace, Tensor logits, Tensor
           count_targets(labels, logits.type().dtype)};
 }
 
-// The mean over the outputs of `errors` [batch, outputs], summed over the rows that count.
-Loss weighted_loss(Trace& trace, Tensor errors) {
-  const int64_t batch = errors.dim(0), outputs = errors.dim(1);
-  const Tensor weights = trace.input("weights", {errors.type().dtype, {batch}});
-  const Tensor of_rows = reshape(sum_to(errors, {batch, 1}), {batch}) * (1.0 / static_cast<double>(outputs));
-  return {sum_to(of_rows * weights, {}), sum_to(weights, {})};
-}
-
 }  // namespace
 
 Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
@@ -386,16 +378,11 @@ Loss span_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t lengt
 
 Loss several_labels_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const Tensor logits = traced_logits(model, trace, batch, length, types);
-  const Tensor labels = trace.input("labels", logits.type());
-  const Tensor weights = model.class_weights.tensor(trace);
-  if (!weights.defined()) return weighted_loss(trace, softplus(logits) - logits * labels);
-  const Tensor there = labels * weights;
-  return weighted_loss(trace, softplus(logits) * (there - labels + 1.0) - logits * there);
+  return label_loss(trace, logits, model.class_weights.tensor(trace));
 }
 
 Loss regression_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
-  const Tensor logits = traced_logits(model, trace, batch, length, types);
-  return weighted_loss(trace, square(logits - trace.input("labels", logits.type())));
+  return number_loss(trace, traced_logits(model, trace, batch, length, types));
 }
 
 }  // namespace linnet

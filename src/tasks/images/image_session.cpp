@@ -15,6 +15,7 @@
 #include "models/modules/vit.h"
 #include "models/nn/model_file.h"
 #include "onnx/text_network.h"
+#include "tasks/images/image_tables.h"
 #include "tasks/inference.h"
 #include "training/run/run_folder.h"
 
@@ -86,7 +87,8 @@ ImageFormat vit_folder_format(const std::string& folder) {
           .class_names = label_names(file),
           .mean = vit.mean,
           .deviation = vit.deviation,
-          .vit = file.path()};
+          .vit = file.path(),
+          .problem = problem_of(file)};
 }
 
 VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
@@ -121,6 +123,7 @@ ImageFormat ImageFormat::of(const ImageDataset& train, int threads) {
 void ImageFormat::save(const std::string& folder) const {
   Json json{{"height", height},       {"width", width}, {"channels", channels},
             {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
+  if (problem != TextProblem::kOneClass) json["problem_type"] = problem_type_of(problem);
   if (depth > 0) json["depth"] = depth;
   if (!network.empty()) write_onnx(load_onnx(network, std::ssize(class_names))->model(), folder + kNetworkFile);
   if (!vit.empty()) {
@@ -143,6 +146,8 @@ ImageFormat ImageFormat::load(const std::string& folder) {
     json.at("mean").get_to(format.mean);
     json.at("deviation").get_to(format.deviation);
     format.depth = json.value("depth", int64_t{0});
+    for (const TextProblem problem : {TextProblem::kSeveralClasses, TextProblem::kNumbers})
+      if (json.value("problem_type", std::string()) == problem_type_of(problem)) format.problem = problem;
     if (file_exists(folder + kNetworkFile)) format.network = folder + kNetworkFile;
     if (file_exists(folder + kVitFile)) format.vit = folder + kVitFile;
     return format;
@@ -155,6 +160,8 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
   if (images.height != height || images.width != width || images.channels != channels)
     fail_user(what + " are of size " + size_text(images.height, images.width, images.channels) +
               ", those the model was trained on " + size_text(height, width, channels));
+  if (images.has_numbers() != (problem != TextProblem::kOneClass))
+    fail_user(what + " have other labels than those the model was trained on");
   if (images.class_names != class_names)
     fail_user(what + " have other classes than those the model was trained on (" +
               std::to_string(images.class_names.size()) + " and " + std::to_string(class_names.size()) + ")");
@@ -165,14 +172,18 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
     : OwnedImageModel(make_image_model(config, format), class_weights),
       Session(config, *owned, training, verify_plans),
       batch_size(config.data.batch_size),
+      problem_(format.problem),
       decoding_threads_(decoding_threads(config)) {
   std::vector<ResidentOptions::Input> device_data;
   if (train_images > 0)
     device_data = {{"images", {DType::kU8, {train_images, format.height, format.width, format.channels}}},
                    {"labels", {DType::kI32, {train_images}}}};
   const bool mixed = training && (config.data.augment_mixup > 0 || config.data.augment_cutmix > 0);
-  plan(image_inputs(batch_size, format.height * format.width * format.channels, mixed),
+  const int64_t numbers = problem_ == TextProblem::kOneClass ? 0 : std::ssize(format.class_names);
+  plan(image_inputs(batch_size, format.height * format.width * format.channels, mixed, numbers),
        {[this, mixed, smoothing = config.train.label_smoothing](Trace& trace) {
+         if (problem_ == TextProblem::kSeveralClasses) return image_label_loss(*owned, trace, batch_size);
+         if (problem_ == TextProblem::kNumbers) return image_number_loss(*owned, trace, batch_size);
          return image_loss(*owned, trace, batch_size, smoothing, mixed);
        }},
        device_data);
@@ -184,7 +195,7 @@ class ImageSession::EvaluatedBatches {
   EvaluatedBatches(ImageSession& session, const ImageDataset& dataset)
       : session_(session),
         dataset_(dataset),
-        owned_(image_inputs(session.batch_size, dataset.image_bytes())),
+        owned_(image_inputs(session.batch_size, dataset.image_bytes(), false, number_count(dataset))),
         pool_(dataset.in_memory() ? 1 : session.decoding_threads_) {}
 
   int64_t count() const { return evaluation_batches(dataset_, session_.batch_size); }
@@ -194,8 +205,7 @@ class ImageSession::EvaluatedBatches {
     double loss_sum;
   };
   Evaluated evaluate(int64_t index) {
-    const int64_t rows =
-        fill_evaluation_batch(dataset_, session_.batch_size, index, owned_.data<uint8_t>(0), owned_.data(1), pool_);
+    const int64_t rows = fill_evaluation_batch(dataset_, session_.batch_size, index, owned_, pool_);
     return {rows, session_.trainer->evaluate(owned_.batch).sum};
   }
 
@@ -219,23 +229,34 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks) {
   EvaluatedBatches batches(*this, dataset);
-  // Of a batch: the sum of losses, and the class that was predicted for each row.
-  const int64_t width = 1 + batch_size;
+  // Of a batch: the sum of losses, and of each row the class that was predicted, or all outputs.
+  const bool picks = problem_ == TextProblem::kOneClass;
+  const int64_t each = picks ? 1 : dataset.classes(), width = 1 + batch_size * each;
   const std::vector<double> found = ranks.numbers(batches.count(), width, [&](int64_t index, std::span<double> result) {
     const auto [rows, loss_sum] = batches.evaluate(index);
     result[0] = loss_sum;
-    std::copy_n(trainer->evaluation_output(0, "predictions").as<const int32_t>(), rows, result.begin() + 1);
+    if (picks)
+      std::copy_n(trainer->evaluation_output(0, "predictions").as<const int32_t>(), rows, result.begin() + 1);
+    else
+      std::copy_n(trainer->evaluation_output(0, "logits").as<const float>(), rows * each, result.begin() + 1);
   });
   double sum = 0;
   ClassReport report(dataset.class_names);
+  std::vector<std::vector<float>> outputs;
   for (int64_t i = 0; i < dataset.count; ++i) {
     const double* batch = found.data() + i / batch_size * width;
+    const double* row = batch + 1 + i % batch_size * each;
     if (i % batch_size == 0) sum += batch[0];
-    report.add(static_cast<size_t>(batch[1 + i % batch_size]),
-               static_cast<size_t>(dataset.labels[static_cast<size_t>(i)]));
+    if (picks)
+      report.add(static_cast<size_t>(*row), static_cast<size_t>(dataset.labels[static_cast<size_t>(i)]));
+    else
+      outputs.emplace_back(row, row + each);
   }
   const auto count = static_cast<double>(dataset.count);
-  return {sum / count, dataset.count, report.metrics(), {}, std::move(report)};
+  if (picks) return {sum / count, dataset.count, report.metrics(), {}, std::move(report)};
+  const TextTask& task = text_task(problem_);
+  Measures measures = task.measure(labels_of(dataset, task.labels), outputs, dataset.class_names);
+  return {sum / count, dataset.count, std::move(measures.metrics), {}, std::move(measures.classes)};
 }
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset) {

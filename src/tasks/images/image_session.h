@@ -9,6 +9,7 @@
 #include "data/examples/images/image_dataset.h"
 #include "models/modules/vit.h"
 #include "tasks/session.h"
+#include "tasks/texts/text_classifier.h"
 #include "training/run/training_task.h"
 
 namespace linnet {
@@ -16,11 +17,12 @@ namespace linnet {
 // What a trained classifier must know of its images, kept beside its weights in the run folder (images.json).
 struct ImageFormat {
   int64_t height = 28, width = 28, channels = 1;
-  std::vector<std::string> class_names;
-  std::vector<double> mean, deviation;  // of the training images' channels, pixels from 0 to 1
-  std::string network = {};             // the ONNX file of an imported network; empty: the configuration's model
+  std::vector<std::string> class_names;  // of numbers: the outputs
+  std::vector<double> mean, deviation;   // of the training images' channels, pixels from 0 to 1
+  std::string network = {};              // the ONNX file of an imported network; empty: the configuration's model
   int64_t depth = 0;     // of the residual network whose file training began with; 0: the configuration's model
   std::string vit = {};  // config.json of the ViT folder that training began with; empty: there is none
+  TextProblem problem = TextProblem::kOneClass;  // or several classes, or numbers
 
   static ImageFormat of(const ImageDataset& train, int threads = 0);  // see channel_moments()
   static ImageFormat load(const std::string& folder);                 // user error naming the file
@@ -62,9 +64,9 @@ class ImageSession : public OwnedImageModel, public Session {
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
                int64_t train_images = 0, std::span<const float> class_weights = {});
 
-  // The classes' logits of each image, [images, classes].
+  // The outputs of each image, [images, classes].
   std::vector<float> logits(const ImageDataset& dataset);
-  // Loss and accuracy over all images.
+  // Loss and metrics over all images.
   Evaluation evaluate(const ImageDataset& dataset, SharedWork& ranks);
   Evaluation evaluate(const ImageDataset& dataset);
 
@@ -72,6 +74,7 @@ class ImageSession : public OwnedImageModel, public Session {
 
  private:
   class EvaluatedBatches;
+  const TextProblem problem_;
   const int decoding_threads_;
 };
 
@@ -84,7 +87,8 @@ int decoding_threads(const Config& config);
 // A split of a configuration's images: "test" or "valid", as training divides them. An empty `split` becomes "test", or
 // "valid" where there are no test images. User error when there is none.
 ImageDataset load_image_split(const Config& config, std::string& split);
-// All images of a directory of class folders, or the test images of one that is divided, for the run in `folder`.
+// All images of a table or of a directory of class folders, or the test images of one that is divided, for the run in
+// `folder`.
 ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images);
 
 // `linnet export` of a run of images: a residual network's weights under torchvision's names

@@ -1,6 +1,7 @@
 // Training an image classifier.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 
@@ -10,13 +11,16 @@
 #include "config/hints.h"
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_folder.h"
+#include "data/examples/text/record_reader.h"
 #include "engine/plan/state_names.h"
+#include "models/families/labels.h"
 #include "models/families/pretrained.h"
 #include "models/families/torchvision.h"
 #include "models/families/vit.h"
 #include "onnx/network.h"
 #include "tasks/class_weights.h"
 #include "tasks/images/image_session.h"
+#include "tasks/images/image_tables.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"
 #include "training/run/pretrained_run.h"
@@ -25,15 +29,11 @@
 namespace linnet {
 namespace {
 
-ImageLoading loading_of(const Config& config) {
-  return {.size = config.data.image_size,
-          .fit = image_fit(config.data.image_fit),
-          .threads = decoding_threads(config),
-          .memory = parse_byte_size(config.data.image_memory).value_or(UINT64_MAX)};
-}
-
 ImageSplits load_splits(const Config& config) {
   const DataConfig& data = config.data;
+  if (!data.train_tsv.empty()) return load_table_splits(config);
+  if (data.task != "images")
+    fail_user("task = \"" + data.task + "\" reads a table of files and labels, which is not given (--data FILE.csv)");
   if (data.data_dir.empty())
     fail_user("task = \"images\" reads the images in data_dir, which is not given (--data FOLDER)");
   return load_image_splits(
@@ -42,6 +42,7 @@ ImageSplits load_splits(const Config& config) {
 }
 
 void check_classes(const ImageDataset& train, const std::string& directory) {
+  if (train.has_numbers()) return;
   if (train.classes() < 2) fail_user("'" + directory + "' has one class only: there is nothing to tell apart");
   for (int64_t i = 0; i < train.classes(); ++i)
     if (std::ranges::count(train.labels, static_cast<int32_t>(i)) == 0)
@@ -65,14 +66,24 @@ Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   return how;
 }
 
-// What training images that are not read will be, by the names of the folders and the first file.
-ImageFormat outlined_format(const std::string& directory, int64_t size, int64_t& images) {
+// What training images that are not read will be, by the table or the names of the folders, and the first file.
+ImageFormat outlined_format(const Config& config, int64_t& images) {
+  const std::string& directory = config.data.data_dir;
+  const int64_t size = config.data.image_size;
   const std::string root = file_exists(directory + "/train") ? directory + "/train" : directory;
   ImageFormat format;
-  format.class_names = list_folders(root);
-  const std::vector<std::string> files = find_images(root);
-  images = static_cast<int64_t>(files.size());
-  const ImageInfo first = image_info(files.front());
+  std::string file;
+  if (!config.data.train_tsv.empty()) {
+    const std::string path = data_path(config.data, config.data.train_tsv);
+    const TextRecords records = read_image_records(path, config.data);
+    format.class_names = image_labels(config).outputs(records, path);
+    images = std::ssize(records.records), file = records.records.front().text;
+  } else {
+    format.class_names = list_folders(root);
+    const std::vector<std::string> files = find_images(root);
+    images = std::ssize(files), file = files.front();
+  }
+  const ImageInfo first = image_info(file);
   format.height = size > 0 ? size : first.height, format.width = size > 0 ? size : first.width;
   format.channels = first.channels;
   format.mean.assign(static_cast<size_t>(format.channels), 0);
@@ -98,25 +109,28 @@ class ImageTask : public SessionTask {
       ImageSplits splits = load_splits(config_);
       train_ = std::move(splits.train), valid_ = std::move(splits.validation);
     }
-    check_classes(train_, config_.data.data_dir);
+    check_classes(train_, data_name());
     format_ = ImageFormat::of(train_, decoding_threads(config_));
+    format_.problem = image_labels(config_).problem;
     take_model(from);
     count_ = train_.count, in_memory_ = train_.in_memory();
     log_info(std::to_string(count_) + " images to train on, " + std::to_string(valid_.count) +
              " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
-             std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes" +
+             std::to_string(train_.channels) + (train_.has_numbers() ? " with " : " in ") +
+             std::to_string(train_.classes()) + (train_.has_numbers() ? " outputs" : " classes") +
              (in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")"));
   }
 
   std::string assume(const DataAtHand& data) override {
     std::string assumption;
     if (data.bytes > 0) {
-      format_ = outlined_format(config_.data.data_dir, config_.data.image_size, count_);
+      format_ = outlined_format(config_, count_);
       assumption = data.why_not + "; assuming that all images are like the first.";
     } else {
       format_.class_names.resize(10), format_.mean = {0}, format_.deviation = {1};
       assumption = data.why_not + "; assuming MNIST's, 60,000 images of 28 x 28 x 1 in 10 classes.";
     }
+    format_.problem = image_labels(config_).problem;
     const auto decoded = static_cast<uint64_t>(count_ * format_.height * format_.width * format_.channels);
     const uint64_t memory = parse_byte_size(config_.data.image_memory).value_or(UINT64_MAX);
     in_memory_ = decoded <= memory;
@@ -125,7 +139,10 @@ class ImageTask : public SessionTask {
   }
 
   DataAtHand data_at_hand(bool exact) const override {
-    constexpr uint64_t kQuickImages = 64 << 20;  // bytes
+    constexpr uint64_t kQuickImages = 64 << 20, kQuickTable = 32 << 10;  // bytes
+    if (!config_.data.train_tsv.empty())
+      return linnet::data_at_hand("table of images", {data_path(config_.data, config_.data.train_tsv)}, exact,
+                                  kQuickTable);
     const std::string& folder = config_.data.data_dir;
     std::vector<std::string> paths;
     if (!folder.empty()) paths.push_back(folder);
@@ -136,12 +153,14 @@ class ImageTask : public SessionTask {
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
     // Images that are decoded or changed on the way are not kept on the device.
-    const bool as_they_are = in_memory_ && !augmentation_of(config, format_).any();
+    const bool several = format_.problem != TextProblem::kOneClass;
+    const bool as_they_are = in_memory_ && !several && !augmentation_of(config, format_).any();
     std::vector<int64_t> counts(format_.class_names.size());
-    for (const int32_t label : train_.labels) ++counts[static_cast<size_t>(label)];
+    for (const int32_t label : train_.labels) counts[static_cast<size_t>(label)] += !several;
+    for (size_t i = 0; i < train_.numbers.size(); ++i) counts[i % counts.size()] += train_.numbers[i] > 0.5f;
     return std::make_unique<ImageSession>(
         config, format_, true, verify, as_they_are ? count_ : 0,
-        class_weights(config.train.class_weights, format_.class_names, counts, std::ssize(train_.labels)));
+        class_weights(config.train.class_weights, format_.class_names, counts, std::ssize(train_.labels), several));
   }
 
   BatchSource& batches() override { return *batches_; }
@@ -179,6 +198,9 @@ class ImageTask : public SessionTask {
 
  private:
   ImageSession& session() { return static_cast<ImageSession&>(*session_); }
+  const std::string& data_name() const {
+    return config_.data.train_tsv.empty() ? config_.data.data_dir : config_.data.train_tsv;
+  }
   // What the model that training begins with says of images.
   void take_model(const std::string& from) {
     if (!from.empty() && file_exists(from + "/images.json")) {  // a run goes on with what it began with
@@ -244,20 +266,26 @@ ImageDataset load_image_split(const Config& config, std::string& split) {
   ImageSplits splits = load_splits(config);
   if (split.empty()) split = splits.test.count > 0 ? "test" : "valid";
   ImageDataset& images = split == "valid" ? splits.validation : splits.test;
-  if (images.count == 0) fail_user("'" + config.data.data_dir + "' has no " + split + " images");
+  if (images.count == 0)
+    fail_user("'" + (config.data.train_tsv.empty() ? config.data.data_dir : config.data.train_tsv) + "' has no " +
+              split + " images");
   return std::move(images);
 }
 
 ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images) {
   const ImageFormat format = ImageFormat::load(folder);
-  if (!file_exists(images)) fail_user("there is no image directory '" + images + "'");
-  if (!has_class_folders(images)) {  // MNIST's files, or train/ and test/
+  const bool is_table = has_records(images) || std::filesystem::is_regular_file(images);
+  if (!is_table && config.data.task != "images")
+    fail_user("task = \"" + config.data.task + "\" reads tables of files and labels, and '" + images + "' is none");
+  if (!is_table && !file_exists(images)) fail_user("there is no image directory '" + images + "'");
+  if (!is_table && !has_class_folders(images)) {  // MNIST's files, or train/ and test/
     Config named = config;
-    named.data.data_dir = images;
+    named.data.data_dir = images, named.data.train_tsv.clear();
     std::string split;
     return load_image_split(named, split);
   }
-  ImageDataset all = read_image_folder(images, format.class_names, loading_of(config));
+  ImageDataset all = is_table ? load_image_table(images, config, format.class_names)
+                              : read_image_folder(images, format.class_names, loading_of(config));
   if (format.channels == 3) make_colour(all);
   return all;
 }
@@ -269,7 +297,9 @@ void export_vit(const std::string& folder, const Config& config, const std::stri
   const VitConfig vit = vit_config_of(config, format);
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
-  const PretrainedModel model = new_pretrained(vit_config_file(vit, format.class_names));
+  ConfigFile file = vit_config_file(vit, format.class_names);
+  if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
+  const PretrainedModel model = new_pretrained(file);
   save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
                   {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
 }
@@ -293,7 +323,7 @@ void export_image_run(const std::string& folder, const std::string& out) {
 
 Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images) {
   const ImageFormat format = ImageFormat::load(folder);
-  format.check(images, "the images in '" + config.data.data_dir + "'");
+  format.check(images, "the images to evaluate");
   ImageSession session(config, format, false);
   take_image_weights(session, folder);
   return session.evaluate(images);

@@ -6,6 +6,7 @@
 #include "models/modules/text_encoder.h"
 #include "tasks/masked/masked_data.h"
 #include "tasks/session.h"
+#include "training/run/training_task.h"
 
 namespace linnet {
 

@@ -35,7 +35,9 @@ bool is_several(const std::string& label, char separator, const std::set<std::st
 
 // User error where labels are no classes: numbers with fractions, or several labels in one, such as "a,b" where others
 // are "a" and "b".
-void check_are_classes(const std::set<std::string>& names, const std::string& path) {
+void check_are_classes(const std::set<std::string>& names, const std::string& path, bool images) {
+  const std::string learns = std::string(" as labels, and task = \"") + (images ? "images" : "classification") +
+                             "\" learns classes; --set data.task=" + (images ? "images_" : "");
   bool are_numbers = true;
   std::string fraction;
   for (const std::string& name : names) {
@@ -44,14 +46,12 @@ void check_are_classes(const std::set<std::string>& names, const std::string& pa
     if (value && *value != std::floor(*value)) fraction = name;
   }
   if (are_numbers && !fraction.empty())
-    fail_user("'" + path + "' has numbers such as " + fraction +
-              " as labels, and task = \"classification\" learns classes; --set data.task=regression learns numbers");
+    fail_user("'" + path + "' has numbers such as " + fraction + learns + "regression learns numbers");
   for (const std::string& name : names)
     for (const char separator : {',', ';', '|'})
       if (is_several(name, separator, names))
-        fail_user("'" + path + "' has several labels in one, such as '" + name +
-                  "', and task = \"classification\" learns one class for each text; --set data.task=several_labels "
-                  "learns several");
+        fail_user("'" + path + "' has several labels in one, such as '" + name + "'," + learns +
+                  "several_labels learns several");
 }
 
 // Whole numbers 0..n-1 stand for themselves; other labels are numbered in the order of their bytes.
@@ -91,7 +91,7 @@ class Classification : public TextTask {
     const std::set<std::string> names(labels.begin(), labels.end());
     for (const TextRecord& record : train.records)
       if (label_text(record.label).empty()) fail_user(record.where + ": the label is empty");
-    check_are_classes(names, path);
+    check_are_classes(names, path, train.images);
     const Names classes = class_names(names);
     if (classes.size() < 2) fail_user("'" + path + "' has one label only: there is nothing to tell apart");
     log_info("classes: " + class_counts(labels, classes));

@@ -48,7 +48,7 @@ class SeveralLabels : public TextTask {
       most = std::max(most, labels.size());
     }
     if (names.empty()) fail_user("'" + path + "' has no label");
-    log_info(std::to_string(names.size()) + " labels, up to " + std::to_string(most) + " for a text");
+    log_info(std::to_string(names.size()) + " labels, up to " + std::to_string(most) + " at once");
     return {names.begin(), names.end()};
   }
 

@@ -27,9 +27,13 @@ constexpr std::array kHeads{std::pair{TextProblem::kTokenClasses, ModelHead::kTo
 TextProblem problem_of(const PretrainedModel& model) {
   for (const auto& [problem, head] : kHeads)
     if (model.family && model.head == head) return problem;  // a network of an ONNX file has classes
-  const std::string type = problem_type(model.config);
+  return problem_of(model.config, model.family != nullptr);
+}
+
+TextProblem problem_of(const ConfigFile& config, bool is_of_family) {
+  const std::string type = problem_type(config);
   if (type == problem_type_of(TextProblem::kSeveralClasses)) return TextProblem::kSeveralClasses;
-  const bool number = type.empty() && model.family && label_count(model.config) == 1;
+  const bool number = type.empty() && is_of_family && label_count(config) == 1;
   return number || type == problem_type_of(TextProblem::kNumbers) ? TextProblem::kNumbers : TextProblem::kOneClass;
 }
 

@@ -28,6 +28,8 @@ enum class TextProblem {
 };
 // By the head and "problem_type", as transformers has it: without one, a model with one output gives a number.
 TextProblem problem_of(const PretrainedModel& model);
+// Of a model that classifies whole texts or images, by "problem_type".
+TextProblem problem_of(const ConfigFile& config, bool is_of_family = true);
 // What opens or makes a model for a problem: its head, and "problem_type" ("" without one).
 ModelHead head_of(TextProblem problem);
 std::string problem_type_of(TextProblem problem);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "data/examples/held_out.h"
 #include "data/examples/text/record_reader.h"
 
@@ -16,7 +18,8 @@ using FieldNames = std::vector<std::string_view>;
 
 const FieldNames kTexts{"text", "sentence", "sentence1", "text1", "premise", "question1", "query"},
     kPairs{"text_pair", "text2", "sentence2", "hypothesis", "question2", "passage"},
-    kLabels{"label", "labels", "score", "target", "gold_label"};
+    kLabels{"label", "labels", "score", "target", "gold_label"},
+    kImages{"file", "image", "path", "filename", "file_name", "filepath", "file_path", "image_path"}, kNone;
 
 // Which fields of a record are what.
 struct Columns {
@@ -56,22 +59,24 @@ std::string names_of(const Json& record) {
   return names;
 }
 
-Columns columns_of(const Json& record, const DataConfig& data, bool labelled, const std::string& where) {
-  Columns columns{column(record, data.text_column, kTexts, "text_column", where),
-                  column(record, data.pair_column, kPairs, "pair_column", where),
+// `images`: records have the path of an image where others have a text.
+Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bool images, const std::string& where) {
+  const FieldNames& texts = images ? kImages : kTexts;
+  Columns columns{column(record, data.text_column, texts, "text_column", where),
+                  column(record, data.pair_column, images ? kNone : kPairs, "pair_column", where),
                   column(record, data.label_column, kLabels, "label_column", where)};
   const size_t fields = record.size();
   if (columns.text.empty() && columns.label.empty() && record.contains("1")) {
-    if (!labelled) return {"1", fields > 1 ? "2" : "", ""};
-    if (fields < 2 || fields > 3)
-      fail_user(where + ": expected text<TAB>label or text<TAB>text<TAB>label, found " +
-                (fields < 2 ? "no tab" : std::to_string(fields - 1) + " tabs"));
+    if (!labelled) return {"1", fields > 1 && !images ? "2" : "", ""};
+    if (fields < 2 || fields > (images ? 2 : 3))
+      fail_user(where + ": expected " + (images ? "file<TAB>label" : "text<TAB>label or text<TAB>text<TAB>label") +
+                ", found " + (fields < 2 ? "no tab" : std::to_string(fields - 1) + " tabs"));
     return {"1", fields == 3 ? "2" : "", std::to_string(fields)};
   }
   if (columns.text.empty() && !labelled && fields == 1) columns.text = record.items().front().key;
   if (columns.text.empty())
-    fail_user(where + ": no field is called \"text\" (there are " + names_of(record) + "); " +
-              (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
+    fail_user(where + ": no field is called \"" + std::string(texts.front()) + "\" (there are " + names_of(record) +
+              "); " + (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
   if (columns.label.empty() && labelled)
     fail_user(where + ": no field is called \"label\" (there are " + names_of(record) +
               "); --set data.label_column=NAME says which");
@@ -115,14 +120,16 @@ std::vector<std::string> TextRecords::labels() const {
   return texts;
 }
 
-TextRecords read_text_records(const std::string& path, const DataConfig& data) {
+namespace {
+
+TextRecords read_labelled(const std::string& path, const DataConfig& data, bool images) {
   RecordReader reader(path, heading_names(kLabels, data));
-  TextRecords found;
+  TextRecords found{.images = images};
   Columns columns;
   for (Json record; reader.next(record);) {
     const std::string& where = reader.where();
     if (columns.text.empty()) {
-      columns = columns_of(record, data, true, where);
+      columns = columns_of(record, data, true, images, where);
       found.pairs = !columns.pair.empty();
     }
     found.records.push_back({.text = text_of(record, columns.text, where),
@@ -132,6 +139,40 @@ TextRecords read_text_records(const std::string& path, const DataConfig& data) {
   }
   if (found.records.empty()) fail_user("'" + path + "' has no labelled lines");
   return found;
+}
+
+// The path of an image as the table in `path` has it, from the current directory.
+std::string image_path(const std::string& path, const std::string& image, const std::string& where) {
+  if (trimmed(image).empty()) fail_user(where + ": the name of the image is empty");
+  const std::string file = (std::filesystem::path(path).parent_path() / trimmed(image)).string();
+  if (!file_exists(file)) fail_user(where + ": there is no image '" + file + "'");
+  return file;
+}
+
+}  // namespace
+
+TextRecords read_text_records(const std::string& path, const DataConfig& data) {
+  return read_labelled(path, data, false);
+}
+
+TextRecords read_image_records(const std::string& path, const DataConfig& data) {
+  TextRecords found = read_labelled(path, data, true);
+  for (TextRecord& record : found.records) record.text = image_path(path, record.text, record.where);
+  return found;
+}
+
+void for_each_image(const std::string& path, const DataConfig& data, const UseText& use) {
+  FieldNames heading = kImages;
+  heading.insert(heading.end(), kLabels.begin(), kLabels.end());
+  RecordReader reader(path, heading_names(heading, data));
+  DataConfig named = data;
+  named.label_column.clear();
+  Columns columns;
+  for (Json record; reader.next(record);) {
+    const std::string& where = reader.where();
+    if (columns.text.empty()) columns = columns_of(record, named, false, true, where);
+    use(image_path(path, text_of(record, columns.text, where), where));
+  }
 }
 
 void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) {
@@ -149,7 +190,7 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
   Columns columns;
   for (Json record; reader.next(record);) {
     const std::string& where = reader.where();
-    if (columns.text.empty()) columns = columns_of(record, named, false, where);
+    if (columns.text.empty()) columns = columns_of(record, named, false, false, where);
     std::string text = text_of(record, columns.text, where);
     if (pairs) {
       if (columns.pair.empty()) fail_user(where + ": the model takes two texts, and there is one field with a text");
@@ -256,7 +297,7 @@ TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_
   std::vector<std::string> whole;
   for (const TextRecord& record : records.records) whole.push_back(record.text + '\0' + record.pair);
   keep_together(chosen, {whole.begin(), whole.end()});
-  TextRecords part{.records = {}, .pairs = records.pairs}, rest = part;
+  TextRecords part{.records = {}, .pairs = records.pairs, .images = records.images}, rest = part;
   for (size_t i = 0; i < records.records.size(); ++i)
     (chosen[i] ? part : rest).records.push_back(std::move(records.records[i]));
   records = std::move(rest);

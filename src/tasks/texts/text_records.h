@@ -18,7 +18,8 @@ struct TextRecord {
 
 struct TextRecords {
   std::vector<TextRecord> records;
-  bool pairs = false;  // whether each record has a second text
+  bool pairs = false;   // whether each record has a second text
+  bool images = false;  // whether the texts are paths of images
 
   std::vector<std::string> labels() const;  // as text
 };
@@ -39,6 +40,11 @@ TextRecords read_text_records(const std::string& path, const DataConfig& data);
 // tab between them. User error, naming the line, for a record without such a text.
 using UseText = std::function<void(const std::string& text)>;
 void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use);
+
+// The same of images: the fields are a file, which lies relative to the table's folder, ("file", "image", "path", ...)
+// and a label. User error, naming the line, for a file that is not there. What is asked about needs no label.
+TextRecords read_image_records(const std::string& path, const DataConfig& data);
+void for_each_image(const std::string& path, const DataConfig& data, const UseText& use);
 
 // Texts that belong together: pairs, with a number as label or none, or triplets, whose further texts ("negative",
 // "negative_1", "negatives", which may be a list) do not. In a table without a heading the third field is a number or

@@ -1,8 +1,10 @@
 #include "training/run/config_choice.h"
 
+#include <filesystem>
 #include <tuple>
 
 #include "base/error.h"
+#include "data/examples/text/record_reader.h"
 #include "engine/kernels/isa.h"
 #include "models/families/pretrained.h"
 #include "training/run/run_folder.h"
@@ -21,7 +23,11 @@ void set_data(Config& config, const std::string& path) {
         &DataConfig::test_text})
     data.*file = none.*file;
   const TaskRow& task = task_row(config);
-  data.*task.data = path;
+  // Of images: a folder of them, or a table of files and labels.
+  if (task.kind == TaskKind::kImages && (has_records(path) || std::filesystem::is_regular_file(path)))
+    data.train_tsv = path;
+  else
+    data.*task.data = path;
   data.task = task.data_task;
 }
 

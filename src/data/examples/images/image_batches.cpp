@@ -21,13 +21,30 @@ uint64_t below(uint64_t bound, uint64_t& state) {
   return value % bound;
 }
 
+// Of image `index`; -1: none.
+void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedBatch& owned) {
+  if (!dataset.has_numbers()) {
+    owned.data(1)[row] = index < 0 ? -1 : dataset.labels[static_cast<size_t>(index)];
+    return;
+  }
+  float* numbers = owned.data<float>(1) + row * dataset.classes();
+  std::fill_n(numbers, dataset.classes(), 0.0f);
+  if (index >= 0) std::ranges::copy(dataset.numbers_of(index), numbers);
+  owned.data<float>(2)[row] = index < 0 ? 0.0f : 1.0f;
+}
+
 }  // namespace
 
-std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed) {
+int64_t number_count(const ImageDataset& dataset) { return dataset.has_numbers() ? dataset.classes() : 0; }
+
+std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed, int64_t numbers) {
   const auto count = static_cast<size_t>(rows);
-  std::vector<BatchInput> inputs{{"images", count * static_cast<size_t>(image_bytes)},
-                                 {"labels", count * sizeof(int32_t)}};
-  if (mixed)
+  std::vector<BatchInput> inputs{
+      {"images", count * static_cast<size_t>(image_bytes)},
+      {"labels", count * static_cast<size_t>(std::max<int64_t>(numbers, 1)) * sizeof(int32_t)}};
+  if (numbers > 0)
+    inputs.push_back({"weights", count * sizeof(float)});
+  else if (mixed)
     inputs.insert(inputs.end(), {{"other_labels", count * sizeof(int32_t)}, {"shares", count * sizeof(float)}});
   return inputs;
 }
@@ -42,8 +59,8 @@ ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint
   const bool made = options_.augmentation.any() || !dataset.in_memory();
   const int slots = made ? options_.prefetch + 1 : 1;
   for (int i = 0; i < slots; ++i)
-    ring_.push_back(
-        std::make_unique<Made>(image_inputs(batch_size, dataset.image_bytes(), options_.augmentation.mixes())));
+    ring_.push_back(std::make_unique<Made>(
+        image_inputs(batch_size, dataset.image_bytes(), options_.augmentation.mixes(), number_count(dataset))));
   if (!made) return;
   scratch_.assign(static_cast<size_t>(options_.threads),
                   std::vector<uint8_t>(static_cast<size_t>(2 * dataset.image_bytes())));
@@ -88,7 +105,10 @@ std::span<const int32_t> ImageBatches::take(BatchPosition& position) {
 const Batch& ImageBatches::next() {
   if (ahead_) return ring_[static_cast<size_t>(ahead_->next())]->owned.batch;
   OwnedBatch& owned = ring_[0]->owned;
-  gather_images(dataset_, take(owned.batch), batch_size_, owned.data<uint8_t>(0), owned.data(1));
+  const std::span<const int32_t> images = take(owned.batch);
+  gather_images(dataset_, images, batch_size_, owned.data<uint8_t>(0));
+  for (int64_t row = 0; row < batch_size_; ++row)
+    write_label(dataset_, row < std::ssize(images) ? images[static_cast<size_t>(row)] : -1, row, owned);
   return owned.batch;
 }
 
@@ -106,8 +126,8 @@ int64_t ImageBatches::plan_batch(Made& batch) {
   const auto rows = static_cast<int64_t>(images.size());
   std::fill(owned.data<uint8_t>(0) + rows * dataset_.image_bytes(),
             owned.data<uint8_t>(0) + batch_size_ * dataset_.image_bytes(), uint8_t{0});
-  std::fill(owned.data(1) + rows, owned.data(1) + batch_size_, -1);
-  if (options_.augmentation.mixes()) {
+  for (int64_t row = rows; row < batch_size_; ++row) write_label(dataset_, -1, row, owned);
+  if (options_.augmentation.mixes() && !dataset_.has_numbers()) {
     std::fill(owned.data(2) + rows, owned.data(2) + batch_size_, -1);
     std::fill(owned.data<float>(3) + rows, owned.data<float>(3) + batch_size_, 1.0f);
   }
@@ -133,13 +153,19 @@ void ImageBatches::make_rows(Made& batch, int64_t task, std::vector<uint8_t>& sc
     const int64_t image = batch.images[static_cast<size_t>(row)];
     const std::span<uint8_t> out(owned.data<uint8_t>(0) + static_cast<size_t>(row) * bytes, bytes);
     make_image(batch.epoch, image, out, first);
-    owned.data(1)[row] = dataset_.labels[static_cast<size_t>(image)];
+    write_label(dataset_, image, row, owned);
     if (!options_.augmentation.mixes()) continue;
     const Mix mix = draw_mix(options_.augmentation, seed_, batch.epoch, image, dataset_);
     make_image(batch.epoch, mix.other, second, first);
     mix_images(mix, dataset_.width, dataset_.channels, second, out);
+    const auto share = static_cast<float>(mix.label_share(dataset_.height, dataset_.width));
+    if (dataset_.has_numbers()) {
+      float* own = owned.data<float>(1) + row * dataset_.classes();
+      for (const float other : dataset_.numbers_of(mix.other)) *own = other + (*own - other) * share, ++own;
+      continue;
+    }
     owned.data(2)[row] = dataset_.labels[static_cast<size_t>(mix.other)];
-    owned.data<float>(3)[row] = static_cast<float>(mix.label_share(dataset_.height, dataset_.width));
+    owned.data<float>(3)[row] = share;
   }
 }
 
@@ -159,8 +185,9 @@ int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size) {
   return (dataset.count + batch_size - 1) / batch_size;
 }
 
-int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, uint8_t* images,
-                              int32_t* labels, ThreadPool& pool) {
+int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch,
+                              ThreadPool& pool) {
+  auto* images = batch.data<uint8_t>(0);
   const int64_t first = index * batch_size, rows = std::clamp<int64_t>(dataset.count - first, 0, batch_size);
   const int64_t bytes = dataset.image_bytes();
   if (dataset.in_memory()) {
@@ -171,8 +198,7 @@ int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, i
     });
   }
   std::fill(images + rows * bytes, images + batch_size * bytes, uint8_t{0});
-  std::copy_n(dataset.labels.data() + first, rows, labels);
-  std::fill(labels + rows, labels + batch_size, -1);
+  for (int64_t row = 0; row < batch_size; ++row) write_label(dataset, row < rows ? first + row : -1, row, batch);
   return rows;
 }
 

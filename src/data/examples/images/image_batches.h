@@ -19,8 +19,11 @@
 namespace linnet {
 
 // The arrays of a batch: images [rows, height, width, channels], labels [rows]. Rows past the last image are zeros with
-// label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label in the image.
-std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed = false);
+// label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label in the image. With `numbers` an
+// image has so many: labels f32 [rows, numbers], which mixing blends, and weights f32 [rows], 0 past the last image.
+std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed = false, int64_t numbers = 0);
+// The numbers of each image of a dataset; 0: it has classes.
+int64_t number_count(const ImageDataset& dataset);
 
 struct ImageBatchOptions {
   Augmentation augmentation = {};
@@ -75,7 +78,7 @@ class ImageBatches : public BatchSource {
 // How many batches of `batch_size` rows hold all images.
 int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size);
 // Writes batch `index` of those; returns its number of rows. Files are decoded by the pool's threads.
-int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, uint8_t* images,
-                              int32_t* labels, ThreadPool& pool);
+int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch,
+                              ThreadPool& pool);
 
 }  // namespace linnet

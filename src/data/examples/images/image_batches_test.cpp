@@ -81,14 +81,15 @@ TEST(ImageBatches, AnyPlaceCanBeResumedExactly) {
 TEST(ImageBatches, EvaluationTakesEachImageInOrder) {
   const ImageDataset dataset = numbered(10);
   ASSERT_EQ(evaluation_batches(dataset, 4), 3);
-  std::vector<uint8_t> images(8, 99);
-  std::vector<int32_t> labels(4, 99);
+  OwnedBatch batch(image_inputs(4, dataset.image_bytes()));
+  const std::span images(batch.data<uint8_t>(0), 8);
+  const std::span labels(batch.data(1), 4);
   ThreadPool pool(2);
-  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 1, images.data(), labels.data(), pool), 4);
-  EXPECT_EQ(images, (std::vector<uint8_t>{4, 4, 5, 5, 6, 6, 7, 7}));
-  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 2, images.data(), labels.data(), pool), 2);
-  EXPECT_EQ(images, (std::vector<uint8_t>{8, 8, 9, 9, 0, 0, 0, 0}));
-  EXPECT_EQ(labels, (std::vector<int32_t>{0, 0, -1, -1}));
+  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 1, batch, pool), 4);
+  EXPECT_TRUE(std::ranges::equal(images, std::vector<uint8_t>{4, 4, 5, 5, 6, 6, 7, 7}));
+  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 2, batch, pool), 2);
+  EXPECT_TRUE(std::ranges::equal(images, std::vector<uint8_t>{8, 8, 9, 9, 0, 0, 0, 0}));
+  EXPECT_TRUE(std::ranges::equal(labels, std::vector<int32_t>{0, 0, -1, -1}));
 }
 
 TEST(ImageDataset, AValidationPartIsSpreadAndTakenOut) {

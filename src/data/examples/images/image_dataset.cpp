@@ -91,31 +91,35 @@ ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken) 
   std::vector<std::string>& paths = dataset.files.paths;
   part.pixels.reserve(static_cast<size_t>(part.count * bytes));
   part.labels.reserve(static_cast<size_t>(part.count));
+  const int64_t width = dataset.has_numbers() ? dataset.classes() : 0;
   int64_t kept = 0;
   for (int64_t i = 0; i < dataset.count; ++i) {
     const uint8_t* image = dataset.pixels.data() + i * bytes;
     const int32_t label = dataset.labels[static_cast<size_t>(i)];
+    const float* numbers = dataset.numbers.data() + i * width;
     if (taken[static_cast<size_t>(i)]) {
       part.pixels.insert(part.pixels.end(), image, image + bytes);
       if (!in_memory) part.files.paths.push_back(std::move(paths[static_cast<size_t>(i)]));
       part.labels.push_back(label);
+      part.numbers.insert(part.numbers.end(), numbers, numbers + width);
       continue;
     }
     if (kept != i) {
       std::copy_n(image, bytes, dataset.pixels.data() + kept * bytes);
       if (!in_memory) paths[static_cast<size_t>(kept)] = std::move(paths[static_cast<size_t>(i)]);
+      std::copy_n(numbers, width, dataset.numbers.data() + kept * width);
     }
     dataset.labels[static_cast<size_t>(kept++)] = label;
   }
   dataset.count = kept;
   dataset.pixels.resize(static_cast<size_t>(kept * bytes));
   dataset.labels.resize(static_cast<size_t>(kept));
+  dataset.numbers.resize(static_cast<size_t>(kept * width));
   if (!in_memory) paths.resize(static_cast<size_t>(kept));
   return part;
 }
 
-void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images,
-                   int32_t* labels) {
+void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
   const int64_t bytes = dataset.image_bytes();
   const auto filled = static_cast<int64_t>(indices.size());
   if (filled > rows) fail_internal("a batch of " + std::to_string(rows) + " rows was given more images than that");
@@ -127,10 +131,8 @@ void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices
     }
     const auto index = indices[static_cast<size_t>(row)];
     std::memcpy(images + row * bytes, dataset.image(index).data(), static_cast<size_t>(bytes));
-    labels[row] = dataset.labels[static_cast<size_t>(index)];
   }
   std::memset(images + filled * bytes, 0, static_cast<size_t>((rows - filled) * bytes));
-  std::fill(labels + filled, labels + rows, -1);
 }
 
 }  // namespace linnet

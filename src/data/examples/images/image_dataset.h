@@ -20,12 +20,17 @@ struct ImageDataset {
   int64_t count = 0, height = 0, width = 0, channels = 0;
   std::vector<uint8_t> pixels;  // [count, height, width, channels]; empty where there are files
   ImageFiles files = {};
-  std::vector<int32_t> labels;           // [count], indices into class_names
-  std::vector<std::string> class_names;  // what the folders were called, or "0", "1", ...
+  std::vector<int32_t> labels;           // [count], indices into class_names; zeros where there are numbers
+  std::vector<float> numbers = {};       // [count, classes()] of several labels, 0 or 1 each, or of numbers to learn
+  std::vector<std::string> class_names;  // what the folders were called, or "0", "1", ...; of numbers: the outputs
 
   int64_t image_bytes() const { return height * width * channels; }
   int64_t classes() const { return static_cast<int64_t>(class_names.size()); }
   bool in_memory() const { return files.paths.empty(); }
+  bool has_numbers() const { return !numbers.empty(); }
+  std::span<const float> numbers_of(int64_t index) const {
+    return std::span(numbers).subspan(static_cast<size_t>(index * classes()), static_cast<size_t>(classes()));
+  }
   // Only of images in memory.
   std::span<const uint8_t> image(int64_t index) const {
     return std::span(pixels).subspan(static_cast<size_t>(index * image_bytes()), static_cast<size_t>(image_bytes()));
@@ -51,9 +56,8 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count);
 // Takes the images with taken[i] out. The order of both parts is that of the dataset.
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
 
-// Images `indices`, which are in memory, into images [rows, height, width, channels] and labels [rows]. Rows past the
-// last index become zeros with the label -1, which losses and metrics leave out.
-void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images,
-                   int32_t* labels);
+// Images `indices`, which are in memory, into images [rows, height, width, channels]. Rows past the last index become
+// zeros.
+void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images);
 
 }  // namespace linnet

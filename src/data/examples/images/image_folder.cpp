@@ -30,11 +30,6 @@ std::vector<std::string> list(const std::string& directory, bool folders) {
   return names;
 }
 
-struct ImageFile {
-  std::string path;
-  int32_t label;
-};
-
 // Pictures that are left out because their formats are not read.
 class ForeignImages {
  public:
@@ -68,8 +63,10 @@ class ForeignImages {
   int64_t total_ = 0;
 };
 
-std::vector<ImageFile> list_images(const std::string& directory, const std::vector<std::string>& class_names) {
-  std::vector<ImageFile> files;
+// `labels`: the class of each.
+std::vector<std::string> list_images(const std::string& directory, const std::vector<std::string>& class_names,
+                                     std::vector<int32_t>& labels) {
+  std::vector<std::string> files;
   ForeignImages foreign;
   for (const std::string& name : list(directory, true)) {
     const auto found = std::ranges::find(class_names, name);
@@ -80,8 +77,8 @@ std::vector<ImageFile> list_images(const std::string& directory, const std::vect
     if (images.empty())
       fail_user("'" + folder + "' holds no images (.png, .jpg, .jpeg, .bmp)" +
                 (foreign.total() > 0 ? "; left out are " + foreign.text() : ""));
-    for (const std::string& image : images)
-      files.push_back({folder + "/" + image, static_cast<int32_t>(found - class_names.begin())});
+    for (const std::string& image : images) files.push_back(folder + "/" + image);
+    labels.resize(files.size(), static_cast<int32_t>(found - class_names.begin()));
   }
   if (files.empty()) fail_user("'" + directory + "' holds no folders of images, one for each class");
   foreign.warn(directory, files.size());
@@ -91,17 +88,16 @@ std::vector<ImageFile> list_images(const std::string& directory, const std::vect
 std::string size_text(const ImageInfo& info) { return std::to_string(info.width) + "x" + std::to_string(info.height); }
 
 // The one size of all files, with the most channels any of them has.
-ImageInfo common_info(const std::vector<ImageFile>& files, int64_t size, ThreadPool& pool) {
+ImageInfo common_info(const std::vector<std::string>& files, int64_t size, ThreadPool& pool) {
   std::vector<ImageInfo> infos(files.size());
   pool.run(static_cast<int64_t>(files.size()),
-           [&](int64_t i, int) { infos[static_cast<size_t>(i)] = image_info(files[static_cast<size_t>(i)].path); });
+           [&](int64_t i, int) { infos[static_cast<size_t>(i)] = image_info(files[static_cast<size_t>(i)]); });
   ImageInfo common = infos[0];
   for (size_t i = 0; i < files.size(); ++i) {
-    const ImageFile& file = files[i];
     const ImageInfo& info = infos[i];
     if (size == 0 && (info.height != common.height || info.width != common.width))
-      fail_user("'" + file.path + "' is " + size_text(info) + " pixels, but '" + files[0].path + "' is " +
-                size_text(common) + ": image_size makes them alike (--set image_size=64)");
+      fail_user("'" + files[i] + "' is " + size_text(info) + " pixels, but '" + files[0] + "' is " + size_text(common) +
+                ": image_size makes them alike (--set image_size=64)");
     common.channels = std::max(common.channels, info.channels);
   }
   if (size > 0) common.height = common.width = size;
@@ -167,12 +163,18 @@ void warn_of_foreign_images(const std::string& directory, size_t read) {
 
 ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names,
                                const ImageLoading& loading) {
-  ImageDataset dataset;
-  dataset.class_names = class_names.empty() ? list_folders(directory) : class_names;
-  for (const std::string& name : dataset.class_names)
+  const std::vector<std::string> names = class_names.empty() ? list_folders(directory) : class_names;
+  for (const std::string& name : names)
     if (invalid_utf8_at(name) != std::string::npos)
       fail_user("'" + directory + "/" + name + "': the name of a class must be valid UTF-8");
-  const std::vector<ImageFile> files = list_images(directory, dataset.class_names);
+  std::vector<int32_t> labels;
+  ImageDataset dataset = read_image_files(list_images(directory, names, labels), loading);
+  dataset.labels = std::move(labels), dataset.class_names = names;
+  return dataset;
+}
+
+ImageDataset read_image_files(const std::vector<std::string>& files, const ImageLoading& loading) {
+  ImageDataset dataset;
   ThreadPool pool(loading.threads > 0 ? loading.threads : available_threads());
   const ImageInfo info = common_info(files, loading.size, pool);
   dataset.count = static_cast<int64_t>(files.size());
@@ -180,15 +182,14 @@ ImageDataset read_image_folder(const std::string& directory, const std::vector<s
   dataset.width = info.width;
   dataset.channels = info.channels;
   const auto bytes = static_cast<size_t>(dataset.image_bytes());
-  for (const ImageFile& file : files) dataset.labels.push_back(file.label);
   dataset.files = {.paths = {}, .fit = loading.fit, .channels = info.channels};
   if (static_cast<uint64_t>(files.size() * bytes) > loading.memory) {
-    for (const ImageFile& file : files) dataset.files.paths.push_back(file.path);
+    dataset.files.paths = files;
   } else {
     dataset.pixels.resize(files.size() * bytes);
     pool.run(dataset.count, [&](int64_t i, int) {
       const auto at = static_cast<size_t>(i);
-      read_fitted_image(files[at].path, info, loading.fit, std::span(dataset.pixels).subspan(at * bytes, bytes));
+      read_fitted_image(files[at], info, loading.fit, std::span(dataset.pixels).subspan(at * bytes, bytes));
     });
   }
   if (dataset.channels == 3) drop_equal_channels(dataset, pool);

@@ -27,6 +27,9 @@ struct ImageLoading {
 ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names = {},
                                const ImageLoading& loading = {});
 
+// The images of these files, without labels.
+ImageDataset read_image_files(const std::vector<std::string>& paths, const ImageLoading& loading);
+
 // Whether a folder in `directory` holds images.
 bool has_class_folders(const std::string& directory);
 // The images in a folder and all folders below it, sorted.
@@ -63,6 +66,9 @@ struct ImageDivision {
 // holds nothing of the kind is told what was looked for.
 ImageSplits load_image_splits(const std::string& directory, const ImageLoading& loading = {},
                               const ImageDivision& division = {});
+
+// Gives all parts as many channels as that with the most. User error where a part does not fit the training images.
+void make_alike(ImageSplits& splits, const std::string& directory);
 
 // Takes a share out of each class (data/examples/held_out.h). The order of both parts is that of the dataset.
 ImageDataset split_stratified(ImageDataset& dataset, double share, uint64_t seed);

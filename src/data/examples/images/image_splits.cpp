@@ -62,12 +62,7 @@ ImageSplits load_folders(const std::string& directory, const ImageLoading& loadi
       *part = read_image_folder(directory + "/" + name, names, rest);
       rest.memory -= part->pixels.size();
     }
-  // A part may be grey by chance; all parts are what the most colourful one is.
-  const auto parts = {&splits.train, &splits.validation, &splits.test};
-  if (std::ranges::any_of(parts, [](const ImageDataset* part) { return part->channels == 3; }))
-    for (ImageDataset* part : parts) make_colour(*part);
-  conform(splits.train, splits.validation, "'" + directory + "/valid'");
-  conform(splits.train, splits.test, "'" + directory + "/test'");
+  make_alike(splits, directory);
   return splits;
 }
 
@@ -95,6 +90,15 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
 }
 
 }  // namespace
+
+// A part may be grey by chance; all parts are what the most colourful one is.
+void make_alike(ImageSplits& splits, const std::string& directory) {
+  const auto parts = {&splits.train, &splits.validation, &splits.test};
+  if (std::ranges::any_of(parts, [](const ImageDataset* part) { return part->channels == 3; }))
+    for (ImageDataset* part : parts) make_colour(*part);
+  conform(splits.train, splits.validation, "'" + directory + "/valid'");
+  conform(splits.train, splits.test, "'" + directory + "/test'");
+}
 
 ImageDataset split_stratified(ImageDataset& dataset, double share, uint64_t seed) {
   return take_images(dataset, choose_held_out(dataset.labels, share, seed));
