@@ -452,8 +452,9 @@ std::span<const ConfigKey> config_keys() {
              "In what products multiply: bf16 is about twice as fast where the CPU has it, and fp32 elsewhere. Sums, "
              "weights and everything else are fp32. On a GPU bf16 stores activations in bf16 too; tf32 is a GPU's. "
              "fp16 is "
-             "the CPU's: operands are rounded to fp16, for its range, not for speed.",
-             {"fp32", "tf32", "bf16", "fp16"}),
+             "the CPU's: operands are rounded to fp16, for its range, not for speed. int8 is the CPU's: products of "
+             "linear layers and of their inputs' gradients multiply 8-bit numbers; all else is as with bf16.",
+             {"fp32", "tf32", "bf16", "fp16", "int8"}),
       between(TRAIN(loss_scale),
               "With precision = \"fp16\": the loss is multiplied by this, a power of two, before the backward pass, so "
               "that gradients are not rounded to zero; where they overflow the step is skipped and the scale halved.",
@@ -470,11 +471,11 @@ std::span<const ConfigKey> config_keys() {
           "int8: linear layers compute with inputs and weights rounded to 8 bits, by steps that are trained, so that "
           "the model loses little when it runs in static int8, as it then does. On the CPU.",
           {"none", "int8"}),
-      one_of(
-          TRAIN(storage),
-          "In what type activations are stored. auto: with precision = \"bf16\" in bf16, where the machine multiplies "
-          "in bf16; else in fp32. fp32: always.",
-          {"auto", "fp32"}),
+      one_of(TRAIN(storage),
+             "In what type activations are stored. auto: with precision = \"bf16\" or \"int8\" in bf16, where the "
+             "machine multiplies "
+             "in bf16; else in fp32. fp32: always.",
+             {"auto", "fp32"}),
       resumable(one_of(TRAIN(recompute),
                        "What of each layer the backward pass computes again instead of keeping it in memory: nothing, "
                        "its attention, or all of it. auto: as much as `memory` asks for. Results are the same bits.",

@@ -62,6 +62,7 @@ void check_device(const TrainConfig& train) {
   const bool cuda = train.device == "cuda" || train.device.starts_with("cuda:");
   require(cuda || train.device == "cpu", "device = \"" + train.device + "\"; there are cpu, cuda and cuda:N");
   require(!cuda || train.precision != "fp16", "precision = \"fp16\" is the CPU's; a GPU has \"bf16\"");
+  require(!cuda || train.precision != "int8", "precision = \"int8\" is the CPU's; a GPU has \"bf16\"");
   require(cuda || train.precision != "tf32", "precision = \"tf32\" is a GPU's: it needs device = \"cuda\"");
 }
 

@@ -72,7 +72,8 @@ Precision precision_of(const std::string& name) {
   const auto names = enum_names(Precision{});
   for (size_t i = 0; i < names.size(); ++i)
     if (name == names[i]) return static_cast<Precision>(i);
-  fail_user("unknown precision \"" + name + "\"; there are fp32, tf32, bf16 and fp16");
+  if (name == "int8") return Precision::kBf16;  // of all but the products in int8
+  fail_user("unknown precision \"" + name + "\"; there are fp32, tf32, bf16, fp16 and int8");
 }
 
 }  // namespace
@@ -96,7 +97,9 @@ TrainerOptions trainer_options(const LearnerOptions& options, const Store* weigh
                          .backend = &open_backend(options.device)};
   trainer.optimizer.clip_norm = options.clip_norm;
   trainer.optimizer.ema_decay = options.average_decay;
-  trainer.passes.precision = precision_of(options.precision);
+  trainer.passes.precision = precision_of(options.precision), trainer.passes.int8 = options.precision == "int8";
+  if (trainer.passes.int8 && options.device != "cpu")
+    fail_user("the precision int8 is the CPU's; a GPU has bf16 and tf32");
   if (options.storage != "auto" && options.storage != "fp32")
     fail_user("unknown storage \"" + options.storage + "\"; there are auto and fp32");
   if (trainer.passes.precision == Precision::kBf16 && options.storage == "auto")

@@ -37,7 +37,7 @@ TrainerOptions trainer_options(const Workload& workload, const MeasureOptions& m
   TrainerOptions options;
   options.optimizer = workload.optimizer;
   options.threads = measured.threads;
-  options.passes.precision = measured.precision;
+  options.passes.precision = measured.precision, options.passes.int8 = measured.int8;
   options.passes.attention_precision = measured.attention_precision;
   if (measured.precision == Precision::kBf16 && !measured.store_fp32) options.passes.storage_type = DType::kBF16;
   options.backend = measured.backend;

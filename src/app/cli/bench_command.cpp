@@ -251,6 +251,8 @@ int bench(const Arguments& arguments) {
   const Backend& backend = open_backend(arguments.device);
   const bool on_gpu = !backend.device->is_host();
   if (!on_gpu && precision == Precision::kTf32) fail_user("tf32 is a GPU's precision: --device cuda");
+  const bool int8 = arguments.precision == "int8";
+  if (on_gpu && int8) fail_user("int8 is the CPU's precision: leave --device out");
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
@@ -272,6 +274,7 @@ int bench(const Arguments& arguments) {
     return 0;
   }
   MeasureOptions options{.precision = precision,
+                         .int8 = int8,
                          .backend = &backend,
                          .threads = threads,
                          .seconds = arguments.seconds,
@@ -317,8 +320,8 @@ void add_bench_command(Command& linnet) {
   linnet.subcommand("bench", "how fast this machine trains one of the reference workloads")
       .take("name", arguments->name, "the workload")
       .flag("--list", arguments->list, "name the workloads")
-      .take("--precision", arguments->precision, "fp32 (default), bf16, or a GPU's tf32",
-            {.choices = {"fp32", "tf32", "bf16"}})
+      .take("--precision", arguments->precision, "fp32 (default), bf16, the CPU's int8, or a GPU's tf32",
+            {.choices = {"fp32", "tf32", "bf16", "int8"}})
       .take("--attention-precision", arguments->attention_precision,
             "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)",
             {.choices = {"same", "bf16"}})

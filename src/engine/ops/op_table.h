@@ -27,6 +27,7 @@ namespace linnet {
   OP(kDequantize, dequantize, kNone) \
   OP(kQuantizedEmbedding, quantized_embedding, kNone) \
   OP(kQuantizedMatmul, quantized_matmul, kNone) \
+  OP(kQuantizeWeight, quantize_weight, kNone) \
   OP(kRoundActivations, round_activations, kNone) \
   OP(kRoundBf16, round_bf16, kNone) \
   OP(kFakeQuantize, fake_quantize, kNone) \

@@ -55,6 +55,7 @@ constexpr std::array kPasses{
          [](const Graph& g, const PassOptions& o) { return fuse_embedding_scale(g, *o.backend); }},
     Pass{"fuse_accumulate", plain<fuse_accumulate>},
     Pass{"fuse_bias_gradient", [](const Graph& g, const PassOptions& o) { return fuse_bias_gradient(g, *o.backend); }},
+    Pass{"quantize_products", plain<quantize_products>, [](const PassOptions& o) { return o.int8; }},
     Pass{"fuse_quantized", plain<fuse_quantized>},
     Pass{"fuse_int8_convolution", plain<fuse_int8_convolution>},
     Pass{"fuse_pointwise", plain<fuse_pointwise>},

@@ -60,6 +60,8 @@ Graph fuse_bias_gradient(const Graph& graph, const Backend& backend);
 Graph fuse_embedding_scale(const Graph& graph, const Backend& backend);
 // Products with quantized weights and lookups in quantized tables read them as they are.
 Graph fuse_quantized(const Graph& graph);
+// Training in int8: linear layers' products and those of their inputs' gradients round both operands to 8 bits.
+Graph quantize_products(const Graph& graph);
 // Chains of elementwise ops become one.
 Graph fuse_pointwise(const Graph& graph);
 // Activations are written in a shorter type, as far as the backend has kernels for it.
@@ -79,6 +81,7 @@ struct PassOptions {
   std::set<std::string> off;                          // names of passes to leave out (pass_names())
   Precision precision = Precision::kF32;              // not kF32: lower_precision runs first
   std::optional<Precision> attention_precision = {};  // of attention's products, where it is another
+  bool int8 = false;                                  // see quantize_products(); `precision` is that of all else
   std::optional<DType> storage_type = {};             // of activations; see cast_to_storage_type()
   bool recompute = false;                             // for graphs with a backward pass: see recompute()
   std::vector<BlockChoice> blocks = {};               // see recompute_blocks(); empty: nothing of any block

@@ -78,6 +78,7 @@ void share_files(Communicator& world, const std::string& folder) {
 // "fp32", or why it is not what was asked for.
 std::string cpu_products_text(const std::string& wanted) {
   if (wanted == "fp16") return "fp32 with operands of products rounded to fp16";
+  if (wanted == "int8") return std::string("int8 and ") + precision_name(cpu_precision(precision_of(wanted)));
   const std::string real = precision_name(cpu_precision(precision_of(wanted)));
   return real == wanted
              ? real
@@ -179,8 +180,8 @@ std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {
   const auto attention = [&](const std::string& precision) {
     return other ? ", " + precision + " products in attention" : "";
   };
-  const bool stores_bf16 =
-      train.storage == "auto" && train.precision == "bf16" && cpu_precision(Precision::kBf16) == Precision::kBf16;
+  const bool stores_bf16 = train.storage == "auto" && precision_of(train.precision) == Precision::kBf16 &&
+                           cpu_precision(Precision::kBf16) == Precision::kBf16;
   if (device.is_host())
     return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + current_isa() + ", " +
            cpu_products_text(train.precision) +

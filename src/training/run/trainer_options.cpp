@@ -11,7 +11,7 @@ namespace linnet {
 Precision precision_of(const std::string& name) {
   for (const Precision precision : {Precision::kTf32, Precision::kBf16, Precision::kF16})
     if (name == precision_name(precision)) return precision;
-  return Precision::kF32;
+  return name == "int8" ? Precision::kBf16 : Precision::kF32;
 }
 
 RecomputeMode recompute_mode(const std::string& name) {
@@ -89,7 +89,8 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.passes.precision = precision_of(c.precision);
   if (c.precision == "fp16") options.loss_scale = {c.loss_scale, c.loss_scale_steps};
   if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
-  if (c.precision == "bf16" && c.storage == "auto") options.passes.storage_type = DType::kBF16;
+  options.passes.int8 = c.precision == "int8";
+  if (options.passes.precision == Precision::kBf16 && c.storage == "auto") options.passes.storage_type = DType::kBF16;
   return options;
 }
 

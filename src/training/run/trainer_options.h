@@ -9,7 +9,7 @@
 
 namespace linnet {
 
-// "fp32", "tf32", "bf16", "fp16".
+// "fp32", "tf32", "bf16", "fp16"; of "int8", what all but the products in int8 multiply in.
 Precision precision_of(const std::string& name);
 // "auto", "none", "attention", "block".
 RecomputeMode recompute_mode(const std::string& name);

@@ -150,6 +150,8 @@ void Trainer::check_division() const {
                     ones = has_stages && layout_.division()->rank.ranks > 1 ? "tensor=1 and pipeline=1" : kind + "=1";
   if (!layout_.quantized().empty())
     fail_user(kind + " parallel keeps parameters in fp32: leave storage and lora.base_storage at \"fp32\"");
+  if (options_.passes.int8 && layout_.division()->rank.ranks > 1)
+    fail_user("tensor parallel divides the rows that precision = \"int8\" rounds as a whole: it needs tensor=1");
   if (has_stages && options_.divide_gradients)
     fail_user(
         "zero=2 divides gradients while the backward pass runs, which stages of a pipeline cannot: they need zero=0 or "

@@ -30,6 +30,9 @@ struct StaticRounding {
   int32_t zero = 128, least = 0, most = 255;
   // Codes of weights that are no quantizer's of ours: neighbors may add up to more than 128.
   bool any_weight = false;
+  // Without a scale: in a row whose rounding errors add up to more than this part of its magnitudes, as an outlier
+  // brings about, what rounding left over is rounded to 8 bits once more and multiplied, too. 0: in none.
+  float largest_error = 0;
 };
 
 // Of kInt8: operands that are bytes in memory, in place of args.a and args.c.
@@ -40,12 +43,13 @@ struct ByteOperands {
 };
 
 // Bytes of workspace for m rows. `few`: of a product that is computed as those of few rows are. `codes`: of one with
-// ByteOperands::a.
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes = false);
+// ByteOperands::a. `remainders`: with a StaticRounding::largest_error.
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes = false,
+                                bool remainders = false);
 
 // The sizes n and k of `args` and the operand b are not read: they are the weight's. `trans_b` must be set for kInt8,
-// whose results have no pre_activation and no derivative. With `independent_rows` any number of rows is computed as few
-// rows are. `workspace` is 64-byte aligned.
+// whose A, C and what lies as C does may be bf16 in memory, without `rounding.scale` and with gemm_has_bf16(). With
+// `independent_rows` any number of rows is computed as few rows are. `workspace` is 64-byte aligned.
 // `rounding` and `bytes` are of kInt8 alone; codes as `bytes.a` need a rounding that has a scale.
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
                     const StaticRounding& rounding = {}, const ByteOperands& bytes = {});
@@ -62,8 +66,14 @@ size_t written_rows_workspace(int64_t k, int threads);
 // Does the current instruction set multiply bytes and add to 32 bits in one instruction (AVX-512 VNNI)?
 bool has_vnni();
 
-// A row rounded to 8 bits with 128 added, codes[round up(k, 32)], the padding 128. Returns its scale.
-float quantize_activations(const float* x, int64_t k, uint8_t* codes);
+// The numbers of a row are about scale * (code - 128) + rest_scale * (rest - 128).
+struct RowScales {
+  float scale, rest_scale = 0;
+};
+// A row rounded to 8 bits with 128 added, codes[round up(k, 32)], the padding 128. With `largest_error` as of
+// StaticRounding, `rest` of the same size is written where the result's rest_scale is not 0.
+RowScales quantize_activations(StoredFloats x, int64_t k, uint8_t* codes, float largest_error = 0,
+                               uint8_t* rest = nullptr);
 
 // The same by a rounding that is given. A NaN becomes `least`. The padding is `zero`.
 void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);

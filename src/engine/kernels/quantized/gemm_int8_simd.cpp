@@ -23,6 +23,7 @@
 #if HWY_TARGET == HWY_AVX3
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #endif
+#include "engine/kernels/gemm/gemm_apart-inl.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/quantized/sum_tiles-inl.h"
@@ -56,13 +57,14 @@ HWY_INLINE void write_codes(const float* x, int64_t k, const Round& round, uint8
   }
 }
 
-float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
+// Rounds k numbers, load(position), by the largest magnitude among them. Returns their scale.
+template <class Load>
+HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint8_t, FloatTag> d8;
   const auto magnitude = hn::Set(di, 0x7fffffff);
   auto most = hn::Zero(di);  // as integers, magnitudes have the order of their values, NaN above infinity
-  ForRow(k,
-         [&](const auto& at) LINNET_LAMBDA { most = hn::Max(most, hn::And(hn::BitCast(di, at.load(x)), magnitude)); });
+  ForRow(k, [&](const auto& at) LINNET_LAMBDA { most = hn::Max(most, hn::And(hn::BitCast(di, load(at)), magnitude)); });
   const int32_t top_bits = hn::GetLane(hn::MaxOfLanes(di, most));
   float top = 0;
   std::memcpy(&top, &top_bits, sizeof top);
@@ -73,14 +75,31 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
     return top_bits >= kInfinity ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
   }
   const Floats inverse = SetAll(127 / top);
-  const auto round = [=](Floats values) LINNET_LAMBDA {
-    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike.
-    const auto bits = hn::BitCast(di, hn::Add(hn::Mul(values, inverse), SetAll(12582912.0f + 128.0f)));
-    return hn::DemoteTo(d8, hn::And(bits, hn::Set(di, 0xff)));
-  };
-  write_codes(x, k, round, codes);
-  std::fill(codes + k, codes + padded(k), uint8_t{128});
+  ForRow(k, [=](const auto& at) LINNET_LAMBDA {
+    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike. What lies behind the row
+    // is zero, as its padding is.
+    const auto bits = hn::BitCast(di, hn::Add(hn::Mul(load(at), inverse), SetAll(12582912.0f + 128.0f)));
+    hn::StoreU(hn::DemoteTo(d8, hn::And(bits, hn::Set(di, 0xff))), d8, codes + at.first);
+  });
+  std::fill(codes + round_up(k, kFloatLanes), codes + padded(k), uint8_t{128});
   return top / 127;
+}
+
+RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_error, uint8_t* rest) {
+  const FloatTag d;
+  const hn::Rebind<int32_t, FloatTag> di;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  const auto load = [=](const auto& at) LINNET_LAMBDA { return at.load(x); };
+  const float scale = round_numbers(k, load, codes);
+  if (!(largest_error > 0 && scale > 0)) return {scale};
+  const auto remainder = [=](const auto& at) LINNET_LAMBDA {
+    const auto code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, codes + at.first)));
+    return hn::Sub(at.load(x), hn::Mul(hn::Sub(code, SetAll(128)), SetAll(scale)));
+  };
+  const float missed = SumRow(k, [=](const auto& at) LINNET_LAMBDA { return hn::Abs(remainder(at)); });
+  const float all = SumRow(k, [=](const auto& at) LINNET_LAMBDA { return hn::Abs(load(at)); });
+  if (missed <= largest_error * all) return {scale};
+  return {scale, round_numbers(k, remainder, rest)};
 }
 
 // A vector's codes. Multiplying by 1 / scale gives the quotient but for an error of 2e-4, where it is small enough for
@@ -107,22 +126,37 @@ void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t
   write_codes(x, k, codes_by(rounding), codes);
 }
 
-// sums [rows][columns] to those rows and columns of C, whose numbers go to `c`, rows c_stride apart. Multiplications
-// and additions are not fused, as not every instruction set can.
-void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* sums, int64_t sums_stride,
-                 const float* row_scales, int64_t first_row, int64_t rows, int64_t column, int64_t columns, float* c,
-                 int64_t c_stride) {
+// A as bytes.
+struct Rounded {
+  const uint8_t* codes;  // [m][depth]
+  const float* scales;
+  const uint8_t* rest = nullptr;       // what rounding left over of the rows whose rest_scales are not 0
+  const float* rest_scales = nullptr;  // null: of none
+  bool has_rest(int64_t row) const { return rest_scales && rest_scales[row] > 0; }
+};
+
+// sums [rows][columns], and those of the rests, to those rows and columns of C, whose numbers go to `c`, rows c_stride
+// apart. Multiplications and additions are not fused, as not every instruction set can.
+void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, const int32_t* sums,
+                 const int32_t* rest_sums, int64_t sums_stride, int64_t first_row, int64_t rows, int64_t column,
+                 int64_t columns, float* c, int64_t c_stride) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const float* scales = weight.row_scales() + column;
   for (int64_t i = 0; i < rows; ++i) {
     float* out = c + i * c_stride;
     const float* residual = g.residual ? g.residual.f32() + (first_row + i) * g.ldc + column : nullptr;
-    const Floats row_scale = SetAll(row_scales[first_row + i]);
+    const Floats row_scale = SetAll(a.scales[first_row + i]);
     const int32_t* row = sums + i * sums_stride;
+    const int32_t* rest = a.has_rest(first_row + i) ? rest_sums + i * sums_stride : nullptr;
+    const Floats rest_scale = SetAll(rest ? a.rest_scales[first_row + i] : 0);
     ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
-      const Floats scale = hn::Mul(row_scale, hn::LoadU(d, scales + at.first));  // panels are whole: readable
-      Floats x = hn::Mul(hn::ConvertTo(d, hn::LoadU(di, row + at.first)), scale);
+      const Floats of_weight = hn::LoadU(d, scales + at.first);  // panels are whole: readable
+      Floats x = hn::Mul(hn::ConvertTo(d, hn::LoadU(di, row + at.first)), hn::Mul(row_scale, of_weight));
+      if (rest) {
+        const Floats sum = hn::ConvertTo(d, hn::LoadU(di, rest + at.first));
+        x = hn::Add(x, hn::Mul(sum, hn::Mul(rest_scale, of_weight)));
+      }
       if (residual) x = hn::Add(x, at.load(residual));
       if (g.bias) x = hn::Add(x, at.load(g.bias + column));
       if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
@@ -131,27 +165,45 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* s
   }
 }
 
+// Is C or what lies beside it bf16 in memory? Sums then become numbers apart.
+bool is_apart(const GemmArgs& g) {
+  return HWY_TARGET == HWY_AVX3 && (g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16);
+}
+
 // Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end. With bytes.c a tile's numbers
 // never reach memory that is not in the L1 cache.
 template <class Sums>
-void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* codes, const float* row_scales,
-              int64_t first, int64_t last, int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
-  const int64_t depth = padded(weight.shape.columns);
+void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, int64_t first, int64_t last,
+              int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
+  const int64_t depth = padded(weight.shape.columns), panel_bytes = weight.shape.panel_bytes();
   constexpr int64_t kStride = Sums::kPanels * kPanel;
-  HWY_ALIGN int32_t sums[Sums::kRows * kStride];
+  HWY_ALIGN int32_t sums[Sums::kRows * kStride], rest_sums[Sums::kRows * kStride];
   HWY_ALIGN float numbers[Sums::kRows * kStride];
-  GemmArgs apart = g;  // of a tile's numbers
+  const bool is_stored = is_apart(g), in_place = !is_stored && !bytes.c;
+  GemmArgs apart = is_stored ? GemmArgs{} : g;  // of a tile's numbers
   apart.c = numbers, apart.ldc = kStride;
   for (int64_t column = begin; column < end; column += kStride) {
     const int64_t columns = std::min(kStride, weight.shape.rows - column);
     const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
     for (int64_t row = first; row < last; row += Sums::kRows) {
       const int rows = static_cast<int>(std::min<int64_t>(Sums::kRows, last - row));
-      Sums::run(rows, panels, depth, codes + row * depth, weight.codes(column / kPanel), weight.shape.panel_bytes(),
-                weight.sums() + column, sums, kStride);
-      float* c = bytes.c ? numbers : g.c.f32() + row * g.ldc + column;
-      finish_tile(g, weight, sums, kStride, row_scales, row, rows, column, columns, c, bytes.c ? kStride : g.ldc);
-      if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(bytes.c ? apart : g, c, rows, columns);
+      const int8_t* codes = weight.codes(column / kPanel);
+      const int32_t* start = weight.sums() + column;
+      Sums::run(rows, panels, depth, a.codes + row * depth, codes, panel_bytes, start, sums, kStride);
+      for (int i = 0; i < rows; ++i)
+        if (a.has_rest(row + i))
+          Sums::run(1, panels, depth, a.rest + (row + i) * depth, codes, panel_bytes, start, rest_sums + i * kStride,
+                    kStride);
+      float* c = in_place ? g.c.f32() + row * g.ldc + column : numbers;
+      finish_tile(is_stored ? apart : g, weight, a, sums, rest_sums, kStride, row, rows, column, columns, c,
+                  in_place ? g.ldc : kStride);
+#if HWY_TARGET == HWY_AVX3
+      if (is_stored) {
+        tile::FinishApart<kStride>(g, numbers, row, column, rows, columns);
+        continue;
+      }
+#endif
+      if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(in_place ? g : apart, c, rows, columns);
       for (int64_t i = 0; bytes.c && i < rows; ++i)
         round_by(numbers + i * kStride, columns, bytes.result_rounding, bytes.c + (row + i) * g.ldc + column);
     }
@@ -163,17 +215,23 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
                  const ByteOperands& bytes, std::byte* workspace, ThreadPool& pool) {
   const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
   const bool are_rounded = bytes.a && depth == k;  // and need no padding
+  const int64_t size = are_rounded ? 0 : round_up(g.m * depth, int64_t{64});
+  const bool has_rests = rounding.scale == 0 && rounding.largest_error > 0;
   auto* written = reinterpret_cast<uint8_t*>(workspace);
-  const uint8_t* codes = are_rounded ? bytes.a : written;
-  auto* row_scales = reinterpret_cast<float*>(workspace + (are_rounded ? 0 : (g.m * depth + 63) / 64 * 64));
+  uint8_t* rest = written + size;
+  auto* row_scales = reinterpret_cast<float*>(rest + (has_rests ? size : 0));
+  float* rest_scales = has_rests ? row_scales + g.m : nullptr;
+  const Rounded rounded{are_rounded ? bytes.a : written, row_scales, rest, rest_scales};
   constexpr int64_t kSerial = 1 << 14;
   // Sums are exact, so how the work is cut never shows.
   const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
-  const auto round_row = [&](int64_t row) {
+  const auto round = [&](int64_t row) {
     uint8_t* to = written + row * depth;
     row_scales[row] = rounding.scale;
     if (rounding.scale == 0) {
-      row_scales[row] = quantize_activations(g.a.f32() + row * g.lda, k, to);
+      const RowScales found = round_row(g.a + row * g.lda, k, to, rounding.largest_error, rest + row * depth);
+      row_scales[row] = found.scale;
+      if (has_rests) rest_scales[row] = found.rest_scale;
       return;
     }
     if (bytes.a)
@@ -185,10 +243,10 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   if (are_rounded) {
     std::fill_n(row_scales, g.m, rounding.scale);
   } else if (g.m * depth <= kSerial) {
-    for (int64_t row = 0; row < g.m; ++row) round_row(row);
+    for (int64_t row = 0; row < g.m; ++row) round(row);
   } else {
     pool.run((g.m + rows_of_task - 1) / rows_of_task, [&](int64_t task, int) {
-      for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row) round_row(row);
+      for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row) round(row);
     });
   }
   constexpr int64_t kTileColumns = Sums::kPanels * kPanel;
@@ -201,8 +259,8 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   const int64_t strips = (n + strip - 1) / strip, blocks = (g.m + block_rows - 1) / block_rows;
   pool.run(strips * blocks, [&](int64_t task, int) {
     const int64_t row = task / strips * block_rows, column = task % strips * strip;
-    multiply<Sums>(g, weight, codes, row_scales, row, std::min(g.m, row + block_rows), column,
-                   std::min(n, column + strip), bytes);
+    multiply<Sums>(g, weight, rounded, row, std::min(g.m, row + block_rows), column, std::min(n, column + strip),
+                   bytes);
   });
 }
 
@@ -234,7 +292,7 @@ void run_written_rows(const GemmArgs& g, const PackedWeight& weight, const Stati
     write_rows(first, rows, codes);
     GemmArgs block = g;
     block.m = rows, block.c = g.c.f32() + first * g.ldc;
-    multiply<Sums>(block, weight, codes, row_scales, 0, rows, begin, std::min(n, begin + strip));
+    multiply<Sums>(block, weight, Rounded{codes, row_scales}, 0, rows, begin, std::min(n, begin + strip));
   });
 }
 
@@ -296,7 +354,7 @@ HWY_EXPORT(cpu_has_vnni);
 HWY_EXPORT(product);
 HWY_EXPORT(product_of_written_rows);
 HWY_EXPORT(written_rows_bytes);
-HWY_EXPORT(quantize_activations);
+HWY_EXPORT(round_row);
 HWY_EXPORT(round_by);
 
 std::atomic<bool> g_vnni_disabled = false;
@@ -306,8 +364,8 @@ std::atomic<bool> g_vnni_disabled = false;
 bool has_vnni() { return !g_vnni_disabled && HWY_DYNAMIC_DISPATCH(cpu_has_vnni)(); }
 void disable_vnni_for_test(bool disabled) { g_vnni_disabled = disabled; }
 
-float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
-  return HWY_DYNAMIC_DISPATCH(quantize_activations)(x, k, codes);
+RowScales quantize_activations(StoredFloats x, int64_t k, uint8_t* codes, float largest_error, uint8_t* rest) {
+  return HWY_DYNAMIC_DISPATCH(round_row)(x, k, codes, largest_error, rest);
 }
 
 void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
@@ -320,12 +378,13 @@ void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, u
   HWY_DYNAMIC_DISPATCH(round_by)(x, k, rounding, codes);
 }
 
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes) {
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes,
+                                bool remainders) {
   if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
   if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, few, threads);
   const int64_t depth = shape.blocks() * PackedShape::kBlock;
   const int64_t written = codes && depth == shape.columns ? 0 : (m * depth + 63) / 64 * 64;
-  return static_cast<size_t>(written) + static_cast<size_t>(m) * sizeof(float);
+  return static_cast<size_t>(1 + remainders) * (static_cast<size_t>(written) + static_cast<size_t>(m) * sizeof(float));
 }
 
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,

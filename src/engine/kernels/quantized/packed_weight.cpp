@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/quantized/file_blocks.h"
+#include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/kernels/quantized/round_codes.h"
 
 namespace linnet {
@@ -264,6 +265,52 @@ void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, Th
       }
       pack_row(shape, row, codes.data(), scales.data(), packed);
     }
+  });
+}
+
+namespace {
+
+int64_t padded_columns(const PackedShape& shape) { return shape.blocks() * kBlock; }
+
+// A panel of a matrix that lies in memory as its rows do. `codes`: of a row.
+void quantize_rows(const PackedShape& shape, const float* w, int64_t count, float most, int8_t* codes, int8_t* panel,
+                   float* scales, int32_t* sums) {
+  std::fill(codes + shape.columns, codes + padded_columns(shape), static_cast<int8_t>(0));
+  for (int64_t row = 0; row < kPanel; ++row, w += shape.columns) {
+    const float top = row < count ? largest_magnitude(w, shape.columns) : 0;
+    const bool is_number = top <= std::numeric_limits<float>::max();
+    scales[row] = !is_number ? kNan : top < kSmallest ? 0 : top * (1 / most);
+    if (is_number && top >= kSmallest)
+      round_codes(w, shape.columns, scales[row], -most, most, codes);
+    else
+      std::fill_n(codes, shape.columns, static_cast<int8_t>(0));
+    int32_t sum = 0;
+    for (int64_t i = 0; i < shape.columns; ++i) sum += codes[i];
+    sums[row] = sum;
+    for (int64_t i = 0; i < padded_columns(shape); i += 4) std::memcpy(panel + i * kPanel + 4 * row, codes + i, 4);
+  }
+}
+
+}  // namespace
+
+size_t quantize_weight_workspace(const PackedShape& shape, int threads) {
+  return static_cast<size_t>(padded_columns(shape) * threads);
+}
+
+void quantize_weight(const PackedShape& shape, const float* w, bool transposed, std::byte* packed, std::byte* workspace,
+                     ThreadPool& pool) {
+  const float most = has_vnni() ? 127 : 64;
+  pool.run(shape.panels(), [&](int64_t panel, int worker) {
+    const int64_t first = panel * kPanel, count = std::min(kPanel, shape.rows - first);
+    auto* codes = reinterpret_cast<int8_t*>(packed + panel * shape.panel_bytes());
+    auto* scales = reinterpret_cast<float*>(packed + shape.scales_offset()) + first;
+    auto* sums = reinterpret_cast<int32_t*>(packed + shape.sums_offset()) + first;
+    if (transposed)
+      round_columns(w + first, shape.rows, count, shape.columns, most, codes, scales, sums);
+    else
+      quantize_rows(shape, w + first * shape.columns, count, most,
+                    reinterpret_cast<int8_t*>(workspace) + worker * padded_columns(shape), codes, scales, sums);
+    for (int64_t row = 0; row < kPanel; ++row) sums[row] *= 128;
   });
 }
 

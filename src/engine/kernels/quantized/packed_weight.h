@@ -160,6 +160,13 @@ void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* s
 
 // A whole matrix [rows, columns]. `packed` has shape.bytes() bytes.
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool);
+// The same in kInt8, fast enough for weights that change in every step of a training: each row's scale is that of its
+// largest magnitude, without a search for a better one. `transposed`: w is [columns, rows]. For products in this
+// process alone: where the processor multiplies bytes in one instruction (has_vnni()), neighbors are not limited;
+// elsewhere codes are -64..64, so that they fit. `workspace` is 64-byte aligned.
+size_t quantize_weight_workspace(const PackedShape& shape, int threads);
+void quantize_weight(const PackedShape& shape, const float* w, bool transposed, std::byte* packed, std::byte* workspace,
+                     ThreadPool& pool);
 // The same of a format of files, whose blocks of all rows, those of the tail behind the others, are `rows`.
 void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool);
 // The numbers that a row, or rows [begin, end), stand for. `out` is [columns] or [end - begin, columns].

@@ -43,11 +43,23 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
   const bool has_codes = attrs.weight.format == WeightFormat::kInt8;
   expect(has_codes || (!reads_codes && !writes_codes), "codes of activations for a weight that is not of 8 bits a row");
   expect(!reads_codes || attrs.rounding.scale > 0, "got codes of activations without a scale");
+  expect(!writes_codes || is_plain_product(attrs.product), "codes as a result of another product");
   if (reads_codes) in[0].dtype = attrs.weight.weight.dtype;
   in[1] = {in[0].dtype, attrs.weight.weight.shape};
   std::vector<TensorType> out = kMatmul.infer({Attrs(attrs.product), in});
   if (writes_codes) out[0].dtype = DType::kU8;
   return out;
+}
+
+std::vector<TensorType> infer_quantize(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const auto& [weight, transposed] = args.attrs.as<QuantizeWeightAttrs>();
+  const Shape& shape = weight.weight.shape;
+  expect(weight.format == WeightFormat::kInt8 && shape.rank() == 2 && shape[1] <= PackedShape::kMostColumns,
+         "a weight of " + weight.weight.text());
+  const TensorType wanted{weight.weight.dtype, transposed ? Shape{shape[1], shape[0]} : shape};
+  expect(args.in[0] == wanted, "got " + args.in[0].text() + ", expected " + wanted.text());
+  return {{DType::kU8, {static_cast<int64_t>(weight.packed().bytes())}}};
 }
 
 std::vector<TensorType> infer_rounding(const InferArgs& args) {
@@ -100,9 +112,12 @@ const OpDef kQuantizedEmbedding{
 const OpDef kQuantizedMatmul{.name = "quantized_matmul",
                              .infer = infer_matmul,
                              .may_overwrite = matmul_may_overwrite,
+                             .storage = [](const Node& node) { return kMatmul.storage(product_of(node)); },
                              .with_independent_rows = with_independent_rows,
                              .label = matmul_label,
                              .flops = matmul_flops};
+
+const OpDef kQuantizeWeight{.name = "quantize_weight", .infer = infer_quantize};
 
 const OpDef kRoundActivations{.name = "round_activations",
                               .infer = infer_rounding,
@@ -115,7 +130,7 @@ bool is_plain_product(const MatmulAttrs& product) {
 }
 
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product) {
-  return is_plain_product(product) || (format != WeightFormat::kInt8 && !product.trans_a);
+  return !product.trans_a && !product.row_sums && (product.trans_b || format != WeightFormat::kInt8);
 }
 
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype, float input_scale) {
@@ -125,8 +140,8 @@ Tensor dequantize(At packed, const PackedShape& shape, DType dtype, float input_
 }
 
 RoundingAttrs rounding_attrs(const StaticRounding& rounding) {
-  const auto& [scale, zero, least, most, any_weight] = rounding;
-  return {scale, zero, least, most, any_weight};
+  const auto& [scale, zero, least, most, any_weight, largest_error] = rounding;
+  return {scale, zero, least, most, any_weight, largest_error};
 }
 
 Tensor round_activations(At a, const StaticRounding& rounding) {

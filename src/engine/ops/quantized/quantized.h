@@ -47,12 +47,13 @@ struct RoundingAttrs {
   float scale = 0;
   int zero = 128, least = 0, most = 255;
   bool any_weight = false;
+  float largest_error = 0;
   void fields(FieldVisitor& visit) {
     visit("scale", scale), visit("zero", zero), visit("least", least), visit("most", most);
-    visit("any_weight", any_weight);
+    visit("any_weight", any_weight), visit("largest_error", largest_error);
   }
   bool operator==(const RoundingAttrs&) const = default;
-  StaticRounding rounding() const { return {scale, zero, least, most, any_weight}; }
+  StaticRounding rounding() const { return {scale, zero, least, most, any_weight, largest_error}; }
   template <class T>
   uint8_t code(T x) const {
     const double whole = std::nearbyint(static_cast<float>(x) / scale) + zero;
@@ -69,8 +70,8 @@ RoundingAttrs rounding_attrs(const StaticRounding& rounding);
 // Codes of -127..127 with 128 added, by one scale for all activations.
 constexpr StaticRounding static_rounding(float scale) { return {.scale = scale, .zero = 128, .least = 1, .most = 255}; }
 
-// The product that `product` describes, with the weight as its second operand: a W^T with trans_b, otherwise a W. kInt8
-// has plain products alone; the other formats have all but trans_a.
+// The product that `product` describes, with the weight as its second operand: a W^T with trans_b, otherwise a W, which
+// kInt8 does not have. No format has trans_a.
 struct QuantizedMatmulAttrs {
   QuantizedAttrs weight = {};
   MatmulAttrs product = {.trans_b = true};
@@ -84,7 +85,8 @@ struct QuantizedMatmulAttrs {
   }
 };
 
-// a W^T with nothing but bias, activation and accumulator, as inference has it.
+// a W^T with nothing but bias, activation and accumulator, as inference has it: codes as operands and results, and
+// kernels of few rows, are of these alone.
 bool is_plain_product(const MatmulAttrs& product);
 // Whether there is a kernel for such a product with a weight in `format`.
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product);
@@ -98,6 +100,17 @@ void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype = DType::kF32, float input_scale = 0);
 Tensor round_activations(At a, const StaticRounding& rounding);
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape);
+
+// Weights that are trained in fp32 and multiplied in int8: rounded and packed anew in each step (quantize_weight() of
+// packed_weight.h). w [rows, columns], or [columns, rows] if `transposed` -> u8 [PackedShape::bytes()] of kInt8. The
+// pass quantize_products puts it before products; gradients are taken before that.
+struct QuantizeWeightAttrs {
+  QuantizedAttrs weight = {};
+  bool transposed = false;
+  void fields(FieldVisitor& visit) { visit("weight", weight), visit("transposed", transposed); }
+};
+
+extern const OpDef kQuantizeWeight;
 
 // Convolution of images that are rounded to bytes with filters of WeightFormat::kInt8, without groups:
 //

@@ -91,10 +91,9 @@ const OpDef kQuantizedConv2d{.name = "quantized_conv2d", .infer = infer, .label 
 
 Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const StaticRounding& rounding,
                         const WindowAxis& vertical, const WindowAxis& horizontal) {
-  const auto& [scale, zero, least, most, any_weight] = rounding;
   const QuantizedConv2dAttrs attrs{
       .weight = {.format = shape.format, .weight = {x.value.type().dtype, {shape.rows, shape.columns}}},
-      .rounding = {scale, zero, least, most, any_weight},
+      .rounding = rounding_attrs(rounding),
       .vertical = vertical,
       .horizontal = horizontal};
   return graph_of(x)->add_one(kQuantizedConv2d, std::array{x.value, packed}, attrs, x.where);

@@ -3,6 +3,7 @@
 
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/ops/quantized/quantized.h"
+#include "engine/ops/stored_operands.h"
 
 namespace linnet {
 
@@ -57,7 +58,16 @@ size_t matmul_workspace(const KernelQuery& query) {
   const auto& [weight, product, rounding, result_rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
   const int64_t rows = rows_of(query.in[0].shape);
   const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
-  return quantized_gemm_workspace(weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8);
+  return quantized_gemm_workspace(weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8,
+                                  rounding.largest_error > 0);
+}
+
+// See is_stored_in_bf16(). A bias is fp32.
+bool matmul_supports(const KernelQuery& query) {
+  if (all_f32(query)) return true;
+  const auto& [weight, product, rounding, result_rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
+  return all_f32_or_bf16(query) && gemm_has_bf16() && weight.format == WeightFormat::kInt8 && rounding.scale == 0 &&
+         result_rounding.scale == 0 && (!product.bias || query.in[2].dtype == DType::kF32);
 }
 
 void run_matmul(const KernelArgs& args) {
@@ -68,20 +78,42 @@ void run_matmul(const KernelArgs& args) {
   if (args.in[0].type.dtype == DType::kU8)
     bytes.a = args.in[0].as<const uint8_t>();
   else
-    gemm_args.a = args.in[0].as<float>();
+    gemm_args.a = stored(args.in[0]);
   if (args.out[0].type.dtype == DType::kU8)
     bytes.c = args.out[0].as<uint8_t>();
   else
-    gemm_args.c = args.out[0].as<float>();
+    gemm_args.c = mutable_stored(args.out[0]);
   gemm_args.trans_b = product.trans_b;
   if (product.bias) gemm_args.bias = args.in[2].as<float>();
-  if (product.accumulate) gemm_args.residual = args.in.back().as<float>();
-  if (product.pre_activation) gemm_args.pre_activation = args.out[1].as<float>();
-  if (product.has_aux()) gemm_args.aux = args.in[product.bias ? 3 : 2].as<float>();
+  if (product.accumulate) gemm_args.residual = stored(args.in.back());
+  if (product.pre_activation) gemm_args.pre_activation = mutable_stored(args.out[1]);
+  if (product.has_aux()) gemm_args.aux = stored(args.in[product.bias ? 3 : 2]);
   gemm_args.activation = product.activation, gemm_args.derivative = product.derivative;
   gemm_args.derivative_scale = product.derivative_scale;
   gemm_args.precision = product.precision, gemm_args.independent_rows = product.independent_rows;
   quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool, rounding.rounding(), bytes);
+}
+
+size_t quantize_workspace(const KernelQuery& query) {
+  return quantize_weight_workspace(query.node.attrs.as<QuantizeWeightAttrs>().weight.packed(), query.threads);
+}
+
+void run_quantize(const KernelArgs& args) {
+  const auto& [weight, transposed] = args.node.attrs.as<QuantizeWeightAttrs>();
+  auto* packed = reinterpret_cast<std::byte*>(args.out[0].as<uint8_t>());
+  quantize_weight(weight.packed(), args.in[0].as<float>(), transposed, packed, args.workspace, args.pool);
+}
+
+void run_quantize_reference(const KernelArgs& args) {
+  const auto& [weight, transposed] = args.node.attrs.as<QuantizeWeightAttrs>();
+  std::vector<float> w(static_cast<size_t>(args.in[0].elements()));
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    std::transform(args.in[0].as<T>(), args.in[0].as<T>() + w.size(), w.begin(),
+                   [](T x) { return static_cast<float>(x); });
+  });
+  std::vector<std::byte> workspace(quantize_weight_workspace(weight.packed(), args.pool.size()));
+  auto* packed = reinterpret_cast<std::byte*>(args.out[0].as<uint8_t>());
+  quantize_weight(weight.packed(), w.data(), transposed, packed, workspace.data(), args.pool);
 }
 
 void run_round_activations(const KernelArgs& args) {
@@ -110,12 +142,15 @@ std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& 
   } else if (attrs.weight.format == WeightFormat::kInt8) {
     const PackedShape shape = attrs.weight.packed();
     std::vector<float> row(static_cast<size_t>(shape.columns));
-    std::vector<uint8_t> codes(static_cast<size_t>(shape.blocks() * PackedShape::kBlock));
+    std::vector<uint8_t> codes(static_cast<size_t>(shape.blocks() * PackedShape::kBlock)), rest(codes.size());
     for (auto at = numbers.begin(); at != numbers.end(); at += shape.columns) {
       std::transform(at, at + shape.columns, row.begin(), [](T x) { return static_cast<float>(x); });
-      const double scale = quantize_activations(row.data(), shape.columns, codes.data());
-      std::transform(codes.begin(), codes.begin() + shape.columns, at,
-                     [&](uint8_t code) { return static_cast<T>(scale * (code - 128)); });
+      const RowScales scales =
+          quantize_activations(row.data(), shape.columns, codes.data(), rounding.largest_error, rest.data());
+      const double scale = scales.scale, rest_scale = scales.rest_scale;
+      std::transform(codes.begin(), codes.begin() + shape.columns, rest.begin(), at, [&](uint8_t code, uint8_t more) {
+        return static_cast<T>(scale * (code - 128) + rest_scale * (more - 128));
+      });
     }
   }
   return numbers;
@@ -158,10 +193,12 @@ void run_matmul_reference(const KernelArgs& args) {
 }  // namespace
 
 LINNET_KERNELS(round_activations, {"reference", nullptr, nullptr, run_round_activations})
+LINNET_KERNELS(quantize_weight, {"rows", all_f32, quantize_workspace, run_quantize},
+               {"reference", nullptr, nullptr, run_quantize_reference})
 LINNET_KERNELS(dequantize, {"rows", all_f32, nullptr, run_dequantize},
                {"reference", nullptr, nullptr, run_dequantize_reference})
 LINNET_KERNELS(quantized_embedding, {"reference", nullptr, nullptr, run_embedding})
-LINNET_KERNELS(quantized_matmul, {"quantized_gemm", all_f32, matmul_workspace, run_matmul},
+LINNET_KERNELS(quantized_matmul, {"quantized_gemm", matmul_supports, matmul_workspace, run_matmul},
                {"reference", nullptr, nullptr, run_matmul_reference})
 
 }  // namespace linnet

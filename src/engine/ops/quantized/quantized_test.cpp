@@ -218,5 +218,39 @@ TEST_F(QuantizedOps, StochasticRounding) {
   }
 }
 
+// A layer as training in int8 computes it: its weight is rounded in the step, forward and, transposed, backward.
+TEST_F(QuantizedOps, Int8ProductsWithAWeightThatIsTrained) {
+  for (const int64_t rows : {1, 33})
+    linnet::testing::check_op(
+        {.inputs = {{.shape = {rows, 70}},
+                    {.shape = {50, 70}, .full = true},
+                    {.shape = {50}, .full = true},
+                    {.shape = {rows, 50}}},
+         .build =
+             [](Graph& graph, const auto& x) {
+               const auto where = SourceLine::current();
+               const DType dtype = x[0].type().dtype;
+               const QuantizedAttrs forward{.weight = {dtype, {50, 70}}}, backward{.weight = {dtype, {70, 50}}};
+               const auto packed = [&](const QuantizedAttrs& weight, bool transposed) {
+                 return graph.add_one(kQuantizeWeight, std::array{x[1]}, QuantizeWeightAttrs{weight, transposed},
+                                      where);
+               };
+               QuantizedMatmulAttrs up{.weight = forward, .rounding = {.largest_error = 0.01F}};
+               up.product.bias = up.product.pre_activation = true, up.product.activation = GemmActivation::kGelu;
+               const Tensor a = x[0] * 1.0;
+               std::vector<Tensor> out =
+                   graph.add(kQuantizedMatmul, std::array{a, packed(forward, false), x[2]}, up, where);
+               QuantizedMatmulAttrs down{.weight = backward, .rounding = {.largest_error = 0.01F}};
+               down.product.derivative = GemmActivation::kGeluTanh, down.product.derivative_scale = 1.25F;
+               out.push_back(
+                   graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));
+               down.product.derivative = GemmActivation::kNone, down.product.accumulate = true;
+               out.push_back(
+                   graph.add_one(kQuantizedMatmul, std::array{x[3] * 1.0, packed(backward, true), a}, down, where));
+               return out;
+             },
+         .differentiate = false});
+}
+
 }  // namespace
 }  // namespace linnet
