@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "models/families/decoder_family.h"
 #include "models/modules/text_decoder.h"
 #include "models/nn/model_file.h"
 #include "training/run/memory_report.h"
