@@ -121,12 +121,15 @@ TEST_F(Chat, ARunGoesOnToTheSameBits) {
 
 TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
   folder_.write("alone.jsonl", Json{{"messages", {message("user", "w1")}}}.dump());
+  folder_.write("silent.jsonl", R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "w3"}]})");
   folder_.write("other.jsonl", R"({"text": "w1"})");
   folder_.write("tool.jsonl",
                 Json{{"messages", {message("user", "w1"), message("tool", "w2"), message("assistant", "w3")}}}.dump());
-  for (const auto& [data, part] : {std::pair{"alone.jsonl", "no conversation has an answer of the assistant"},
-                                   {"tool.jsonl", "tool.jsonl:1: "},
-                                   {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
+  for (const auto& [data, part] :
+       {std::pair{"alone.jsonl", "no conversation has an answer of the assistant"},
+        {"tool.jsonl", "tool.jsonl:1: "},
+        {"silent.jsonl", "silent.jsonl:1: a message of the role \"user\" has no \"content\""},
+        {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;

@@ -217,19 +217,21 @@ TEST_F(Labels, AdaptersOfAnyTaskPredictBesideTheBase) {
 TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
   folder_.write("fraction.tsv", "a\t0.5\nb\t1.25\nthe\t2\n");
   folder_.write("several.tsv", "a\tjoy\nb\tfear\nthe\tjoy, fear\n");
-  folder_.write("words.tsv", "a\tx\nb\tlow\nthe\thigh\n");
+  folder_.write("words.tsv", "a\t1\nb\tlow\nthe\thigh\n");
   folder_.write("columns.csv", "body,kind\na,x\nb,y\n");
   folder_.write("span.jsonl", R"({"text": "a dog", "entities": [{"start": 2, "end": 9, "label": "X"}]})");
   folder_.write("tags.jsonl", R"({"tokens": ["a", "dog"], "tags": ["O"]})");
   folder_.write("quote.csv", "text,label\n\"a,x\n");
+  folder_.write("empty.csv", "text,label\n,x\n ,y\n");
   for (const auto& [preset, data, part] :
        {std::tuple{"classify", "fraction.tsv", "--set data.task=regression learns numbers"},
         {"classify", "several.tsv", "several labels in one, such as 'joy, fear'"},
-        {"regress", "words.tsv", "words.tsv:1: the label 'x' is no number"},
+        {"regress", "words.tsv", "words.tsv:2: the label 'low' is no number"},
         {"classify", "columns.csv", "no field is called \"text\" (there are body, kind)"},
         {"tag", "span.jsonl", "\"end\" of an entity is 9, and the text has 5 characters"},
         {"tag", "tags.jsonl", "tags.jsonl:1: 2 tokens and 1 tags"},
-        {"classify", "quote.csv", "quote.csv:2: a quote is not closed"}}) {
+        {"classify", "quote.csv", "quote.csv:2: a quote is not closed"},
+        {"classify", "empty.csv", "empty.csv': the field \"text\" is empty in every record"}}) {
     const Outcome outcome = train(preset, data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;

@@ -76,7 +76,7 @@ const Arguments kAllWeights{"lora.rank=0", "lora.alpha=16", "lora.base_storage=f
 TEST_F(Preferences, LossesAndRewardsOfConversationsAreThoseOfTrl) {
   const std::string golden = std::string(LINNET_GOLDEN) + "/../preferences", pairs = golden + "/pairs.jsonl";
   Arguments all{"train", "preferences", "--run", folder_ / "run", "--data", pairs};
-  for (const std::string setting :
+  for (const std::string& setting :
        {"model.from=" + golden, "valid_text=" + pairs, std::string("batch_size=12"), std::string("context=128"),
         std::string("lora.rank=0"), std::string("lora.alpha=16"), std::string("lora.base_storage=fp32"),
         std::string("beta=0.3"), std::string("label_smoothing=0"), std::string("learning_rate=1e-3"),
@@ -209,11 +209,13 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
                              "\r\n");
   folder_.write("mixed.jsonl", R"({"prompt": ["w1"], "chosen": "w2", "rejected": "w3"})");
   folder_.write("empty.jsonl", "");
+  folder_.write("blank.jsonl", R"({"prompt": "w1", "chosen": "", "rejected": ""})");
   folder_.write("user.jsonl",
                 R"({"chosen": [{"role": "user", "content": "w1"}], "rejected": [{"role": "user", "content": "w1"}]})");
   for (const auto& [data, part] : {std::pair{"one.jsonl", "one.jsonl:1: there is no \"rejected\""},
                                    {"mixed.jsonl", "are all texts, or lists of messages"},
                                    {"empty.jsonl", "has no pair of answers"},
+                                   {"blank.jsonl", "blank.jsonl:1: both answers are empty"},
                                    {"user.jsonl", "has no pair of answers"},
                                    {"none.jsonl", "none.jsonl"}}) {
     const Outcome outcome = train("r", data);

@@ -9,9 +9,12 @@ namespace linnet {
 
 void check_messages(const Json& messages, const std::string& where) {
   if (!messages.is_array() || messages.empty()) fail_user(where + ": the list of messages is empty");
-  for (const Json& each : messages)
+  for (const Json& each : messages) {
     if (!each.is_object() || !each.contains("role") || !each["role"].is_string())
       fail_user(where + ": a message has no \"role\"");
+    if (!each.contains("content") && !each.contains("tool_calls"))
+      fail_user(where + ": a message of the role \"" + each["role"].text() + "\" has no \"content\"");
+  }
 }
 
 LearnedText render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where) {

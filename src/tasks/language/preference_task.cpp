@@ -169,6 +169,7 @@ class PairReader {
     if (chosen->is_array() && rejected->is_array()) return of_messages(prompt, *chosen, *rejected, where);
     if (!chosen->is_string() || !rejected->is_string() || !prompt || !prompt->is_string())
       fail_user(where + ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
+    if (chosen->text().empty() && rejected->text().empty()) fail_user(where + ": both answers are empty");
     return {{of_text(prompt->text(), chosen->text()), of_text(prompt->text(), rejected->text())}};
   }
 
@@ -278,7 +279,7 @@ Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config&
   check_fits(session.store, "");
   session.allocate();
   session.store.touch();
-  session.trainer->initialize();
+  session.trainer->initialize_constants();
   load_reference(session, config);
   session.set_references(pairs);
   session.trainer->load_parameters(

@@ -138,6 +138,8 @@ TextRecords read_labelled(const std::string& path, const DataConfig& data, bool 
                              .where = where});
   }
   if (found.records.empty()) fail_user("'" + path + "' has no labelled lines");
+  if (std::ranges::all_of(found.records, [](const TextRecord& record) { return trimmed(record.text).empty(); }))
+    fail_user("'" + path + "': the field \"" + columns.text + "\" is empty in every record");
   return found;
 }
 
