@@ -272,7 +272,10 @@ TEST_F(ImageTables, WhatIsWrongIsSaidInOneLine) {
   folder_.write("shown/broken.bmp", "BMno picture");
   for (const auto& [preset, table, message] :
        {std::tuple{"images", "file,label\npicture 1.bmp,a\ngone.bmp,b\n", "x.csv:3: there is no image '"},
-        {"images", "file,label\nbroken.bmp,a\nbroken.bmp,a\nbroken.bmp,a\nbroken.bmp,b\nbroken.bmp,b\nbroken.bmp,b\n",
+        {"images",
+         "file,label\npicture 1.bmp,a\npicture 2.bmp,b\npicture 3.bmp,a\npicture 4.bmp,b\npicture 5.bmp,a\npicture "
+         "6.bmp,b\n"
+         "picture 7.bmp,a\nbroken.bmp,b\n",
          "broken.bmp'"},
         {"images", "file,label\npicture 1.bmp,a\npicture 2.bmp,\n", "x.csv:3: the label is empty"},
         {"images", "file,label\n,a\npicture 1.bmp,b\n", "x.csv:2: the name of the image is empty"},

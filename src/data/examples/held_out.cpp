@@ -51,7 +51,7 @@ void keep_together(std::vector<bool>& chosen, const std::vector<std::string_view
     }
   const bool few = left == wanted;
   for (size_t i = 0; !few && i < keys.size(); ++i) chosen[i] = groups.at(keys[i]).is_chosen;
-  log_info(std::to_string(repeated) + " of " + std::to_string(keys.size()) + " texts repeat an earlier one" +
+  log_info(std::to_string(repeated) + " of " + std::to_string(keys.size()) + " examples repeat an earlier one" +
            (few ? ", and too few differ: what is set aside is learned as well"
                 : "; they stay with it when some are set aside"));
 }
