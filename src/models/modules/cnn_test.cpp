@@ -133,9 +133,9 @@ TEST(Cnn, PredictionsAreAnOutputOfEvaluationOnly) {
     const auto& outputs = trace.graph().outputs();
     ASSERT_EQ(outputs.size(), training ? 0u : 2u);
     if (training) continue;
-    EXPECT_EQ(trace.graph().value(outputs[0].value).type, (TensorType{DType::kI32, {kBatch}}));
-    EXPECT_EQ(trace.graph().value(outputs[1].value).type,
+    EXPECT_EQ(trace.graph().value(outputs[0].value).type,
               (TensorType{DType::kF32, {kBatch, model.config.classes}}));  // the logits
+    EXPECT_EQ(trace.graph().value(outputs[1].value).type, (TensorType{DType::kI32, {kBatch}}));
   }
 }
 
