@@ -53,6 +53,7 @@ TEST_F(BadInput, Devices) {
   expect_refused(run({"train", "dates", "--device", "gpu"}), {"device = \"gpu\"", "cuda:N"});
   expect_refused(run({"train", "dates", "--set", "precision=tf32"}), {"tf32", "device"});
   expect_refused(run({"bench", "cnn-128", "--precision", "tf32"}), {"--device cuda"});
+  expect_refused(run({"train", "dates", "--set", "precision=int8", "--set", "device=cuda"}), {"int8", "CPU"});
 }
 
 TEST_F(BadInput, CommandLines) {

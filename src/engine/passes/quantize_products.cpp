@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
@@ -26,7 +26,7 @@ constexpr float kLargestError = 0.04F;
 
 class QuantizeProducts : Fusion {
  public:
-  using Fusion::Fusion;
+  explicit QuantizeProducts(const Graph& graph) : Fusion(graph), loss_(find_loss(graph)) {}
   Graph run() {
     return replace_nodes([this](const Node& node) { return take(node); });
   }
@@ -49,7 +49,9 @@ class QuantizeProducts : Fusion {
     product.trans_b = true;
     const QuantizedAttrs weight{.weight = {DType::kF32, transposed ? Shape{w[1], w[0]} : w}};
     std::vector<Tensor> in = rewriter_.inputs_of(node);
-    Tensor& packed = packed_[{node.in[1], transposed}];
+    // What is computed again in the backward pass packs again, so that no weight waits in memory.
+    const bool is_backward = &node - graph_.nodes().data() > loss_;
+    Tensor& packed = packed_[{node.in[1], transposed, is_backward}];
     if (!packed.defined())
       packed = rewriter_.add(node, kQuantizeWeight, std::array{in[1]}, QuantizeWeightAttrs{weight, transposed})[0];
     in[1] = packed;
@@ -58,7 +60,8 @@ class QuantizeProducts : Fusion {
     return true;
   }
 
-  std::map<std::pair<ValueId, bool>, Tensor> packed_;  // by weight and whether it is transposed
+  const NodeId loss_;
+  std::map<std::tuple<ValueId, bool, bool>, Tensor> packed_;  // by weight, transposed, in the backward pass
 };
 
 }  // namespace

@@ -104,15 +104,6 @@ TEST(Int8Training, HasTheSameBitsOnAnyNumberOfThreadsAndAfterAResume) {
   std::filesystem::remove_all(folder);
 }
 
-// Packed weights are values of the step, in its planned memory; what is computed again in the backward pass reads them.
-TEST(Int8Training, KeepsWithinAMemoryBudgetAndThenHasTheSameBits) {
-  Training whole(options_with(true));
-  TrainerOptions options = options_with(true);
-  options.recompute = RecomputeMode::kBlock;
-  Training less(options);
-  for (int64_t step = 1; step <= 3; ++step) EXPECT_EQ(whole.step(step), less.step(step));
-}
-
 // As adapters are trained: the gradient of a frozen layer's input is a product with the numbers of its packed weight.
 TEST(Int8Training, ReadsAFrozenWeightThatIsStoredInInt8) {
   const std::vector<ParameterGroup> groups{{.patterns = {"first.*", "table.*"}},

@@ -125,8 +125,10 @@ TEST(Recompute, TakesLessMemoryForTheSameBits) {
 
 TEST(RecomputeBlocks, TakesLessMemoryForTheSameBitsWithDropout) {
   for (const PassOptions& passes : {PassOptions{}, PassOptions{.precision = Precision::kBf16},
-                                    PassOptions{.precision = Precision::kBf16, .storage_type = DType::kBF16}}) {
-    SCOPED_TRACE(std::string(precision_name(passes.precision)) + (passes.storage_type ? " stored" : ""));
+                                    PassOptions{.precision = Precision::kBf16, .storage_type = DType::kBF16},
+                                    PassOptions{.precision = Precision::kBf16, .int8 = true}}) {
+    SCOPED_TRACE(std::string(passes.int8 ? "int8" : precision_name(passes.precision)) +
+                 (passes.storage_type ? " stored" : ""));
     TrainerOptions options{.passes = passes};
     const Trained none = train(options, 0.1);
     EXPECT_EQ(none.fit.text(), "");
