@@ -43,7 +43,8 @@ struct LearnerOptions {
   // Micro-batches of a step. Their losses and counts add up, so that the step is that of one larger batch.
   int64_t accumulate = 1;
   // What products multiply in: "fp32", "bf16" (fp32 on a CPU without it) or, on a GPU, "tf32"; on the CPU "int8"
-  // multiplies 8-bit numbers in linear layers and is "bf16" elsewhere, and "fp16" rounds operands to fp16 and scales the loss by 2^16, which is halved where gradients overflow.
+  // multiplies 8-bit numbers in linear layers and is "bf16" elsewhere, and "fp16" rounds operands to fp16 and scales
+  // the loss by 2^16, which is halved where gradients overflow.
   std::string precision = "fp32";
   // In what type activations are stored. "auto": with precision = "bf16" in bf16, where the machine multiplies in bf16,
   // else in fp32; "fp32": always.
