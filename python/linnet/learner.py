@@ -124,8 +124,8 @@ class Learner:
     `linnet.Loss` (such as `cross_entropy(...)`) or a scalar Tensor, alone or as (loss, {"name": tensor}) with outputs
     for `predict` and metrics. inputs: a Loader, an example batch, or a list of them, one for each shape.
     optimizer: Sgd, Adam, AdamW, ... . precision: "fp32", "bf16", "int8", "tf32" or "fp16". memory: the most bytes to
-    plan; layers are computed again in the backward pass until the step fits. groups: parameters that are frozen or trained
-    otherwise. shares: learners whose parameters this one has too; what they train is read before each step.
+    plan; layers are computed again in the backward pass until the step fits. groups: parameters that are frozen or
+    trained otherwise. shares: learners whose parameters this one has too; what they train is read before each step.
     One thread uses a learner at a time; several learners may be used by several threads. Raises ShapeError naming the
     line of the program, UserError and MachineError.
     """
