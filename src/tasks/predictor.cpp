@@ -25,7 +25,7 @@ class PredictorOfTexts : public Predictor {
                                              opened_.pairs, false);
     opened_.take_weights_into(*session_);
   }
-  bool takes_pairs() const override { return opened_.pairs; }
+  bool takes_pairs() const override { return opened_.pairs || task_.may_be_pairs(); }
   void for_each_text(const std::string& path, const DataConfig& named, const UseText& use) const override {
     DataConfig columns = opened_.config.data;
     if (!named.text_column.empty()) columns.text_column = named.text_column;
@@ -38,7 +38,7 @@ class PredictorOfTexts : public Predictor {
     TextRecords records{.records = {}, .pairs = opened_.pairs};
     for (const std::string& text : texts) {
       TextRecord& record = records.records.emplace_back();
-      const size_t tab = opened_.pairs || task_.may_be_pairs() ? text.find('\t') : text.npos;
+      const size_t tab = takes_pairs() ? text.find('\t') : text.npos;
       if (opened_.pairs && tab == text.npos)
         fail_user("the model takes two texts with a tab between them, and '" + text.substr(0, 60) + "' has none");
       record.text = text.substr(0, tab);

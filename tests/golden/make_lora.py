@@ -32,7 +32,7 @@ CASES = {
     # Its projections also project embeddings of distances.
     "deberta_classifier": ("deberta_classifier", "DebertaV2ForSequenceClassification",
                            dict(task_type="SEQ_CLS", r=2, lora_alpha=8,
-                                target_modules=["query_proj", "key_proj", "value_proj"], modules_to_save=["classifier"])),
+                                target_modules=["query_proj", "key_proj", "value_proj"], modules_to_save=["classifier", "pooler.dense"])),
     # Queries, keys and values are one tensor, head by head.
     "gpt_neox": ("gpt_neox", "GPTNeoXForCausalLM", dict(task_type="CAUSAL_LM", r=3, lora_alpha=6,
                                                         target_modules=["query_key_value", "dense_4h_to_h"])),

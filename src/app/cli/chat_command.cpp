@@ -128,7 +128,7 @@ int chat(const Arguments& arguments) {
   const bool terminal = isatty(STDIN_FILENO);
   if (terminal) std::fprintf(stderr, "%s\n", kCommands);
   std::signal(SIGINT, interrupt);  // not before: while the model is loaded Ctrl-C ends the program
-  InputLines input;
+  InputLines input(/*asks=*/true);
   for (std::string line;;) {
     if (terminal) std::fputs(kPrompt, stderr);
     asking = terminal;

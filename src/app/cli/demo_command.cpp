@@ -44,11 +44,11 @@ Score show_test(TranslationTask& task) {
   return {static_cast<double>(right) / static_cast<double>(translations.size()), worst};
 }
 
-int demo(const std::string& folder, const std::vector<std::string>& settings) {
+int demo(const std::string& folder, bool resume, const std::vector<std::string>& settings) {
   ConfigArguments arguments;
   arguments.config = "dates";
   arguments.settings = settings;
-  const TrainRequest request{arguments.load(), folder, false, ""};
+  const TrainRequest request{arguments.load(), folder, resume, ""};
   Score score{};
   const TrainOutcome outcome = run_training(request, make_training_task, [&](TrainingTask& task) {
     score = show_test(dynamic_cast<TranslationTask&>(task));
@@ -69,13 +69,15 @@ int demo(const std::string& folder, const std::vector<std::string>& settings) {
 void add_demo_command(Command& linnet) {
   struct Arguments {
     std::string folder = "runs/demo";
+    bool resume = false;
     std::vector<std::string> settings;
   };
   auto arguments = std::make_shared<Arguments>();
   linnet.subcommand("demo", "train the dates preset and show what it learned")
       .take("--run", arguments->folder, "the run folder", {.type = "DIR"})
       .take("--set", arguments->settings, "change one key of the preset", {.type = "KEY=VALUE"})
-      .does([arguments] { return demo(arguments->folder, arguments->settings); });
+      .flag("--resume", arguments->resume, "go on with an existing run folder")
+      .does([arguments] { return demo(arguments->folder, arguments->resume, arguments->settings); });
 }
 
 }  // namespace linnet

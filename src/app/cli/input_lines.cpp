@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -13,9 +14,18 @@
 
 namespace linnet {
 
-std::string read_standard_input(const std::string& instead) {
+namespace {
+
+// `instead`: as of read_standard_input().
+void begin_standard_input(const std::string& instead) {
   if (::fcntl(STDIN_FILENO, F_GETFD) < 0) fail_user("standard input is closed" + instead);
   if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
+}
+
+}  // namespace
+
+std::string read_standard_input(const std::string& instead) {
+  begin_standard_input(instead);
   std::string text;
   char buffer[1 << 16];
   // Not beyond an end that was seen once: a terminal would have to be ended twice.
@@ -27,6 +37,7 @@ std::string read_standard_input(const std::string& instead) {
 
 bool InputLines::next(std::string_view& line) {
   constexpr size_t kPart = 1 << 16, kLongest = 256'000'000;
+  if (std::exchange(is_new_, false)) begin_standard_input("");
   size_t searched = at_, end;
   while ((end = buffer_.find('\n', searched)) == buffer_.npos && !ended_) {
     if (buffer_.size() - at_ > kLongest)

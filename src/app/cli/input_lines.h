@@ -11,6 +11,8 @@ namespace linnet {
 
 class InputLines {
  public:
+  // `asks`: the command asks for each line itself, and needs no hint at a terminal.
+  explicit InputLines(bool asks = false) : is_new_(!asks) {}
   // The bytes of the next line without its "\n"; false at the end. Good until the next call. User error for a line of
   // more than 256 MB.
   bool next(std::string_view& line);
@@ -20,6 +22,7 @@ class InputLines {
   int64_t number() const { return number_; }  // of the last line, from 1
 
  private:
+  bool is_new_;         // nothing was read, and there is a hint to give
   std::string buffer_;  // what was read
   size_t at_ = 0;       // where the next line begins in it
   bool ended_ = false;

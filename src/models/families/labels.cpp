@@ -1,5 +1,7 @@
 #include "models/families/labels.h"
 
+#include "base/files.h"
+
 namespace linnet {
 namespace {
 
@@ -40,6 +42,10 @@ void set_problem_type(ConfigFile& config, const std::string& type) { config.set(
 bool has_pairs(const ConfigFile& config) {
   return config.flag(kPairsKey, false) || config.has("sentence_transformers") ||
          config.has("sbert_ce_default_activation_function");
+}
+bool is_cross_encoder(const std::string& folder) {
+  const std::string path = folder + "/config_sentence_transformers.json";
+  return file_exists(path) && ConfigFile(path).text("model_type", "") == "CrossEncoder";
 }
 void set_pairs(ConfigFile& config, bool pairs) {
   if (pairs) config.set(kPairsKey, true);

@@ -17,6 +17,8 @@ void set_problem_type(ConfigFile& config, const std::string& type);
 // Whether the model learned of pairs of texts. The key is Linnet's own: transformers keeps no such record.
 bool has_pairs(const ConfigFile& config);
 void set_pairs(ConfigFile& config, bool pairs);
+// Whether sentence-transformers, which tells so in a file of its own since version 6, scores pairs with it.
+bool is_cross_encoder(const std::string& folder);
 // Whether the model learned that a question may have no answer. The key is Linnet's own.
 bool may_lack_answers(const ConfigFile& config);
 void set_may_lack_answers(ConfigFile& config);

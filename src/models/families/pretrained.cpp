@@ -197,6 +197,7 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
       log_info("'" + folder + "' tells " + std::to_string(label_count(config)) + " classes: its " + match.fresh[0] +
                " is drawn anew, for " + std::to_string(options.labels));
   }
+  if (is_cross_encoder(folder)) set_pairs(model.config, true);
   if (converted) {
     model.with_prefix = true;  // as files of the architecture it now has are written
     model.config.set("architectures", std::vector<std::string>{model.architecture});

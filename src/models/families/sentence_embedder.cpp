@@ -10,6 +10,7 @@
 #include "base/json_reader.h"
 #include "base/packed_files.h"
 #include "models/families/fields.h"
+#include "models/families/labels.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
 #include "models/nn/forward.h"
@@ -109,8 +110,12 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   SentencePooling pooling;
   if (const std::string path = inside(folder, kTransformer); file_exists(path))
     pooling.max_tokens = ConfigFile(path).size("max_seq_length", INT64_C(1) << 31);
-  const std::string path = inside(folder, kModules);
+  const std::string path = inside(folder, kModules), tokenizer = inside(folder, "tokenizer_config.json");
   if (!file_exists(path)) return pooling;
+  // Newer versions write the length into the tokenizer's file alone.
+  if (pooling.max_tokens == 0 && file_exists(tokenizer))
+    if (const double length = ConfigFile(tokenizer).number("model_max_length", 0); length < INT64_C(1) << 31)
+      pooling.max_tokens = static_cast<int64_t>(length);
   pooling.normalized = false;
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")
@@ -129,7 +134,7 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
 std::map<std::string, std::string> sentence_files(const std::string& folder) {
   const std::string path = inside(folder, kModules);
   std::map<std::string, std::string> files;
-  if (!file_exists(path)) return files;
+  if (!file_exists(path) || is_cross_encoder(folder)) return files;
   files[kModules] = read_file(path);
   for (const char* name : {kTransformer, "config_sentence_transformers.json"})
     if (file_exists(inside(folder, name))) files[name] = read_file(inside(folder, name));
@@ -142,7 +147,16 @@ std::map<std::string, std::string> sentence_files(const std::string& folder) {
 
 std::map<std::string, std::string> sentence_files(const PretrainedModel& model) {
   const auto& encoder = model.as<SentenceEncoder>();
-  if (auto files = sentence_files(model.folder); !files.empty()) return files;
+  if (auto files = sentence_files(model.folder); !files.empty()) {
+    std::string& text = files[kTransformer];  // has the length if the tokenizer's file had it
+    Json transformer = text.empty() ? Json::object() : Json::parse(text, kTransformer, JsonLimits::settings());
+    if (encoder.max_tokens > 0 && transformer.is_object() && !transformer.find("max_seq_length")) {
+      transformer["max_seq_length"] = encoder.max_tokens;
+      text = transformer.dump(2);
+    }
+    if (text.empty()) files.erase(kTransformer);
+    return files;
+  }
   Json modules = Json::array(), mode{{"word_embedding_dimension", encoder.encoder.config.width}};
   for (const std::string kind : {"Transformer", "Pooling", "Normalize"}) {
     if (!encoder.normalized && kind == "Normalize") continue;

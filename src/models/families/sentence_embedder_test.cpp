@@ -13,6 +13,7 @@
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "models/families/config_file.h"
+#include "models/families/labels.h"
 #include "temporary_folder.h"
 
 namespace linnet {
@@ -134,6 +135,22 @@ TEST(SentencePooling, IsReadFromItsFolder) {
 
 // tanh(the mean through one layer) through another, as sentence-transformers computes them; and a folder that is saved
 // has what the layers were trained to be.
+// Version 6 of sentence-transformers writes the length into the tokenizer's file, and modules for cross-encoders, too.
+TEST(SentencePooling, ReadsFoldersOfNewerVersions) {
+  testing::TemporaryFolder folder;
+  folder.write("modules.json",
+               R"([{"type": "sentence_transformers.base.modules.transformer.Transformer", "path": ""}])");
+  folder.write("sentence_bert_config.json", R"({"transformer_task": "feature-extraction"})");
+  folder.write("tokenizer_config.json", R"({"model_max_length": 12})");
+  EXPECT_EQ(read_sentence_pooling(folder.path()).max_tokens, 12);
+  folder.write("sentence_bert_config.json", R"({"max_seq_length": 7})");
+  EXPECT_EQ(read_sentence_pooling(folder.path()).max_tokens, 7);
+  EXPECT_FALSE(sentence_files(folder.path()).empty());
+  folder.write("config_sentence_transformers.json", R"({"model_type": "CrossEncoder"})");
+  EXPECT_TRUE(is_cross_encoder(folder.path()));
+  EXPECT_TRUE(sentence_files(folder.path()).empty());
+}
+
 TEST(SentencePooling, IsFollowedByLinearLayers) {
   testing::TemporaryFolder folder, saved;
   const std::string bert = "tests/golden/pretrained/bert_model";

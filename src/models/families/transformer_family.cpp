@@ -72,7 +72,8 @@ NameTable transformer_names(const TransformerConfig& config, ModelHead) {
   }
   // A bare model has none.
   if (config.head_bias) table.add("final_logits_bias", "head.bias", TensorForm::kOneRow, TensorRole::kOptional);
-  if (config.positions != Positions::kLearned) table.computed = {"*.embed_positions.weight*"};
+  table.computed = {"encoder.version", "decoder.version"};  // of fairseq
+  if (config.positions != Positions::kLearned) table.computed.push_back("*.embed_positions.weight*");
   return table;
 }
 

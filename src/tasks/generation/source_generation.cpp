@@ -9,9 +9,9 @@
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
 #include "generation/generators.h"
-#include "models/families/generation_config.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/translation/translation_model.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 namespace {
@@ -91,7 +91,7 @@ class SourceGeneration : public TextModel {
   SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
       : TextModel(folder, options),
         opened_(open_translation_model(folder, adapters_)),
-        makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
+        makers_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
     if (!options.draft.empty())
       fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
     never_ = opened_.tokenizers.never_written();

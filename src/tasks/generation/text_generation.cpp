@@ -12,11 +12,11 @@
 #include "data/text/pipeline/decoders.h"
 #include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"
-#include "models/families/generation_config.h"
 #include "models/families/static_scales.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/language/language_model.h"
 #include "training/run/memory_report.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 namespace {
@@ -64,7 +64,7 @@ class TextGeneration : public TextModel {
   TextGeneration(const std::string& folder, const TextGenerationOptions& options)
       : TextModel(folder, options),
         opened_(open_language_model(folder, adapters_)),
-        makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
+        makers_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
     slides_ = true;
     const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
     try {

@@ -71,6 +71,7 @@ void LanguageModel::save_assets(const std::string& folder) const {
   if (!pretrained) return;
   make_directories(folder + kConfigFolder);
   pretrained->config.save(folder + kConfigFolder + "/config.json");
+  keep_generation_config(*pretrained, folder);
 }
 
 LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,

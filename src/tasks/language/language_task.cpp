@@ -11,6 +11,7 @@
 #include "tasks/language/language_session.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 
@@ -128,7 +129,8 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
   const ParameterLayout layout(*opened.model);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   opened.load_weights(layout, parameters.data());
-  const SaveOptions options{.files = opened.coder->pretrained_files()};
+  SaveOptions options{.files = opened.coder->pretrained_files()};
+  if (opened.is_run) options.files.merge(generation_files(opened.folder));
   if (opened.pretrained) {
     save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
   } else {

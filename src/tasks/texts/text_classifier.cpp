@@ -111,6 +111,8 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
     opened.model = open_with_adapters(folder, adapters, options);
     if (opened.problem() == TextProblem::kEmbeddings) take_pooling(opened.model, folder);
     opened.config.data.context = opened.model.as<TextClassifier>().max_length();
+    if (const int64_t most = opened.tokenizer->max_length(); most > 0)
+      opened.config.data.context = std::min(opened.config.data.context, most);
     opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;
   }
   opened.outputs = label_names(opened.model.config);

@@ -105,6 +105,7 @@ void TranslationModel::save_assets(const std::string& folder) const {
   }
   make_directories(folder + "/pretrained");
   file.save(folder + kConfigFile);
+  keep_generation_config(*pretrained, folder);
 }
 
 TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {

@@ -10,6 +10,7 @@
 #include "models/modules/t5.h"
 #include "tasks/translation/corpus.h"
 #include "tasks/translation/translation_model.h"
+#include "training/run/pretrained_run.h"
 
 namespace linnet {
 
@@ -141,7 +142,7 @@ void export_translation_run(const std::string& folder, const std::string& out) {
   opened.load_weights(layout, parameters.data());
   if (const auto* marian = dynamic_cast<const Transformer*>(opened.model.get()))
     clear_start_embedding(marian->config, layout, parameters.data());
-  SaveOptions options;
+  SaveOptions options{.files = generation_files(folder)};
   bool whole = true;
   for (const auto& tokenizer : {opened.tokenizers.source, opened.tokenizers.target}) {
     const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(tokenizer.get());

@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-constexpr const char *kConfigFile = "/config.json", *kTokenizer = "tokenizer";
+constexpr const char *kConfigFile = "/config.json", *kTokenizer = "tokenizer", *kGeneration = "generation_config.json";
 
 }  // namespace
 
@@ -27,6 +27,22 @@ void save_pretrained_assets(const std::string& folder, const PretrainedModel& mo
     make_directories(path.parent_path().string());
     write_file_atomically(path.string(), text);
   }
+}
+
+void keep_generation_config(const PretrainedModel& model, const std::string& run) {
+  const std::string path = model.folder + "/" + kGeneration;
+  if (!model.folder.empty() && file_exists(path))
+    write_file_atomically(model_description(run) + "/" + kGeneration, read_file(path));
+}
+
+std::map<std::string, std::string> generation_files(const std::string& run) {
+  const std::string path = model_description(run) + "/" + kGeneration;
+  if (!file_exists(path)) return {};
+  return {{kGeneration, read_file(path)}};
+}
+
+GenerationConfig run_generation_config(const std::string& run) {
+  return generation_files(run).empty() ? GenerationConfig{} : read_generation_config(model_description(run));
 }
 
 PretrainedModel open_run_model(const std::string& folder) {

@@ -172,28 +172,16 @@ bool is_plain(const GemmArgs& args) {
   return args.trans_b && !args.accumulate && !args.pre_activation && args.derivative == GemmActivation::kNone;
 }
 
-// Strips turn a whole weight into fp32 first, which so many rows do not pay for where the tiles have vector
-// instructions. They are as many as the longest chunk of a prompt has: its rows have the same bits in chunks of any
-// length.
-constexpr int64_t kMostTileRows = 256;
-int64_t most_tile_rows() {
-#if HWY_ARCH_X86
-  if (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) return kMostTileRows;
-#endif
-  return kFewRows;
-}
-
 }  // namespace
 
 size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads) {
   if (shape.rows == 0) return 0;
-  const size_t tiles = static_cast<size_t>(m * shape.blocks()) * sizeof(ActivationBlock);
-  if (few) return tiles;
-  return std::max(gemm_strips_workspace(shape, m, threads), m <= kMostTileRows ? tiles : 0);
+  if (!few) return gemm_strips_workspace(shape, m, threads);
+  return static_cast<size_t>(m * shape.blocks()) * sizeof(ActivationBlock);
 }
 
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
-  const bool few = is_plain(args) && (args.m <= most_tile_rows() || args.independent_rows);
+  const bool few = is_plain(args) && (args.m <= kFewRows || args.independent_rows);
   if (few && weight.shape.tail_rows > 0) {
     gemm_blocks(args, weight.head(), workspace, pool);
     return gemm_blocks(from_column(args, weight.shape.head().rows), weight.tail(), workspace, pool);

@@ -7,7 +7,7 @@
 // NaN.
 //
 // With the block formats, rows of A are rounded to 16 bits, 32 neighbors with a scale of their own, where there are few
-// rows (at most 256, or 8 without AVX2, or any number with independent_rows): integers are added within a block, and
+// rows (at most 8, or any number with independent_rows): integers are added within a block, and
 // the sums of blocks in fp32 in their order, so that what is said above of bits holds here too. The rounding is 1 in
 // 65278 of the largest of 32 neighbors, far below that of the weights. More rows are a product of gemm() with strips of
 // the weight in fp32 (gemm_strips.h), as are all products with kBf16; these have the other form A W, too, and whatever
