@@ -132,12 +132,10 @@ class Writer {
       add("rope.scaling.original_context_length", static_cast<int64_t>(rotary.scaling.original_length));
     }
     const auto add_divisors = [this](const char* name, const std::vector<float>& divisors) {
-      tensors_.push_back({name,
-                          find_gguf_blocks("F32"),
-                          {std::ssize(divisors)},
-                          [divisors](int64_t first, int64_t count, float* out) {
-                            std::copy_n(divisors.begin() + first, count, out);
-                          }});
+      tensors_.push_back(
+          {name, find_gguf_blocks("F32"), {std::ssize(divisors)}, [divisors](int64_t first, int64_t count, float* out) {
+             std::copy_n(divisors.begin() + first, count, out);
+           }});
     };
     const std::vector<float> divisors = divisors_of(rotary, turned);
     if (phi) add_divisors("rope_factors_long.weight", rotary.long_divisors.empty() ? divisors : rotary.long_divisors);

@@ -109,7 +109,7 @@ void set_pooling(PretrainedModel& model, const SentencePooling& pooling) {
 SentencePooling read_sentence_pooling(const std::string& folder) {
   SentencePooling pooling;
   if (const std::string path = inside(folder, kTransformer); file_exists(path))
-    pooling.max_tokens = ConfigFile(path).size("max_seq_length", INT64_C(1) << 31);
+    if (const ConfigFile config(path); config.has("max_seq_length")) pooling.max_tokens = config.size("max_seq_length");
   const std::string path = inside(folder, kModules), tokenizer = inside(folder, "tokenizer_config.json");
   if (!file_exists(path)) return pooling;
   // Newer versions write the length into the tokenizer's file alone.
