@@ -179,6 +179,8 @@ void take_pooling(PretrainedModel& model, const std::string& folder) {
 std::string SentencePrompts::of(const std::string& name) const {
   if (name.empty() && usual.empty()) return "";
   const auto found = prompts.find(name.empty() ? usual : name);
+  if (found != prompts.end() && !included && !found->second.empty())
+    fail_user("\"include_prompt\" is false: the model leaves its prompts out of the pooling, which Linnet does not");
   if (found != prompts.end()) return found->second;
   std::string names;
   for (const auto& [known, text] : prompts) names += (names.empty() ? "" : ", ") + known;
@@ -191,6 +193,10 @@ SentencePrompts read_sentence_prompts(const std::string& folder) {
   if (!file_exists(path)) return result;
   const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
   const JsonObject config(json, "'" + path + "':");
+  if (file_exists(inside(folder, kModules)))
+    for (const SentenceModule& module : read_modules(inside(folder, kModules)))
+      if (module.kind == "Pooling")
+        result.included = ConfigFile(inside(inside(folder, module.path), "config.json")).flag("include_prompt", true);
   result.usual = config.text("default_prompt_name", "");
   if (const Json* prompts = json.find("prompts"); prompts && prompts->is_object())
     for (const auto& [name, text] : prompts->items())

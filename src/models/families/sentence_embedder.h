@@ -44,6 +44,7 @@ void take_pooling(PretrainedModel& model, const std::string& folder);
 struct SentencePrompts {
   std::map<std::string, std::string> prompts = {};
   std::string usual = {};  // the name of the one that texts have where nobody names one; "": none
+  bool included = true;    // in what is pooled
   // "": the usual one. User error for a name that the folder does not have.
   std::string of(const std::string& name) const;
 };

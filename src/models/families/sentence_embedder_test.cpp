@@ -212,6 +212,12 @@ TEST(SentencePrompts, AreNamedOrUsual) {
   EXPECT_EQ(prompts.of(""), "search_query: ");
   EXPECT_EQ(prompts.of("document"), "");
   EXPECT_THROW(prompts.of("passage"), Error);
+  // A pooling without the prompt's tokens, which is not supported, hinders nobody who uses no prompt.
+  std::filesystem::create_directories(folder / "1_Pooling");
+  folder.write("modules.json", R"([{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+  folder.write("1_Pooling/config.json", R"({"include_prompt": false})");
+  EXPECT_THROW(read_sentence_prompts(folder.path()).of("query"), Error);
+  EXPECT_EQ(read_sentence_prompts(folder.path()).of("document"), "");
 }
 
 TEST(ShortenRows, KeepsTheFirstNumbersOfEachRow) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
 #include "generation/generators.h"
@@ -158,6 +159,9 @@ class SourceGeneration : public TextModel {
   // Every length that a source may be padded to.
   void plan_any(const TextRoom& options) override {
     const int64_t most = opened_.model->max_length(), limit = options.max_length > 0 ? options.max_length : kAnyLength;
+    if (options.max_length > most)
+      log_warning(std::to_string(options.max_length) + " tokens of a text are asked for, and the model takes " +
+                  std::to_string(most));
     SourceOptions plan{.rows = options.slots,
                        .beams = std::max(options.beams, opened_.config.train.beam),
                        .max_length = std::min(most, limit),

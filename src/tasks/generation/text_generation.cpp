@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/rounding.h"
 #include "data/text/chat/chat_template.h"
 #include "data/text/pipeline/decoders.h"
@@ -128,6 +129,9 @@ class TextGeneration : public TextModel {
   void plan_any(const TextRoom& options) override {
     const int64_t most = opened_.model->max_length(),
                   limit = options.max_length > 0 ? options.max_length : kResidentLength;
+    if (options.max_length > most)
+      log_warning(std::to_string(options.max_length) + " tokens of a text are asked for, and the model takes " +
+                  std::to_string(most));
     CausalOptions plan{.rows = options.slots,
                        .beams = std::max(options.beams, makers_.beams.value_or(1)),
                        .threads = pool_.size(),

@@ -101,15 +101,15 @@ FinishPanelFunction finish_panel(const GemmArgs& g) {
   return finish_panel_of<P, Identity>(g);
 }
 
-// The rectangle of C at (row, column) from its finished sums, whose rows are kSumStride apart: all that GemmArgs says
-// of x and C, in fp32, from and to memory of any type.
-template <int64_t kSumStride>
-HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t row, int64_t column, int64_t rows,
-                              int64_t columns) {
+// The rectangle of C at (row, column) from its finished sums, whose rows are `stride` apart: all that GemmArgs says of
+// x and C, in fp32, from and to memory of any type. Programs have it once, with the extensions of one of the files that
+// include it: those of processors that multiply in bf16, which alone call it.
+inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int64_t column,
+                                     int64_t rows, int64_t columns) {
   const Floats scale = SetAll(g.derivative_scale), zero = hn::Zero(FloatTag());
   const float* bias = g.bias ? g.bias + column : nullptr;
   const bool rounds = g.c.is_bf16 && g.activation > GemmActivation::kRelu;
-  for (int64_t i = 0; i < rows; ++i, sums += kSumStride) {
+  for (int64_t i = 0; i < rows; ++i, sums += stride) {
     const int64_t location = (row + i) * g.ldc + column;
     const MutableStoredFloats c = g.c + location;
     const StoredFloats added = g.accumulate ? StoredFloats(c) : g.residual ? g.residual + location : StoredFloats();

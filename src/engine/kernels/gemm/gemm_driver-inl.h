@@ -389,7 +389,7 @@ class Product {
       if (const auto finish = columns == kWidth ? finish_panel<P>(g_) : nullptr)
         finish(g_, sums, row * g_.ldc + column, column, tiles.rows());
       else
-        FinishApart<kWidth>(g_, sums, row, column, tiles.rows(), columns);
+        FinishApart(g_, sums, kWidth, row, column, tiles.rows(), columns);
     }
   }
 

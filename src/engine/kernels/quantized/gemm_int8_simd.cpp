@@ -85,16 +85,24 @@ HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
   return top / 127;
 }
 
+// Whether operands may be bf16 in memory, which needs gemm_has_bf16().
+constexpr bool kMayBeBf16 = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64;
+
 RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_error, uint8_t* rest) {
   const FloatTag d;
   const hn::Rebind<int32_t, FloatTag> di;
   const hn::Rebind<uint8_t, FloatTag> d8;
-  const auto load = [=](const auto& at) LINNET_LAMBDA { return at.load(x); };
+  const auto load = [=](const auto& at) LINNET_LAMBDA {
+    if constexpr (kMayBeBf16)
+      return at.load(x);
+    else
+      return at.load(x.f32());
+  };
   const float scale = round_numbers(k, load, codes);
   if (!(largest_error > 0 && scale > 0)) return {scale};
   const auto remainder = [=](const auto& at) LINNET_LAMBDA {
     const auto code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, codes + at.first)));
-    return hn::Sub(at.load(x), hn::Mul(hn::Sub(code, SetAll(128)), SetAll(scale)));
+    return hn::Sub(load(at), hn::Mul(hn::Sub(code, SetAll(128)), SetAll(scale)));
   };
   const float missed = SumRow(k, [=](const auto& at) LINNET_LAMBDA { return hn::Abs(remainder(at)); });
   const float all = SumRow(k, [=](const auto& at) LINNET_LAMBDA { return hn::Abs(load(at)); });
@@ -167,7 +175,7 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a
 
 // Is C or what lies beside it bf16 in memory? Sums then become numbers apart.
 bool is_apart(const GemmArgs& g) {
-  return HWY_TARGET == HWY_AVX3 && (g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16);
+  return kMayBeBf16 && (g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16);
 }
 
 // Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end. With bytes.c a tile's numbers
@@ -197,9 +205,9 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, i
       float* c = in_place ? g.c.f32() + row * g.ldc + column : numbers;
       finish_tile(is_stored ? apart : g, weight, a, sums, rest_sums, kStride, row, rows, column, columns, c,
                   in_place ? g.ldc : kStride);
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
       if (is_stored) {
-        tile::FinishApart<kStride>(g, numbers, row, column, rows, columns);
+        tile::FinishApart(g, numbers, kStride, row, column, rows, columns);
         continue;
       }
 #endif
