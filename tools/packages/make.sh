@@ -189,11 +189,11 @@ tarball() {
   launcher "$(readelf -V "$folder/libexec/linnet" "$folder"/lib/linnet/* | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)" \
     >"$folder/bin/linnet"
   chmod 755 "$folder/bin/linnet"
-  mkdir -p "$folder/bench/results" "$folder/src"
-  cp -r LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$folder"  # README and docs link to each other
-  cp bench/README.md "$folder/bench"
-  cp bench/results/*.md bench/results/*.svg "$folder/bench/results"
-  cp src/README.md "$folder/src"
+  # README and docs link to each other and to these.
+  cp -r LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$folder"
+  find src -name README.md -exec cp --parents -t "$folder" {} +
+  cp --parents -t "$folder" bench/*.md bench/results/*.md bench/results/*.svg examples/*.toml examples/python/*.py \
+    tools/packages/Containerfile
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$stage/tarball" -cf - "linnet-$version" |
     gzip -9n >"dist/$name.tar.gz"
 }
