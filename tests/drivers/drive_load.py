@@ -88,7 +88,11 @@ def main():
         check(answered >= 6 * len(order) + len(kinds), answered)
         print(f"{len(order)} requests at {options.connections} connections: {len(order) / seconds:.0f} a second; "
               f"memory {memory[0] / 1e6:.1f} MB, then {memory[1] / 1e6:.1f} MB")
-        check(memory[1] < 1.05 * memory[0], memory)
+        # Threads that meet at another time can ask for a little more than ever before; a leak takes more in every round.
+        while memory[-1] >= 1.05 * memory[-2]:
+            check(len(memory) < 5, "every round takes more memory", memory)
+            run(order)
+        equal(failed[:3], [], "failures")
         server.stop()
     drive_server.shutil.rmtree(options.folder)
 
