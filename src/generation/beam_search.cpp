@@ -10,12 +10,25 @@ namespace {
 
 constexpr double kNoBeam = -std::numeric_limits<double>::infinity();
 constexpr double kUnlikely = std::numeric_limits<double>::lowest();
+constexpr int64_t kRepeated = 32;  // tokens that one beam's last words have been followed by
 
 bool contains(const std::vector<int32_t>& tokens, int32_t token) {
   return std::ranges::find(tokens, token) != tokens.end();
 }
 
 }  // namespace
+
+std::vector<int32_t> TextRules::forbidden(std::span<const int32_t> text, int64_t written,
+                                          std::span<const int32_t> ends) const {
+  std::vector<int32_t> tokens;
+  if (written < min_tokens) tokens.assign(ends.begin(), ends.end());
+  const auto before = static_cast<size_t>(std::max<int64_t>(no_repeat_ngram - 1, 0));  // words that the next one follows
+  if (no_repeat_ngram == 0 || text.size() <= before) return tokens;
+  const auto last = text.last(before);
+  for (size_t i = 0; i + before < text.size(); ++i)
+    if (std::ranges::equal(text.subspan(i, before), last)) tokens.push_back(text[i + before]);
+  return tokens;
+}
 
 BeamSearch::BeamSearch(int64_t beams, int64_t limit, BeamOptions options)
     : options_(std::move(options)),
@@ -33,7 +46,23 @@ int64_t BeamSearch::looked_at() const {
   return (1 + static_cast<int64_t>(std::max<size_t>(1, options_.ends.size()))) * beams_;
 }
 
-int64_t BeamSearch::candidates() const { return looked_at() + static_cast<int64_t>(options_.never.size()); }
+int64_t BeamSearch::candidates() const {
+  const int64_t repeated = options_.rules.no_repeat_ngram > 0 ? kRepeated : 0;
+  return looked_at() + static_cast<int64_t>(options_.never.size()) + repeated;
+}
+
+// What it goes on from included.
+std::vector<int32_t> BeamSearch::text_of(int64_t beam) const {
+  const size_t before = options_.before.size();
+  std::vector<int32_t> text = options_.before;
+  text.resize(before + static_cast<size_t>(steps_));
+  for (int64_t step = steps_ - 1; step >= 0; --step) {
+    const auto location = static_cast<size_t>(step * beams_ + beam);
+    text[before + static_cast<size_t>(step)] = history_tokens_[location];
+    beam = history_parents_[location];
+  }
+  return text;
+}
 
 void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
   if (options_.forced_end && !options_.ends.empty() && steps_ + 1 == limit_)
@@ -54,8 +83,10 @@ void BeamSearch::collect_candidates(int64_t count, const int32_t* tokens, const 
     const double so_far = log_probabilities_[static_cast<size_t>(beam)];
     if (so_far == kNoBeam) continue;
     int64_t taken = 0;
+    std::vector<int32_t> forbidden;
+    if (options_.rules.any()) forbidden = options_.rules.forbidden(text_of(beam), steps_, options_.ends);
     for (int64_t i = beam * count; i < (beam + 1) * count && taken < looked_at(); ++i) {
-      if (contains(options_.never, tokens[i])) continue;
+      if (contains(options_.never, tokens[i]) || contains(forbidden, tokens[i])) continue;
       const double candidate = so_far + (static_cast<double>(logits[i]) - static_cast<double>(log_sum_exp[beam]));
       // NaN or -inf becomes very unlikely: even a broken model gives some result.
       candidates_.push_back({candidate > kUnlikely ? candidate : kUnlikely, tokens[i], beam});

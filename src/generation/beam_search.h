@@ -27,6 +27,16 @@ enum class EarlyStopping {
   kNever,   // as kLikely; but with length_penalty > 0 the beam might still grow to the limit without losing probability
 };
 
+// What a text must not go on with, whatever is likely.
+struct TextRules {
+  int64_t min_tokens = 0;       // no end before this many were written (min_new_tokens)
+  int64_t no_repeat_ngram = 0;  // n: no sequence of n tokens twice, prompt included; 0: any
+
+  bool any() const { return min_tokens > 0 || no_repeat_ngram > 0; }
+  // The tokens that may not follow `text`, whose last `written` tokens are new.
+  std::vector<int32_t> forbidden(std::span<const int32_t> text, int64_t written, std::span<const int32_t> ends) const;
+};
+
 struct BeamOptions {
   double length_penalty = 1;  // score = log probability / length^length_penalty
   EarlyStopping early_stopping = EarlyStopping::kLikely;
@@ -34,6 +44,8 @@ struct BeamOptions {
   std::vector<int32_t> first = {};  // what a text begins with for certain (forced_bos_token_id)
   std::vector<int32_t> ends = {};   // tokens that end a text
   std::vector<int32_t> never = {};  // tokens that are not generated
+  TextRules rules = {};
+  std::vector<int32_t> before = {};  // what all beams go on from; for the rules
 };
 
 class BeamSearch {
@@ -47,7 +59,7 @@ class BeamSearch {
   void advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp);
 
   // Looked at for each beam: enough for `beams` that go on, though every end and every token that is never generated
-  // were among the likeliest.
+  // were among the likeliest, and some that would repeat a sequence.
   int64_t candidates() const;
 
   bool done() const { return done_; }
@@ -82,6 +94,7 @@ class BeamSearch {
   void add_ended(const Ended& ended);
   double score(double log_probability, int64_t length) const;
   int64_t looked_at() const;  // continuations of all beams together that are ranked
+  std::vector<int32_t> text_of(int64_t beam) const;
 
   const BeamOptions options_;
   const int64_t beams_, limit_;

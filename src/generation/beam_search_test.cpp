@@ -91,5 +91,19 @@ TEST(BeamSearch, EarlyStoppingSaysHowLongToGoOn) {
   EXPECT_GE(found(EarlyStopping::kLikely)[0].score, found(EarlyStopping::kFull)[0].score);
 }
 
+// The text begins with what all beams go on from; sequences of it do not come again either.
+TEST(BeamSearch, RulesForbidEarlyEndsAndRepeats) {
+  const std::map<int32_t, std::vector<float>> table{
+      {3, {0.9f, 0.06f, 0.04f}}, {4, {0.6f, 0.3f, 0.1f}}, {5, {0.7f, 0.2f, 0.1f}}};
+  const auto written = [&](const TextRules& rules, const Ids& before) {
+    return search_table({.length_penalty = 0, .rules = rules, .before = before}, 2, 6, table)[0].ids;
+  };
+  EXPECT_EQ(written({}, {}), Ids{});
+  EXPECT_EQ(written({.min_tokens = 3}, {}).size(), 3u);
+  EXPECT_EQ(written({.min_tokens = 3}, {}), (Ids{4, 4, 4}));
+  EXPECT_EQ(written({.min_tokens = 3, .no_repeat_ngram = 2}, {}), (Ids{5, 4, 4}));
+  EXPECT_EQ(written({.min_tokens = 2, .no_repeat_ngram = 2}, {4, 4}), (Ids{5, 4}));
+}
+
 }  // namespace
 }  // namespace linnet

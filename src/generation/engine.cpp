@@ -41,13 +41,15 @@ struct Engine::Job {
 
 namespace {
 
-BeamOptions beam_options(const GenerateSettings& settings) {
+BeamOptions beam_options(const GenerateSettings& settings, const std::vector<int32_t>& before) {
   return {.length_penalty = settings.length_penalty,
           .early_stopping = settings.early_stopping,
           .forced_end = settings.forced_end,
           .first = {settings.begin.begin() + std::min<ptrdiff_t>(1, std::ssize(settings.begin)), settings.begin.end()},
           .ends = settings.ends,
-          .never = settings.never};
+          .never = settings.never,
+          .rules = settings.rules,
+          .before = before};
 }
 
 // Broken weights show at the first token; what comes later is taken as it is.
@@ -112,7 +114,7 @@ RequestId Engine::submit(GenerateRequest request) {
   job->sequence = settings.begin.empty() ? model_->first_tokens(job->request.prompt) : std::vector{settings.begin[0]};
   if (job->request.search || job->request.beams > 1) {
     job->limit = std::min(settings.max_tokens, model_->room() - job->first_size());
-    job->search.emplace(job->request.beams, job->limit, beam_options(settings));
+    job->search.emplace(job->request.beams, job->limit, beam_options(settings, job->sequence));
     const int64_t count = job->request.beams * std::min(model_->vocab_size(), job->search->candidates());
     job->values.resize(static_cast<size_t>(count)), job->ids.resize(static_cast<size_t>(count));
   } else {
@@ -334,7 +336,15 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
     job.picked = -1;
     return;
   }
-  job.picked = job.sampler->pick(output.logits, job.sequence, settings.first_sample, job.result.tokens.size(), allowed);
+  const size_t written = job.result.tokens.size();
+  TokenMask ruled;
+  if (settings.rules.any()) {
+    ruled = allowed ? *allowed : TokenMask(static_cast<size_t>(vocab), true);
+    for (const int32_t token : settings.rules.forbidden(job.sequence, std::ssize(job.result.tokens), settings.ends))
+      ruled[static_cast<size_t>(token)] = false;
+    allowed = &ruled;
+  }
+  job.picked = job.sampler->pick(output.logits, job.sequence, settings.first_sample, written, allowed);
   if (settings.log_probabilities) job.picked_log_probability = log_probability_of(output.logits, job.picked);
 }
 

@@ -47,6 +47,7 @@ struct GenerateSettings {
   // behind it whatever is likely.
   std::vector<int32_t> begin = {};
   std::vector<int32_t> never = {};  // tokens that are not generated
+  TextRules rules = {};
   // Where the cache is full: false stops there; true goes on from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i draws as sample first_sample + i

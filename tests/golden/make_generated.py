@@ -5,7 +5,8 @@
 pretrained/generated.json: for each folder a list of {"prompt", "greedy", "beam"}, all token ids; what is written ends
 before the end token. Padding is never written.
 pretrained/searched.json: for each folder a list of {"prompt", "config", "written"}: other searches, with several ends so
-that texts of many lengths compete, finished ones and those cut off; config is a generation_config.json.
+that texts of many lengths compete, finished ones and those cut off, and texts that must not repeat themselves or end
+early; config is a generation_config.json.
 """
 
 import json
@@ -61,21 +62,29 @@ def search(name, kind):
     generator = torch.Generator().manual_seed(11)
     model.generation_config = GenerationConfig()  # nothing but what is said below
     cases = []
+
+    def add(ends, config):
+        prompt = torch.randint(5, 60, (1, 4), generator=generator)
+        ids = prompt if decoder else torch.cat([prompt, torch.tensor([[end]])], dim=1)
+        config["eos_token_id"] = [end] + torch.randint(5, 60, (ends,), generator=generator).tolist()
+        if name == "marian":
+            config["forced_eos_token_id"] = end
+        start = {} if decoder else {"decoder_start_token_id": model.config.decoder_start_token_id,
+                                    "bad_words_ids": [[pad]]}
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), pad_token_id=pad, **start,
+                             **({"do_sample": False} | config))[0].tolist()[ids.shape[1] if decoder else 1:]
+        least = config.get("min_new_tokens", config.get("min_length", 0) - (ids.shape[1] if decoder else 1))
+        length = next((i for i, token in enumerate(out) if token in config["eos_token_id"] and i >= least), len(out))
+        cases.append({"prompt": prompt[0].tolist(), "config": config, "written": out[:length]})
+
     for early_stopping in False, True, "never":
         for penalty, beams, limit, ends in (1.0, 3, 6, 2), (0.0, 4, 9, 3), (2.0, 2, 12, 4), (-0.5, 3, 5, 2), (0.6, 5, 16, 6):
-            prompt = torch.randint(5, 60, (1, 4), generator=generator)
-            ids = prompt if decoder else torch.cat([prompt, torch.tensor([[end]])], dim=1)
-            config = {"eos_token_id": [end] + torch.randint(5, 60, (ends,), generator=generator).tolist(),
-                      "num_beams": beams, "length_penalty": penalty, "early_stopping": early_stopping,
-                      "max_new_tokens": limit}
-            if name == "marian":
-                config["forced_eos_token_id"] = end
-            start = {} if decoder else {"decoder_start_token_id": model.config.decoder_start_token_id,
-                                        "bad_words_ids": [[pad]]}
-            out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=pad, **start,
-                                 **config)[0].tolist()[ids.shape[1] if decoder else 1:]
-            length = next((i for i, token in enumerate(out) if token in config["eos_token_id"]), len(out))
-            cases.append({"prompt": prompt[0].tolist(), "config": config, "written": out[:length]})
+            add(ends, {"num_beams": beams, "length_penalty": penalty, "early_stopping": early_stopping,
+                       "max_new_tokens": limit})
+    for beams in 1, 4:  # greedily and by a search
+        for rules in ({"no_repeat_ngram_size": 1}, {"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 3, "min_length": 9},
+                      {"min_new_tokens": 8}, {"min_length": 12, "no_repeat_ngram_size": 2}):
+            add(6, {"num_beams": beams, "do_sample": False, "max_new_tokens": 16} | rules)
     return cases
 
 

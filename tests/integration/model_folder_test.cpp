@@ -148,10 +148,10 @@ TEST_F(ModelFolder, IsWrittenWithAsItsMakersSay) {
   makers_say({{"num_beams", 3}, {"max_length", 20}});
   EXPECT_EQ(generate().out, generate({"--seed", "5"}).out);  // a search draws nothing
 
-  makers_say({{"do_sample", false}, {"max_new_tokens", 12}, {"no_repeat_ngram_size", 2}});
+  makers_say({{"do_sample", false}, {"max_new_tokens", 12}, {"penalty_alpha", 0.6}});
   const Outcome warned = generate();
   EXPECT_EQ(warned.out, text);
-  EXPECT_NE(warned.error.find("\"no_repeat_ngram_size\" is not supported and left out"), std::string::npos);
+  EXPECT_NE(warned.error.find("\"penalty_alpha\" is not supported and left out"), std::string::npos);
   makers_say({{"temperature", "hot"}});
   EXPECT_EQ(generate().exit_code, 2);
 }

@@ -59,10 +59,7 @@ std::string early_stopping(const ConfigFile& file) {
 
 // Of transformers' settings those that would change a text, each with the value that does nothing.
 std::vector<std::string> unsupported_keys(const ConfigFile& file) {
-  constexpr std::pair<const char*, double> kNumbers[] = {{"no_repeat_ngram_size", 0},
-                                                         {"encoder_no_repeat_ngram_size", 0},
-                                                         {"min_length", 0},
-                                                         {"min_new_tokens", 0},
+  constexpr std::pair<const char*, double> kNumbers[] = {{"encoder_no_repeat_ngram_size", 0},
                                                          {"num_beam_groups", 1},
                                                          {"diversity_penalty", 0},
                                                          {"penalty_alpha", 0},
@@ -97,6 +94,9 @@ GenerationConfig read_generation_config(const std::string& folder) {
   config.forbidden = file.integer_lists("bad_words_ids");
   config.max_length = optional_size(file, "max_length");
   config.max_new_tokens = optional_size(file, "max_new_tokens");
+  config.min_length = optional_integer(file, "min_length", 0, INT32_MAX);
+  config.min_new_tokens = optional_integer(file, "min_new_tokens", 0, INT32_MAX);
+  config.no_repeat_ngram = optional_integer(file, "no_repeat_ngram_size", 0, INT32_MAX);
   if (file.has("do_sample")) config.sample = file.flag("do_sample", false);
   config.temperature = optional_number(file, "temperature");
   if (config.temperature.value_or(0) < 0) file.fail("\"temperature\" is negative");

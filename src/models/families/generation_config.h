@@ -12,7 +12,7 @@ struct GenerationConfig {
   std::vector<int64_t> ends;  // eos_token_id: any of them ends a text
   std::optional<int64_t> begin, pad, decoder_start, forced_begin, forced_end;
   std::vector<std::vector<int64_t>> forbidden;  // bad_words_ids: sequences that must not be written
-  std::optional<int64_t> max_length, max_new_tokens;
+  std::optional<int64_t> max_length, max_new_tokens, min_length, min_new_tokens, no_repeat_ngram;
   std::optional<bool> sample;
   std::optional<double> temperature, top_p, min_p, repetition_penalty, length_penalty;
   std::optional<int64_t> top_k, beams;

@@ -82,6 +82,8 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
   choice.sampling = choose_sampling(options, makers);
   choice.length_penalty = first_of(options.length_penalty, makers.length_penalty, 1.0);
   choice.early_stopping = early_stopping(makers.early_stopping);
+  const int64_t least = std::max<int64_t>(0, makers.min_length.value_or(0) - basis.prompt_tokens);
+  choice.rules = {std::max(least, makers.min_new_tokens.value_or(0)), makers.no_repeat_ngram.value_or(0)};
   if (!options.ignore_end) {
     choice.ends = basis.ends;
     for (const int64_t end : makers.ends)

@@ -50,6 +50,7 @@ struct GenerationChoice {
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::kLikely;
   bool forced_end = false;  // the last token is the end (encoder-decoders)
+  TextRules rules;          // of the model's author
   std::vector<int32_t> ends;
   bool default_temperature = false;  // sampled at a temperature that neither the user nor the model's author gave
 };

@@ -80,6 +80,7 @@ GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) c
                             .ends = job.choice.ends,
                             .begin = job.begin,
                             .never = never_,
+                            .rules = job.choice.rules,
                             .slide = slides_ && job.choice.beams == 1,
                             .first_sample = sample,
                             .grammar = job.grammar,
