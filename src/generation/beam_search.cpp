@@ -22,7 +22,8 @@ std::vector<int32_t> TextRules::forbidden(std::span<const int32_t> text, int64_t
                                           std::span<const int32_t> ends) const {
   std::vector<int32_t> tokens;
   if (written < min_tokens) tokens.assign(ends.begin(), ends.end());
-  const auto before = static_cast<size_t>(std::max<int64_t>(no_repeat_ngram - 1, 0));  // words that the next one follows
+  const auto before =
+      static_cast<size_t>(std::max<int64_t>(no_repeat_ngram - 1, 0));  // words that the next one follows
   if (no_repeat_ngram == 0 || text.size() <= before) return tokens;
   const auto last = text.last(before);
   for (size_t i = 0; i + before < text.size(); ++i)
