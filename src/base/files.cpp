@@ -310,6 +310,11 @@ FolderLock::~FolderLock() {
 std::string missing_model_hint(const std::string& path) {
   if (path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth"))
     return "; take the folder that holds it and a config.json";
+  if (file_exists(path + "/adapter_config.json"))
+    return "; it holds an adapter: take the model's folder, with --adapter " + path;
+  if (file_exists(path + "/0_Transformer/config.json"))
+    return "; it is a sentence-transformers folder as it was before 2021: move the files of " + path +
+           "/0_Transformer into it, and set that \"path\" in modules.json to \"\"";
   if (path.starts_with("models/") && !file_exists(path))  // of a preset
     return "; --set model.from=FOLDER names the model to start from";
   // A folder beside others, such as "runs/a", is rather a run that is not there.

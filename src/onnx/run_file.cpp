@@ -229,6 +229,7 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
   }
   report.seconds = median(std::move(seconds));
   report.memory_bytes = forward.memory_bytes();
+  if (options.profile) report.nodes = forward.time_nodes(options.repeats);
   std::vector<SafetensorsTensor> results;
   for (const auto& [name, type] : report.outputs) {
     const bool whole = type.dtype == DType::kI32;

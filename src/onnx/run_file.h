@@ -4,19 +4,22 @@
 #include <vector>
 
 #include "engine/kernels/precision.h"
+#include "models/nn/forward.h"
 #include "onnx/network.h"
 
 namespace linnet {
 
 struct OnnxRunOptions {
-  int threads = 0;      // 0: all there are
-  int64_t repeats = 1;  // runs; more than one for the time of a run
+  int threads = 0;       // 0: all there are
+  int64_t repeats = 1;   // runs; more than one for the time of a run
+  bool profile = false;  // also the time of each node
 };
 
 struct OnnxRunReport {
   double seconds = 0;       // of a run, the median
   size_t memory_bytes = 0;  // all that was planned
   std::vector<std::pair<std::string, TensorType>> outputs;
+  std::vector<Forward::NodeTime> nodes;
 };
 
 // `inputs` and `outputs` are safetensors files with a tensor for each input and output of the network. Whole numbers

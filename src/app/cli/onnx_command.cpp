@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "app/cli/commands.h"
@@ -12,7 +14,7 @@ struct Arguments {
   std::string folder, file, inputs, out;
   int threads = 0;
   int64_t repeats = 1;
-  bool verbose = false;
+  bool verbose = false, profile = false;
 };
 
 int list_operators() {
@@ -34,13 +36,35 @@ int test(const std::string& folder, bool verbose) {
   return failed ? 1 : 0;
 }
 
+// Each op's share, then the twenty slowest nodes.
+void print_times(std::vector<Forward::NodeTime> nodes) {
+  std::map<std::string, std::pair<double, int>> ops;
+  double total = 0;
+  for (const Forward::NodeTime& node : nodes) {
+    auto& [seconds, count] = ops[node.op];
+    seconds += node.seconds, ++count, total += node.seconds;
+  }
+  std::vector<std::pair<std::string, std::pair<double, int>>> rows(ops.begin(), ops.end());
+  std::ranges::sort(rows, std::ranges::greater{}, [](const auto& row) { return row.second.first; });
+  std::printf("\n%-24s %10s %7s %6s\n", "op", "ms", "share", "nodes");
+  for (const auto& [op, sum] : rows)
+    std::printf("%-24s %10.3f %6.1f%% %6d\n", op.c_str(), sum.first * 1e3, 100 * sum.first / total, sum.second);
+  std::ranges::sort(nodes, std::ranges::greater{}, &Forward::NodeTime::seconds);
+  nodes.resize(std::min<size_t>(nodes.size(), 20));
+  std::printf("\n%10s  node\n", "ms");
+  for (const Forward::NodeTime& node : nodes)
+    std::printf("%10.3f  %s  %s\n", node.seconds * 1e3, node.op.c_str(), node.types.c_str());
+}
+
 int run_model(const Arguments& arguments) {
   const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments.file);
-  const OnnxRunReport report = run_onnx_file(*network, arguments.inputs, arguments.out,
-                                             {.threads = arguments.threads, .repeats = arguments.repeats});
+  const OnnxRunReport report =
+      run_onnx_file(*network, arguments.inputs, arguments.out,
+                    {.threads = arguments.threads, .repeats = arguments.repeats, .profile = arguments.profile});
   for (const auto& [name, type] : report.outputs)
     std::printf("output %s: %s\n", name.c_str(), type.shape.text().c_str());
   std::printf("%.3f ms a run, %.1f MB\n", report.seconds * 1e3, static_cast<double>(report.memory_bytes) / 1e6);
+  if (arguments.profile) print_times(report.nodes);
   return 0;
 }
 
@@ -86,6 +110,7 @@ void add_onnx_command(Command& linnet) {
             {.required = true, .type = "FILE"})
       .take("--repeats", arguments->repeats, "run it so often, for the time of a run (the median)",
             {.least = 1, .most = 1000000, .show_default = true})
+      .flag("--profile", arguments->profile, "where the time goes: by op, and the slowest nodes")
       .take_threads(arguments->threads)
       .does([arguments] { return run_model(*arguments); });
 }

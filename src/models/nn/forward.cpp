@@ -92,6 +92,22 @@ Forward& Forward::run(size_t function) {
   return *this;
 }
 
+std::vector<Forward::NodeTime> Forward::time_nodes(int64_t times, size_t function) {
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < times; ++i) executors_[function]->run_timed(pool_, seconds);
+  const Graph& graph = plans_[function].graph;
+  std::vector<NodeTime> nodes;
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    std::string types;
+    for (const ValueId in : node.in) types += graph.value(in).type.text() + ' ';
+    types += "->";
+    for (const ValueId out : node.out) types += ' ' + graph.value(out).type.text();
+    nodes.push_back({node.op->name, types, seconds[static_cast<size_t>(id)] / static_cast<double>(times)});
+  }
+  return nodes;
+}
+
 std::span<const float> Forward::output(const std::string& name) const {
   const TensorView& view = executors_[last_]->output(name);
   if (view.type.dtype != DType::kF32 || view.strides != dense_strides(view.shape()))

@@ -94,7 +94,9 @@ class Product {
   // Enough tasks for threads of unequal speed, as many for each, and none too small.
   int64_t wanted_tasks() const {
     constexpr double kTaskWork = 1 << 22;  // multiply-adds: some 30 microseconds
-    const double work = static_cast<double>(g_.m) * static_cast<double>(g_.n) * static_cast<double>(g_.k);
+    constexpr double kMoved = 16;          // multiply-adds while a float is fetched or stored
+    const auto m = static_cast<double>(g_.m), n = static_cast<double>(g_.n), k = static_cast<double>(g_.k);
+    const double work = m * n * k + kMoved * (m * k + k * n + m * n);
     const auto most = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 4.0 * static_cast<double>(threads_)));
     return most < threads_ ? most : most / threads_ * threads_;
   }

@@ -133,8 +133,22 @@ HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t d
   plain.a_stride = finish.a_stride, plain.ahead = finish.ahead;
   tile(depth, a, b, edge, kWidth, plain);
   const float* added = finish.accumulate ? c : finish.residual;
+  int64_t done = 0;  // columns
+  // Instruction sets with masks alone: elsewhere a masked load may read beyond the end.
+  const int64_t by_vectors = kLanes >= 8 ? columns : columns / kLanes * kLanes;
+  for (; done < by_vectors; done += kLanes) {
+    const auto mask = hn::FirstN(d, static_cast<size_t>(columns - done));
+    const V bias = finish.bias ? hn::MaskedLoad(mask, d, finish.bias + done) : hn::Zero(d);
+    for (int i = 0; i < rows; ++i) {
+      V x = hn::Load(d, edge + i * kWidth + done);
+      if (added) x = hn::Add(x, hn::MaskedLoad(mask, d, added + i * ldc + done));
+      if (finish.bias) x = hn::Add(x, bias);
+      if (finish.relu) x = Relu(x);
+      hn::BlendedStore(x, mask, d, c + i * ldc + done);
+    }
+  }
   for (int i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
+    for (int64_t j = done; j < columns; ++j) {
       float x = edge[i * kWidth + j];
       if (added) x += added[i * ldc + j];
       if (finish.bias) x += finish.bias[j];
