@@ -7,6 +7,7 @@
 #include "engine/ops/broadcast.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/literal/literal.h"
+#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
@@ -14,43 +15,63 @@
 namespace linnet::compose {
 namespace {
 
-// The node that made x, when it is a permutation.
-const std::vector<int>* order_of(Tensor x) {
-  const NodeId producer = x.graph->value(x.id).producer;
-  if (producer == kNone || x.graph->node(producer).op != &kPermute) return nullptr;
-  return &x.graph->node(producer).attrs.as<PermuteAttrs>().order;
-}
-Tensor before_move(Tensor x) { return {x.graph, x.graph->node(x.graph->value(x.id).producer).in[0]}; }
-
-// What a formula of moved tensors may have beside them: numbers, and one number for each index of the last axis before
-// the move (channels). Undefined: it does not fit.
+// What a formula of moved tensors may have beside them: numbers, one number for each index of the last axis before the
+// move (channels), and whatever is small enough to be moved itself. Undefined: it is not.
 Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) {
   const Shape shape = with_rank(x.shape(), full.rank());
   if (x.shape().elements() == 1) return reshape(x, {});
   const int last = full.rank() - 1;
   const auto channels = static_cast<int>(std::ranges::find(order, last) - order.begin());
-  if (shape.elements() != full[channels] || shape[channels] != full[channels]) return {};
-  return reshape(x, {full[channels]});
+  if (shape.elements() == full[channels] && shape[channels] == full[channels]) return reshape(x, {full[channels]});
+  if (2 * shape.elements() > full.elements()) return {};
+  return move_axes(reshape(x, shape), inverse(order));
 }
 
 // Convolutions work with channels last; what is between two of them does, too, without moving data there and back.
-bool undo_moves(std::vector<Tensor>& x, const Shape& full, std::vector<int>& order) {
-  const auto moved = std::ranges::find_if(x, [&](Tensor t) { return t.shape() == full && order_of(t); });
-  if (moved == x.end()) return false;
-  order = *order_of(*moved);
+bool undo_moves(std::vector<Tensor>& x, Shape& full, std::vector<int>& order) {
+  const auto found = std::ranges::find_if(x, [&](Tensor t) { return t.shape() == full && moved(t); });
+  if (found == x.end()) return false;
+  const Moved first = *moved(*found);
+  order = first.order;
   std::vector<Tensor> before;
   for (const Tensor& tensor : x) {
-    if (tensor.shape() == full && order_of(tensor) && *order_of(tensor) == order)
-      before.push_back(before_move(tensor));
-    else
-      before.push_back(beside_moved(tensor, full, order));
+    const std::optional<Moved> same = tensor.shape() == full ? moved(tensor) : std::nullopt;
+    before.push_back(same && same->order == order ? same->before : beside_moved(tensor, full, order));
     if (!before.back().defined()) return false;
   }
-  x = before;
+  x = before, full = first.before.shape();
   return true;
 }
 
+// f(x, axis), of what x was before a move.
+template <class F>
+Tensor along(Tensor x, int axis, const F& f) {
+  const std::optional<Moved> from = moved(x);
+  if (!from) return f(x, axis);
+  return move_axes(f(from->before, from->order[static_cast<size_t>(axis)]), from->order);
+}
+
+Tensor joined(const std::vector<Tensor>& parts, int axis) {
+  return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), axis);
+}
+
 }  // namespace
+
+std::optional<Moved> moved(Tensor x) {
+  const NodeId producer = x.graph->value(x.id).producer;
+  if (producer == kNone || x.graph->node(producer).op != &kPermute) return std::nullopt;
+  const Node& node = x.graph->node(producer);
+  return Moved{{x.graph, node.in[0]}, node.attrs.as<PermuteAttrs>().order};
+}
+
+std::optional<Tensor> spatial_sum(Tensor x, double factor) {
+  const std::optional<Moved> from = moved(x);
+  if (!from || x.type().dtype != DType::kF32 || x.shape().rank() < 3 || x.shape().elements() == 0) return std::nullopt;
+  if (from->order[0] != 0 || from->order[1] != x.shape().rank() - 1) return std::nullopt;
+  const int64_t images = x.dim(0), channels = x.dim(1), places = x.shape().elements() / images / channels;
+  const Tensor factors = fill(*x.graph, {DType::kF32, {images, 1, places}}, factor);
+  return matmul(factors, reshape(from->before, {images, places, channels}));
+}
 
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {
   if (const auto full = linnet::broadcast_shape(shapes)) return *full;
@@ -64,10 +85,13 @@ Tensor expand(Tensor x, const Shape& shape) { return broadcast_to(x, shape); }
 Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : x) shapes.push_back(tensor.shape());
-  const Shape full = broadcast_shape(call, shapes);
+  Shape full = broadcast_shape(call, shapes);
   std::vector<int> order;
-  const bool moved = undo_moves(x, full, order);
-  if (!moved) {
+  const bool is_moved = undo_moves(x, full, order);
+  if (is_moved) {
+    for (Tensor& tensor : x)
+      if (tensor.shape().rank() == full.rank() && !find_broadcast(tensor.shape(), full)) tensor = expand(tensor, full);
+  } else {
     bool has_full = false;
     for (Tensor& tensor : x) {
       if (tensor.shape().rank() > 0 && tensor.shape().rank() < full.rank() && tensor.shape().elements() > 1)
@@ -86,7 +110,7 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
     if (same == operands.end()) operands.push_back(tensor);
   }
   const Tensor y = pointwise(e.finish(formula(elements).in(e)), operands, SourceLine::current());
-  return moved ? permute(y, order) : y;
+  return is_moved ? permute(y, order) : y;
 }
 
 Tensor add(const OnnxCall& call, Tensor a, Tensor b) {
@@ -100,6 +124,7 @@ Tensor by_channel(Tensor values, int rank) {
 }
 
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
+  if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return take(x, axis, indices); });
   const auto count = static_cast<int64_t>(indices.size());
   bool in_a_row = true;
   for (size_t i = 1; i < indices.size(); ++i) in_a_row = in_a_row && indices[i] == indices[0] + static_cast<int64_t>(i);
@@ -123,6 +148,7 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
 }
 
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
+  if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return every(x, axis, start, step, count); });
   if (step == 1 || count == 1) return slice(x, axis, start, count);
   // Groups of `step` elements, of which the first is taken; the last group may need elements that are not there.
   const int64_t end = start + step * count, size = x.dim(axis);
@@ -137,6 +163,7 @@ Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
 }
 
 Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
+  if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return pad(x, axis, before, after, value); });
   if (before < 0 || after < 0) {
     const int64_t start = std::max<int64_t>(-before, 0), end = std::max<int64_t>(-after, 0);
     x = slice(x, axis, start, std::max<int64_t>(x.dim(axis) - start - end, 0));
@@ -151,11 +178,17 @@ Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
   add(before);
   parts.push_back(x);
   add(after);
-  return join(parts, axis);
+  return joined(parts, axis);
 }
 
 Tensor join(const std::vector<Tensor>& parts, int axis) {
-  return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), axis);
+  const std::optional<Moved> first = moved(parts[0]);
+  std::vector<Tensor> before;
+  for (const Tensor& part : parts)
+    if (const std::optional<Moved> from = moved(part); first && from && from->order == first->order)
+      before.push_back(from->before);
+  if (before.size() < parts.size()) return joined(parts, axis);
+  return move_axes(joined(before, first->order[static_cast<size_t>(axis)]), first->order);
 }
 
 Tensor channels_last(Tensor x) {
@@ -178,11 +211,18 @@ std::vector<int> inverse(const std::vector<int>& order) {
 
 Tensor move_axes(Tensor x, const std::vector<int>& order) {
   if (std::ranges::is_sorted(order)) return x;
-  if (const std::vector<int>* earlier = order_of(x)) {
+  if (const std::optional<Moved> earlier = moved(x)) {
     std::vector<int> both;
-    for (const int axis : order) both.push_back((*earlier)[static_cast<size_t>(axis)]);
-    return move_axes(before_move(x), both);
+    for (const int axis : order) both.push_back(earlier->order[static_cast<size_t>(axis)]);
+    return move_axes(earlier->before, both);
   }
+  Shape shape;
+  std::vector<int> long_axes;
+  for (const int axis : order) {
+    shape.push_back(x.dim(axis));
+    if (x.dim(axis) != 1) long_axes.push_back(axis);
+  }
+  if (std::ranges::is_sorted(long_axes)) return reshape(x, shape);  // nothing moves
   return permute(x, order);
 }
 

@@ -1,6 +1,7 @@
 // Compositions that many ONNX operators share.
 #pragma once
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "engine/ops/pointwise/expression_builder.h"
@@ -99,6 +100,16 @@ Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count);
 Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value);
 Tensor join(const std::vector<Tensor>& parts, int axis);
 Tensor axis_to_front(Tensor x, int axis);
+// What only has its axes in another order: axis i is axis order[i] of `before`. Images are such between convolutions,
+// which have channels last; what can be computed of `before` moves no data.
+struct Moved {
+  Tensor before;
+  std::vector<int> order;
+};
+std::optional<Moved> moved(Tensor x);
+// The sum over all axes of an image [N, C, ...] but the first two, times `factor`: [N, 1, C]. None where x is not one
+// with channels last.
+std::optional<Tensor> spatial_sum(Tensor x, double factor);
 // One axis behind all others, or back.
 Tensor axis_to_end(Tensor x, int axis);
 Tensor axis_from_end(Tensor x, int axis);

@@ -303,7 +303,11 @@ Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Wind
 }
 
 // The sum over each window of a function of the elements.
-Tensor window_sums(const Windows& w, const std::vector<int64_t>& counts, Tensor x) {
+Tensor window_sums(const OnnxCall& call, const Windows& w, const std::vector<int64_t>& counts, Tensor x) {
+  if (w.axes() == 2 && x.type().dtype == DType::kF32) {
+    const Tensor ones = fill(*x.graph, {DType::kF32, {x.dim(3), 1, w.size[0], w.size[1]}}, 1);
+    return convolution_2d(call, x, ones, w, x.dim(3));
+  }
   x = padded(x, 1, w, 0);
   Tensor y;
   each_tap(w, [&](const std::vector<int64_t>& at) {
@@ -319,7 +323,7 @@ void average_pool(OnnxCall& call) {
   Windows w = given;
   widen_for_ceil(call, s, w);
   const std::vector<int64_t> counts = window_counts(call, w, s);
-  const Tensor sums = window_sums(w, counts, channels_last(call.tensor(0)));
+  const Tensor sums = window_sums(call, w, counts, channels_last(call.tensor(0)));
   const Tensor sizes = window_sizes(call, s, w, given, counts, call.integer("count_include_pad", 0) != 0);
   call.set(channels_first(elementwise(call, {sums, sizes}, [](Number sum, Number size) { return sum / size; })));
 }
@@ -333,16 +337,19 @@ void lp_pool(OnnxCall& call) {
   const auto to_power = [&](Tensor x, double exponent) {
     return elementwise(call, {x}, [=](Number x) { return pow(abs(x), exponent); });
   };
-  const Tensor sums = window_sums(w, counts, to_power(channels_last(call.tensor(0)), p));
+  const Tensor sums = window_sums(call, w, counts, to_power(channels_last(call.tensor(0)), p));
   call.set(channels_first(to_power(sums, 1 / p)));
 }
 
 void global_pool(OnnxCall& call, bool maximum) {
   const Shape s = call.shape();
   if (s.rank() < 2) call.fail("a tensor of shape " + s.text());
-  const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
   Shape result = s;
   for (int axis = 2; axis < s.rank(); ++axis) result.set(axis, 1);
+  if (!maximum)
+    if (const auto sum = compose::spatial_sum(call.tensor(0), 1 / static_cast<double>(s.elements(2, s.rank()))))
+      return call.set(reshape(*sum, result));
+  const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
   call.set(reshape(maximum ? compose::fold_last(rows, compose::maximum) : compose::mean_last(rows), result));
 }
 

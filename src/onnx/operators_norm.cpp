@@ -27,9 +27,26 @@ void batch_normalization(OnnxCall& call) {
   call.set(scaled(call, call.tensor(0), compose::by_channel(factor, rank), compose::by_channel(summand, rank)));
 }
 
+// What a reshaped tensor was before it was moved, if its first axis has stayed.
+std::optional<compose::Moved> reshaped_image(Tensor x) {
+  const NodeId producer = x.graph->value(x.id).producer;
+  if (producer == kNone || x.graph->node(producer).op != &kReshape) return std::nullopt;
+  const Tensor from{x.graph, x.graph->node(producer).in[0]};
+  auto image = compose::moved(from);
+  if (image && (image->order[0] != 0 || from.dim(0) != x.dim(0))) image.reset();
+  return image;
+}
+
 void instance_normalization(OnnxCall& call) {
   const Shape s = call.shape();
   if (s.rank() < 3) call.fail("a tensor of shape " + s.text());
+  if (s[1] == 1)
+    if (const auto image = reshaped_image(call.tensor(0))) {  // a group norm of one group: a row in any order
+      const Tensor y = normal_rows(reshape(image->before, {s[0], s.elements() / s[0]}), call.real("epsilon", 1e-5));
+      const auto number = [&](size_t operand) { return reshape(call.tensor(operand), {}); };
+      const Tensor all = scaled(call, reshape(y, image->before.shape()), number(1), number(2));
+      return call.set(reshape(compose::move_axes(all, image->order), s));
+    }
   const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
   const Tensor y = reshape(normal_rows(rows, call.real("epsilon", 1e-5)), s);
   call.set(

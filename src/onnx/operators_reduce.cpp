@@ -60,6 +60,12 @@ void reduce(OnnxCall& call, Kind kind) {
   }
   if (shape.elements() == 0)
     return call.set(call.uniform(of_nothing(call, kind), result, traced_dtype(call.element())));
+  const bool all_spatial = shape.rank() > 2 && !gone[0] && !gone[1] && std::ranges::count(gone, false) == 2;
+  if (all_spatial && (kind == Kind::kMean || kind == Kind::kSum)) {
+    const double places = static_cast<double>(shape.elements() / kept_elements);
+    if (const auto sum = compose::spatial_sum(call.tensor(0), kind == Kind::kMean ? 1 / places : 1))
+      return call.set(reshape(*sum, result));
+  }
   const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
                               {kept_elements, shape.elements() / kept_elements});
   Tensor y = reshape(reduce_last(call, rows, kind), result);

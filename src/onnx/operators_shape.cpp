@@ -19,6 +19,13 @@ Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
 void set_reshaped(OnnxCall& call, const Shape& shape) {
   if (call.shape().elements() != shape.elements())
     call.fail("a tensor of shape " + call.shape().text() + " cannot become " + shape.text());
+  Tensor x = call.tensor(0);
+  // What was reshaped before may have had this shape.
+  for (NodeId by = x.graph->value(x.id).producer; by != kNone && x.graph->node(by).op == &kReshape;
+       by = x.graph->value(x.id).producer) {
+    x.id = x.graph->node(by).in[0];
+    if (x.shape() == shape) return call.set(x);
+  }
   call.set(reshape(call.tensor(0), shape));
 }
 
@@ -127,8 +134,12 @@ void split_operator(OnnxCall& call) {
   if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || sizes.size() != call.results() ||
       std::ranges::any_of(sizes, [](int64_t part) { return part < 0; }))
     call.fail("the parts do not add up to axis " + std::to_string(axis) + " of " + call.shape().text());
-  const std::vector<Tensor> parts = split(call.tensor(0), axis, sizes);
-  for (size_t i = 0; i < parts.size(); ++i) call.set(i, parts[i], call.element());
+  const Tensor x = call.tensor(0);
+  const auto from = compose::moved(x);
+  const std::vector<Tensor> parts =
+      from ? split(from->before, from->order[static_cast<size_t>(axis)], sizes) : split(x, axis, sizes);
+  for (size_t i = 0; i < parts.size(); ++i)
+    call.set(i, from ? compose::move_axes(parts[i], from->order) : parts[i], call.element());
 }
 
 // One axis of a slice, as numpy has it.
