@@ -136,8 +136,13 @@ void OnnxNetwork::find_parameters() {
         if (i < node.in.size()) fixed.insert(node.in[i]);
   });
   find_filters();
-  for (const OnnxTensor& tensor : model_.graph.initializers) {
-    initial.insert(tensor.name);
+  for (const OnnxTensor& tensor : model_.graph.initializers) initial.insert(tensor.name);
+  // Those of whole cache lines come first: a weight that begins with a line can be packed in its place.
+  std::vector<const OnnxTensor*> tensors;
+  for (const OnnxTensor& tensor : model_.graph.initializers) tensors.push_back(&tensor);
+  std::ranges::stable_partition(tensors, [](const OnnxTensor* tensor) { return tensor->elements() % 16 == 0; });
+  for (const OnnxTensor* each : tensors) {
+    const OnnxTensor& tensor = *each;
     const bool floats = is_float(tensor.element) && tensor.element != OnnxElement::kDouble;
     if (!floats || tensor.dims.empty() || tensor.dims.size() > kMaxRank || tensor.elements() == 0 ||
         fixed.contains(tensor.name))

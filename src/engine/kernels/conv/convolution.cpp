@@ -4,6 +4,7 @@
 
 #include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/gemm/gemm.h"
+#include "engine/kernels/gemm/panels.h"
 
 namespace linnet {
 namespace {
@@ -20,6 +21,8 @@ bool no_work(const ConvolutionSizes& s) {
 bool is_winograd(ConvolutionMethod method) {
   return method == ConvolutionMethod::kWinograd || method == ConvolutionMethod::kWinograd4x4;
 }
+
+constexpr int64_t kFewPixels = 256;  // packing the filters of more takes no time beside their product
 
 int64_t pixels(const ConvolutionSizes& s) { return s.images * s.height * s.width; }
 
@@ -74,15 +77,16 @@ void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, con
 
 // The product's own epilogue does what it can with the same rounding.
 void run_product_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
-                         ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+                         ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
   GemmArgs g = product(s, ConvolutionPass::kForward);
-  g.a = x, g.b = weight, g.c = y;
+  if (packed && !reads_panels(g.m, g.n, g.k)) packed = nullptr;
+  g.a = x, g.b = packed ? packed : weight, g.c = y;
   const bool plain = !epilogue.scale && !epilogue.residual;
   if (plain) {
     g.bias = epilogue.bias;
     if (epilogue.relu) g.activation = GemmActivation::kRelu;
   }
-  gemm(g, workspace, pool);
+  (packed ? gemm_panels : gemm)(g, workspace, pool);
   if (!plain) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);
 }
 
@@ -101,6 +105,8 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
   const bool gradient = pass == ConvolutionPass::kInputGradient;
   switch (convolution_method(s)) {
     case ConvolutionMethod::kProduct:
+      if (gradient || pixels(s) > kFewPixels || !reads_panels(pixels(s), s.filters, s.channels)) return 0;
+      return panel_floats(s.filters, s.channels);
     case ConvolutionMethod::kDepthwise:
       return 0;
     case ConvolutionMethod::kImplicit:
@@ -115,6 +121,8 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
 void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, const float* weight, float* packed,
                               std::byte* workspace, ThreadPool& pool) {
   const bool gradient = pass == ConvolutionPass::kInputGradient;
+  if (convolution_method(s) == ConvolutionMethod::kProduct)
+    return pack_panels_apart({s.filters, s.channels, true, Precision::kF32}, weight, packed, pool);
   if (convolution_method(s) == ConvolutionMethod::kImplicit)
     return pack_taps(TapProblem(s, gradient), weight, packed, pool);
   pack_winograd(WinogradProblem(s, gradient), weight, packed, reinterpret_cast<float*>(workspace), pool);
@@ -146,7 +154,7 @@ void convolution_forward(const ConvolutionSizes& s, const float* x, const float*
     return;
   }
   if (convolution_method(s) == ConvolutionMethod::kProduct)
-    return run_product_forward(s, x, weight, y, workspace, pool, epilogue);
+    return run_product_forward(s, x, weight, y, workspace, pool, epilogue, packed);
   run_taps(s, false, x, weight, y, workspace, pool, epilogue, packed);
 }
 

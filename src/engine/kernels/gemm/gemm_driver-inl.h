@@ -64,14 +64,14 @@ class Product {
     return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
   }
 
-  // B, whose columns are whole panels, packed for any number of rows: for every block of k its panels one after the
-  // other.
+  // B packed for any number of rows: for every block of k its panels one after the other.
   void pack_weight(float* out, ThreadPool& pool) const {
-    const int64_t panels = g_.n / kWidth;
+    const int64_t panels = ceil_div(g_.n, kWidth);
     pool.run(ceil_div(k_, depth_) * panels, [&](int64_t task, int) {
       const Depth k = part({0, k_}, task / panels * depth_);
       const int64_t p = task % panels;
-      pack_b(k, p * kWidth, kWidth, 0, out + panel_place(k.begin, k.size, panels, p));
+      pack_b(k, p * kWidth, std::min<int64_t>(kWidth, g_.n - p * kWidth), 0,
+             out + panel_place(k.begin, k.size, panels, p));
     });
   }
 
@@ -266,7 +266,7 @@ class Product {
   }
 
   const float* packed_panel(Depth k, int64_t p) const {
-    return panels_ + panel_place(k.begin, k.size, g_.n / kWidth, p);
+    return panels_ + panel_place(k.begin, k.size, ceil_div(g_.n, kWidth), p);
   }
   // Panel p of B, of `width` columns: where it lies, or packed into `scratch`.
   const float* panel_of(Depth k, int64_t p, int64_t width, float* scratch) const {

@@ -175,10 +175,21 @@ void gemm_few_rows(const GemmArgs& args, ThreadPool& pool) {
 }
 
 bool has_panels(int64_t m, int64_t n, int64_t k) {
+  return n % gemm_blocking::kMaxPanel == 0 && k % 2 == 0 && reads_panels(m, n, k);
+}
+
+bool reads_panels(int64_t m, int64_t n, int64_t k) {
   using namespace gemm_blocking;
-  return n > 0 && n % kMaxPanel == 0 && k > 0 && k % 2 == 0 &&
-         method(1, m, n, k, /*trans_a=*/false, /*trans_b=*/true) == Method::kShared &&
+  return n > 0 && k > 0 && method(1, m, n, k, /*trans_a=*/false, /*trans_b=*/true) == Method::kShared &&
          method(1, m, n, k, /*trans_a=*/false, /*trans_b=*/false) == Method::kShared;
+}
+
+int64_t panel_floats(int64_t n, int64_t k) { return round_up(n, gemm_blocking::kMaxPanel) * k; }
+
+void pack_panels_apart(const PanelsOf& weight, const float* values, float* panels, ThreadPool& pool) {
+  const auto& [n, k, trans_b, precision] = weight;
+  HWY_DYNAMIC_DISPATCH(pack_panels)
+  ({.m = 1, .n = n, .k = k, .b = values, .ldb = trans_b ? k : n, .trans_b = trans_b}, panels, pool);
 }
 
 void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool) {
@@ -192,7 +203,8 @@ void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool) {
 }
 
 void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
-  if (args.batch != 1 || args.trans_a || args.independent_rows || args.b.is_bf16 || !has_panels(args.m, args.n, args.k))
+  if (args.batch != 1 || args.trans_a || args.independent_rows || args.b.is_bf16 ||
+      !reads_panels(args.m, args.n, args.k))
     fail_internal("a product that cannot read panels");
   auto* scratch = reinterpret_cast<float*>(workspace);
   const float* panels = args.b.f32();

@@ -134,9 +134,8 @@ HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t d
   tile(depth, a, b, edge, kWidth, plain);
   const float* added = finish.accumulate ? c : finish.residual;
   int64_t done = 0;  // columns
-  // Instruction sets with masks alone: elsewhere a masked load may read beyond the end.
-  const int64_t by_vectors = kLanes >= 8 ? columns : columns / kLanes * kLanes;
-  for (; done < by_vectors; done += kLanes) {
+  // Instruction sets with masks alone: elsewhere a masked load wants whole, aligned vectors.
+  for (; kLanes >= 8 && done < columns; done += kLanes) {
     const auto mask = hn::FirstN(d, static_cast<size_t>(columns - done));
     const V bias = finish.bias ? hn::MaskedLoad(mask, d, finish.bias + done) : hn::Zero(d);
     for (int i = 0; i < rows; ++i) {

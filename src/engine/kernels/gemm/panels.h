@@ -10,6 +10,9 @@ namespace linnet {
 // Whether a product of [m, k] by a weight of [k, n] can read panels. Not with few rows, where gemm() reads B in place
 // and adds up in another order; and n must be whole panels of every instruction set (a multiple of 32), k even.
 bool has_panels(int64_t m, int64_t n, int64_t k);
+// The same for panels that lie apart from the weight: n and k may be any.
+bool reads_panels(int64_t m, int64_t n, int64_t k);
+int64_t panel_floats(int64_t n, int64_t k);  // that such panels take
 
 struct PanelsOf {
   int64_t n, k;
@@ -19,6 +22,9 @@ struct PanelsOf {
 
 // Packs a weight in place. Takes memory of the same size meanwhile.
 void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool);
+
+// Packs a weight for products in fp32 into 64-byte aligned memory of panel_floats().
+void pack_panels_apart(const PanelsOf& weight, const float* values, float* panels, ThreadPool& pool);
 
 // gemm() with panels, 64-byte aligned, as args.b: the same bits as with the weight they were packed of. The workspace
 // is gemm_workspace()'s. Of one product, without trans_a and independent_rows, in the precision of the panels;
