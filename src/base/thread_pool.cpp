@@ -26,10 +26,11 @@
 namespace linnet {
 namespace {
 
-// Kernels of one step follow each other within microseconds, and a product's last task takes some 30: a spin of that
-// length catches the next one, where a parked thread would be woken too late for its share. A longer idle spell parks
-// the thread, so that a busy machine is not slowed down by our waiting.
-constexpr auto kSpin = std::chrono::microseconds(60);
+// Kernels of one step follow each other within microseconds; a product's last task takes some 30, and between products
+// are kernels too small for two threads. A spin of that length catches the next task, where a parked thread would be
+// woken too late for its share. A longer idle spell parks the thread, so that a busy machine is not slowed down by our
+// waiting.
+constexpr auto kSpin = std::chrono::microseconds(200);
 
 inline void relax() {
 #if defined(__x86_64__)

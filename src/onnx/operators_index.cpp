@@ -7,6 +7,7 @@
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/ops/literal/literal.h"
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -25,7 +26,8 @@ Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
       if (value < 0 || value >= static_cast<double>(size))
         call.fail("index " + std::to_string(static_cast<int64_t>(value)) + " of an axis of " + std::to_string(size));
     }
-    return cast(call.values(indices.shape(), values, DType::kF64), DType::kI32);
+    const std::vector<int32_t> ids(values.begin(), values.end());
+    return literal(call.graph(), {DType::kI32, indices.shape()}, ids.data());
   }
   if (indices.tensor.type().dtype == DType::kI32) return indices.tensor;
   const auto length = static_cast<double>(size);

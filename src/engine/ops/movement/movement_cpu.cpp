@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "engine/kernels/parallel.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/stored_operands.h"
@@ -24,36 +25,76 @@ void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride
   }
 }
 
-// Copies a block of `shape`, which is not empty, between two strided places.
+// Rows that lie side by side in `from` and apart in `to`, a few at a time: each line of `to` is written while it is in
+// the cache.
 template <class Word>
-void copy_strided(const Shape& shape, const Word* from, const Shape& from_strides, Word* to, const Shape& to_strides,
-                  int axis = 0) {
-  const int last = shape.rank() - 1;
-  if (last < 0) return void(*to = *from);
-  if (axis == last) return copy_run(from, from_strides[last], to, to_strides[last], shape[last]);
-  const int64_t count = shape[axis], from_step = from_strides[axis], to_step = to_strides[axis];
-  if (axis + 1 < last) {
-    for (int64_t i = 0; i < count; ++i)
-      copy_strided(shape, from + i * from_step, from_strides, to + i * to_step, to_strides, axis + 1);
-  } else {  // the two last axes, without looking at the shapes for each run
-    const int64_t from_stride = from_strides[last], to_stride = to_strides[last], run = shape[last];
-    for (int64_t i = 0; i < count; ++i) copy_run(from + i * from_step, from_stride, to + i * to_step, to_stride, run);
+void copy_turned(const Word* from, int64_t from_step, Word* to, int64_t to_step, int64_t to_stride, int64_t rows,
+                 int64_t size) {
+  constexpr int64_t kRows = 16;
+  for (int64_t first = 0; first < rows; first += kRows, from += kRows, to += kRows * to_step) {
+    const int64_t count = std::min(kRows, rows - first);
+    for (int64_t j = 0; j < size; ++j)
+      for (int64_t i = 0; i < count; ++i) to[i * to_step + j * to_stride] = from[i + j * from_step];
   }
 }
 
-// Splits the copy into tasks along the first axis.
+// A block of elements and where they lie at two places.
+struct Block {
+  Shape shape, from, to;  // strides
+
+  // Without axes of one element; neighbors that lie in a row at both places are one axis.
+  Block(const Shape& all, const Shape& from_strides, const Shape& to_strides) {
+    for (int axis = 0; axis < all.rank(); ++axis) {
+      const int64_t size = all[axis], last = shape.rank() - 1;
+      if (size == 1) continue;
+      const auto in_a_row = [&](const Shape& merged, const Shape& strides) {
+        return merged[static_cast<int>(last)] == strides[axis] * size;
+      };
+      const int64_t before =
+          last >= 0 && in_a_row(from, from_strides) && in_a_row(to, to_strides) ? shape[static_cast<int>(last)] : 0;
+      if (before > 0) {
+        shape.set(static_cast<int>(last), before * size);
+        from.set(static_cast<int>(last), from_strides[axis]), to.set(static_cast<int>(last), to_strides[axis]);
+      } else {
+        shape.push_back(size), from.push_back(from_strides[axis]), to.push_back(to_strides[axis]);
+      }
+    }
+  }
+
+  template <class Word>
+  void copy(const Word* source, Word* target, int axis = 0) const {
+    const int last = shape.rank() - 1;
+    if (last < 0) return void(*target = *source);
+    if (axis == last) return copy_run(source, from[last], target, to[last], shape[last]);
+    const int64_t count = shape[axis], from_step = from[axis], to_step = to[axis];
+    if (axis + 1 < last) {
+      for (int64_t i = 0; i < count; ++i) copy(source + i * from_step, target + i * to_step, axis + 1);
+    } else if (from_step == 1) {
+      copy_turned(source, from[last], target, to_step, to[last], count, shape[last]);
+    } else {  // the two last axes, without looking at the shapes for each run
+      const int64_t from_stride = from[last], to_stride = to[last], run = shape[last];
+      for (int64_t i = 0; i < count; ++i)
+        copy_run(source + i * from_step, from_stride, target + i * to_step, to_stride, run);
+    }
+  }
+};
+
+// Splits the copy into tasks along its longest axis but the last.
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
                const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
   const auto copy = [&]<class Word>(const Word* source, Word* target) {
     if (shape.elements() == 0) return;
     source += from_offset, target += to_offset;
     if (source == target && from_strides == to_strides) return;  // the views pass made them one
-    if (shape.rank() < 2 || shape.elements() < 32768)
-      return copy_strided(shape, source, from_strides, target, to_strides);
-    Shape rest(shape.sizes().subspan(1));
-    const Shape from_rest(from_strides.sizes().subspan(1)), to_rest(to_strides.sizes().subspan(1));
-    pool.run(shape[0], [&](int64_t i, int) {
-      copy_strided(rest, source + i * from_strides[0], from_rest, target + i * to_strides[0], to_rest);
+    const Block block(shape, from_strides, to_strides);
+    if (block.shape.rank() < 2) return block.copy(source, target);
+    int longest = 0;
+    for (int axis = 1; axis + 1 < block.shape.rank(); ++axis)
+      if (block.shape[axis] > block.shape[longest]) longest = axis;
+    for_ranges(pool, block.shape[longest], shape.elements() / block.shape[longest], [&](int64_t begin, int64_t end) {
+      Block part = block;
+      part.shape.set(longest, end - begin);
+      part.copy(source + begin * block.from[longest], target + begin * block.to[longest]);
     });
   };
   switch (dtype_size(from.type.dtype)) {
