@@ -64,6 +64,59 @@ std::optional<Moved> moved(Tensor x) {
   return Moved{{x.graph, node.in[0]}, node.attrs.as<PermuteAttrs>().order};
 }
 
+namespace {
+
+// The reshape of a moved tensor as a move of a reshaped one.
+std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const Shape& shape) {
+  struct Group {
+    int first, last;  // axes of `shape`
+  };
+  std::vector<Group> groups(static_cast<size_t>(now.rank()), {0, 0});  // by the first axis before the move
+  int axis = 0, next = 0;
+  while (axis < now.rank() && next < shape.rank()) {
+    const int before = from.order[static_cast<size_t>(axis)], first = next;
+    int joined = 1;
+    int64_t size = now[axis], wanted = shape[next++];
+    while (size != wanted) {
+      if (size < wanted) {
+        if (axis + joined == now.rank()) return std::nullopt;
+        if (from.order[static_cast<size_t>(axis + joined)] != before + joined) return std::nullopt;
+        size *= now[axis + joined++];
+      } else {
+        if (next == shape.rank()) return std::nullopt;
+        wanted *= shape[next++];
+      }
+    }
+    axis += joined;
+    if (axis == now.rank()) next = shape.rank();  // axes of one element behind the last
+    groups[static_cast<size_t>(before)] = {first, next};
+  }
+  if (axis < now.rank()) return std::nullopt;
+  Shape apart;
+  std::vector<int> order(static_cast<size_t>(shape.rank()));
+  for (const Group& group : groups)
+    for (int i = group.first; i < group.last; ++i) {
+      order[static_cast<size_t>(i)] = apart.rank();
+      apart.push_back(shape[i]);
+    }
+  return Moved{reshape(from.before, apart), order};
+}
+
+}  // namespace
+
+Tensor reshaped(Tensor x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Tensor earlier = x;
+  for (NodeId by = x.graph->value(x.id).producer; by != kNone && x.graph->node(by).op == &kReshape;
+       by = x.graph->value(earlier.id).producer) {
+    earlier.id = x.graph->node(by).in[0];
+    if (earlier.shape() == shape) return earlier;
+  }
+  if (const auto from = moved(x); from && shape.elements() > 0)
+    if (const auto result = reshape_before(*from, x.shape(), shape)) return move_axes(result->before, result->order);
+  return reshape(x, shape);
+}
+
 std::optional<Tensor> spatial_sum(Tensor x, double factor) {
   const std::optional<Moved> from = moved(x);
   if (!from || x.type().dtype != DType::kF32 || x.shape().rank() < 3 || x.shape().elements() == 0) return std::nullopt;

@@ -107,6 +107,9 @@ struct Moved {
   std::vector<int> order;
 };
 std::optional<Moved> moved(Tensor x);
+// x under another shape. What was reshaped before may have had that shape; of what was moved, axes are divided and
+// joined before the move where they lie side by side there.
+Tensor reshaped(Tensor x, const Shape& shape);
 // The sum over all axes of an image [N, C, ...] but the first two, times `factor`: [N, 1, C]. None where x is not one
 // with channels last.
 std::optional<Tensor> spatial_sum(Tensor x, double factor);

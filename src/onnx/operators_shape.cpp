@@ -19,14 +19,7 @@ Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
 void set_reshaped(OnnxCall& call, const Shape& shape) {
   if (call.shape().elements() != shape.elements())
     call.fail("a tensor of shape " + call.shape().text() + " cannot become " + shape.text());
-  Tensor x = call.tensor(0);
-  // What was reshaped before may have had this shape.
-  for (NodeId by = x.graph->value(x.id).producer; by != kNone && x.graph->node(by).op == &kReshape;
-       by = x.graph->value(x.id).producer) {
-    x.id = x.graph->node(by).in[0];
-    if (x.shape() == shape) return call.set(x);
-  }
-  call.set(reshape(call.tensor(0), shape));
+  call.set(compose::reshaped(call.tensor(0), shape));
 }
 
 void reshape_operator(OnnxCall& call) {

@@ -217,5 +217,77 @@ TEST(OnnxOperators, LossesLeaveIgnoredTargetsOut) {
   expect_near(each[0], {first, second, 0});
 }
 
+// Behind a convolution an image has its channels last; what follows is computed there, without moving it back.
+TEST(OnnxOperators, WhatFollowsAConvolutionIsWhatItIsOfAnyTensor) {
+  const Shape shape{2, 3, 4, 5};
+  std::vector<float> image(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>((i * 37) % 29) - 11;
+  const auto list = [](std::vector<double> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    return known_numbers(OnnxElement::kInt64, {count}, std::move(values));
+  };
+  const TracedValues known{{"identity", known_numbers(OnnxElement::kFloat, {3, 3, 1, 1}, {1, 0, 0, 0, 1, 0, 0, 0, 1})},
+                           {"half", known_numbers(OnnxElement::kFloat, {2, 3, 1, 1}, {.5, 2, -1, 3, 1, .25})},
+                           {"rows", known_numbers(OnnxElement::kFloat, {4, 1}, {1, -1, 2, 3})},
+                           {"two", known_numbers(OnnxElement::kFloat, {1}, {2})},
+                           {"from", list({1, 0})},
+                           {"to", list({3, 4})},
+                           {"axes", list({1, 3})},
+                           {"spatial", list({2, 3})},
+                           {"pads", list({0, 1, 0, 2, 0, 0, 1, 0})},
+                           {"places", list({2, 3, -1})},
+                           {"one_group", list({2, 1, -1})},
+                           {"squares", list({2, 3, 2, 2, 5})},
+                           {"whole", list({2, 3, 4, 5})},
+                           {"odd", list({2, 6, 10})}};
+  const auto value = [&](const std::vector<OnnxNode>& nodes, bool behind_convolution) {
+    OnnxModel model;
+    model.opsets[""] = 13;
+    Trace trace;
+    TracedValues values = known;
+    values["image"] = {.element = OnnxElement::kFloat, .tensor = trace.input("image", {DType::kF32, shape})};
+    for (const auto& [name, kept] : values) model.graph.inputs.push_back({.name = name, .element = kept.element});
+    if (behind_convolution) {
+      model.graph.nodes.push_back({.name = "c", .op = "Conv", .in = {"image", "identity"}, .out = {"x"}});
+    } else {
+      model.graph.nodes.push_back({.name = "i", .op = "Identity", .in = {"image"}, .out = {"x"}});
+    }
+    model.graph.nodes.insert(model.graph.nodes.end(), nodes.begin(), nodes.end());
+    model.graph.outputs.push_back({.name = "y", .element = OnnxElement::kFloat});
+    OnnxNetwork network(model, "image.onnx");
+    for (const auto& [name, traced] : network.trace(trace.graph(), values)) trace.graph().output(name, traced.tensor);
+    const NamedTensors host{{"image", HostTensor({DType::kF32, shape}, std::span<const float>(image))}};
+    return interpret(trace.finish(), host).outputs.at("y").values();
+  };
+  const auto node = [](const std::string& op, std::vector<std::string> in, const std::string& out,
+                       std::vector<OnnxAttribute> attributes = {}) {
+    return OnnxNode{.name = op, .op = op, .in = std::move(in), .out = {out}, .attributes = std::move(attributes)};
+  };
+  const OnnxNode moved_back = node("Transpose", {"p"}, "q", {ints_attribute("perm", {0, 2, 1})});
+  const std::vector<std::vector<OnnxNode>> networks{
+      {node("Concat", {"x", "x"}, "y", {int_attribute("axis", 1)})},
+      {node("Concat", {"x", "image"}, "y", {int_attribute("axis", 2)})},
+      {node("Slice", {"x", "from", "to", "axes"}, "y")},
+      {node("Pad", {"x", "pads"}, "y")},
+      {node("Mul", {"x", "half"}, "y")},
+      {node("Add", {"x", "rows"}, "y")},
+      {node("Add", {"x", "image"}, "y")},
+      {node("ReduceMean", {"x"}, "y", {ints_attribute("axes", {2, 3})})},
+      {node("ReduceSum", {"x", "spatial"}, "m"), node("Mul", {"x", "m"}, "y")},
+      {node("GlobalAveragePool", {"x"}, "m"), node("Conv", {"m", "identity"}, "s"), node("Mul", {"x", "s"}, "y")},
+      {node("AveragePool", {"x"}, "y", {ints_attribute("kernel_shape", {3, 2}), ints_attribute("pads", {1, 0, 1, 1})})},
+      {node("Reshape", {"x", "places"}, "p"), moved_back, node("Identity", {"q"}, "y")},
+      {node("Reshape", {"x", "squares"}, "y")},
+      {node("Reshape", {"x", "odd"}, "y")},
+      {node("Reshape", {"x", "places"}, "p"), node("Reshape", {"p", "whole"}, "q"), node("Mul", {"q", "x"}, "y")},
+      {node("Reshape", {"x", "one_group"}, "p"), node("InstanceNormalization", {"p", "two", "two"}, "n"),
+       node("Reshape", {"n", "whole"}, "y")},
+  };
+  for (const auto& nodes : networks) {
+    SCOPED_TRACE(nodes.front().op + " " + nodes.front().in.back());
+    expect_near(value(nodes, true), value(nodes, false), 2e-5);
+  }
+}
+
 }  // namespace
 }  // namespace linnet
