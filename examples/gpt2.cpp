@@ -28,8 +28,8 @@ int run(int count, char** arguments) {
   const auto length = static_cast<int64_t>(tokens.size());
   SingleShapeLearner learner(
       gpt, [&](Trace& trace) { return causal_loss(gpt, trace, 1, length); }, options);
-  const ParameterLayout& layout = learner.trainer().layout();
-  float* parameters = learner.trainer().state("parameters");
+  const ParameterLayout& layout = learner.trainer().state().layout();
+  float* parameters = learner.trainer().state().flat("parameters");
   load_parameters(model, layout, parameters);
 
   learner.set<int32_t>("tokens", tokens);

@@ -65,7 +65,7 @@ struct LayoutRank {
     if (!sharded) {
       for (int64_t micro = 0; micro < begun; ++micro) {
         family->fill(learner, step % 2 + 10 * micro);
-        if (!trainer().accumulates()) return trainer().step(0, 1e-3, step);
+        if (!trainer().options().accumulates()) return trainer().step(0, 1e-3, step);
         trainer().accumulate(0, step, micro);
       }
       return trainer().apply(1e-3, step);
@@ -120,8 +120,8 @@ inline LayoutResult train_layout(const std::string& family, const Layout& layout
     }
     result.losses.push_back(rank.evaluate());
     result.bytes = {rank.learner.memory_bytes()};
-    result.trained = {rank.trainer().layout().trained_count()};
-    result.stages = {stage_text(rank.trainer().layout())};
+    result.trained = {rank.trainer().state().layout().trained_count()};
+    result.stages = {stage_text(rank.trainer().state().layout())};
   });
   LayoutResult& first = results[0];
   for (size_t i = 1; i < results.size(); ++i) {
@@ -148,14 +148,14 @@ inline void expect_as_alone(const LayoutResult& together, const LayoutResult& al
 }
 
 // What ranks do not divide is shared as a run shares it (training/run/rank_setup.h).
-inline void share_undivided(Trainer& trainer, Communicator& world) {
-  const ParameterLayout& layout = trainer.layout();
-  for (const std::string& state : trainer.states()) {
-    if (trainer.is_divided(state) || stages_of(layout)) continue;
+inline void share_undivided(const TrainingState& states, Communicator& world) {
+  const ParameterLayout& layout = states.layout();
+  for (const std::string& state : states.names()) {
+    if (states.is_divided(state) || stages_of(layout)) continue;
     for (const ParameterSlot& slot : layout.trained())
       if (!layout.sharding_of(slot))
         broadcast(world, 0,
-                  std::span(trainer.state(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
+                  std::span(states.flat(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
   }
 }
 
@@ -168,14 +168,14 @@ inline std::vector<double> train_part(const std::string& family, const Layout& l
     LayoutRank rank(family, layout, world);
     Trainer& trainer = rank.trainer();
     constexpr int64_t kPieceFloats = 1000;  // most tensors have several pieces
-    WholeStates whole(trainer, rank.groups.data, rank.groups.tensor, rank.groups.pipeline, kPieceFloats);
+    WholeStates whole(trainer.state(), rank.groups.data, rank.groups.tensor, rank.groups.pipeline, kPieceFloats);
     const bool is_first = world.rank() == 0;
     if (first > 0) {
       if (is_first) {
         EXPECT_EQ(load_training_state(folder / "state", trainer).step, first);
       }
-      share_undivided(trainer, world);
-      load_divided_states(folder / "state", trainer, whole);
+      share_undivided(trainer.state(), world);
+      load_divided_states(folder / "state", trainer.state(), whole);
     }
     for (int64_t step = first + 1; step <= last; ++step) {
       const double loss = rank.step(step).loss;
@@ -185,8 +185,8 @@ inline std::vector<double> train_part(const std::string& family, const Layout& l
     if (is_first)
       save_training_state(folder / "state", trainer, {.step = last}, {}, &whole);
     else
-      give_training_state(trainer, whole);
-    save_divided_model(folder / "model", trainer, "parameters", {}, whole);
+      give_training_state(trainer.state(), whole);
+    save_divided_model(folder / "model", trainer.state(), "parameters", {}, whole);
   });
   return losses;
 }
@@ -205,11 +205,11 @@ inline void expect_layouts_go_on(const std::string& family, const std::vector<La
   expect_close(losses, {alone.losses.begin(), alone.losses.begin() + step}, 1e-5);
   run_ranks(1, [&](Communicator& world) {
     LayoutRank rank(family, one, world);
-    const ParameterLayout& layout = rank.trainer().layout();
+    const ParameterLayout& layout = rank.trainer().state().layout();
     std::vector<float> weights(static_cast<size_t>(layout.parameter_count()));
     load_model(folder / "model", layout, weights.data());
     load_training_state(folder / "state", rank.trainer());
-    EXPECT_TRUE(std::equal(weights.begin(), weights.end(), rank.trainer().state("parameters")));
+    EXPECT_TRUE(std::equal(weights.begin(), weights.end(), rank.trainer().state().flat("parameters")));
   });
 }
 

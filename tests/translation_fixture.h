@@ -60,13 +60,13 @@ class Training {
     for (const char* name : {"source", "source_lengths", "target_in", "target_out", "target_lengths"})
       store.bind(name, {store.add_region(name, MemoryKind::kBatch, 1 << 16), 0}, 1 << 16);
     for (const BatchShape& shape : shapes)
-      trainer->add_shape([this, shape, label_smoothing](Trace& trace) {
+      trainer->plans().add_shape([this, shape, label_smoothing](Trace& trace) {
         return translation_loss(model, trace, {shape.batch, shape.source_length, shape.target_length}, label_smoothing);
       });
     store.allocate();
     store.touch();
-    trainer->bind();
-    trainer->initialize();
+    trainer->plans().bind();
+    trainer->state().initialize();
   }
 
   void load(const TokenBatch& batch) {
@@ -79,7 +79,7 @@ class Training {
   }
 
   std::vector<float> parameters() const {
-    const float* flat = trainer->state("parameters");
+    const float* flat = trainer->state().flat("parameters");
     return {flat, flat + layout.parameter_count()};
   }
 

@@ -21,7 +21,8 @@ void take_model_weights(Session& session, const std::string& folder, const std::
   ThreadPool& pool = session.trainer->pool();
   session.layout.initialize_constants(session.store.as<float>(state::kConstants), pool);
   if (!packed->load(session.store, session.layout, pool))
-    session.trainer->load_parameters([&](const ParameterTarget& parameters) { load(session.layout, parameters); });
+    session.trainer->state().load_parameters(
+        [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
 }
 
 namespace {

@@ -87,9 +87,9 @@ void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<Loss
     phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
     LossFunction loss = loss_of_rank(losses[i], layout.shared_division());
     if (training && !is_limited())
-      trainer->add_shape(std::move(loss));
+      trainer->plans().add_shape(std::move(loss));
     else
-      trainer->add_evaluation_shape(std::move(loss));
+      trainer->plans().add_evaluation_shape(std::move(loss));
   }
 }
 
@@ -108,7 +108,7 @@ void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
 
 // Whether the data are to lie on the device that trains, if there is one: then steps do not need the host.
 bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
-  if (data.empty() || store.device().is_host() || is_limited() || trainer->accumulates()) return false;
+  if (data.empty() || store.device().is_host() || is_limited() || trainer->options().accumulates()) return false;
   size_t bytes = 0;
   for (const ResidentOptions::Input& input : data) bytes += input.type.bytes();
   return bytes < store.device().info().free_bytes / 4;
@@ -118,12 +118,12 @@ void Session::finish_planning(uint64_t resident) {
   if (!is_limited() || is_planned_) return;
   is_planned_ = true;
   Phase phase("planning");
-  trainer->plan_training_within_memory(bytes_beside(resident, store));
+  trainer->plans().plan_training_within_memory(bytes_beside(resident, store));
 }
 
 void Session::allocate() {
   store.allocate();
-  trainer->bind();
+  trainer->plans().bind();
   if (resident) resident->bind();
 }
 
@@ -138,7 +138,7 @@ std::string in_words(uint64_t bytes) {
 void check_limit(const Session& session, uint64_t need, const std::string& advice) {
   const uint64_t limit = session.trainer->options().memory;
   if (limit == 0 || need <= limit) return;
-  const std::string recomputation = session.trainer->largest_fit().text();
+  const std::string recomputation = session.trainer->plans().largest_fit().text();
   throw DoesNotFit("this run does not fit within memory = " + in_words(limit) + ": it needs at least " +
                    std::to_string(need / 1000000 + 2) + " MB" +
                    (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
@@ -149,8 +149,9 @@ namespace {
 void fill(Session& session, const LoadWeights& load) {
   session.allocate();
   session.store.touch();
-  session.trainer->initialize_constants();
-  session.trainer->load_parameters([&](const ParameterTarget& parameters) { load(session.layout, parameters); });
+  session.trainer->state().initialize_constants();
+  session.trainer->state().load_parameters(
+      [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
 }
 
 }  // namespace

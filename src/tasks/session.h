@@ -31,7 +31,7 @@ class Session {
   virtual void allocate();  // takes addresses and binds the plans to them; until then the store only has sizes
   // All plans that a session runs which does not train, so that take_weights() packs weights for them. A session with
   // plans beside the trainer's adds those, or gives none: then nothing is packed.
-  virtual std::vector<Plan*> inference_plans() { return trainer->evaluation_plans(); }
+  virtual std::vector<Plan*> inference_plans() { return trainer->plans().evaluation_plans(); }
 
   const bool training;
   ParameterLayout layout;

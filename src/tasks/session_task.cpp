@@ -51,11 +51,12 @@ const PretrainedModel* SessionTask::starts_from() const {
 
 void SessionTask::initialize() {
   const PretrainedModel* from = starts_from();
-  if (from && !trainer().layout().division()) {  // the folder has all parameters, or they are drawn as it is read
-    trainer().initialize_constants();
-    load_initial_weights(trainer(), *from, config_);
+  if (from &&
+      !trainer().state().layout().division()) {  // the folder has all parameters, or they are drawn as it is read
+    trainer().state().initialize_constants();
+    load_initial_weights(trainer().state(), *from, config_);
   } else {
-    trainer().initialize();  // divided ones are read later (training/run/run_checkpoints.h)
+    trainer().state().initialize();  // divided ones are read later (training/run/run_checkpoints.h)
   }
   if (teacher_) teacher_->load(store(), trainer().pool());
 }

@@ -48,10 +48,10 @@ class GoldenOnADevice : public ::testing::TestWithParam<const char*> {
     options.optimizer.beta1 = golden.number("beta1"), options.optimizer.beta2 = golden.number("beta2");
     options.optimizer.epsilon = golden.number("epsilon");
     Training training(golden.config(), {shape}, options, golden.number("label_smoothing"));
-    training.trainer->pull_states();
+    training.trainer->state().pull();
     const std::vector<double> initial = golden.flat(training.layout, "init");
-    std::copy(initial.begin(), initial.end(), training.trainer->state("parameters"));
-    training.trainer->push_states();
+    std::copy(initial.begin(), initial.end(), training.trainer->state().flat("parameters"));
+    training.trainer->state().push();
     const std::vector<double> losses = testing::read_doubles(golden.file().at("losses"));
     ASSERT_GE(source[0], kSteps);
     for (int64_t step = 0; step < kSteps; ++step) {

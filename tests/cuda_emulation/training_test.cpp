@@ -51,7 +51,7 @@ Outcome train(const TransformerConfig& config, TrainerOptions options, int64_t s
   training.load(a);
   const LossTotal total = training.trainer->evaluate(0);
   outcome.losses.push_back(total.sum / static_cast<double>(total.tokens));
-  training.trainer->pull_states();
+  training.trainer->state().pull();
   outcome.parameters = training.parameters();
   return outcome;
 }
@@ -100,7 +100,7 @@ TEST(TrainingOnADevice, ActivationsInBf16TakeHalfTheMemory) {
       const TokenBatch batch =
           make_batch(std::vector<std::pair<int32_t, int32_t>>(i == 0 ? 16 : 64, {30, 30}), 32, 32, 50);
       const Training training(config_with(0.1f, true), {batch.shape}, on_device(reduced));
-      bytes[i] = static_cast<double>(training.trainer->arena_use().first);
+      bytes[i] = static_cast<double>(training.trainer->plans().arena_use().first);
     }
     return bytes[1] - bytes[0];
   };
@@ -166,12 +166,12 @@ TEST(TrainingOnADevice, AStepThatIsNotFiniteIsFoundAndChangesNothing) {
   Training training(config_with(0, true), {a.shape}, on_device());
   training.load(a);
   training.trainer->step(0, 1e-3, 1);
-  training.trainer->pull_states();
-  training.trainer->state("parameters")[5] = std::numeric_limits<float>::infinity();
-  training.trainer->push_states();
+  training.trainer->state().pull();
+  training.trainer->state().flat("parameters")[5] = std::numeric_limits<float>::infinity();
+  training.trainer->state().push();
   const std::vector<float> before = training.parameters();
   EXPECT_FALSE(training.trainer->step(0, 1e-3, 2).finite);
-  training.trainer->pull_states();
+  training.trainer->state().pull();
   EXPECT_EQ(training.parameters(), before);
   EXPECT_NE(training.trainer->find_non_finite(0), "");
 }

@@ -261,9 +261,9 @@ Trained train(Gpu& gpu, Communicator& world, DeviceRanks* ranks, int64_t shards,
     trained.losses.push_back(report.loss), trained.norms.push_back(report.grad_norm);
     trained.copied = testing::copied_to_host() - before;
   }
-  trainer.pull_states();
-  const float* const parameters = trainer.state("parameters");
-  trained.parameters.assign(parameters, parameters + trainer.layout().stored_count());
+  trainer.state().pull();
+  const float* const parameters = trainer.state().flat("parameters");
+  trained.parameters.assign(parameters, parameters + trainer.state().layout().stored_count());
   return trained;
 }
 

@@ -85,12 +85,12 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
         report.best = event.evaluation;
         worse = 0;
         if (options.patience > 0) {
-          const Trainer& holder = *s.weights().trainer;
+          const TrainingState& holder = s.weights().trainer->state();
           const ParameterLayout& layout = s.weights().layout;
-          holder.pull_states();
-          const float* weights = holder.state(holder.evaluated_state());
+          holder.pull();
+          const float* weights = holder.flat(holder.evaluated());
           best_weights.assign(weights, weights + layout.trained_count());
-          const float* untrained = holder.state(state::kParameters) + layout.trained_count();
+          const float* untrained = holder.flat(state::kParameters) + layout.trained_count();
           best_weights.insert(best_weights.end(), untrained,
                               untrained + (layout.stored_count() - layout.trained_count()));
         }
@@ -102,7 +102,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   }
   stop("epochs");
   if (!best_weights.empty()) {
-    std::ranges::copy(best_weights, s.weights().trainer->state(state::kParameters));
+    std::ranges::copy(best_weights, s.weights().trainer->state().flat(state::kParameters));
     push();
   }
   return report;

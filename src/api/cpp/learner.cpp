@@ -177,7 +177,7 @@ Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
   const int64_t whole = kind.rows();
   Arrays outputs;
   for (const std::string& name : kind.outputs) {
-    const TensorView& view = trainer->evaluation_output(kind.number, name);
+    const TensorView& view = trainer->plans().evaluate_executor(kind.number).output(name);
     const bool is_cut = rows > 0 && rows < whole && first_axis(view.type) == whole;
     take_output(view, name, outputs, is_cut ? rows : first_axis(view.type));
   }
@@ -341,7 +341,7 @@ std::span<const float> Learner::output(const std::string& name) const {
   if (s.last_trained && !s.last_outputs.has(name)) {
     if (!std::ranges::count(s.last_trained->step_outputs, name))
       fail_user("steps keep no output \"" + name + "\": trace.output(name, value, {.training = true}) keeps it");
-    const TensorView& view = s.trainer->step_output(s.last_trained->number, name);
+    const TensorView& view = s.trainer->plans().train_executor(s.last_trained->number).output(name);
     take_output(view, name, s.last_outputs, first_axis(view.type));
   }
   return static_cast<const Arrays&>(s.last_outputs).get<float>(name);
@@ -352,11 +352,11 @@ std::span<float> Learner::parameter(const std::string& name) {
   const ParameterSlot& slot = s.slot_of(name);
   if (s.layout.is_quantized(slot))
     fail_user("parameter \"" + name + "\" is not stored in fp32: save() writes its values, load() reads them");
-  s.trainer->pull_states();
-  return {s.trainer->state(state::kParameters) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
+  s.trainer->state().pull();
+  return {s.trainer->state().flat(state::kParameters) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }
 
-void Learner::push() { state().weights().trainer->reset_ema(); }
+void Learner::push() { state().weights().trainer->state().reset_ema(); }
 
 std::vector<float> Learner::gradient(const std::string& name) {
   State& s = state();

@@ -53,18 +53,18 @@ void check_key(const std::string& path, const Metadata& metadata, const std::str
 
 void Learner::save(const std::string& path, const std::string& type) const {
   const Busy busy(state().weights().busy, "a learner");
-  const Trainer& trainer = *state().weights().trainer;
-  trainer.pull_states();
+  const TrainingState& trained = state().weights().trainer->state();
+  trained.pull();
   const Metadata metadata{{"format", "pt"}, {kFilters, kChannelsLast}};
-  if (type == "fp32") return save_model(path, trainer.layout(), trainer.evaluated_values(), metadata);
+  if (type == "fp32") return save_model(path, trained.layout(), trained.values(trained.evaluated()), metadata);
   if (type != "bf16" && type != "fp16")
     fail_user("weights cannot be saved as \"" + type + "\"; there are fp32, bf16 and fp16");
   const FileDType dtype = type == "bf16" ? FileDType::kBF16 : FileDType::kF16;
-  const ParameterValues values = trainer.evaluated_values();
+  const ParameterValues values = trained.values(trained.evaluated());
   std::vector<float> unpacked;
   std::pair<const ParameterSlot*, const float*> held;  // the one that is written, piece by piece
   std::vector<WeightSource> weights;
-  for (const ParameterSlot& slot : trainer.layout().parameters())
+  for (const ParameterSlot& slot : trained.layout().parameters())
     weights.push_back(
         {slot.spec.name, dtype, slot.spec.shape, [&, dtype](int64_t first, int64_t count, std::byte* out) {
            if (held.first != &slot) held = {&slot, values.of(slot, unpacked)};
@@ -209,10 +209,11 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
   for (const TensorEntry& entry : file.entries())
     if (!used.contains(entry.name)) report.unused.push_back(entry.name);
   if (options.strict) check_strict(path, report);
-  s.trainer->pull_states();
+  TrainingState& trained = s.trainer->state();
+  trained.pull();
   for (const Source& source : taken)
-    s.trainer->set_parameter(*source.slot, [&](std::span<float> values) { source.read(values); });
-  s.trainer->reset_ema();
+    trained.set_parameter(*source.slot, [&](std::span<float> values) { source.read(values); });
+  trained.reset_ema();
   return report;
 }
 

@@ -97,7 +97,7 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
   if (owner && owner->options.device != options.device)
     fail_user("learners that share weights are on one device, not on " + owner->options.device + " and " +
               options.device);
-  if (owner && owner->trainer->has_average())
+  if (owner && owner->trainer->state().evaluated() == state::kAverage)
     fail_user("weights with a moving average cannot be shared: leave average_decay out");
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
@@ -114,8 +114,8 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
 void Learner::State::allocate() {
   store.allocate();
   store.touch();
-  trainer->bind();
-  trainer->initialize();
+  trainer->plans().bind();
+  trainer->state().initialize();
 }
 
 LossFunction Learner::State::traced(const InputTypes* types) {
@@ -227,12 +227,13 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
 void Learner::State::plan() {
   const auto add = [&](BatchKind& kind, bool trained) {
     const LossFunction traced_loss = traced(explicit_types ? nullptr : &kind.types);
-    kind.number = trained ? trainer->add_shape(traced_loss) : trainer->add_evaluation_shape(traced_loss);
+    kind.number =
+        trained ? trainer->plans().add_shape(traced_loss) : trainer->plans().add_evaluation_shape(traced_loss);
   };
   const bool limited = options.memory > 0;
   for (const auto& kind : kinds)
     if (kind->trained) add(*kind, !limited);
-  if (limited && options.training) trainer->plan_training_within_memory(0);
+  if (limited && options.training) trainer->plans().plan_training_within_memory(0);
   for (const auto& kind : kinds)
     if (!kind->trained) add(*kind, false);
   if (limited && store.total_bytes() > options.memory)

@@ -28,7 +28,7 @@ void PretrainedModule::begin(Learner& learner) { load(learner); }
 LoadReport PretrainedModule::load(Learner& learner) {
   LoadReport report{.unused = state_->model.unused};
   auto& s = LearnerAccess::state(learner).weights();
-  s.trainer->pull_states();
+  s.trainer->state().pull();
   const std::string above = path().empty() ? "" : path() + ".";
   // Addresses for all parameters, of which only the one that is being read has memory.
   const auto flat = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(state_->layout.parameter_count()));
@@ -36,8 +36,8 @@ LoadReport PretrainedModule::load(Learner& learner) {
   target.finished = [&](const ParameterSlot& slot) {
     float* read = flat.get() + slot.offset;
     report.taken.push_back(above + slot.spec.name);
-    s.trainer->set_parameter(s.slot_of(report.taken.back()),
-                             [&](std::span<float> values) { std::copy_n(read, values.size(), values.data()); });
+    s.trainer->state().set_parameter(s.slot_of(report.taken.back()),
+                                     [&](std::span<float> values) { std::copy_n(read, values.size(), values.data()); });
     give_back_pages(read, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   };
   load_parameters(state_->model, state_->layout, target);

@@ -47,8 +47,8 @@ TrainerOptions trainer_options(const Workload& workload, const MeasureOptions& m
 }
 
 void tell_recomputation(const Trainer& trainer, Measurement& m) {
-  m.saved_mb = static_cast<double>(saved_bytes(trainer.plans().at("train.0")->graph)) / 1e6;
-  m.extra_work = trainer.largest_fit().extra_work, m.recomputation = trainer.largest_fit().text();
+  m.saved_mb = static_cast<double>(saved_bytes(trainer.plans().by_name().at("train.0")->graph)) / 1e6;
+  m.extra_work = trainer.plans().largest_fit().extra_work, m.recomputation = trainer.plans().largest_fit().text();
 }
 
 class Measuring {
@@ -100,8 +100,8 @@ class Measuring {
     m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
     m.planning_seconds = planning_seconds_;
     tell_recomputation(learner_.trainer(), m);
-    m.parameters = learner_.trainer().layout().trained_count();
-    m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
+    m.parameters = learner_.trainer().state().layout().trained_count();
+    m.flop_per_step = graph_flops(single_graph(learner_.trainer().state().layout(), workload_.loss, {}));
     return m;
   }
 
@@ -134,7 +134,7 @@ class Measuring {
 
   // Seconds of each node, added up over `steps` steps.
   std::vector<double> node_seconds(int64_t steps) {
-    const Executor& training = learner_.trainer().train_executor(0);
+    const Executor& training = learner_.trainer().plans().train_executor(0);
     std::vector<double> seconds;
     for (int64_t i = 0; i < steps; ++i) {
       load_batch();
@@ -144,7 +144,7 @@ class Measuring {
   }
 
   Trainer& trainer() { return learner_.trainer(); }
-  const Graph& graph() { return learner_.trainer().train_executor(0).plan().graph; }
+  const Graph& graph() { return learner_.trainer().plans().train_executor(0).plan().graph; }
 
  private:
   // On a device, where the data are not large: all batches of an input, one after another, are its data.
@@ -235,10 +235,10 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
   for (const WorkloadInput& input : workload.inputs)
     store.declare(input.name, MemoryKind::kBatch, input.data.size() / static_cast<size_t>(workload.batches));
   if (options.memory > 0) {
-    trainer.add_evaluation_shape(workload.loss);
-    trainer.plan_training_within_memory(options.memory_beside);
+    trainer.plans().add_evaluation_shape(workload.loss);
+    trainer.plans().plan_training_within_memory(options.memory_beside);
   } else {
-    trainer.add_shape(workload.loss);
+    trainer.plans().add_shape(workload.loss);
   }
   bytes = store.total_bytes();
   Measurement m;

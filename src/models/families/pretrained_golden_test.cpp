@@ -141,12 +141,12 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
 
   // Two micro-batches, so that the gradient stays where it is accumulated.
   SingleShapeLearner learner(*model.module, loss, {.accumulate_steps = 2, .threads = 2});
-  std::copy(parameters.begin(), parameters.end(), learner.trainer().state("parameters"));
+  std::copy(parameters.begin(), parameters.end(), learner.trainer().state().flat("parameters"));
   set_inputs(named, learner);
   EXPECT_NEAR(learner.evaluate(), expected, 1e-5 * expected);
   learner.trainer().accumulate(0, 1, 0);
   const double count = exact.outputs.at("token_count")[0];
-  const float* gradient = learner.trainer().state("gradient");
+  const float* gradient = learner.trainer().state().flat("gradient");
 
   double all = 0;
   for (const SafetensorsEntry& entry : reference_.entries())
@@ -187,16 +187,16 @@ void PretrainedGolden::check_training_in_fp16(const LossFunction& loss) const {
   options.passes.precision = Precision::kF16;
   SingleShapeLearner learner(*model.module, with_spike, options);
   Trainer& trainer = learner.trainer();
-  std::copy(parameters.begin(), parameters.end(), trainer.state("parameters"));
-  trainer.reset_ema();
+  std::copy(parameters.begin(), parameters.end(), trainer.state().flat("parameters"));
+  trainer.state().reset_ema();
   set_inputs(inputs(evaluate_graph(layout, loss, "parameters", DType::kF64)), learner);
   learner.set<float>("spike", {1});
   EXPECT_NEAR(learner.evaluate(), number("loss"), 2e-3 * number("loss"));
 
   const auto states = [&] {
     std::vector<std::vector<float>> all;
-    for (const std::string& name : trainer.states())
-      all.emplace_back(trainer.state(name), trainer.state(name) + layout.trained_count());
+    for (const std::string& name : trainer.state().names())
+      all.emplace_back(trainer.state().flat(name), trainer.state().flat(name) + layout.trained_count());
     return all;
   };
   double scale = 1 << 16;

@@ -221,7 +221,7 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
   EvaluatedBatches batches(*this, dataset);
   for (int64_t index = 0; index < batches.count(); ++index) {
     const int64_t rows = batches.evaluate(index).rows;
-    const float* found = trainer->evaluation_output(0, "logits").as<const float>();
+    const float* found = trainer->plans().evaluate_executor(0).output("logits").as<const float>();
     all.insert(all.end(), found, found + rows * image_model().images.classes);
   }
   return all;
@@ -236,9 +236,11 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks
     const auto [rows, loss_sum] = batches.evaluate(index);
     result[0] = loss_sum;
     if (picks)
-      std::copy_n(trainer->evaluation_output(0, "predictions").as<const int32_t>(), rows, result.begin() + 1);
+      std::copy_n(trainer->plans().evaluate_executor(0).output("predictions").as<const int32_t>(), rows,
+                  result.begin() + 1);
     else
-      std::copy_n(trainer->evaluation_output(0, "logits").as<const float>(), rows * each, result.begin() + 1);
+      std::copy_n(trainer->plans().evaluate_executor(0).output("logits").as<const float>(), rows * each,
+                  result.begin() + 1);
   });
   double sum = 0;
   ClassReport report(dataset.class_names);

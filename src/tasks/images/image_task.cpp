@@ -165,15 +165,15 @@ class ImageTask : public SessionTask {
 
   BatchSource& batches() override { return *batches_; }
   void initialize() override {
-    trainer().initialize();
+    trainer().state().initialize();
     if (resnet_)
-      trainer().load_parameters([&](const ParameterTarget& parameters) {
-        load_torchvision(resnet_->file, trainer().layout(), parameters, new_head_,
+      trainer().state().load_parameters([&](const ParameterTarget& parameters) {
+        load_torchvision(resnet_->file, trainer().state().layout(), parameters, new_head_,
                          static_cast<uint64_t>(config_.train.seed));
       });
     if (vit_folder_.empty()) return;
     const OpenOptions options{.head = ModelHead::kClasses, .labels = train_.classes()};
-    load_initial_weights(trainer(), open_pretrained(vit_folder_, options), config_);
+    load_initial_weights(trainer().state(), open_pretrained(vit_folder_, options), config_);
   }
 
   Evaluation evaluate(SharedWork& ranks) override { return session().evaluate(valid_, ranks); }

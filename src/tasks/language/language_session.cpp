@@ -53,7 +53,7 @@ LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalMod
   generator =
       std::make_unique<CausalGenerator>(*model, layout, store, shared,
                                         CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
-                                                      .flat_name = trainer->evaluated_state(),
+                                                      .flat_name = trainer->state().evaluated(),
                                                       .threads = trainer->options().threads,
                                                       .verify_plans = options.verify_plans,
                                                       .cache_in_arena = true});

@@ -112,7 +112,7 @@ class PreferenceSession : public Session {
 
  private:
   const float* log_probabilities(const Batch& batch) const {
-    return trainer->evaluation_output(batch.shape_index, "log_probabilities").as<const float>();
+    return trainer->plans().evaluate_executor(batch.shape_index).output("log_probabilities").as<const float>();
   }
 
   const PreferenceOptions options_;
@@ -126,7 +126,7 @@ void load_reference(Session& session, const Config& config) {
     fail_user("the run is compared with the model that it began with, and there is no model folder '" +
               config.model.from + "' any more");
   const PretrainedModel reference = open_pretrained(config.model.from, {.lora = lora_options(config)});
-  session.trainer->load_parameters(
+  session.trainer->state().load_parameters(
       [&](const ParameterTarget& parameters) { load_parameters(reference, session.layout, parameters); });
 }
 
@@ -279,10 +279,10 @@ Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config&
   check_fits(session.store, "");
   session.allocate();
   session.store.touch();
-  session.trainer->initialize_constants();
+  session.trainer->state().initialize_constants();
   load_reference(session, config);
   session.set_references(pairs);
-  session.trainer->load_parameters(
+  session.trainer->state().load_parameters(
       [&](const ParameterTarget& parameters) { opened.load_weights(session.layout, parameters); });
   SharedWork alone = SharedWork::alone();
   return session.evaluate(pairs, alone);

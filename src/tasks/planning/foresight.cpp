@@ -80,7 +80,7 @@ PlannedRanks plan_ranks_once(const ForesightRequest& request, const RankLayout& 
     config.train.micro_batches = micro_batches;
     const auto visit = [&](const Trainer& trainer) {
       planned.stages.push_back(stages_of_rank(trainer, request.speed, layout));
-      planned.layers += count_layers(trainer.layout());
+      planned.layers += count_layers(trainer.state().layout());
     };
     PlanAnswer answer = plan_memory({.config = of_one_shard(config),
                                      .memory = request.memory,

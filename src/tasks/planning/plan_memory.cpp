@@ -37,11 +37,11 @@ int64_t largest_fit(int64_t least, int64_t most, const std::function<bool(int64_
 }
 
 void describe(const Session& session, PlanAnswer& answer) {
-  answer.recomputation = session.trainer->largest_fit().text();
+  answer.recomputation = session.trainer->plans().largest_fit().text();
   answer.parameters = session.layout.whole_parameter_count();
   answer.stage = stage_text(session.layout);
-  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->arena_use();
-  answer.fusion = fusion_report(session.trainer->pass_reports());
+  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->plans().arena_use();
+  answer.fusion = fusion_report(session.trainer->plans().pass_reports());
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
 }
 
@@ -150,9 +150,9 @@ class StageItems {
 std::vector<StepPlans> longest_step(const Trainer& trainer, const MachineSpeed& speed) {
   std::vector<StepPlans> longest;
   double most = -1;
-  for (int shape = 0; shape < trainer.shape_count(); ++shape) {
+  for (int shape = 0; shape < trainer.plans().shape_count(); ++shape) {
     double seconds = 0;
-    std::vector<StepPlans> plans = trainer.step_plans(shape);
+    std::vector<StepPlans> plans = trainer.plans().step_plans(shape);
     for (const StepPlans& chunk : plans)
       seconds += plan_seconds(chunk.forward, speed) + plan_seconds(chunk.backward, speed);
     if (seconds > most && !plans.empty()) most = seconds, longest = std::move(plans);
@@ -185,10 +185,10 @@ struct SentBucket {
 };
 
 std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
-  if (!trainer.accumulates()) return {};
-  const ParameterLayout& layout = trainer.layout();
-  const bool is_held = !trainer.has_whole_gradient();
-  const std::vector<GradientBucket> buckets = is_held ? trainer.buckets() : gradient_buckets(layout);
+  if (!trainer.options().accumulates()) return {};
+  const ParameterLayout& layout = trainer.state().layout();
+  const bool is_held = !trainer.state().has_whole_gradient();
+  const std::vector<GradientBucket> buckets = is_held ? trainer.plans().buckets() : gradient_buckets(layout);
   std::vector<NodeId> last;
   if (is_held)
     for (const HeldBucket& bucket : held_buckets(plan)) last.push_back(bucket.ready);
@@ -218,7 +218,7 @@ class RankReader {
 
   RankStages read() {
     RankStages rank{.micro_batches = shards_.count() * trainer_.options().accumulate_steps,
-                    .divides_update = trainer_.divides_moments()};
+                    .divides_update = trainer_.state().divides_moments()};
     for (size_t chunk = 0; chunk < plans_.size(); ++chunk) rank.stages.push_back(read_stage(chunk));
     return rank;
   }
@@ -226,7 +226,7 @@ class RankReader {
  private:
   GradientTraffic gradient(size_t values, Slice part, size_t after) const {
     // With ZeRO stage 2 ranks add the gradient of each shard; otherwise each adds its shards first.
-    const bool each_shard = trainer_.divides_gradients();
+    const bool each_shard = trainer_.state().divides_gradients();
     const int64_t rounds = each_shard ? shards_.count() : 1;
     const ShardShare of_round{each_shard ? layout_.data : shards_.shards, 0, layout_.data};
     const Traffic one = reduce_scatter_traffic(values, part, of_round);
@@ -242,13 +242,13 @@ class RankReader {
   // moved and cleared; with a divided update the norm of its slice.
   double seconds_of_shards(double gradient_bytes) const {
     constexpr double kPasses = 6;
-    const double norm = trainer_.divides_moments() ? gradient_bytes / layout_.data : 0;
+    const double norm = trainer_.state().divides_moments() ? gradient_bytes / layout_.data : 0;
     return (static_cast<double>(shards_.count() - 1) * kPasses * gradient_bytes + norm) / speed_.bandwidth;
   }
 
   StageWork read_stage(size_t chunk) const {
     const auto& [forward, backward] = plans_[chunk];
-    const RegionId arena = arena_of(trainer_.store());
+    const RegionId arena = arena_of(trainer_.state().store());
     StageItems items;
     StageWork& stage = items.stage;
     const std::vector<SentBucket> buckets = adds_early_ ? sent_buckets(*forward, trainer_) : std::vector<SentBucket>{};
@@ -266,7 +266,7 @@ class RankReader {
       stage.sent_bytes = sent_bytes(*forward);
     }
     send_until(std::numeric_limits<NodeId>::max());
-    const ParameterLayout& parameters = trainer_.layout();
+    const ParameterLayout& parameters = trainer_.state().layout();
     double own_bytes = 0;
     for (const TrainedRange& range : parameters.ranges()) {
       if (chunk_of(parameters, range, plans_.size()) != chunk) continue;
@@ -278,7 +278,7 @@ class RankReader {
     const auto buffers = static_cast<size_t>(parameters.stored_count() - parameters.buffer_offset());
     stage.counts = sum_everywhere_traffic(kLossTokensStops + buffers, {shards_.shards, 0, layout_.data});
     const double part = own_bytes / std::max(4.0 * static_cast<double>(parameters.trained_count()), 1.0);
-    stage.update_seconds += (plans_.size() == 1 ? 1 : part) * plan_seconds(trainer_.apply_plan(), speed_);
+    stage.update_seconds += (plans_.size() == 1 ? 1 : part) * plan_seconds(trainer_.plans().apply_plan(), speed_);
     stage.update_seconds += seconds_of_shards(own_bytes);
     return stage;
   }
@@ -356,7 +356,7 @@ TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layo
 }
 
 double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed) {
-  double seconds = plan_seconds(trainer.apply_plan(), speed);
+  double seconds = plan_seconds(trainer.plans().apply_plan(), speed);
   for (const StepPlans& plans : longest_step(trainer, speed))
     seconds += static_cast<double>(trainer.options().accumulate_steps) *
                (plan_seconds(plans.forward, speed) + plan_seconds(plans.backward, speed));

@@ -38,7 +38,7 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
   plan(inputs, losses);
   if (!cached) return;
   for (const int64_t length : lengths) {
-    const int shape = trainer->add_evaluation_shape(
+    const int shape = trainer->plans().add_evaluation_shape(
         [this, texts, length](Trace& trace) { return embedding_alone(model_, trace, texts, length); });
     if (first_alone_ < 0) first_alone_ = shape;
   }
@@ -61,7 +61,7 @@ std::span<const float> TextSession::embed_training(const Batch& batch) {
   const int shape = first_alone_ + batch.shape_index;
   trainer->load(batch);
   trainer->evaluate(shape);
-  const TensorView& embeddings = trainer->evaluation_output(shape, "logits");
+  const TensorView& embeddings = trainer->plans().evaluate_executor(shape).output("logits");
   return {embeddings.as<const float>(), static_cast<size_t>(embeddings.type.shape.elements())};
 }
 
@@ -94,8 +94,10 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
         const int64_t length = lengths[static_cast<size_t>(batch.shape_index)];
         for (int64_t row = 0; const int64_t i : batches.sorted_rows(index)) {
           if (picks)
-            std::copy_n(trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>() + row * length,
-                        length, to);
+            std::copy_n(
+                trainer->plans().evaluate_executor(batch.shape_index).output("predictions").as<const int32_t>() +
+                    row * length,
+                length, to);
           else
             std::ranges::copy(logits_of(examples, batch, row, i), to);
           ++row, to += numbers;

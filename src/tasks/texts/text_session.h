@@ -29,7 +29,7 @@ class TextSession : public Session {
   std::vector<float> logits_of(const TextExamples& examples, const Batch& batch, int64_t row, int64_t example);
   // The logits of a batch that was evaluated, [parts * rows, outputs] or [rows, length, outputs].
   const float* logits_of(const Batch& batch) {
-    return trainer->evaluation_output(batch.shape_index, "logits").as<const float>();
+    return trainer->plans().evaluate_executor(batch.shape_index).output("logits").as<const float>();
   }
 
   TextClassifier& model_;

@@ -59,7 +59,7 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
                            .max_length = config.model.max_seq_len,
                            .source_lengths = padded_source_lengths(needs.longest_source),
                            .begin = frame.target_begin[0],
-                           .flat_name = trainer->evaluated_state(),
+                           .flat_name = trainer->state().evaluated(),
                            .threads = trainer->options().threads,
                            .verify_plans = options.verify_plans,
                            .cache_in_arena = true};

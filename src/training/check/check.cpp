@@ -45,7 +45,7 @@ CheckLine verdict(const char* name, bool passes, std::string figure) {
 CheckLine skipped(const char* name, std::string why) { return {name, Verdict::kSkipped, std::move(why)}; }
 
 const Graph& evaluation_graph(const CheckSubject& subject) {
-  return subject.trainer.plans().at("evaluate." + std::to_string(subject.shape))->graph;
+  return subject.trainer.plans().by_name().at("evaluate." + std::to_string(subject.shape))->graph;
 }
 
 TensorType input_type(const CheckSubject& subject, const std::string& name) {
@@ -68,12 +68,11 @@ int64_t rows_of(const CheckSubject& subject) {
 
 void restart(CheckSubject& subject) {
   subject.reset();
-  for (const std::string& state : subject.trainer.states())
-    if (state != state::kParameters)
-      std::fill_n(subject.trainer.state(state), subject.trainer.layout().trained_count(), 0.0F);
-  for (const PackedState& state : subject.trainer.packed_states())
-    std::memset(subject.store.data(state.name), 0, state.type.bytes());
-  subject.trainer.push_states();
+  const TrainingState& states = subject.trainer.state();
+  for (const std::string& state : states.names())
+    if (state != state::kParameters) std::fill_n(states.flat(state), states.layout().trained_count(), 0.0F);
+  for (const PackedState& state : states.packed()) std::memset(subject.store.data(state.name), 0, state.type.bytes());
+  states.push();
 }
 
 void load(const CheckSubject& subject, const CheckBatch& batch) {
@@ -95,7 +94,7 @@ double difference(double a, double b) {
 
 NamedTensors graph_inputs(const CheckSubject& subject, const Graph& graph) {
   NamedTensors inputs;
-  subject.trainer.pull_states();
+  subject.trainer.state().pull();
   for (const GraphInput& input : graph.inputs()) {
     HostTensor tensor(graph.value(input.value).type);
     std::memcpy(tensor.data(), subject.store.data(input.name), tensor.type().bytes());

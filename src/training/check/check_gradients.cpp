@@ -26,7 +26,7 @@ std::vector<ParameterGradient> gradients_of(CheckSubject& subject) {
   const StepReport report = subject.trainer.step(subject.shape, 0, 1);
   std::vector<ParameterGradient> all;
   subject.trainer.visit_gradient(subject.shape, [&](const TrainedRange& range, std::span<const float> values) {
-    for (const ParameterSlot& slot : subject.trainer.layout().trained()) {
+    for (const ParameterSlot& slot : subject.trainer.state().layout().trained()) {
       if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
       const auto part = values.subspan(static_cast<size_t>(slot.offset - range.offset),
                                        static_cast<size_t>(slot.spec.shape.elements()));
@@ -62,7 +62,7 @@ MeanLoss loss_of_training(CheckSubject& subject) {
 // How large the parameter's values are together; of small ones, as biases are at first, what they grow to.
 double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
   constexpr double kUsual = 0.02;
-  const float* values = subject.trainer.state(state::kParameters) + gradient.slot->offset;
+  const float* values = subject.trainer.state().flat(state::kParameters) + gradient.slot->offset;
   double squares = 0;
   for (size_t i = 0; i < gradient.values.size(); ++i) squares += static_cast<double>(values[i]) * values[i];
   return std::sqrt(squares) + kUsual * std::sqrt(static_cast<double>(gradient.values.size()));
@@ -70,17 +70,17 @@ double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
 
 // The loss's rate of change along the gradient of one parameter, by differences on both sides.
 double slope(CheckSubject& subject, const ParameterGradient& gradient, double step, MeanLoss mean_loss) {
-  float* values = subject.trainer.state(state::kParameters) + gradient.slot->offset;
+  float* values = subject.trainer.state().flat(state::kParameters) + gradient.slot->offset;
   const std::vector<float> kept(values, values + gradient.values.size());
   const auto at = [&](double distance) {
     for (size_t i = 0; i < kept.size(); ++i)
       values[i] = static_cast<float>(kept[i] + distance / gradient.norm * gradient.values[i]);
-    subject.trainer.push_states();
+    subject.trainer.state().push();
     return mean_loss(subject);
   };
   const double above = at(step), below = at(-step);
   std::ranges::copy(kept, values);
-  subject.trainer.push_states();
+  subject.trainer.state().push();
   return (above - below) / (2 * step);
 }
 

@@ -174,7 +174,7 @@ CheckLine check_rows(CheckSubject& subject) {
 // Row 0 alone, in its own shape and padded to that of another plan.
 CheckLine check_lengths(CheckSubject& subject) {
   constexpr const char* kName = "padded length";
-  const auto plans = subject.trainer.plans();
+  const auto plans = subject.trainer.plans().by_name();
   if (subject.sequences.empty() || !subject.flat_positions.empty() || subject.sequences[0].lengths.empty() ||
       !plans.contains("evaluate.1"))
     return skipped(kName, "there is one length");

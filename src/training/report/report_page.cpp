@@ -251,7 +251,7 @@ std::string filled_page(const std::string& title, const std::string& command, co
 }
 
 std::string memory_picture(const Trainer& trainer, RegionId arena) {
-  const NamedPlans plans = trainer.plans();
+  const NamedPlans plans = trainer.plans().by_name();
   const bool trains = trainer.options().training;
   const Plan* largest = nullptr;
   std::string largest_name;

@@ -78,7 +78,7 @@ TEST(MemoryPicture, ListsEveryTensorOfTheTrainingStep) {
     return {sum_to(square(net.second(relu(net.first(x)))), {}), trace.number(32)};
   });
   const auto picture = ParsedJson::parse(memory_picture(learner.trainer(), learner.shared().arena));
-  const Plan& plan = *learner.trainer().plans().at("train.0");
+  const Plan& plan = *learner.trainer().plans().by_name().at("train.0");
   EXPECT_EQ(picture["arena_bytes"], plan.arena_bytes);
   EXPECT_EQ(picture["nodes"].size(), static_cast<size_t>(plan.graph.node_count()));
   const size_t live = std::ranges::max(picture["live"].get<std::vector<size_t>>());

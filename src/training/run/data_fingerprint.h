@@ -41,6 +41,6 @@ std::string open_folder(TrainRequest& request, RunFolder& folder);
 void divide_into_shards(Config& config);
 
 // User error when the disk has no room for the checkpoints.
-void check_space(const RunFolder& folder, const Trainer& trainer);
+void check_space(const RunFolder& folder, const TrainingState& states);
 
 }  // namespace linnet

@@ -93,7 +93,7 @@ void EventLog::count_gradient(Trainer& trainer, int shape, int64_t tokens) {
   gradients_.clear();
   const double factor = 1 / static_cast<double>(std::max<int64_t>(tokens, 1));
   trainer.visit_gradient(shape, [&](const TrainedRange& range, std::span<const float> values) {
-    for (const ParameterSlot& slot : trainer.layout().trained()) {
+    for (const ParameterSlot& slot : trainer.state().layout().trained()) {
       if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
       const auto first = static_cast<size_t>(slot.offset - range.offset);
       gradients_[module_of(slot.spec.name)].add(values.subspan(first, static_cast<size_t>(slot.spec.shape.elements())),

@@ -11,7 +11,7 @@
 
 namespace linnet {
 
-class Trainer;
+class TrainingState;
 
 void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
                             const PretrainedTokenizer& tokenizer);
@@ -36,6 +36,6 @@ void export_adapters(const std::string& folder, const std::string& out);
 
 // The weights that training begins from: those of a model folder, what it lacks drawn from the configuration's seed.
 // Nothing where ranks share the layers of a model: load_divided_weights() (training/run/run_checkpoints.h).
-void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config);
+void load_initial_weights(TrainingState& states, const PretrainedModel& model, const Config& config);
 
 }  // namespace linnet

@@ -98,8 +98,9 @@ void check_ranks_agree(Communicator& world, const std::string& program, const Co
 void check_tasks_agree(Communicator& world, TrainingTask& task) {
   if (world.size() == 1) return;
   std::string text;
-  for (const ParameterSlot& slot : of_all_stages(task.trainer().layout()).parameters())
-    text += slot.spec.name + " " + TensorType{DType::kF32, task.trainer().layout().whole_shape(slot)}.text() + "\n";
+  for (const ParameterSlot& slot : of_all_stages(task.trainer().state().layout()).parameters())
+    text +=
+        slot.spec.name + " " + TensorType{DType::kF32, task.trainer().state().layout().whole_shape(slot)}.text() + "\n";
   check_equal(world, "model", text);
   check_equal(world, "division into batches",
               std::to_string(task.batches().batches_per_epoch()) + " batches of " +
@@ -136,7 +137,7 @@ std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::s
 std::string forecast_of_all(Communicator& world, TrainingTask& task) {
   const int ranks = task.trainer().options().pipeline.ranks;
   if (ranks == 1) return task.forecast().text();
-  const std::string own = " " + stage_text(task.trainer().layout()) + "\n" + task.forecast().text();
+  const std::string own = " " + stage_text(task.trainer().state().layout()) + "\n" + task.forecast().text();
   const std::vector<std::string> all = gather_texts(world, own);
   std::string text;
   for (int i = 0; i < ranks; ++i)
@@ -148,29 +149,30 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   if (world.size() == 1) return;
   static_assert(std::is_trivially_copyable_v<Progress>);
   broadcast(world, 0, std::as_writable_bytes(std::span(&progress, 1)));
-  trainer.pull_states();
-  const ParameterLayout& layout = trainer.layout();
-  for (const std::string& state : trainer.states()) {
+  const TrainingState& states = trainer.state();
+  states.pull();
+  const ParameterLayout& layout = states.layout();
+  for (const std::string& state : states.names()) {
     // What stages of a pipeline have, too, was drawn by each from the seed, or comes from a file.
-    if (trainer.is_divided(state) || stages_of(layout)) continue;
+    if (states.is_divided(state) || stages_of(layout)) continue;
     const int64_t count = state == state::kParameters ? layout.stored_count() : layout.trained_count();
     if (!layout.division()) {
-      broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));
+      broadcast(world, 0, std::span(states.flat(state), static_cast<size_t>(count)));
       continue;
     }
     // What tensor ranks divide was drawn by each from the seed, or comes from a file (load_divided_states).
     for (const ParameterSlot& slot : layout.parameters())
       if (slot.offset < count && !layout.sharding_of(slot))
         broadcast(world, 0,
-                  std::span(trainer.state(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
+                  std::span(states.flat(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
   }
   LossScale scale = trainer.loss_scale();
   static_assert(std::is_trivially_copyable_v<LossScale>);
   broadcast(world, 0, std::as_writable_bytes(std::span(&scale, 1)));
   trainer.set_loss_scale(scale);
-  for (const auto& [name, type] : trainer.all_packed())
-    broadcast(world, 0, std::span(trainer.store().data(name), type.bytes()));
-  trainer.push_states();
+  for (const auto& [name, type] : states.all_packed())
+    broadcast(world, 0, std::span(states.store().data(name), type.bytes()));
+  states.push();
 }
 
 std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {

@@ -42,10 +42,10 @@ void scatter(WholeStates& whole, const ParameterSlot& slot, const float* values)
   });
 }
 
-void give_weights(Communicator& world, const Trainer& trainer, WholeStates& whole, const PretrainedModel& model,
+void give_weights(Communicator& world, const TrainingState& states, WholeStates& whole, const PretrainedModel& model,
                   uint64_t seed) {
   std::map<std::string, int64_t> index;
-  for (const ParameterSlot& slot : WholeStates::layout(trainer).parameters())
+  for (const ParameterSlot& slot : WholeStates::layout(states).parameters())
     index.emplace(slot.spec.name, static_cast<int64_t>(index.size()));
   const ParameterLayout layout(*model.module);
   // Addresses for all parameters, of which only the one that is being read has memory.
@@ -53,24 +53,24 @@ void give_weights(Communicator& world, const Trainer& trainer, WholeStates& whol
   ParameterTarget target = values.get();
   target.finished = [&](const ParameterSlot& slot) {
     const int64_t which = announce(world, index.at(slot.spec.name));
-    const ParameterSlot& of_ranks = WholeStates::layout(trainer).parameters()[static_cast<size_t>(which)];
+    const ParameterSlot& of_ranks = WholeStates::layout(states).parameters()[static_cast<size_t>(which)];
     scatter(whole, of_ranks, values.get() + slot.offset);
     give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   };
   load_parameters(model, layout, target, seed);
 }
 
-void take_weights(Communicator& world, const Trainer& trainer, WholeStates& whole) {
-  const std::vector<ParameterSlot>& slots = WholeStates::layout(trainer).parameters();
+void take_weights(Communicator& world, const TrainingState& states, WholeStates& whole) {
+  const std::vector<ParameterSlot>& slots = WholeStates::layout(states).parameters();
   for (int64_t next = announce(world, kEnd); next != kEnd; next = announce(world, kEnd))
     scatter(whole, slots[static_cast<size_t>(next)], nullptr);
 }
 
 }  // namespace
 
-void load_run_weights(Trainer& trainer, const RunFolder& from) {
-  trainer.load_parameters(
-      [&](const ParameterTarget& parameters) { load_model(from.model_path(), trainer.layout(), parameters); });
+void load_run_weights(TrainingState& states, const RunFolder& from) {
+  states.load_parameters(
+      [&](const ParameterTarget& parameters) { load_model(from.model_path(), states.layout(), parameters); });
 }
 
 RunCheckpoints::RunCheckpoints(const TrainRequest& request, const RunFolder& folder, TrainingTask& task,
@@ -81,7 +81,7 @@ RunCheckpoints::RunCheckpoints(const TrainRequest& request, const RunFolder& fol
       task_(task),
       trainer_(task.trainer()),
       world_(*request.world) {
-  if (is_divided()) whole_.emplace(trainer_, groups.data, groups.tensor, groups.pipeline);
+  if (is_divided()) whole_.emplace(trainer_.state(), groups.data, groups.tensor, groups.pipeline);
 }
 
 Progress RunCheckpoints::load() {
@@ -111,20 +111,20 @@ bool RunCheckpoints::load_whole(Progress& progress) {
       log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
                   ": losses will differ in the last digits");
   } else if (!request_.init.empty() && !shares_layers()) {
-    load_run_weights(trainer_, RunFolder(request_.init));
+    load_run_weights(trainer_.state(), RunFolder(request_.init));
   }
   if (!resumed && config_.quantize != "none") calibrate_steps(task_);
   return resumed;
 }
 
 void RunCheckpoints::load_divided(bool resumed) {
-  if (resumed) return load_divided_states(folder_.state_path(), trainer_, *whole_);
+  if (resumed) return load_divided_states(folder_.state_path(), trainer_.state(), *whole_);
   if (!shares_layers()) return;
   if (!request_.init.empty()) {
-    load_divided_model(RunFolder(request_.init).model_path(), trainer_, *whole_);
-    trainer_.reset_ema();
+    load_divided_model(RunFolder(request_.init).model_path(), trainer_.state(), *whole_);
+    trainer_.state().reset_ema();
   } else if (any_rank(world_, is_first_rank() && task_.starts_from())) {
-    load_divided_weights(world_, trainer_, *whole_, task_.starts_from(), static_cast<uint64_t>(config_.seed));
+    load_divided_weights(world_, trainer_.state(), *whole_, task_.starts_from(), static_cast<uint64_t>(config_.seed));
   }
 }
 
@@ -133,10 +133,10 @@ void RunCheckpoints::save_best(const Progress& progress, const std::string& stat
 }
 
 void RunCheckpoints::save_weights(const Progress& progress, const std::string& path, const std::string& state) {
-  if (shares_layers()) return save_divided_model(path, trainer_, state, metadata(progress), *whole_);
+  if (shares_layers()) return save_divided_model(path, trainer_.state(), state, metadata(progress), *whole_);
   if (!is_first_rank()) return;
-  trainer_.pull_states();
-  save_model(path, trainer_.layout(), trainer_.values(state), metadata(progress));
+  trainer_.state().pull();
+  save_model(path, trainer_.state().layout(), trainer_.state().values(state), metadata(progress));
 }
 
 void RunCheckpoints::save(const Progress& progress) {
@@ -146,7 +146,7 @@ void RunCheckpoints::save(const Progress& progress) {
   if (is_first_rank())
     save_training_state(folder_.state_path(), trainer_, progress, metadata(progress), whole_ ? &*whole_ : nullptr);
   else if (whole_)
-    give_training_state(trainer_, *whole_);
+    give_training_state(trainer_.state(), *whole_);
   last_saved_ = progress.step;
 }
 
@@ -171,8 +171,8 @@ Metadata RunCheckpoints::metadata(const Progress& progress) const {
 }
 
 void calibrate_steps(TrainingTask& task) {
-  Trainer& trainer = task.trainer();
-  ActivationObserver* observer = trainer.layout().observer();
+  TrainingState& states = task.trainer().state();
+  ActivationObserver* observer = states.layout().observer();
   if (!observer) fail_internal("a model is to be trained quantized and nothing watches its layers");
   observer->set_collecting(true);
   SharedWork alone = SharedWork::alone();  // the others get the steps from this rank
@@ -180,31 +180,31 @@ void calibrate_steps(TrainingTask& task) {
   observer->set_collecting(false);
   const auto scales = observer->scales(CalibrationMethod::kMinMax);
   int64_t steps = 0;
-  for (const ParameterSlot& slot : trainer.layout().parameters()) {
+  for (const ParameterSlot& slot : states.layout().parameters()) {
     const auto scale = scales.find(weight_of_input_step(slot.spec.name));
     if (scale == scales.end()) continue;
-    trainer.set_parameter(slot, [&](std::span<float> values) { values[0] = scale->second; });
+    states.set_parameter(slot, [&](std::span<float> values) { values[0] = scale->second; });
     ++steps;
   }
-  trainer.reset_ema();
+  states.reset_ema();
   log_info("the inputs of " + std::to_string(steps) +
            " layers are rounded to 8 bits, by steps found on the "
            "validation examples");
 }
 
-void load_divided_weights(Communicator& world, Trainer& trainer, WholeStates& whole, const PretrainedModel* model,
+void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
                           uint64_t seed) {
   run_on_all(world, [&] {
-    if (world.rank() > 0) return take_weights(world, trainer, whole);
+    if (world.rank() > 0) return take_weights(world, states, whole);
     try {
-      give_weights(world, trainer, whole, *model, seed);
+      give_weights(world, states, whole, *model, seed);
     } catch (...) {
       announce(world, kEnd);  // the others wait for the next tensor
       throw;
     }
     announce(world, kEnd);
   });
-  trainer.reset_ema();
+  states.reset_ema();
 }
 
 namespace {
@@ -320,10 +320,10 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
   if (const auto scales = read_static_scales(folder)) write_static_scales(out, *scales);
 }
 
-void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config) {
-  if (trainer.layout().division()) return;  // load_divided_weights() takes them
-  trainer.load_parameters([&](const ParameterTarget& parameters) {
-    load_parameters(model, trainer.layout(), parameters, static_cast<uint64_t>(config.train.seed));
+void load_initial_weights(TrainingState& states, const PretrainedModel& model, const Config& config) {
+  if (states.layout().division()) return;  // load_divided_weights() takes them
+  states.load_parameters([&](const ParameterTarget& parameters) {
+    load_parameters(model, states.layout(), parameters, static_cast<uint64_t>(config.train.seed));
   });
 }
 

@@ -17,7 +17,7 @@
 namespace linnet {
 
 // The weights that another run has saved, whatever the groups of either are.
-void load_run_weights(Trainer& trainer, const RunFolder& from);
+void load_run_weights(TrainingState& states, const RunFolder& from);
 
 class RunCheckpoints {
  public:
@@ -39,8 +39,8 @@ class RunCheckpoints {
 
  private:
   bool is_first_rank() const { return world_.rank() == 0; }
-  bool shares_layers() const { return trainer_.layout().division() != nullptr; }
-  bool is_divided() const { return trainer_.divides_moments() || shares_layers(); }
+  bool shares_layers() const { return trainer_.state().layout().division() != nullptr; }
+  bool is_divided() const { return trainer_.state().divides_moments() || shares_layers(); }
   bool load_whole(Progress& progress);
   void load_divided(bool resumed);
   void save_weights(const Progress& progress, const std::string& path, const std::string& state);
@@ -72,7 +72,7 @@ void calibrate_steps(TrainingTask& task);
 // Rank 0 reads tensor after tensor and gives every rank its part; what the folder lacks is drawn from `seed`. Every
 // rank calls it. `model`: on rank 0 that of the folder, on the others not looked at. Throws AgreedError where the
 // folder cannot be read.
-void load_divided_weights(Communicator& world, Trainer& trainer, WholeStates& whole, const PretrainedModel* model,
+void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
                           uint64_t seed);
 
 // The weights that a run keeps beside its best ones: checkpoints/STEP.safetensors.

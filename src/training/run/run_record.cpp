@@ -52,7 +52,7 @@ std::string memory_record(const Trainer& trainer, const Store& store, const Memo
   Json items = Json::array();
   for (const MemoryItem& item : forecast.items) items.push_back({{"name", item.name}, {"bytes", item.bytes}});
   const Json record{
-      {"parameters", trainer.layout().parameter_count()},
+      {"parameters", trainer.state().layout().parameter_count()},
       {"items", std::move(items)},
       {"picture", Json::parse(memory_picture(trainer, static_cast<RegionId>(arena - store.regions().begin())),
                               JsonLimits::tables())}};

@@ -43,7 +43,7 @@ bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b)
 
 bool is_left_out(const std::string& name) { return state::is_moment(name) || state::is_gradient(name); }
 
-const Graph& step_graph(const Trainer& trainer, int shape) { return trainer.step_plans(shape).front().forward->graph; }
+const Graph& step_graph(const TrainerPlans& plans, int shape) { return plans.step_plans(shape).front().forward->graph; }
 
 }  // namespace
 
@@ -147,8 +147,8 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
 std::string anomaly_path(const std::string& run_folder) { return run_folder + "/anomaly.safetensors"; }
 
 void save_anomaly(const std::string& run_folder, const TrainingTask& task, Trainer& trainer, int shape, int64_t step) {
-  trainer.pull_states();
-  const Graph& graph = step_graph(trainer, shape);
+  trainer.state().pull();
+  const Graph& graph = step_graph(trainer.plans(), shape);
   std::vector<SafetensorsTensor> tensors;
   for (const GraphInput& input : graph.inputs())
     if (!is_left_out(input.name))
@@ -170,9 +170,9 @@ std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
   };
   const int shape = std::atoi(fact("shape").c_str());
   Trainer& trainer = task.trainer();
-  if (!trainer.plans().contains("train." + std::to_string(shape)))
+  if (!trainer.plans().by_name().contains("train." + std::to_string(shape)))
     fail_user("'" + path + "' is of another model or other data");
-  const Graph& graph = step_graph(trainer, shape);
+  const Graph& graph = step_graph(trainer.plans(), shape);
   for (const GraphInput& input : graph.inputs()) {
     if (is_left_out(input.name)) continue;
     const SafetensorsEntry& entry = file.at(input.name);
@@ -181,7 +181,7 @@ std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
                 graph.value(input.value).type.text());
     std::memcpy(task.store().data(input.name), entry.data, entry.bytes());
   }
-  trainer.push_states();
+  trainer.state().push();
   const std::string where = trainer.find_non_finite(shape);
   return "step " + fact("step") + ": " + (where.empty() ? "every value is finite" : "first at " + where);
 }

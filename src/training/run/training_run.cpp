@@ -42,8 +42,8 @@ class TrainingRun {
         tensor_scope_(groups_.tensor),
         evaluation_(groups_.data),
         pipeline_scope_(groups_.pipeline),
-        joined_(trainer_.is_sharded() ? join_devices(trainer_.store().backend(), world_) : JoinedDevices{}),
-        shards_(trainer_.is_sharded()
+        joined_(trainer_.options().shards.shards > 1 ? join_devices(task.store().backend(), world_) : JoinedDevices{}),
+        shards_(trainer_.options().shards.shards > 1
                     ? std::make_optional<ShardedStep>(trainer_, groups_.data,
                                                       trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr,
                                                       joined_.ranks.get())
@@ -267,10 +267,10 @@ class TrainingRun {
     throw AgreedError(
         ErrorKind::kNumeric,
         what + "; first at " +
-            (!where.empty()                 ? where
-             : trainer_.layout().division() ? "a place that is not looked for while ranks share the layers"
-             : trainer_.accumulates()       ? "an earlier micro-batch"
-                                            : "a place that later steps have hidden") +
+            (!where.empty()                         ? where
+             : trainer_.state().layout().division() ? "a place that is not looked for while ranks share the layers"
+             : trainer_.options().accumulates()     ? "an earlier micro-batch"
+                                                    : "a place that later steps have hidden") +
             ". The last checkpoint is as it was" +
             (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
   }
@@ -317,14 +317,14 @@ class TrainingRun {
     count_time();
     const bool better = compare(judged->best);
     if (EventLog* events = reporter_ ? reporter_->events() : nullptr) {
-      trainer_.pull_states();
-      events->write_histograms(progress_.step, trainer_.layout(), trainer_.state(state::kParameters));
+      trainer_.state().pull();
+      events->write_histograms(progress_.step, trainer_.state().layout(), trainer_.state().flat(state::kParameters));
     }
     if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
     tell({progress_.step, progress_.epoch, total_steps(), judged->best.loss, rate(progress_.step), progress_.seconds,
           &judged->best});
     if (better) {
-      checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : state::kParameters);
+      checkpoints_.save_best(progress_, judged->average ? trainer_.state().evaluated() : state::kParameters);
       if (judged->best.classes && is_first_rank())
         write_file_atomically(folder_.classes_path(), judged->best.classes->json().dump() + "\n");
     }
@@ -356,16 +356,17 @@ class TrainingRun {
   // With a moving average, both it and the weights are evaluated: an average of few steps, or of steps that went wrong,
   // is worse than the weights.
   Judged judge() {
-    Judged judged{.average = trainer_.has_average(), .best = task_.evaluate(evaluation_), .other = {}};
+    Judged judged{
+        .average = trainer_.state().evaluated() == state::kAverage, .best = task_.evaluate(evaluation_), .other = {}};
     if (!judged.average) return judged;
-    trainer_.exchange_average();
+    trainer_.state().exchange_average();
     try {
       judged.other = task_.evaluate(evaluation_);
     } catch (...) {
-      trainer_.exchange_average();
+      trainer_.state().exchange_average();
       throw;
     }
-    trainer_.exchange_average();
+    trainer_.state().exchange_average();
     if (is_better(*judged.other, metric_of(config_, judged.best), judged.best.loss)) {
       judged.average = false;
       std::swap(judged.best, *judged.other);
@@ -402,7 +403,7 @@ class TrainingRun {
     const bool is_missing = is_first_rank() && !checkpoints_.has_state();
     if (any_rank(world_, unsaved_result_ || checkpoints_.last_saved() != progress_.step || is_missing)) save();
     // Stopped before the first evaluation: better than nothing to load.
-    if (progress_.best_step == 0) checkpoints_.save_best(progress_, trainer_.evaluated_state());
+    if (progress_.best_step == 0) checkpoints_.save_best(progress_, trainer_.state().evaluated());
     if (!is_first_rank()) return;
     reporter_->clear();
     if (stopped_)
@@ -463,22 +464,22 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   check_tasks_agree(world, *task);
   Trainer& trainer = task->trainer();
   run_on_all(world, [&] {
-    if (world.rank() == 0) check_space(folder, trainer);
+    if (world.rank() == 0) check_space(folder, trainer.state());
   });
-  log_info(std::to_string(trainer.layout().whole_parameter_count()) + " parameters, " +
+  log_info(std::to_string(trainer.state().layout().whole_parameter_count()) + " parameters, " +
            std::to_string(task->batches().shape_count()) +
            (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
            where_it_runs(request.config.train, trainer.options().threads, world.size()) +
            (world.size() > 1 ? "; memory of each at its peak:\n" : "; memory at its peak:\n") +
            forecast_of_all(world, *task));
-  if (const std::string again = trainer.largest_fit().text(); !again.empty())
+  if (const std::string again = trainer.plans().largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)
     log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) +
              " micro-batches, whose sums are rounded in another order");
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
-    load_run_weights(trainer, folder);
+    load_run_weights(trainer.state(), folder);
     afterwards(*task);
   }
   return outcome;

@@ -42,7 +42,7 @@ class TrainingTask {
 
   // Weights to start from, drawn from the seed or read from a model folder. Where ranks share the layers of a model
   // they are drawn, and load_divided_weights() (training/run/run_checkpoints.h) reads them.
-  virtual void initialize() { trainer().initialize(); }
+  virtual void initialize() { trainer().state().initialize(); }
   // The model of that folder; null: none.
   virtual const PretrainedModel* starts_from() const { return nullptr; }
   // On the validation examples, with the weights evaluation uses. The result is the same on every rank of `ranks`, and

@@ -46,25 +46,25 @@ struct Training {
   }
   Trainer& trainer() { return learner.trainer(); }
   double step(int64_t step, double rate) {
-    if (!trainer().accumulates()) return trainer().step(0, rate, step).loss;
+    if (!trainer().options().accumulates()) return trainer().step(0, rate, step).loss;
     for (int64_t micro = 0; micro < trainer().options().accumulate_steps; ++micro) trainer().accumulate(0, step, micro);
     return trainer().apply(rate, step).loss;
   }
   // The values of all parameters, in the order of the layout.
   std::vector<float> values() {
     std::vector<float> all, unpacked;
-    for (const ParameterSlot& slot : trainer().layout().parameters()) {
-      const float* first = trainer().values("parameters").of(slot, unpacked);
+    for (const ParameterSlot& slot : trainer().state().layout().parameters()) {
+      const float* first = trainer().state().values("parameters").of(slot, unpacked);
       all.insert(all.end(), first, first + slot.spec.shape.elements());
     }
     return all;
   }
   // What bf16 weights without stochastic rounding would be.
   void round_to_nearest() {
-    for (const ParameterSlot& slot : trainer().layout().parameters()) {
+    for (const ParameterSlot& slot : trainer().state().layout().parameters()) {
       if (slot.spec.shape.rank() != 2) continue;
-      for (float& x :
-           std::span(trainer().state("parameters") + slot.offset, static_cast<size_t>(slot.spec.shape.elements())))
+      for (float& x : std::span(trainer().state().flat("parameters") + slot.offset,
+                                static_cast<size_t>(slot.spec.shape.elements())))
         x = round_to_bf16(x);
     }
   }
@@ -99,12 +99,12 @@ TEST(Bf16Weights, LearnAsInFp32WhereRoundingToNearestStalls) {
 TEST(Bf16Weights, TakeHalfTheMemory) {
   Training whole({}), stored(kStored);
   const auto matrices = static_cast<size_t>(kWords * kWidth + 2 * 32 * kWidth);
-  EXPECT_EQ(stored.trainer().layout().quantized_bytes(), 2 * matrices);
-  EXPECT_EQ(stored.trainer().layout().packed_ranges().size(), 3U);
-  EXPECT_EQ(stored.trainer().layout().trained_count(), 32 + kWidth);  // the biases, in fp32
+  EXPECT_EQ(stored.trainer().state().layout().quantized_bytes(), 2 * matrices);
+  EXPECT_EQ(stored.trainer().state().layout().packed_ranges().size(), 3U);
+  EXPECT_EQ(stored.trainer().state().layout().trained_count(), 32 + kWidth);  // the biases, in fp32
   // No product, lookup or loss has the numbers of a weight in fp32 in memory; an update has, of one matrix.
   int unpacked = 0;
-  for (const Node& node : stored.trainer().plans().at("train.0")->graph.nodes())
+  for (const Node& node : stored.trainer().plans().by_name().at("train.0")->graph.nodes())
     unpacked += std::string(node.op->name) == "dequantize";
   EXPECT_EQ(unpacked, 3);
 }
@@ -119,7 +119,7 @@ TEST(Bf16Weights, EveryOptimizerTrainsThemAndAStepThatIsNotFiniteChangesNothing)
       double last = 0;
       for (int64_t step = 2; step <= 30; ++step) last = training.step(step, rate);
       EXPECT_LT(last, 0.9 * first);
-      training.trainer().state("parameters")[0] = INFINITY;
+      training.trainer().state().flat("parameters")[0] = INFINITY;
       const std::vector<float> before = training.values();
       training.step(31, rate);
       EXPECT_EQ(training.values(), before);
@@ -152,10 +152,10 @@ TEST(Bf16Weights, AreTheSameBitsForAnyNumberOfThreadsAndAfterACheckpoint) {
   // A saved model has the numbers as fp32, which read back are the same.
   Training training(kStored, {}), plain({}, {}), again(kStored, {.seed = 9});
   for (int64_t step = 1; step <= 3; ++step) training.step(step, 0.01);
-  save_model(model, training.trainer().layout(), training.trainer().values("parameters"), {});
+  save_model(model, training.trainer().state().layout(), training.trainer().state().values("parameters"), {});
   for (Training* to : {&plain, &again})
-    to->trainer().load_parameters(
-        [&](const ParameterTarget& target) { load_model(model, to->trainer().layout(), target); });
+    to->trainer().state().load_parameters(
+        [&](const ParameterTarget& target) { load_model(model, to->trainer().state().layout(), target); });
   EXPECT_EQ(again.values(), training.values());
   EXPECT_NEAR(plain.learner.evaluate(), training.learner.evaluate(), 1e-5);
   std::filesystem::remove_all(folder);

@@ -79,12 +79,12 @@ TEST(Buffers, RunningStatisticsMoveWithEachStepAndEvaluationUsesThem) {
     expect_statistics(training, step);
   }
   training.learner.evaluate();
-  const auto normed = training.learner.trainer().evaluation_output(0, "normed").as<float>();
+  const auto normed = training.learner.trainer().plans().evaluate_executor(0).output("normed").as<float>();
   const auto mean = training.values("norm.running_mean"), variance = training.values("norm.running_var");
   // With the moving average of weight and bias, which evaluation takes, the statistics are still the running ones.
-  const float* average = training.learner.trainer().state("ema");
+  const float* average = training.learner.trainer().state().flat("ema");
   const auto value_of = [&](const std::string& name, size_t i) {
-    for (const ParameterSlot& slot : training.learner.trainer().layout().trained())
+    for (const ParameterSlot& slot : training.learner.trainer().state().layout().trained())
       if (slot.spec.name == name) return average[slot.offset + static_cast<int64_t>(i)];
     return NAN;
   };
@@ -111,8 +111,9 @@ TEST(Buffers, AreSavedWithTheModelAndResumedWithTheRun) {
   Training first(options), whole(options);
   for (int step = 0; step < 4; ++step) whole.learner.step(0.01);
   for (int step = 0; step < 2; ++step) first.learner.step(0.01);
-  Trainer& trainer = first.learner.trainer();
-  save_model(folder + "/model", trainer.layout(), trainer.evaluated_values(), {});
+  const Trainer& trainer = first.learner.trainer();
+  const TrainingState& trained = trainer.state();
+  save_model(folder + "/model", trained.layout(), trained.values(trained.evaluated()), {});
   save_training_state(folder + "/state", trainer, {.step = 2}, {});
 
   Training resumed(options);
@@ -122,7 +123,8 @@ TEST(Buffers, AreSavedWithTheModelAndResumedWithTheRun) {
     EXPECT_EQ(resumed.values(name), whole.values(name)) << name;
 
   Training loaded;
-  load_model(folder + "/model", loaded.learner.trainer().layout(), loaded.learner.trainer().state("parameters"));
+  load_model(folder + "/model", loaded.learner.trainer().state().layout(),
+             loaded.learner.trainer().state().flat("parameters"));
   EXPECT_EQ(loaded.values("norm.running_var"), first.values("norm.running_var"));
   EXPECT_DOUBLE_EQ(loaded.learner.evaluate(), first.learner.evaluate());
   std::filesystem::remove_all(folder);

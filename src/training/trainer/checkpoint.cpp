@@ -57,54 +57,54 @@ Metadata with_progress(Metadata metadata, const Progress& p) {
 constexpr const char* kPackedPrefix = "packed.";
 
 // Those of which a state holds fp32 values: moments and averages have only trained ones.
-Slots slots_of(const Trainer& trainer, const std::string& state) {
-  const ParameterLayout& layout = WholeStates::layout(trainer);
+Slots slots_of(const TrainingState& states, const std::string& state) {
+  const ParameterLayout& layout = WholeStates::layout(states);
   if (state != state::kParameters) return layout.trained();
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
 
 // The tensors of a state that rank 0 has as a whole; the others are null.
-void add_state(std::vector<SafetensorsTensor>& tensors, const Trainer& trainer, const std::string& state, Slots slots,
-               const std::string& prefix) {
+void add_state(std::vector<SafetensorsTensor>& tensors, const TrainingState& states, const std::string& state,
+               Slots slots, const std::string& prefix) {
   for (const ParameterSlot& slot : slots)
     tensors.push_back({prefix + slot.spec.name,
-                       {DType::kF32, trainer.layout().whole_shape(slot)},
-                       WholeStates::is_divided(trainer, state, slot) ? nullptr : trainer.state(state) + slot.offset});
+                       {DType::kF32, states.layout().whole_shape(slot)},
+                       WholeStates::is_divided(states, state, slot) ? nullptr : states.flat(state) + slot.offset});
 }
 
-std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
+std::vector<SafetensorsTensor> state_tensors(const TrainingState& states) {
   std::vector<SafetensorsTensor> tensors;
-  for (const std::string& state : trainer.states())
-    add_state(tensors, trainer, state, slots_of(trainer, state), state + ".");
-  for (const DividedPackedState& state : trainer.divided_packed())
+  for (const std::string& state : states.names())
+    add_state(tensors, states, state, slots_of(states, state), state + ".");
+  for (const DividedPackedState& state : states.divided_packed())
     tensors.push_back({kPackedPrefix + state.whole.name, state.whole.type, nullptr});
-  for (const auto& [name, type] : trainer.all_packed())
-    tensors.push_back({kPackedPrefix + name, type, trainer.store().data(name)});
+  for (const auto& [name, type] : states.all_packed())
+    tensors.push_back({kPackedPrefix + name, type, states.store().data(name)});
   return tensors;
 }
 
 // Calls visit(state, slot) for the tensors of a training state that ranks divide, in the order of the file.
 template <class Visit>
-void for_divided(const Trainer& trainer, const Visit& visit) {
-  for (const std::string& state : trainer.states())
-    for (const ParameterSlot& slot : slots_of(trainer, state))
-      if (WholeStates::is_divided(trainer, state, slot)) visit(state, slot);
+void for_divided(const TrainingState& states, const Visit& visit) {
+  for (const std::string& state : states.names())
+    for (const ParameterSlot& slot : slots_of(states, state))
+      if (WholeStates::is_divided(states, state, slot)) visit(state, slot);
 }
 
 // The same of packed states; files have larger elements first.
 template <class Visit>
-void for_divided_packed(const Trainer& trainer, const Visit& visit) {
-  std::vector<const DividedPackedState*> states;
-  for (const DividedPackedState& state : trainer.divided_packed()) states.push_back(&state);
-  std::ranges::stable_sort(states, std::ranges::greater{},
+void for_divided_packed(const TrainingState& states, const Visit& visit) {
+  std::vector<const DividedPackedState*> ordered;
+  for (const DividedPackedState& state : states.divided_packed()) ordered.push_back(&state);
+  std::ranges::stable_sort(ordered, std::ranges::greater{},
                            [](const DividedPackedState* state) { return dtype_size(state->whole.type.dtype); });
-  for (const DividedPackedState* state : states) visit(*state);
+  for (const DividedPackedState* state : ordered) visit(*state);
 }
 
 // Where a model's parameter comes from: a moving average has trained ones alone.
-const std::string& state_of(const Trainer& trainer, const ParameterSlot& slot, const std::string& trained) {
+const std::string& state_of(const TrainingState& states, const ParameterSlot& slot, const std::string& trained) {
   static const std::string parameters = state::kParameters;
-  return slot.offset < WholeStates::layout(trainer).trained_count() ? trained : parameters;
+  return slot.offset < WholeStates::layout(states).trained_count() ? trained : parameters;
 }
 
 // Gathers the tensors that a file lacks by name, in whatever order it asks for them.
@@ -139,10 +139,10 @@ void give_tensor(const std::string& state, const ParameterSlot& slot, WholeState
 }
 
 // Rank 0 has the tensor's file open, and gives every rank its part.
-void share_tensor(const std::optional<SafetensorsFile>& file, const std::string& name, const Trainer& trainer,
+void share_tensor(const std::optional<SafetensorsFile>& file, const std::string& name, const TrainingState& states,
                   const std::string& state, const ParameterSlot& slot, WholeStates& whole) {
   const std::byte* data = nullptr;
-  if (file) data = tensor_data(*file, name, {DType::kF32, trainer.layout().whole_shape(slot)});
+  if (file) data = tensor_data(*file, name, {DType::kF32, states.layout().whole_shape(slot)});
   whole.for_pieces(slot, [&](WholeStates::Piece piece) {
     float* values = nullptr;
     if (file) {
@@ -168,76 +168,78 @@ void share_packed(const std::optional<SafetensorsFile>& file, const DividedPacke
 
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
                          const Metadata& metadata, WholeStates* whole) {
-  trainer.pull_states();
+  const TrainingState& states = trainer.state();
+  states.pull();
   Fetcher fetch(whole);
-  for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
+  for_divided(states, [&](const std::string& state, const ParameterSlot& slot) {
     fetch.add(state + "." + slot.spec.name, state, slot);
   });
-  for (const DividedPackedState& state : trainer.divided_packed()) fetch.add(state);
+  for (const DividedPackedState& state : states.divided_packed()) fetch.add(state);
   Metadata facts = with_progress(metadata, progress);
   add_loss_scale(facts, trainer);
-  save_safetensors(path, state_tensors(trainer), facts, fetch);
+  save_safetensors(path, state_tensors(states), facts, fetch);
 }
 
-void give_training_state(const Trainer& trainer, WholeStates& whole) {
+void give_training_state(const TrainingState& states, WholeStates& whole) {
   for (int times = 0; times < kFetches; ++times) {
-    for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) { give_tensor(state, slot, whole); });
-    for_divided_packed(trainer, [&](const DividedPackedState& state) {
+    for_divided(states, [&](const std::string& state, const ParameterSlot& slot) { give_tensor(state, slot, whole); });
+    for_divided_packed(states, [&](const DividedPackedState& state) {
       whole.for_pieces(state, [&](WholeStates::Piece piece) { whole.gather(state, piece); });
     });
   }
 }
 
-void load_divided_states(const std::string& path, const Trainer& trainer, WholeStates& whole) {
+void load_divided_states(const std::string& path, const TrainingState& states, WholeStates& whole) {
   std::optional<SafetensorsFile> file;
   if (whole.is_first_rank()) file.emplace(path);
-  for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
-    share_tensor(file, state + "." + slot.spec.name, trainer, state, slot, whole);
+  for_divided(states, [&](const std::string& state, const ParameterSlot& slot) {
+    share_tensor(file, state + "." + slot.spec.name, states, state, slot, whole);
   });
-  for (const DividedPackedState& state : trainer.divided_packed()) share_packed(file, state, whole);
+  for (const DividedPackedState& state : states.divided_packed()) share_packed(file, state, whole);
 }
 
-void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
+void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
                         const Metadata& metadata, WholeStates& whole) {
-  const ParameterLayout& layout = WholeStates::layout(trainer);
+  const ParameterLayout& layout = WholeStates::layout(states);
   if (!whole.is_first_rank()) {
     for (int times = 0; times < kFetches; ++times)
       for (const ParameterSlot& slot : layout.parameters())
-        if (const std::string& from = state_of(trainer, slot, state); whole.is_divided(from, slot))
+        if (const std::string& from = state_of(states, slot, state); whole.is_divided(from, slot))
           give_tensor(from, slot, whole);
     return;
   }
   std::vector<SafetensorsTensor> tensors;
   Fetcher fetch(&whole);
   for (const ParameterSlot& slot : layout.parameters()) {
-    const std::string& from = state_of(trainer, slot, state);
-    add_state(tensors, trainer, from, {&slot, 1}, "");
+    const std::string& from = state_of(states, slot, state);
+    add_state(tensors, states, from, {&slot, 1}, "");
     fetch.add(slot.spec.name, from, slot);
   }
   save_safetensors(path, tensors, metadata, fetch);
 }
 
-void load_divided_model(const std::string& path, const Trainer& trainer, WholeStates& whole) {
+void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole) {
   std::optional<SafetensorsFile> file;
   if (whole.is_first_rank()) file.emplace(path);
-  for (const ParameterSlot& slot : WholeStates::layout(trainer).parameters())
-    share_tensor(file, slot.spec.name, trainer, state::kParameters, slot, whole);
+  for (const ParameterSlot& slot : WholeStates::layout(states).parameters())
+    share_tensor(file, slot.spec.name, states, state::kParameters, slot, whole);
 }
 
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata) {
+  const TrainingState& states = trainer.state();
   const SafetensorsFile file(path);
   file.check_data();
   if (const int64_t version = integer(file, "format_version"); version != kStateFormatVersion)
     fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " +
               std::to_string(kStateFormatVersion));
-  for (const std::string& state : trainer.states())
-    for (const ParameterSlot& slot : slots_of(trainer, state))
-      if (!WholeStates::is_divided(trainer, state, slot))
-        copy_tensors(file, {&slot, 1}, state + ".", trainer.state(state));
-  for (const auto& [name, type] : trainer.all_packed())
-    copy_tensor(file, kPackedPrefix + name, type, trainer.store().data(name));
+  for (const std::string& state : states.names())
+    for (const ParameterSlot& slot : slots_of(states, state))
+      if (!WholeStates::is_divided(states, state, slot))
+        copy_tensors(file, {&slot, 1}, state + ".", states.flat(state));
+  for (const auto& [name, type] : states.all_packed())
+    copy_tensor(file, kPackedPrefix + name, type, states.store().data(name));
   read_loss_scale(file, trainer);
-  trainer.push_states();
+  states.push();
   if (metadata) *metadata = file.metadata();
   Progress p;
   p.step = integer(file, "step"), p.epoch = integer(file, "epoch"), p.batch = integer(file, "batch");
@@ -249,12 +251,12 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
   return p;
 }
 
-uint64_t checkpoint_bytes(const Trainer& trainer) {
+uint64_t checkpoint_bytes(const TrainingState& states) {
   std::vector<SafetensorsTensor> model;
-  for (const ParameterSlot& slot : WholeStates::layout(trainer).parameters())
-    model.push_back({slot.spec.name, {DType::kF32, trainer.layout().whole_shape(slot)}, nullptr});
+  for (const ParameterSlot& slot : WholeStates::layout(states).parameters())
+    model.push_back({slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, nullptr});
   // The new file of each kind stands beside the old one until it is renamed; the larger kind is written last.
-  const uint64_t state = safetensors_size(state_tensors(trainer)) + 4096, weights = safetensors_size(model) + 4096;
+  const uint64_t state = safetensors_size(state_tensors(states)) + 4096, weights = safetensors_size(model) + 4096;
   return state + weights + std::max(state, weights);
 }
 

@@ -6,6 +6,7 @@
 
 #include "models/nn/model_file.h"
 #include "training/trainer/divided_states.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
 
@@ -26,21 +27,21 @@ struct Progress {
 
 // save_model() and load_model() of a trainer whose parameters ranks divide, with the trained ones from a state. All
 // ranks call it at the same point; rank 0 writes the file, or reads it.
-void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
+void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
                         const Metadata& metadata, WholeStates& whole);
-void load_divided_model(const std::string& path, const Trainer& trainer, WholeStates& whole);
+void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole);
 
 // `whole`: of a trainer whose states ranks divide, which are gathered while the file is written; the other ranks call
 // give_training_state() meanwhile.
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
                          const Metadata& metadata, WholeStates* whole = nullptr);
-void give_training_state(const Trainer& trainer, WholeStates& whole);
+void give_training_state(const TrainingState& states, WholeStates& whole);
 // All but what ranks divide.
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata = nullptr);
 // That, on every rank; `path` is read by rank 0.
-void load_divided_states(const std::string& path, const Trainer& trainer, WholeStates& whole);
+void load_divided_states(const std::string& path, const TrainingState& states, WholeStates& whole);
 
 // Bytes a run folder needs at most while it is replacing its files.
-uint64_t checkpoint_bytes(const Trainer& trainer);
+uint64_t checkpoint_bytes(const TrainingState& states);
 
 }  // namespace linnet

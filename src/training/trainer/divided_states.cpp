@@ -51,10 +51,10 @@ void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vec
 
 template <class Visit>
 void DividedStates::for_parts(int64_t first, int64_t count, const Visit& visit) const {
-  const ParameterLayout& layout = trainer_.layout();
+  const ParameterLayout& layout = states_.layout();
   for (int rank = 0; rank < world_.size(); ++rank) {
     int64_t before = 0;
-    for (const RangeSlice& own : trainer_.ownership().slices(rank)) {
+    for (const RangeSlice& own : states_.ownership().slices(rank)) {
       const int64_t start = layout.ranges()[own.range].offset + own.first;
       const int64_t from = std::max(first, start), to = std::min(first + count, start + own.count);
       if (from < to) visit(rank, from, before + from - start, to - from);
@@ -64,7 +64,7 @@ void DividedStates::for_parts(int64_t first, int64_t count, const Visit& visit) 
 }
 
 void DividedStates::gather(const std::string& state, int64_t first, int64_t count, float* whole) {
-  const float* own = trainer_.state(state);
+  const float* own = states_.flat(state);
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
   for_parts(first, count, [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
@@ -79,7 +79,7 @@ void DividedStates::gather(const std::string& state, int64_t first, int64_t coun
 }
 
 void DividedStates::scatter(const std::string& state, int64_t first, int64_t count, const float* whole) {
-  float* own = trainer_.state(state);
+  float* own = states_.flat(state);
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
   for_parts(first, count, [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
@@ -96,7 +96,7 @@ void DividedStates::scatter(const std::string& state, int64_t first, int64_t cou
 std::span<std::byte> DividedStates::own_part(const DividedPackedState& state, Slice part) const {
   const Slice own = slice(state.bytes, world_.rank()), both = overlap(own, part);
   if (both.count == 0) return {};
-  return {trainer_.store().data(state.own_name()) + (both.first - own.first), both.count};
+  return {states_.store().data(state.own_name()) + (both.first - own.first), both.count};
 }
 
 void DividedStates::gather(const DividedPackedState& state, int64_t first, int64_t count, std::byte* whole) {
@@ -131,12 +131,12 @@ void DividedStates::scatter(const DividedPackedState& state, int64_t first, int6
   world_.exchange(outgoing, incoming);
 }
 
-bool WholeStates::is_divided(const Trainer& trainer, const std::string& state, const ParameterSlot& slot) {
-  return trainer.is_divided(state) || trainer.layout().sharding_of(slot) || stages_of(trainer.layout());
+bool WholeStates::is_divided(const TrainingState& states, const std::string& state, const ParameterSlot& slot) {
+  return states.is_divided(state) || states.layout().sharding_of(slot) || stages_of(states.layout());
 }
 
 WholeStates::Piece WholeStates::piece(const ParameterSlot& slot, int64_t first) const {
-  return {first, std::min(piece_floats_, trainer_.layout().whole_shape(slot).elements() - first)};
+  return {first, std::min(piece_floats_, states_.layout().whole_shape(slot).elements() - first)};
 }
 
 WholeStates::Piece WholeStates::piece(const DividedPackedState& state, int64_t first) const {
@@ -145,7 +145,7 @@ WholeStates::Piece WholeStates::piece(const DividedPackedState& state, int64_t f
 }
 
 void WholeStates::for_pieces(const ParameterSlot& slot, FunctionRef<void(Piece)> visit) const {
-  const int64_t count = trainer_.layout().whole_shape(slot).elements();
+  const int64_t count = states_.layout().whole_shape(slot).elements();
   for (int64_t first = 0; first < count; first += piece_floats_) visit(piece(slot, first));
 }
 
@@ -159,13 +159,13 @@ void WholeStates::for_pieces(const DividedPackedState& state, FunctionRef<void(P
 }
 
 // Scratch memory is the piece, and behind it what a rank has of it.
-float* WholeStates::place(int64_t floats) { return trainer_.scratch(2 * floats).data(); }
+float* WholeStates::place(int64_t floats) { return states_.scratch(2 * floats).data(); }
 
 template <class Visit>
 void WholeStates::for_runs_of(const ParameterSlot& slot, int rank, Piece piece, const Visit& visit) const {
-  const Sharding* sharding = trainer_.layout().sharding_of(slot);
+  const Sharding* sharding = states_.layout().sharding_of(slot);
   int64_t before = 0;  // of the piece, in the rank's runs so far
-  for_runs(trainer_.layout().whole_shape(slot), sharding ? *sharding : Sharding::whole(), {rank, tensor_.size()},
+  for_runs(states_.layout().whole_shape(slot), sharding ? *sharding : Sharding::whole(), {rank, tensor_.size()},
            [&](int64_t in_whole, int64_t, int64_t count) {
              const int64_t from = std::max(in_whole, piece.first);
              const int64_t to = std::min(in_whole + count, piece.first + piece.count);
@@ -183,7 +183,7 @@ WholeStates::Piece WholeStates::part_of(const ParameterSlot& slot, int rank, Pie
 }
 
 float* WholeStates::own_part(const std::string& state, const ParameterSlot& slot, Piece part, int64_t piece_count) {
-  if (!trainer_.is_divided(state)) return trainer_.state(state) + slot.offset + part.first;
+  if (!states_.is_divided(state)) return states_.flat(state) + slot.offset + part.first;
   return place(piece_count) + piece_count;
 }
 
@@ -201,11 +201,11 @@ const float* WholeStates::receive(Piece piece, int stage) {
 
 // The first stage that has a tensor gives it to rank 0.
 const float* WholeStates::gather(const std::string& state, const ParameterSlot& slot, Piece piece) {
-  const ModelStages* stages = stages_of(trainer_.layout());
+  const ModelStages* stages = stages_of(states_.layout());
   if (!stages) return gather_in_stage(state, slot, piece);
   const int owner = stages->owner(slot.spec.name);
   if (stages->rank.rank != owner) return is_first_rank() ? receive(piece, owner) : nullptr;
-  const float* values = gather_in_stage(state, *find_parameter(trainer_.layout(), slot.spec.name), piece);
+  const float* values = gather_in_stage(state, *find_parameter(states_.layout(), slot.spec.name), piece);
   if (owner == 0 || !values) return values;
   send(values, piece, 0);
   return nullptr;
@@ -213,12 +213,12 @@ const float* WholeStates::gather(const std::string& state, const ParameterSlot& 
 
 // Every stage that has a tensor gets it.
 void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, Piece piece, const float* values) {
-  const ModelStages* stages = stages_of(trainer_.layout());
+  const ModelStages* stages = stages_of(states_.layout());
   if (!stages) return scatter_in_stage(state, slot, piece, values);
   if (is_first_rank())
     for (const int stage : stages->of.at(slot.spec.name))
       if (stage > 0) send(values, piece, stage);
-  const ParameterSlot* own = find_parameter(trainer_.layout(), slot.spec.name);
+  const ParameterSlot* own = find_parameter(states_.layout(), slot.spec.name);
   if (!own) return;
   if (is_first_of_stage() && stages->rank.rank > 0) values = receive(piece, 0);
   scatter_in_stage(state, *own, piece, values);
@@ -227,8 +227,8 @@ void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, P
 const float* WholeStates::gather_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece) {
   const Piece own = part_of(slot, tensor_.rank(), piece);
   float* part = own_part(state, slot, own, piece.count);
-  if (trainer_.is_divided(state)) slices_.gather(state, slot.offset + own.first, own.count, part);
-  const bool is_sharded = trainer_.layout().sharding_of(slot);
+  if (states_.is_divided(state)) slices_.gather(state, slot.offset + own.first, own.count, part);
+  const bool is_sharded = states_.layout().sharding_of(slot);
   if (data_.rank() != 0 || !is_sharded) return is_first_of_stage() ? part : nullptr;
   if (tensor_.rank() != 0) {
     const Communicator::Outgoing message{0, bytes_at(part, own.count)};
@@ -268,7 +268,7 @@ void WholeStates::scatter_in_stage(const std::string& state, const ParameterSlot
     const Communicator::Incoming message{0, bytes_at(own, mine.count)};
     tensor_.exchange({}, {&message, 1});
   }
-  if (trainer_.is_divided(state))
+  if (states_.is_divided(state))
     slices_.scatter(state, slot.offset + mine.first, mine.count, own);
   else
     broadcast(data_, 0, std::span(own, static_cast<size_t>(mine.count)));

@@ -8,7 +8,7 @@
 #include "base/function_ref.h"
 #include "distributed/comm/communicator.h"
 #include "models/nn/pipeline_parallel.h"
-#include "training/trainer/trainer.h"
+#include "training/trainer/training_state.h"
 
 namespace linnet {
 
@@ -22,7 +22,7 @@ void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std
 
 class DividedStates {
  public:
-  DividedStates(Trainer& trainer, Communicator& world) : trainer_(trainer), world_(world) {}
+  DividedStates(TrainingState& states, Communicator& world) : states_(states), world_(world) {}
 
   // Every rank calls these, in the same order.
   // The elements [first, first + count) of a state come to `whole` on rank 0; other ranks give null.
@@ -40,7 +40,7 @@ class DividedStates {
   template <class Visit>
   void for_parts(int64_t first, int64_t count, const Visit& visit) const;
 
-  Trainer& trainer_;
+  TrainingState& states_;
   Communicator& world_;
 };
 
@@ -54,22 +54,22 @@ class WholeStates {
   // `data`: the ranks that have the same part of the same layers, `tensor`: those that share them, `pipeline`: those
   // that have the layers before and after them; all hold this rank. Without tensor and pipeline parallel `data` is the
   // world, and the others this rank alone. `piece_floats`: the most of a piece, a multiple of 8.
-  WholeStates(Trainer& trainer, Communicator& data, Communicator& tensor, Communicator& pipeline,
+  WholeStates(TrainingState& states, Communicator& data, Communicator& tensor, Communicator& pipeline,
               int64_t piece_floats = 1 << 18)
-      : trainer_(trainer),
+      : states_(states),
         data_(data),
         tensor_(tensor),
         pipeline_(pipeline),
-        slices_(trainer, data),
+        slices_(states, data),
         piece_floats_(piece_floats) {}
 
   bool is_first_rank() const { return data_.rank() == 0 && tensor_.rank() == 0 && pipeline_.rank() == 0; }
   // The tensors that there are, on all ranks together.
-  static const ParameterLayout& layout(const Trainer& trainer) { return of_all_stages(trainer.layout()); }
+  static const ParameterLayout& layout(const TrainingState& states) { return of_all_stages(states.layout()); }
   // Whether rank 0 may lack something of a tensor. `slot`: of that layout; so below.
-  static bool is_divided(const Trainer& trainer, const std::string& state, const ParameterSlot& slot);
+  static bool is_divided(const TrainingState& states, const std::string& state, const ParameterSlot& slot);
   bool is_divided(const std::string& state, const ParameterSlot& slot) const {
-    return is_divided(trainer_, state, slot);
+    return is_divided(states_, state, slot);
   }
 
   // Elements, or bytes of a packed state, of the whole.
@@ -108,7 +108,7 @@ class WholeStates {
   void send(const float* values, Piece piece, int stage);
   const float* receive(Piece piece, int stage);
 
-  Trainer& trainer_;
+  TrainingState& states_;
   Communicator &data_, &tensor_, &pipeline_;
   DividedStates slices_;
   const int64_t piece_floats_;

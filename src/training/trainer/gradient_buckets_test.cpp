@@ -36,12 +36,12 @@ struct Step {
   Net net;
   SingleShapeLearner learner{net, loss_of(net), {.optimizer = {.weight_decay = 0.1}, .shards = {2, 0, 1}}};
   Trainer& trainer = learner.trainer();
-  std::vector<GradientBucket> buckets = gradient_buckets(trainer.layout());
-  std::vector<NodeId> last = last_writers(trainer.train_executor(0).plan(), trainer.layout(), buckets);
+  std::vector<GradientBucket> buckets = gradient_buckets(trainer.state().layout());
+  std::vector<NodeId> last = last_writers(trainer.plans().train_executor(0).plan(), trainer.state().layout(), buckets);
 
   std::vector<float> values(const GradientBucket& bucket) const {
-    const float* gradient =
-        trainer.store().as<float>("gradient") + trainer.layout().ranges()[bucket.range].offset + bucket.first;
+    const TrainingState& state = trainer.state();
+    const float* gradient = state.flat("gradient") + state.layout().ranges()[bucket.range].offset + bucket.first;
     return {gradient, gradient + bucket.count};
   }
 };
@@ -54,7 +54,7 @@ TEST(GradientBuckets, CoverEveryTrainedParameterOnce) {
     EXPECT_EQ(bucket.first, next);
     next += bucket.count;
   }
-  EXPECT_EQ(next, step.trainer.layout().trained_count());
+  EXPECT_EQ(next, step.trainer.state().layout().trained_count());
 }
 
 // Otherwise another rank would get a gradient that is not whole.
@@ -68,7 +68,7 @@ TEST(GradientBuckets, NothingChangesThemAfterTheirLastWriter) {
       if (step.last[i] == node) found[i] = step.values(step.buckets[i]);
   });
   for (size_t i = 0; i < found.size(); ++i) {
-    if (step.last[i] == step.trainer.train_executor(0).plan().graph.node_count()) continue;
+    if (step.last[i] == step.trainer.plans().train_executor(0).plan().graph.node_count()) continue;
     EXPECT_EQ(found[i], step.values(step.buckets[i])) << "bucket " << i;
     EXPECT_NE(found[i], std::vector<float>(found[i].size())) << "bucket " << i;
   }
@@ -78,11 +78,12 @@ TEST(GradientBuckets, NothingChangesThemAfterTheirLastWriter) {
 TEST(GradientBuckets, LastLayersAreCompleteFirst) {
   Step step;
   sort_by_completion(step.buckets, step.last, single_process());
-  std::vector<NodeId> last = last_writers(step.trainer.train_executor(0).plan(), step.trainer.layout(), step.buckets);
+  std::vector<NodeId> last =
+      last_writers(step.trainer.plans().train_executor(0).plan(), step.trainer.state().layout(), step.buckets);
   EXPECT_TRUE(std::ranges::is_sorted(last));
   EXPECT_LT(last.front() + kLayers, last.back()) << "between the two lies the backward pass of the other layers";
   const auto offset_of = [&](const std::string& name) {
-    return std::ranges::find(step.trainer.layout().trained(), name,
+    return std::ranges::find(step.trainer.state().layout().trained(), name,
                              [](const ParameterSlot& slot) { return slot.spec.name; })
         ->offset;
   };
@@ -107,8 +108,8 @@ TEST(GradientBuckets, AreHeldUntilTheyWereSent) {
     learner->set<float>("x", std::vector<float>(kRows * kWidth, 0.3F));
   whole.trainer().accumulate(0, 1, 0);
   const float* gradient = whole.store().as<float>("gradient");
-  const std::vector<GradientBucket>& buckets = divided.trainer().buckets();
-  const std::vector<HeldBucket> held = held_buckets(divided.trainer().train_executor(0).plan());
+  const std::vector<GradientBucket>& buckets = divided.trainer().plans().buckets();
+  const std::vector<HeldBucket> held = held_buckets(divided.trainer().plans().train_executor(0).plan());
   ASSERT_EQ(held.size(), buckets.size());
   size_t checked = 0;
   divided.trainer().accumulate(0, 1, 0, [&](NodeId node) {

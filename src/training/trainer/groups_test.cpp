@@ -54,7 +54,7 @@ TEST(ParameterGroups, FrozenParametersKeepEveryBitAndTheRestLearns) {
     const auto frozen = training.values("first.weight"), trained = training.values("head.weight");
     for (int64_t step = 1; step <= 20; ++step) {
       Trainer& trainer = training.learner.trainer();
-      if (trainer.accumulates()) {
+      if (trainer.options().accumulates()) {
         for (int64_t micro = 0; micro < micro_batches; ++micro) trainer.accumulate(0, step, micro);
         trainer.apply(0.01, step);
       } else {
@@ -78,7 +78,7 @@ TEST(ParameterGroups, NothingIsTracedBackwardForFrozenLayers) {
   EXPECT_EQ(graph.value(*graph.find_input("moment1")).type.shape.elements(), layout.trained_count());
   Training some(kFrozenFirst), all({});
   EXPECT_LT(some.learner.memory_bytes(), all.learner.memory_bytes() + 1);
-  EXPECT_EQ(all.learner.trainer().layout().trained_count() - layout.trained_count(), 32);
+  EXPECT_EQ(all.learner.trainer().state().layout().trained_count() - layout.trained_count(), 32);
 }
 
 // Elementwise updates: cutting the parameters into groups that are trained alike changes no bit.
@@ -133,17 +133,17 @@ TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
         plain{{.patterns = {"second.*"}, .frozen = true}};
     Training training(packed, {.optimizer = {.ema_decay = 0.9}});
     const Trainer& trainer = training.learner.trainer();
-    EXPECT_EQ(trainer.layout().quantized().size(), 1U);
+    EXPECT_EQ(trainer.state().layout().quantized().size(), 1U);
     if (format != WeightFormat::kBf16) {  // which trained weights may be stored in: bf16_weights_test.cpp
       EXPECT_THROW(ParameterLayout(training.net, Groups{{.patterns = {"head.*"}, .storage = format}}), Error);
     }
-    save_model(model, trainer.layout(), trainer.values("parameters"), {});
+    save_model(model, trainer.state().layout(), trainer.state().values("parameters"), {});
 
     Training same(plain, {.optimizer = {.ema_decay = 0.9}, .seed = 5}),
         again(packed, {.optimizer = {.ema_decay = 0.9}, .seed = 6});
     for (Training* other : {&same, &again})
-      other->learner.trainer().load_parameters(
-          [&](const ParameterTarget& to) { load_model(model, other->learner.trainer().layout(), to); });
+      other->learner.trainer().state().load_parameters(
+          [&](const ParameterTarget& to) { load_model(model, other->learner.trainer().state().layout(), to); });
     const std::vector<float> rounded = same.values("second.weight");
     std::vector<float> unpacked;
     for (int64_t step = 1; step <= 5; ++step) {
@@ -159,9 +159,9 @@ TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
     for (int64_t step = 6; step <= 8; ++step)
       EXPECT_EQ(resumed.learner.trainer().step(0, 0.01, step).loss,
                 training.learner.trainer().step(0, 0.01, step).loss);
-    save_model(model, trainer.layout(), trainer.evaluated_values(), {});
+    save_model(model, trainer.state().layout(), trainer.state().values(trainer.state().evaluated()), {});
     Training loaded({});
-    load_model(model, loaded.learner.trainer().layout(), loaded.learner.trainer().state("parameters"));
+    load_model(model, loaded.learner.trainer().state().layout(), loaded.learner.trainer().state().flat("parameters"));
     EXPECT_EQ(loaded.values("second.weight"), rounded);
     EXPECT_EQ(resumed.learner.evaluate(), training.learner.evaluate());
   }
@@ -177,7 +177,8 @@ TEST(ParameterGroups, ACheckpointHoldsFrozenParametersAndResumes) {
   for (int step = 0; step < 5; ++step) training.learner.step(0.01);
   const std::string state = folder + "/state", model = folder + "/model";
   save_training_state(state, training.learner.trainer(), {.step = 5}, {});
-  save_model(model, training.learner.trainer().layout(), training.learner.trainer().evaluated_values(), {});
+  const TrainingState& trained = training.learner.trainer().state();
+  save_model(model, trained.layout(), trained.values(trained.evaluated()), {});
 
   TrainerOptions other = options;
   other.seed = 7;
@@ -187,7 +188,7 @@ TEST(ParameterGroups, ACheckpointHoldsFrozenParametersAndResumes) {
     EXPECT_EQ(resumed.learner.trainer().step(0, 0.01, step).loss, training.learner.trainer().step(0, 0.01, step).loss);
 
   Training loaded({});  // a layout without groups reads the same names
-  load_model(model, loaded.learner.trainer().layout(), loaded.learner.trainer().state("parameters"));
+  load_model(model, loaded.learner.trainer().state().layout(), loaded.learner.trainer().state().flat("parameters"));
   EXPECT_EQ(loaded.values("first.weight"), training.values("first.weight"));
   std::filesystem::remove_all(folder);
 }

@@ -51,17 +51,17 @@ struct Training {
   }
   Trainer& trainer() { return learner.trainer(); }
   double step(int64_t step) {
-    if (!trainer().accumulates()) return trainer().step(0, 0.003, step).loss;
+    if (!trainer().options().accumulates()) return trainer().step(0, 0.003, step).loss;
     for (int64_t micro = 0; micro < trainer().options().accumulate_steps; ++micro) trainer().accumulate(0, step, micro);
     return trainer().apply(0.003, step).loss;
   }
   std::vector<float> values() {
-    const float* first = trainer().state("parameters");
-    return {first, first + trainer().layout().trained_count()};
+    const float* first = trainer().state().flat("parameters");
+    return {first, first + trainer().state().layout().trained_count()};
   }
   int count(const std::string& op) {
     int found = 0;
-    for (const Node& node : trainer().plans().at("train.0")->graph.nodes()) found += node.op->name == op;
+    for (const Node& node : trainer().plans().by_name().at("train.0")->graph.nodes()) found += node.op->name == op;
     return found;
   }
   Net net;

@@ -31,21 +31,21 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
   }
   if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared_, loss, resident);
   if (options.memory > 0) {
-    shape_ = trainer_->add_evaluation_shape(std::move(loss));
-    trainer_->plan_training_within_memory(options.memory_beside);
+    shape_ = trainer_->plans().add_evaluation_shape(std::move(loss));
+    trainer_->plans().plan_training_within_memory(options.memory_beside);
     const uint64_t needed = store_.total_bytes() + options.memory_beside;
     if (needed > options.memory)
       fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
                 std::to_string(needed));
     malloc_trim(0);  // what the search for a plan freed should not count
   } else {
-    shape_ = trainer_->add_shape(std::move(loss));
+    shape_ = trainer_->plans().add_shape(std::move(loss));
   }
   store_.allocate();
   store_.touch();
-  trainer_->bind();
+  trainer_->plans().bind();
   if (resident_) resident_->bind();
-  trainer_->initialize();
+  trainer_->state().initialize();
 }
 
 void* SingleShapeLearner::slot(const std::string& input, size_t bytes) {
@@ -63,10 +63,10 @@ double SingleShapeLearner::evaluate() {
 }
 
 std::span<float> SingleShapeLearner::parameter(const std::string& name) {
-  trainer_->pull_states();
+  trainer_->state().pull();
   for (const auto& [spec, offset] : layout_.parameters())
     if (spec.name == name)
-      return {trainer_->state(state::kParameters) + offset, static_cast<size_t>(spec.shape.elements())};
+      return {trainer_->state().flat(state::kParameters) + offset, static_cast<size_t>(spec.shape.elements())};
   fail_user("the model has no parameter \"" + name + "\"");
 }
 

@@ -51,14 +51,15 @@ struct Training {
   }
   Trainer& trainer() { return learner.trainer(); }
   StepReport step(int64_t step) {
-    if (!trainer().accumulates()) return trainer().step(0, kRate, step);
+    if (!trainer().options().accumulates()) return trainer().step(0, kRate, step);
     for (int64_t micro = 0; micro < trainer().options().accumulate_steps; ++micro) trainer().accumulate(0, step, micro);
     return trainer().apply(kRate, step);
   }
   std::vector<std::vector<float>> states() {
+    const TrainingState& trained = trainer().state();
     std::vector<std::vector<float>> all;
-    for (const std::string& name : trainer().states())
-      all.emplace_back(trainer().state(name), trainer().state(name) + trainer().layout().trained_count());
+    for (const std::string& name : trained.names())
+      all.emplace_back(trained.flat(name), trained.flat(name) + trained.layout().trained_count());
     return all;
   }
   Net net;

@@ -51,17 +51,18 @@ struct Training {
   }
   Trainer& trainer() { return learner.trainer(); }
   StepReport step(double rate, int64_t step) {
-    if (!trainer().accumulates()) return trainer().step(0, rate, step);
+    if (!trainer().options().accumulates()) return trainer().step(0, rate, step);
     for (int64_t micro = 0; micro < trainer().options().accumulate_steps; ++micro) trainer().accumulate(0, step, micro);
     return trainer().apply(rate, step);
   }
   // All that is kept between steps.
   std::vector<std::vector<float>> states() {
-    trainer().pull_states();
+    const TrainingState& trained = trainer().state();
+    trained.pull();
     std::vector<std::vector<float>> all;
-    for (const std::string& name : trainer().states())
-      all.emplace_back(trainer().state(name), trainer().state(name) + trainer().layout().trained_count());
-    for (const auto& [name, type] : trainer().packed_states()) {
+    for (const std::string& name : trained.names())
+      all.emplace_back(trained.flat(name), trained.flat(name) + trained.layout().trained_count());
+    for (const auto& [name, type] : trained.packed()) {
       const auto* bytes = reinterpret_cast<const uint8_t*>(learner.store().data(name));
       all.emplace_back(bytes, bytes + type.bytes());
     }
@@ -133,7 +134,7 @@ TEST(Optimizers, MomentsTakeTheBytesThatTheirKindPromises) {
   const auto bytes = [](Kind kind) {
     Training training({.optimizer = {.kind = kind}});
     return static_cast<double>(optimizer_bytes(training)) /
-           static_cast<double>(training.learner.trainer().layout().trained_count());
+           static_cast<double>(training.learner.trainer().state().layout().trained_count());
   };
   EXPECT_LE(bytes(Kind::kAdam8bit), 2.1);
   EXPECT_EQ(bytes(Kind::kAdam), 8);
@@ -293,7 +294,7 @@ TEST(Optimizers, NoStateIsCopied) {
   for (const OptimizerAttrs& attrs : optimizers()) {
     SCOPED_TRACE(name_of(attrs));
     Training training({.optimizer = attrs});
-    for (const auto& [name, plan] : training.trainer().plans()) EXPECT_TRUE(plan->copies.empty()) << name;
+    for (const auto& [name, plan] : training.trainer().plans().by_name()) EXPECT_TRUE(plan->copies.empty()) << name;
   }
 }
 

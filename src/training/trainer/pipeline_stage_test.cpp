@@ -60,7 +60,7 @@ TEST(Pipeline, TiedParametersStayEqual) {
   testing::run_ranks(2, [&](Communicator& world) {
     LayoutRank rank("gpt", stages(2), world);
     for (int64_t step = 1; step <= 5; ++step) rank.step(step);
-    const ParameterLayout& layout = rank.learner.trainer().layout();
+    const ParameterLayout& layout = rank.learner.trainer().state().layout();
     for (const TrainedRange& range : layout.ranges()) {
       for (const ParameterSlot& slot : layout.trained()) {
         if (slot.offset != range.offset || stages_of(layout)->of.at(slot.spec.name).size() == 1) continue;
@@ -81,7 +81,7 @@ TEST(Pipeline, EveryStageHasTheEvaluation) {
     testing::run_ranks(ranks, [&](Communicator& world) {
       LayoutRank rank("bert", stages(ranks), world);
       rank.evaluate();
-      const TensorView& view = rank.learner.trainer().evaluation_output(0, "predictions");
+      const TensorView& view = rank.learner.trainer().plans().evaluate_executor(0).output("predictions");
       found[static_cast<size_t>(world.rank())].assign(view.as<int32_t>(), view.as<int32_t>() + view.elements());
     });
     return found;
@@ -96,7 +96,7 @@ TEST(Pipeline, ActivationsAreNotCopiedToBeSaved) {
   for (const char* family : {"gpt", "llama", "bert", "transformer", "t5"})
     testing::run_ranks(3, [&](Communicator& world) {
       LayoutRank rank(family, stages(3), world);
-      for (const auto& [name, plan] : rank.learner.trainer().plans())
+      for (const auto& [name, plan] : rank.learner.trainer().plans().by_name())
         for (const StateUpdate& copy : plan->copies)
           EXPECT_EQ(plan->graph.value(copy.value).type.shape.elements(), 1) << family << " " << name;
     });

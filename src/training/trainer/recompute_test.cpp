@@ -27,10 +27,11 @@ using Inputs = std::vector<std::pair<std::string, std::vector<int32_t>>>;
 Trained train(const Module& model, const LossFunction& loss, const Inputs& inputs, const TrainerOptions& options) {
   SingleShapeLearner learner(model, loss, options);
   for (const auto& [name, values] : inputs) learner.set<int32_t>(name, values);
-  Trained result{{}, {}, learner.trainer().arena_use().first, learner.memory_bytes(), learner.trainer().largest_fit()};
+  const TrainerPlans& plans = learner.trainer().plans();
+  Trained result{{}, {}, plans.arena_use().first, learner.memory_bytes(), plans.largest_fit()};
   for (int i = 0; i < 2; ++i) result.losses.push_back(static_cast<float>(learner.step(1e-2).loss));
-  const float* values = learner.trainer().state("parameters");
-  result.parameters.assign(values, values + learner.trainer().layout().stored_count());
+  const float* values = learner.trainer().state().flat("parameters");
+  result.parameters.assign(values, values + learner.trainer().state().layout().stored_count());
   return result;
 }
 

@@ -80,13 +80,13 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
       options_(std::move(options)),
       seed_(trainer.options().seed),
       pool_(trainer.pool()) {
-  if (trainer.accumulates()) fail_internal("resident steps are of one micro-batch");
+  if (trainer.options().accumulates()) fail_internal("resident steps are of one micro-batch");
   if (options_.steps_per_chunk < 1 || options_.steps_per_graph < 1 || options_.data.empty())
     fail_internal("resident steps without data or steps");
   const TrainerOptions& training = trainer.options();
   if (training.loss_scale.is_on())
     fail_user("training in fp16 takes its batches from the host: leave out the resident data");
-  Graph step = single_graph(trainer.layout(), loss, {DType::kF32, training.optimizer});
+  Graph step = single_graph(trainer.state().layout(), loss, {DType::kF32, training.optimizer});
   PassOptions passes = training.passes;
   if (passes.storage_type == DType::kBF16) step = round_shared(step);  // before anything is computed again
   const Fit fit = fit_by_mode(step, passes, training.recompute);

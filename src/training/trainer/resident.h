@@ -4,7 +4,7 @@
 //
 //   ResidentSteps steps(trainer, store, shared, loss, {.data = {{"images", {DType::kU8, {n, 28, 28, 1}}},
 //                                                               {"labels", {DType::kI32, {n}}}}});
-//   store.allocate();  trainer.bind();  steps.bind();  trainer.initialize();
+//   store.allocate();  trainer.plans().bind();  steps.bind();  trainer.state().initialize();
 //   steps.stage("images", bytes);  ...
 //   for each chunk of steps:
 //     steps.begin_chunk(order, rates, first_step);  // one upload

@@ -63,10 +63,10 @@ class ResidentTraining : public ::testing::Test {
   static float rate(int64_t step) { return 1e-3f * static_cast<float>(step % 5 + 1); }
 
   Outcome outcome(SingleShapeLearner& learner, std::vector<StepReport> reports) {
-    Trainer& trainer = learner.trainer();
-    trainer.pull_states();
+    const TrainingState& trained = learner.trainer().state();
+    trained.pull();
     const auto values = [&](const char* state) {
-      return std::vector<float>(trainer.state(state), trainer.state(state) + trainer.layout().parameter_count());
+      return std::vector<float>(trained.flat(state), trained.flat(state) + trained.layout().parameter_count());
     };
     return {std::move(reports), values("parameters"), values("moment2")};
   }
@@ -167,9 +167,9 @@ TEST_F(ResidentTraining, StepsThatAreNotFiniteAreReportedAndChangeNothing) {
   steps.run(5);
   EXPECT_TRUE(steps.reports().back().finite);
   Trainer& trainer = learner->trainer();
-  trainer.pull_states();
-  trainer.state("parameters")[7] = std::numeric_limits<float>::infinity();
-  trainer.push_states();
+  trainer.state().pull();
+  trainer.state().flat("parameters")[7] = std::numeric_limits<float>::infinity();
+  trainer.state().push();
   const Outcome before = outcome(*learner, {});
   begin(steps, 6, 6);
   steps.run(6);

@@ -57,42 +57,44 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
 
 ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor, DeviceRanks* device)
     : trainer_(trainer),
+      state_(trainer.state()),
       world_(world),
       tensor_(tensor),
       device_(device),
       shares_layers_(tensor || trainer.pipeline()),
-      store_(trainer.store()),
+      store_(state_.store()),
       share_(trainer.options().shards),
       gradient_(floats(store_, state::kGradient,
-                       trainer.has_whole_gradient() ? static_cast<size_t>(trainer.layout().trained_count()) : 0,
+                       state_.has_whole_gradient() ? static_cast<size_t>(state_.layout().trained_count()) : 0,
                        device != nullptr)),
-      buffers_(floats(store_, kBufferInput, few_count(trainer.layout()) - kBuffers)),
-      host_messages_(device || store_.device().is_host() ? 0 : message_count(trainer.layout(), share_, false)),
-      few_messages_(ShardSum::workspace_size(share_, few_count(trainer.layout()))),
+      buffers_(floats(store_, kBufferInput, few_count(state_.layout()) - kBuffers)),
+      host_messages_(device || store_.device().is_host() ? 0 : message_count(state_.layout(), share_, false)),
+      few_messages_(ShardSum::workspace_size(share_, few_count(state_.layout()))),
       sum_(device ? ShardSum(*device, share_,
-                             floats(store_, kMessages, message_count(trainer.layout(), share_, true), true))
+                             floats(store_, kMessages, message_count(state_.layout(), share_, true), true))
                   : ShardSum(world, share_,
                              store_.device().is_host()
-                                 ? floats(store_, kMessages, message_count(trainer.layout(), share_, false))
+                                 ? floats(store_, kMessages, message_count(state_.layout(), share_, false))
                                  : std::span(host_messages_))),
       few_sum_(world, share_, few_messages_),
       few_(static_cast<size_t>(std::max(share_.most_waiting() + 1, share_.most_nodes_after_a_round())),
-           std::vector<float>(few_count(trainer.layout()))),
+           std::vector<float>(few_count(state_.layout()))),
       buffers_before_(buffers_.size()),
       squares_(world),
       waiting_at_last_(static_cast<int64_t>(nodes_before_last(share_).size())) {
   nodes_.reserve(few_.size()), sent_nodes_.reserve(few_.size());
-  if (trainer.divides_gradients()) {
-    slices_.emplace(store_, trainer.layout(), share_, trainer.ownership());
+  if (state_.divides_gradients()) {
+    slices_.emplace(store_, state_.layout(), share_, state_.ownership());
     few_of_round_.resize(few_[0].size());
   }
   if (world.size() == 1 || trainer.pipeline() || !store_.device().is_host()) return;
-  if (trainer.has_whole_gradient()) {
+  if (state_.has_whole_gradient()) {
     additions_of_last_ = waiting_at_last_ + 1 - static_cast<int64_t>(share_.nodes_of(share_.rank).size());
-    buckets_ = gradient_buckets(trainer.layout());
-    sort_by_completion(buckets_, last_writers(trainer.train_executor(0).plan(), trainer.layout(), buckets_), world);
+    buckets_ = gradient_buckets(state_.layout());
+    sort_by_completion(buckets_, last_writers(trainer.plans().train_executor(0).plan(), state_.layout(), buckets_),
+                       world);
   } else {
-    buckets_ = trainer.buckets();
+    buckets_ = trainer.plans().buckets();
   }
   if (!tensor)
     sender_.emplace("gradients", [this](size_t bucket) { send(bucket, own_thread_, Communicator::Wait::kPatiently); });
@@ -114,19 +116,19 @@ const std::vector<NodeId>& ShardedStep::last_writers_of(int shape) {
   const auto index = static_cast<size_t>(shape);
   if (last_writers_.size() <= index) last_writers_.resize(index + 1);
   if (last_writers_[index].empty())
-    last_writers_[index] = last_writers(trainer_.train_executor(shape).plan(), trainer_.layout(), buckets_);
+    last_writers_[index] = last_writers(trainer_.plans().train_executor(shape).plan(), state_.layout(), buckets_);
   return last_writers_[index];
 }
 
 const std::vector<HeldBucket>& ShardedStep::held_of(int shape) {
   const auto index = static_cast<size_t>(shape);
   if (held_.size() <= index) held_.resize(index + 1);
-  if (held_[index].empty()) held_[index] = held_buckets(trainer_.train_executor(shape).plan());
+  if (held_[index].empty()) held_[index] = held_buckets(trainer_.plans().train_executor(shape).plan());
   return held_[index];
 }
 
 void ShardedStep::accumulate(int shape, int64_t step, int64_t micro) {
-  if (!trainer_.has_whole_gradient()) return accumulate_and_send_held(shape, step, first_micro(added_) + micro);
+  if (!state_.has_whole_gradient()) return accumulate_and_send_held(shape, step, first_micro(added_) + micro);
   const bool is_last =
       micro + 1 == trainer_.options().accumulate_steps && (divides_gradients() || added_ + 1 == share_.count());
   if (sender_ && is_last) return accumulate_and_send(shape, step, first_micro(added_) + micro);
@@ -173,15 +175,15 @@ void ShardedStep::send(size_t bucket, ThreadPool& pool, Communicator::Wait wait)
 void ShardedStep::send_of_round(size_t index, ThreadPool& pool, Communicator::Wait wait) {
   const GradientBucket& bucket = buckets_[index];
   const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
-  const auto offset = static_cast<size_t>(trainer_.layout().ranges()[bucket.range].offset) + part.first;
+  const auto offset = static_cast<size_t>(state_.layout().ranges()[bucket.range].offset) + part.first;
   float* values = gradient_.empty() ? (*sent_)[index].values(store_) : gradient_.data() + offset;
-  sum_.add_round(added_, {values, part.count}, trainer_.ownership().bounds(bucket.range), part,
+  sum_.add_round(added_, {values, part.count}, state_.ownership().bounds(bucket.range), part,
                  slices_->nodes(bucket.range), pool, wait);
 }
 
 // On the sender's thread: what add() and sum_range() do of the last shard, for a bucket of it.
 void ShardedStep::send_of_last(const GradientBucket& bucket) {
-  const TrainedRange& range = trainer_.layout().ranges()[bucket.range];
+  const TrainedRange& range = state_.layout().ranges()[bucket.range];
   const auto of_range = [&](std::span<float> flat) {
     return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
   };
@@ -194,7 +196,7 @@ void ShardedStep::send_of_last(const GradientBucket& bucket) {
   sent_nodes_.clear();
   for (size_t i = 0; i < waiting; ++i) sent_nodes_.push_back(of_range(waiting_gradient(i)));
   sent_nodes_.push_back(gradient);
-  const SliceBounds& bounds = trainer_.ownership().bounds(bucket.range);
+  const SliceBounds& bounds = state_.ownership().bounds(bucket.range);
   sum_.reduce_scatter(sent_nodes_, bounds, part, own_thread_, Communicator::Wait::kPatiently);
   const Slice own = overlap(slice(bounds, share_.rank), part);
   if (waiting > 0) std::ranges::copy(sent_nodes_[0].subspan(own.first, own.count), gradient.data() + own.first);
@@ -249,7 +251,7 @@ void ShardedStep::read_few(std::vector<float>& few) const {
 void ShardedStep::add_round() {
   if (sender_)
     sender_->finish();
-  else if (trainer_.has_whole_gradient())
+  else if (state_.has_whole_gradient())
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket)
       send(bucket, trainer_.pool(), Communicator::Wait::kSoon);
   fill_values(trainer_.pool(), gradient_, 0);
@@ -280,7 +282,7 @@ void ShardedStep::add() {
 
 // Of a range of the gradient: its sum over all ranks.
 void ShardedStep::sum_range(size_t index) {
-  const TrainedRange& range = trainer_.layout().ranges()[index];
+  const TrainedRange& range = state_.layout().ranges()[index];
   const auto part = [&](std::span<float> flat) {
     return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
   };
@@ -289,7 +291,7 @@ void ShardedStep::sum_range(size_t index) {
   nodes_.clear();
   for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(part(waiting_gradient(i)));
   nodes_.push_back(gradient);
-  const SliceBounds& bounds = trainer_.ownership().bounds(index);
+  const SliceBounds& bounds = state_.ownership().bounds(index);
   sum_.reduce_scatter(nodes_, bounds, trainer_.pool());
   const Slice own = slice(bounds, share_.rank);
   if (count == 1) return;
@@ -302,17 +304,17 @@ void ShardedStep::sum_range(size_t index) {
 
 std::span<const float> ShardedStep::own_gradient(size_t range) const {
   if (divides_gradients()) return slices_->nodes(range)[0];
-  const Slice own = slice(trainer_.ownership().bounds(range), share_.rank);
-  return gradient_.subspan(static_cast<size_t>(trainer_.layout().ranges()[range].offset) + own.first, own.count);
+  const Slice own = slice(state_.ownership().bounds(range), share_.rank);
+  return gradient_.subspan(static_cast<size_t>(state_.layout().ranges()[range].offset) + own.first, own.count);
 }
 
 // The norm's square, as the op sum_of_squares computes it from whole gradients.
 void ShardedStep::add_squares() {
   float total = 0;
-  for (size_t i = 0; i < trainer_.layout().ranges().size(); ++i) {
-    const TrainedRange& range = trainer_.layout().ranges()[i];
-    if (is_copy(trainer_.layout(), range)) continue;
-    float squares = squares_.sum(own_gradient(i), trainer_.ownership().bounds(i), trainer_.pool());
+  for (size_t i = 0; i < state_.layout().ranges().size(); ++i) {
+    const TrainedRange& range = state_.layout().ranges()[i];
+    if (is_copy(state_.layout(), range)) continue;
+    float squares = squares_.sum(own_gradient(i), state_.ownership().bounds(i), trainer_.pool());
     if (range.is_divided) {
       scratch_.resize(sum_scratch_size(1, tensor_->size()));
       sum_over_ranks(*tensor_, {&squares, 1}, scratch_, trainer_.pool());
@@ -324,20 +326,20 @@ void ShardedStep::add_squares() {
 }
 
 void ShardedStep::share_update() {
-  if (!trainer_.divides_moments()) return;
+  if (!state_.divides_moments()) return;
   const HostSpan span("share update", SpanKind::kSharing);
   share_slices(state::kParameters);
 }
 
 void ShardedStep::share_average() {
-  if (trainer_.divides_moments() && trainer_.has_average()) share_slices(state::kAverage);
+  if (state_.divides_moments() && state_.evaluated() == state::kAverage) share_slices(state::kAverage);
 }
 
 void ShardedStep::share_slices(const char* state) {
-  for (size_t i = 0; i < trainer_.layout().ranges().size(); ++i) {
-    const TrainedRange& range = trainer_.layout().ranges()[i];
-    all_gather_slices(world_, {trainer_.state(state) + range.offset, static_cast<size_t>(range.count)},
-                      trainer_.ownership().bounds(i));
+  for (size_t i = 0; i < state_.layout().ranges().size(); ++i) {
+    const TrainedRange& range = state_.layout().ranges()[i];
+    all_gather_slices(world_, {state_.flat(state) + range.offset, static_cast<size_t>(range.count)},
+                      state_.ownership().bounds(i));
   }
 }
 
@@ -351,18 +353,18 @@ void ShardedStep::finish() {
   }
   if (few_[0][kStops] > 0) throw Stopped{};
 
-  for (size_t i = 0; !divides_gradients() && i < trainer_.layout().ranges().size(); ++i) {
+  for (size_t i = 0; !divides_gradients() && i < state_.layout().ranges().size(); ++i) {
     if (!sender_) sum_range(i);
     // Where each rank updates its slice alone, it needs no other.
-    if (trainer_.divides_moments()) continue;
-    const TrainedRange& range = trainer_.layout().ranges()[i];
+    if (state_.divides_moments()) continue;
+    const TrainedRange& range = state_.layout().ranges()[i];
     const std::span<float> sum = gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
     if (device_)
-      device_->all_gather_slices(sum, trainer_.ownership().bounds(i));
+      device_->all_gather_slices(sum, state_.ownership().bounds(i));
     else
-      all_gather_slices(world_, sum, trainer_.ownership().bounds(i));
+      all_gather_slices(world_, sum, state_.ownership().bounds(i));
   }
-  if (trainer_.divides_moments() || trainer_.pipeline()) add_squares();
+  if (state_.divides_moments() || trainer_.pipeline()) add_squares();
   if (!divides_gradients() && !device_) store_.push(state::kGradient);
   store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
   store_.fill("token_count", &few_[0][kTokens], sizeof(float));

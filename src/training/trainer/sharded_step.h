@@ -86,6 +86,7 @@ class ShardedStep {
   void reset_shard();
 
   Trainer& trainer_;
+  const TrainingState& state_;  // the trainer's
   Communicator& world_;
   Communicator* const tensor_;  // null: every rank has whole layers
   DeviceRanks* const device_;   // null: gradients are added on the host

@@ -73,7 +73,7 @@ struct Rank {
                  .loss_scale = settings.loss_scale},
                 {}, settings.groups),
         shards(learner.trainer(), world),
-        whole(learner.trainer(), world, single_process(), single_process(), 200) {}
+        whole(learner.trainer().state(), world, single_process(), single_process(), 200) {}
 
   StepReport step(int64_t number) {
     const BatchShare share = shards.batches();
@@ -112,12 +112,12 @@ void add_report(Result& result, const StepReport& report) {
 
 void add_states(Result& result, Rank& rank) {
   rank.shards.share_average();
-  const Trainer& trainer = rank.trainer();
+  const TrainingState& states = rank.trainer().state();
   const auto values = [&](const char* state, int64_t count) {
-    return std::vector<float>(trainer.state(state), trainer.state(state) + count);
+    return std::vector<float>(states.flat(state), states.flat(state) + count);
   };
-  result.parameters = values("parameters", trainer.layout().stored_count());
-  if (trainer.has_average()) result.average = values("ema", trainer.layout().trained_count());
+  result.parameters = values("parameters", states.layout().stored_count());
+  if (states.evaluated() == "ema") result.average = values("ema", states.layout().trained_count());
 }
 
 // What rank 0 has after three steps; all ranks must have the same.
@@ -220,7 +220,7 @@ Result train_part(const Settings& settings, int64_t first, int64_t last, const s
     if (first > 0) {
       // Every rank reads what it has as a whole; training/run/rank_setup.cpp sends that instead.
       EXPECT_EQ(load_training_state(path, trainer).step, first);
-      load_divided_states(path, trainer, rank.whole);
+      load_divided_states(path, trainer.state(), rank.whole);
     }
     barrier(world);
     for (int64_t step = first + 1; step <= last; ++step) {
@@ -231,7 +231,7 @@ Result train_part(const Settings& settings, int64_t first, int64_t last, const s
     if (is_first)
       save_training_state(path, trainer, {.step = last}, {}, &rank.whole);
     else
-      give_training_state(trainer, rank.whole);
+      give_training_state(trainer.state(), rank.whole);
     if (is_first)
       add_states(result, rank);
     else
@@ -305,9 +305,9 @@ TEST(ShardedStep, AStepThatIsNotFiniteNamesItsNodeWhateverRanksDivide) {
       testing::run_ranks(settings.ranks, [&](Communicator& world) {
         Rank rank(settings, world);
         rank.step(1);
-        for (const ParameterSlot& slot : rank.trainer().layout().parameters())
+        for (const ParameterSlot& slot : rank.trainer().state().layout().parameters())
           if (slot.spec.name == "head.weight")
-            rank.trainer().state("parameters")[slot.offset] = std::numeric_limits<float>::max();
+            rank.trainer().state().flat("parameters")[slot.offset] = std::numeric_limits<float>::max();
         EXPECT_FALSE(rank.step(2).finite);
         EXPECT_NE(rank.trainer().find_non_finite(0).find("pointwise of f32[5, 70]"), std::string::npos)
             << rank.trainer().find_non_finite(0);

@@ -28,14 +28,15 @@ BatchPosition StepQueue::submit(std::span<const double> rates, int64_t first_ste
 void StepQueue::submit_step(double rate, int64_t step) {
   if (trainer_.profiler()) trainer_.profiler()->begin_step(step);
   Waiting waiting{.step = step, .batch = {}, .rate = rate, .began = now(), .report = {}};
-  if (trainer_.accumulates()) {
+  if (trainer_.options().accumulates()) {
     waiting.batch = shards_ ? accumulate_shards(step) : accumulate(step);
     waiting.report = trainer_.submit_apply(rate, step);
     if (shards_) shards_->share_update();
   } else {
     const Batch& batch = next_batch();
     waiting.batch = batch;
-    waiting.report = trainer_.submit(batch, rate, step);
+    trainer_.load(batch);
+    waiting.report = trainer_.submit(batch.shape_index, rate, step);
   }
   waiting_.push_back(waiting);
 }
@@ -46,7 +47,8 @@ BatchPosition StepQueue::accumulate(int64_t step) {
     stop_point();
     const Batch& batch = next_batch();
     position = batch;
-    trainer_.accumulate(batch, step, micro);
+    trainer_.load(batch);
+    trainer_.accumulate(batch.shape_index, step, micro);
     if (batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
   }
   return position;

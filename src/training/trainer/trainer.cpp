@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include "base/digits.h"
 #include "base/error.h"
@@ -13,19 +14,11 @@
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/peak.h"
-#include "engine/passes/tensor_parallel.h"
-#include "engine/plan/state_names.h"
+#include "engine/plan/storage.h"
 #include "models/nn/activation_observer.h"
-#include "training/trainer/divided_states.h"
 #include "training/trainer/pipeline_stage.h"
-#include "training/trainer/sharded_step.h"
 
 namespace linnet {
-namespace {
-
-size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
-}  // namespace
 
 Precision cpu_precision(Precision wanted) {
   return wanted == Precision::kBf16 && gemm_has_bf16() ? Precision::kBf16 : Precision::kF32;
@@ -40,13 +33,39 @@ TrainerOptions for_machine(TrainerOptions options, const Store& store) {
   return options;
 }
 
-}  // namespace
-
-Precision Trainer::precision() const {
-  return store_.device().is_host() ? cpu_precision(options_.passes.precision) : options_.passes.precision;
+void check_division(const ParameterLayout& layout, const TrainerOptions& options) {
+  if (!layout.division()) return;
+  const bool has_stages = stages_of(layout);
+  const std::string kind = has_stages ? "pipeline" : "tensor",
+                    ones = has_stages && layout.division()->rank.ranks > 1 ? "tensor=1 and pipeline=1" : kind + "=1";
+  if (!layout.quantized().empty())
+    fail_user(kind + " parallel keeps parameters in fp32: leave storage and lora.base_storage at \"fp32\"");
+  if (options.passes.int8 && layout.division()->rank.ranks > 1)
+    fail_user("tensor parallel divides the rows that precision = \"int8\" rounds as a whole: it needs tensor=1");
+  if (has_stages && options.divide_gradients)
+    fail_user(
+        "zero=2 divides gradients while the backward pass runs, which stages of a pipeline cannot: they need zero=0 or "
+        "1");
+  const PipelineRank& rank = options.pipeline;
+  if (options.training && rank.chunks > 1 && options.accumulate_steps % rank.ranks != 0)
+    fail_user(
+        "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a multiple of " +
+        std::to_string(rank.ranks) + ", not " + std::to_string(options.accumulate_steps));
+  for (const TrainedRange& range : layout.ranges())
+    if (options.training && !is_elementwise(optimizer_of(range, options.optimizer)))
+      fail_user(
+          "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: "
+          "they need " +
+          ones);
 }
 
-namespace {
+// This rank's stages of a pipeline; null: it has all layers.
+std::unique_ptr<PipelineStage> make_stages(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+                                           const TrainerOptions& options) {
+  check_division(layout, options);
+  if (!stages_of(layout)) return nullptr;
+  return std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
+}
 
 // A count of samples or tokens. One that is not finite makes the loss not finite.
 int64_t whole_count(double count) {
@@ -78,43 +97,25 @@ void write_random(int32_t* random, uint64_t seed, int64_t step, int64_t micro) {
 
 Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
                  const TrainerOptions& options)
-    : layout_(layout),
-      store_(store),
+    : options_(for_machine(options, store)),
       shared_(shared),
-      options_(for_machine(options, store)),
-      ownership_(layout, options.optimizer, options.shards.ranks),
-      step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()},
-      loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1},
-      pool_(options.threads) {
-  divides_moments_ = options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host();
-  check_division();
-  if (stages_of(layout))
-    pipeline_ = std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
-  declare_states();
-  if (options_.training && accumulates()) {
-    Graph apply = has_given_norm() ? apply_slices_graph(layout, own_slices(), step_options_, !divides_gradients())
-                                   : apply_graph(layout, step_options_);
-    apply_ = make_plan(optimize(std::move(apply), passes()), store, shared, planning());
-  }
+      pool_(options.threads),
+      pipeline_(make_stages(layout, store, shared, options_)),
+      state_(layout, store, shared, options_, pool_),
+      plans_(state_, store, shared, options_, pipeline_.get()),
+      layout_(layout),
+      store_(store),
+      loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1} {
   if (options_.training) profile(options_.profile.is_on() ? options_.profile : profile_options_from_environment());
 }
 
 Trainer::~Trainer() = default;
 
-// The gradient's norm comes from several ranks, so the update gets it from the host.
-bool Trainer::has_given_norm() const { return divides_moments_ || pipeline_; }
-
-// What this rank updates.
-std::vector<RangeSlice> Trainer::own_slices() const {
-  return divides_moments_ ? ownership_.slices(options_.shards.rank)
-                          : Ownership(layout_, options_.optimizer, 1).slices(0);
-}
-
 void Trainer::profile(const ProfileOptions& options) {
   profiler_.reset();
   if (options.is_on())
     profiler_ = std::make_unique<StepProfiler>(
-        options, StepProfiler::Source{.plans = [this] { return plans(); },
+        options, StepProfiler::Source{.plans = [this] { return plans_.by_name(); },
                                       .measure_peak = [this] { return measure_peak(); },
                                       .arena = shared_.arena,
                                       .planned_bytes = [this] { return store_.total_bytes(); }});
@@ -124,199 +125,12 @@ void Trainer::profile(const ProfileOptions& options) {
 MachinePeak Trainer::measure_peak() {
   constexpr size_t kBlock = size_t{128} << 20;
   if (!store_.device().is_host()) return {.name = store_.device().info().name};
+  // On a CPU without bf16 instructions not what the options ask for.
+  const Precision precision = cpu_precision(options_.passes.precision);
   return {.name = std::to_string(pool_.size()) + (pool_.size() == 1 ? " thread, " : " threads, ") + current_isa() +
-                  ", " + precision_name(precision()),
-          .flops = 1e9 * measured_peak_gflops(precision(), pool_),
+                  ", " + precision_name(precision),
+          .flops = 1e9 * measured_peak_gflops(precision, pool_),
           .bandwidth = measured_bandwidth(pool_, kBlock)};
-}
-
-// Passes ask the store's backend for kernels.
-PassOptions Trainer::passes() const {
-  PassOptions passes = options_.passes;
-  passes.backend = &store_.backend();
-  return passes;
-}
-
-bool Trainer::any_moment(int moment) const {
-  return std::ranges::any_of(layout_.ranges(), [&](const TrainedRange& range) {
-    return has_moment(optimizer_of(range, options_.optimizer), moment);
-  });
-}
-
-void Trainer::check_division() const {
-  if (!layout_.division()) return;
-  const bool has_stages = stages_of(layout_);
-  const std::string kind = has_stages ? "pipeline" : "tensor",
-                    ones = has_stages && layout_.division()->rank.ranks > 1 ? "tensor=1 and pipeline=1" : kind + "=1";
-  if (!layout_.quantized().empty())
-    fail_user(kind + " parallel keeps parameters in fp32: leave storage and lora.base_storage at \"fp32\"");
-  if (options_.passes.int8 && layout_.division()->rank.ranks > 1)
-    fail_user("tensor parallel divides the rows that precision = \"int8\" rounds as a whole: it needs tensor=1");
-  if (has_stages && options_.divide_gradients)
-    fail_user(
-        "zero=2 divides gradients while the backward pass runs, which stages of a pipeline cannot: they need zero=0 or "
-        "1");
-  const PipelineRank& rank = options_.pipeline;
-  if (options_.training && rank.chunks > 1 && options_.accumulate_steps % rank.ranks != 0)
-    fail_user(
-        "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a multiple of " +
-        std::to_string(rank.ranks) + ", not " + std::to_string(options_.accumulate_steps));
-  for (const TrainedRange& range : layout_.ranges())
-    if (options_.training && !is_elementwise(optimizer_of(range, options_.optimizer)))
-      fail_user(
-          "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: "
-          "they need " +
-          ones);
-}
-
-void Trainer::declare_states() {
-  if (options_.owner) {
-    if (options_.optimizer.ema_decay > 0) fail_user("shared weights have no moving average of this learner's own");
-    declare_shared(store_, layout_, *options_.owner);
-  } else {
-    states_ = {state::kParameters};
-    declare_flat(store_, layout_, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
-    declare_quantized(store_, layout_);
-  }
-  if (options_.training) {
-    if (any_moment(1)) states_.emplace_back(state::kMoment1);
-    if (any_moment(2)) states_.emplace_back(state::kMoment2);
-    if (options_.optimizer.ema_decay > 0) states_.emplace_back(state::kAverage);
-    if (divides_moments_) declare_own_states();
-    for (const std::string& name : states_)
-      if (name != state::kParameters && !is_divided(name))
-        declare_flat(store_, layout_, name, MemoryKind::kOptimizer, /*with_untrained=*/false);
-    if (divides_moments_) {
-      divided_packed_ = ownership_.packed_states(layout_, options_.optimizer);
-      packed_states_ = own_packed_states();
-    } else {
-      packed_states_ = linnet::packed_states(layout_, options_.optimizer);
-    }
-    declare_packed_states();
-    check_packed();
-    if (accumulates() && has_whole_gradient()) declare_gradients();
-    if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards, divides_gradients() ? &ownership_ : nullptr);
-  }
-  if (options_.training && has_given_norm()) bind_own_slices(store_, layout_, own_slices(), states_);
-  evaluated_ = !states_.empty() && states_.back() == state::kAverage ? state::kAverage : state::kParameters;
-  store_.declare(state::kConstants, MemoryKind::kConstants, float_bytes(layout_.constant_count()));
-  constexpr size_t kFew = 64;  // bytes
-  store_.declare_together("step inputs", MemoryKind::kBatch,
-                          {{"control", kFew}, {"random", kFew}, {"loss_scale", kFew}});
-  store_.declare_together("loss sums", MemoryKind::kGradients,
-                          {{"loss_sum", kFew}, {"token_count", kFew}, {"sum_of_squares", kFew}});
-}
-
-// What a matrix that is stored in bf16 does without.
-void Trainer::check_packed() const {
-  if (layout_.packed_ranges().empty()) return;
-  if (options_.optimizer.ema_decay > 0)
-    fail_user("parameters that are stored in bf16 have no moving average: --set ema_decay=0, or storage = \"fp32\"");
-  if (is_sharded()) fail_user("parameters that are stored in bf16 are trained by one process, with data_shards = 1");
-}
-
-void Trainer::declare_gradients() {
-  declare_flat(store_, layout_, state::kGradient, MemoryKind::kGradients, /*with_untrained=*/false);
-  if (layout_.packed_ranges().empty()) return;
-  Store::Parts parts;
-  for (const PackedRange& packed : layout_.packed_ranges())
-    parts.emplace_back(state::kGradient + packed.range.suffix, float_bytes(packed.range.count));
-  store_.declare_together("packed gradients", MemoryKind::kGradients, parts);
-}
-
-// In one region, as a region is rounded up to large pages.
-void Trainer::declare_packed_states() {
-  Store::Parts parts;
-  size_t bytes = 0;
-  for (const auto& [name, type] : packed_states_) parts.emplace_back(name, type.bytes()), bytes += type.bytes();
-  if (bytes > 0) store_.declare_together("packed moments", MemoryKind::kOptimizer, parts);
-}
-
-std::vector<PackedState> Trainer::own_packed_states() const {
-  std::vector<PackedState> states;
-  for (const RangeSlice& own : ownership_.slices(options_.shards.rank))
-    for (PackedState& state : packed_states_of(layout_, part_of(layout_.ranges()[own.range], own), options_.optimizer))
-      states.push_back(std::move(state));
-  return states;
-}
-
-// Of the states that are divided, this rank's slices, one after the other.
-void Trainer::declare_own_states() {
-  const int64_t count = ownership_.count(options_.shards.rank);
-  for (const std::string& state : states_)
-    if (is_divided(state)) store_.declare(state, MemoryKind::kOptimizer, float_bytes(count));
-}
-
-PassOptions Trainer::training_passes() const {
-  PassOptions training = passes();
-  training.recompute = true;
-  return training;
-}
-
-void Trainer::bind() {
-  for (auto& plans : shapes_) {
-    plans->run_evaluate = std::make_unique<Executor>(plans->evaluate, store_, shared_);
-    if (!plans->train.kernels.empty()) plans->run_train = std::make_unique<Executor>(plans->train, store_, shared_);
-  }
-  if (pipeline_) pipeline_->bind();
-  if (!apply_.kernels.empty()) run_apply_ = std::make_unique<Executor>(apply_, store_, shared_);
-}
-
-void Trainer::initialize() {
-  if (!options_.owner) {
-    layout_.initialize_parameters(options_.seed, state(state::kParameters), pool_);
-    initialize_quantized(store_, layout_, options_.seed, pool_);
-  }
-  initialize_constants();
-  reset_ema();
-}
-
-void Trainer::initialize_constants() {
-  layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
-  store_.push(state::kConstants);
-}
-
-void Trainer::reset_ema() {
-  if (has_average()) std::copy_n(state(state::kParameters), layout_.trained_count(), state(state::kAverage));
-  push_states();
-}
-
-void Trainer::load_parameters(const std::function<void(const ParameterTarget& parameters)>& load) {
-  load_into(store_, layout_, pool_, load);
-  reset_ema();
-}
-
-void Trainer::set_parameter(const ParameterSlot& slot, FunctionRef<void(std::span<float>)> write) {
-  const auto count = static_cast<size_t>(slot.spec.shape.elements());
-  if (!layout_.is_quantized(slot)) return write({state(state::kParameters) + slot.offset, count});
-  std::vector<float> values(count);
-  write(values);
-  write_quantized(store_, layout_.quantized_slot(slot), values.data(), pool_);
-}
-
-void Trainer::exchange_average() {
-  for (const char* name : {state::kParameters, state::kAverage}) store_.pull(name);
-  std::swap_ranges(state(state::kParameters), state(state::kParameters) + layout_.trained_count(),
-                   state(state::kAverage));
-  for (const char* name : {state::kParameters, state::kAverage}) store_.push(name);
-}
-
-std::vector<PackedState> Trainer::all_packed() const {
-  std::vector<PackedState> all;
-  if (!divides_moments_) all = packed_states_;
-  for (const QuantizedSlot& slot : layout_.quantized())
-    all.push_back({slot.input(), {DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}}});
-  return all;
-}
-
-void Trainer::pull_states() const {
-  for (const std::string& name : states_) store_.pull(name);
-  for (const PackedState& state : packed_states_) store_.pull(state.name);
-}
-
-void Trainer::push_states() const {
-  for (const std::string& name : states_) store_.push(name);
-  for (const PackedState& state : packed_states_) store_.push(state.name);
 }
 
 // Steps that were skipped do not count for the optimizer.
@@ -351,7 +165,7 @@ SubmittedStep Trainer::submit(int shape, double learning_rate, int64_t step) {
     return submit_apply(learning_rate, step);
   }
   set_step(learning_rate, step);
-  const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;
+  const Executor& executor = plans_.train_executor(shape);
   return {&executor, executor.run(pool_)};
 }
 
@@ -375,7 +189,8 @@ StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
   set_loss_scale_input();
-  const Executor* executor = shapes_[static_cast<size_t>(shape)]->run_train.get();
+  // Only the last stage has a plan for both passes.
+  const Executor* executor = options_.pipeline.is_last() ? &plans_.train_executor(shape) : nullptr;
   const auto random = [this](int64_t of_step, int64_t of_micro) { set_random(of_step, of_micro); };
   if (pipeline_) return pipeline_->accumulate(shape, step, micro, executor, random, pool_);
   set_random(step, micro);
@@ -390,21 +205,22 @@ void Trainer::finish_accumulation() {
 void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after) {
   set_random(step, micro);
   set_loss_scale_input();
-  shapes_[static_cast<size_t>(shape)]->run_train->run(pool_, after);
+  plans_.train_executor(shape).run(pool_, after);
 }
 
 SubmittedStep Trainer::submit_apply(double learning_rate, int64_t step) {
-  if (pipeline_ && !is_sharded()) {
+  if (pipeline_ && options_.shards.shards == 1) {
     finish_accumulation();
     const float squares = pipeline_->sum_of_squares(pool_);
     store_.fill("sum_of_squares", &squares, sizeof squares);
   }
   set_control(learning_rate, step);
-  return {run_apply_.get(), run_apply_->run(pool_)};
+  const Executor& executor = plans_.apply_executor();
+  return {&executor, executor.run(pool_)};
 }
 
 LossTotal Trainer::evaluate(int shape) {
-  const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_evaluate;
+  const Executor& executor = plans_.evaluate_executor(shape);
   if (pipeline_) {
     const auto [sum, count] = pipeline_->evaluate(shape, executor, pool_);
     return {sum, static_cast<int64_t>(count)};
@@ -415,61 +231,100 @@ LossTotal Trainer::evaluate(int shape) {
           whole_count(static_cast<double>(executor.output("token_count").as<float>()[0]))};
 }
 
-std::span<float> Trainer::scratch(int64_t count) {
-  const auto size = static_cast<size_t>(count);
-  if (store_.device().is_host() && store_.regions()[static_cast<size_t>(shared_.arena)].bytes >= float_bytes(count))
-    return {reinterpret_cast<float*>(store_.location(shared_.arena)), size};
-  scratch_.resize(std::max(scratch_.size(), size));
-  return {scratch_.data(), size};
-}
-
 // Where ranks share the layers nothing is looked for: they would leave the exchanges at different nodes.
 std::string Trainer::find_non_finite(int shape) const {
   if (layout_.division()) return {};
-  const ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
-  Graph graph = plans.kept ? plans.kept->clone() : single_graph(layout_, plans.loss, step_options_);
+  Graph graph = plans_.traced_step(shape);
   if (const Precision precision = options_.passes.precision; precision == Precision::kF16)
     graph = lower_precision(graph, precision, options_.passes.attention_precision.value_or(precision));
   NamedTensors inputs;
-  pull_states();
+  state_.pull();
   for (const GraphInput& input : graph.inputs()) {
     HostTensor tensor(graph.value(input.value).type);
     // Of divided moments and gradients a rank has slices. Only the update reads them, behind all that can be found.
-    const bool has_slices = is_divided(input.name) || (divides_gradients() && state::is_gradient(input.name));
+    const bool has_slices =
+        state_.is_divided(input.name) || (state_.divides_gradients() && state::is_gradient(input.name));
     if (!has_slices) std::memcpy(tensor.data(), store_.data(input.name), tensor.type().bytes());
     inputs[input.name] = std::move(tensor);
   }
   return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
 }
 
-NamedPlans Trainer::plans() const {
-  NamedPlans plans;
-  for (size_t i = 0; i < shapes_.size(); ++i) {
-    plans["evaluate." + std::to_string(i)] = &shapes_[i]->evaluate;
-    if (!shapes_[i]->train.kernels.empty()) plans["train." + std::to_string(i)] = &shapes_[i]->train;
-  }
-  if (!apply_.kernels.empty()) plans["apply"] = &apply_;
-  if (pipeline_) pipeline_->add_plans(plans);
-  return plans;
+namespace {
+
+size_t gradient_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
+bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
+
+// Whether the bytes of a flat gradient still hold it when the plan has run: nothing that is computed after its norm may
+// lie there.
+bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
+  if (location.region != arena) return true;
+  const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
+  const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
+  return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
+    return tenant.first >= norm && tenant.offset < location.offset + bytes &&
+           location.offset < tenant.offset + tenant.bytes;
+  });
 }
 
-std::vector<StepPlans> Trainer::step_plans(int shape) const {
-  std::vector<StepPlans> plans;
-  for (int chunk = 0; chunk < chunks(); ++chunk)
-    if (pipeline_ && !pipeline_->is_last(chunk)) {
-      const auto& [forward, backward] = pipeline_->training_plans(shape, chunk);
-      plans.push_back({&forward, &backward});
-    } else if (const Plan& train = shapes_[static_cast<size_t>(shape)]->train; !train.kernels.empty()) {
-      plans.push_back({&train, nullptr});
+}  // namespace
+
+bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
+  if (pipeline_) return false;
+  if (options_.accumulates() && !state_.has_whole_gradient()) return visit_buckets(shape, visit);
+  if (options_.accumulates()) {
+    plans_.train_executor(shape).run(pool_);
+    for (const TrainedRange& range : layout_.ranges()) {
+      const std::string name = state::kGradient + range.suffix;
+      store_.pull(name);
+      float* values = store_.as<float>(name);
+      visit(range, {values, static_cast<size_t>(range.count)});
+      std::fill_n(values, range.count, 0.0F);
+      store_.push(name);
     }
-  return plans;
+    const float zero = 0;
+    for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+    return true;
+  }
+  const Plan& plan = plans_.train_executor(shape).plan();
+  std::vector<Location> slots;
+  for (const Node& node : plan.graph.nodes())
+    if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
+  for (size_t i = 0; i < layout_.ranges().size(); ++i) {
+    const TrainedRange& range = layout_.ranges()[i];
+    if (!is_intact(plan, shared_.arena, slots[i], gradient_bytes(range.count))) return false;
+    const auto count = static_cast<size_t>(range.count);
+    const std::byte* from = store_.location(slots[i].region) + slots[i].offset;
+    if (store_.device().is_host()) {
+      visit(range, {reinterpret_cast<const float*>(from), count});
+      continue;
+    }
+    std::vector<float> copy(count);
+    store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, gradient_bytes(range.count));
+    store_.device().wait();
+    visit(range, copy);
+  }
+  return true;
 }
 
-std::pair<size_t, size_t> Trainer::arena_use() const {
-  std::pair<size_t, size_t> use{0, 0};
-  for (const auto& [name, plan] : plans())
-    if (plan->arena_bytes >= use.first) use = {plan->arena_bytes, plan->arena_lower_bound};
-  return use;
+bool Trainer::visit_buckets(int shape, GradientVisitor visit) {
+  const Executor& executor = plans_.train_executor(shape);
+  const std::vector<HeldBucket> held = held_buckets(executor.plan());
+  std::vector<float> gradient(static_cast<size_t>(layout_.trained_count()));
+  size_t next = 0;
+  executor.run(pool_, [&](NodeId node) {
+    for (; next < held.size() && held[next].ready <= node; ++next) {
+      const GradientBucket& bucket = plans_.buckets()[next];
+      const int64_t first = layout_.ranges()[bucket.range].offset + bucket.first;
+      std::copy_n(held[next].values(store_), bucket.count, gradient.begin() + first);
+    }
+  });
+  for (const TrainedRange& range : layout_.ranges())
+    visit(range, std::span(gradient).subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
+  const float zero = 0;
+  for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+  return true;
 }
 
 }  // namespace linnet

@@ -1,50 +1,50 @@
-// The plans of a trainer's batch shapes.
-#include <algorithm>
-#include <string_view>
+#include "training/trainer/trainer_plans.h"
 
-#include "engine/ir/op.h"
-#include "engine/plan/state_names.h"
-#include "engine/plan/storage.h"
+#include <algorithm>
+
 #include "models/nn/pipeline_parallel.h"
 #include "training/trainer/pipeline_stage.h"
-#include "training/trainer/trainer.h"
 
 namespace linnet {
 
-namespace {
-
-// Trainer::visit_gradient(), which looks at the gradient that a step has left behind.
-
-size_t gradient_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
-bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
-
-// Whether the bytes of a flat gradient still hold it when the plan has run: nothing that is computed after its norm may
-// lie there.
-bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
-  if (location.region != arena) return true;
-  const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
-  const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
-  return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
-    return tenant.first >= norm && tenant.offset < location.offset + bytes &&
-           location.offset < tenant.offset + tenant.bytes;
-  });
+TrainerPlans::TrainerPlans(const TrainingState& state, Store& store, const SharedRegions& shared,
+                           const TrainerOptions& options, PipelineStage* pipeline)
+    : state_(state),
+      layout_(state.layout()),
+      store_(store),
+      shared_(shared),
+      options_(options),
+      pipeline_(pipeline),
+      step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()} {
+  if (!options.training || !options.accumulates()) return;
+  // The gradient's norm comes from several ranks, so the update gets it from the host.
+  const bool has_given_norm = state.divides_moments() || pipeline;
+  Graph apply = has_given_norm
+                    ? apply_slices_graph(layout_, state.own_slices(), step_options_, !state.divides_gradients())
+                    : apply_graph(layout_, step_options_);
+  apply_ = make_plan(optimize(std::move(apply), passes()), store, shared, planning());
 }
 
-}  // namespace
+// Passes ask the store's backend for kernels.
+PassOptions TrainerPlans::passes() const {
+  PassOptions passes = options_.passes;
+  passes.backend = &store_.backend();
+  return passes;
+}
 
-int Trainer::add_shape(LossFunction loss) {
+int TrainerPlans::add_shape(LossFunction loss) {
   const int shape = add_evaluation_shape(std::move(loss));
   plan_training(shape);
   return shape;
 }
 
-int Trainer::add_evaluation_shape(LossFunction loss) {
+int TrainerPlans::add_evaluation_shape(LossFunction loss) {
   auto plans = std::make_unique<ShapePlans>();
   plans->loss = std::move(loss);
   const int shape = static_cast<int>(shapes_.size()), last = chunks() - 1;
   for (int chunk = 0; chunk <= last; ++chunk) {
-    Graph graph = evaluate_graph(layout_, loss_of_stage(plans->loss, layout_.shared_division(), chunk), evaluated_);
+    Graph graph =
+        evaluate_graph(layout_, loss_of_stage(plans->loss, layout_.shared_division(), chunk), state_.evaluated());
     if (chunk < last) {
       pipeline_->plan_evaluation(shape, chunk, graph, passes(), planning());
       continue;
@@ -56,18 +56,18 @@ int Trainer::add_evaluation_shape(LossFunction loss) {
   return shape;
 }
 
-std::vector<Plan*> Trainer::evaluation_plans() {
+std::vector<Plan*> TrainerPlans::evaluation_plans() {
   std::vector<Plan*> plans;
   for (const auto& shape : shapes_)
     if (!pipeline_) plans.push_back(&shape->evaluate);
   return plans;
 }
 
-Graph Trainer::training_graph(const LossFunction& loss, int chunk) {
-  if (!accumulates()) return single_graph(layout_, loss, step_options_);
+Graph TrainerPlans::training_graph(const LossFunction& loss, int chunk) {
+  if (!options_.accumulates()) return single_graph(layout_, loss, step_options_);
   StepOptions options = step_options_;
   options.chunk = chunk;
-  if (has_whole_gradient())
+  if (state_.has_whole_gradient())
     return accumulate_graph(layout_, loss_of_stage(loss, layout_.shared_division(), chunk), options);
   // All ranks send the buckets in one order, so the first shape decides it for all shapes.
   const bool is_first = buckets_.empty();
@@ -75,19 +75,19 @@ Graph Trainer::training_graph(const LossFunction& loss, int chunk) {
   return bucket_graph(layout_, loss, step_options_, buckets_, is_first);
 }
 
-const Fit& Trainer::plan_training(int shape, std::optional<size_t> limit) {
+void TrainerPlans::plan_training(int shape, std::optional<size_t> limit) {
   pass_reports_.clear();
   shapes_[static_cast<size_t>(shape)]->fit.planned_bytes = 0;
   for (int chunk = 0; chunk < chunks(); ++chunk) plan_training_of(chunk, shape, limit);
-  return shapes_[static_cast<size_t>(shape)]->fit;
 }
 
 // The shape's fit is that of the chunk that takes most.
-void Trainer::plan_training_of(int chunk, int shape, std::optional<size_t> limit) {
+void TrainerPlans::plan_training_of(int chunk, int shape, std::optional<size_t> limit) {
   ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
   Graph graph = training_graph(plans.loss, chunk);
   if (options_.keep_graphs) plans.kept = graph.clone();
-  PassOptions training = training_passes();
+  PassOptions training = passes();
+  training.recompute = true;
   const auto region = [&](RegionId id) { return store_.regions()[static_cast<size_t>(id)].bytes; };
   const auto fits = [&](const PlanSize& size) {
     const Device& device = store_.device();
@@ -112,7 +112,7 @@ void Trainer::plan_training_of(int chunk, int shape, std::optional<size_t> limit
   if (fit.planned_bytes >= plans.fit.planned_bytes) plans.fit = std::move(fit);
 }
 
-void Trainer::plan_training_within_memory(uint64_t others) {
+void TrainerPlans::plan_training_within_memory(uint64_t others) {
   uint64_t fixed = others;
   for (RegionId id = 0; id < static_cast<RegionId>(store_.regions().size()); ++id)
     if (id != shared_.arena && id != shared_.workspace)
@@ -121,65 +121,52 @@ void Trainer::plan_training_within_memory(uint64_t others) {
   for (int shape = 0; shape < static_cast<int>(shapes_.size()); ++shape) plan_training(shape, limit);
 }
 
-const Fit& Trainer::largest_fit() const {
+const Fit& TrainerPlans::largest_fit() const {
   return (*std::ranges::max_element(shapes_, {}, [](const auto& plans) { return plans->fit.planned_bytes; }))->fit;
 }
 
-bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
-  if (pipeline_) return false;
-  if (accumulates() && !has_whole_gradient()) return visit_buckets(shape, visit);
-  if (accumulates()) {
-    shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
-    for (const TrainedRange& range : layout_.ranges()) {
-      const std::string name = state::kGradient + range.suffix;
-      store_.pull(name);
-      float* values = store_.as<float>(name);
-      visit(range, {values, static_cast<size_t>(range.count)});
-      std::fill_n(values, range.count, 0.0F);
-      store_.push(name);
-    }
-    const float zero = 0;
-    for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
-    return true;
+void TrainerPlans::bind() {
+  for (auto& plans : shapes_) {
+    plans->run_evaluate = std::make_unique<Executor>(plans->evaluate, store_, shared_);
+    if (!plans->train.kernels.empty()) plans->run_train = std::make_unique<Executor>(plans->train, store_, shared_);
   }
-  const Plan& plan = shapes_[static_cast<size_t>(shape)]->train;
-  std::vector<Location> slots;
-  for (const Node& node : plan.graph.nodes())
-    if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
-  for (size_t i = 0; i < layout_.ranges().size(); ++i) {
-    const TrainedRange& range = layout_.ranges()[i];
-    if (!is_intact(plan, shared_.arena, slots[i], gradient_bytes(range.count))) return false;
-    const auto count = static_cast<size_t>(range.count);
-    const std::byte* from = store_.location(slots[i].region) + slots[i].offset;
-    if (store_.device().is_host()) {
-      visit(range, {reinterpret_cast<const float*>(from), count});
-      continue;
-    }
-    std::vector<float> copy(count);
-    store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, gradient_bytes(range.count));
-    store_.device().wait();
-    visit(range, copy);
-  }
-  return true;
+  if (pipeline_) pipeline_->bind();
+  if (!apply_.kernels.empty()) run_apply_ = std::make_unique<Executor>(apply_, store_, shared_);
 }
 
-bool Trainer::visit_buckets(int shape, GradientVisitor visit) {
-  const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;
-  const std::vector<HeldBucket> held = held_buckets(executor.plan());
-  std::vector<float> gradient(static_cast<size_t>(layout_.trained_count()));
-  size_t next = 0;
-  executor.run(pool_, [&](NodeId node) {
-    for (; next < held.size() && held[next].ready <= node; ++next) {
-      const GradientBucket& bucket = buckets_[next];
-      const int64_t first = layout_.ranges()[bucket.range].offset + bucket.first;
-      std::copy_n(held[next].values(store_), bucket.count, gradient.begin() + first);
+Graph TrainerPlans::traced_step(int shape) const {
+  const ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
+  return plans.kept ? plans.kept->clone() : single_graph(layout_, plans.loss, step_options_);
+}
+
+NamedPlans TrainerPlans::by_name() const {
+  NamedPlans plans;
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    plans["evaluate." + std::to_string(i)] = &shapes_[i]->evaluate;
+    if (!shapes_[i]->train.kernels.empty()) plans["train." + std::to_string(i)] = &shapes_[i]->train;
+  }
+  if (!apply_.kernels.empty()) plans["apply"] = &apply_;
+  if (pipeline_) pipeline_->add_plans(plans);
+  return plans;
+}
+
+std::vector<StepPlans> TrainerPlans::step_plans(int shape) const {
+  std::vector<StepPlans> plans;
+  for (int chunk = 0; chunk < chunks(); ++chunk)
+    if (pipeline_ && !pipeline_->is_last(chunk)) {
+      const auto& [forward, backward] = pipeline_->training_plans(shape, chunk);
+      plans.push_back({&forward, &backward});
+    } else if (const Plan& train = shapes_[static_cast<size_t>(shape)]->train; !train.kernels.empty()) {
+      plans.push_back({&train, nullptr});
     }
-  });
-  for (const TrainedRange& range : layout_.ranges())
-    visit(range, std::span(gradient).subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
-  const float zero = 0;
-  for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
-  return true;
+  return plans;
+}
+
+std::pair<size_t, size_t> TrainerPlans::arena_use() const {
+  std::pair<size_t, size_t> use{0, 0};
+  for (const auto& [name, plan] : by_name())
+    if (plan->arena_bytes >= use.first) use = {plan->arena_bytes, plan->arena_lower_bound};
+  return use;
 }
 
 }  // namespace linnet

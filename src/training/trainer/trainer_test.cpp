@@ -135,7 +135,7 @@ TEST(Trainer, TheInterpreterAndThePlannedExecutorAgreeBitForBit) {
     Training training(config, {batch.shape}, {.threads = 2}, 0.1);
     training.load(batch);
     training.trainer->step(0, 1e-3, 1);
-    const Executor& executor = training.trainer->train_executor(0);
+    const Executor& executor = training.trainer->plans().train_executor(0);
     const NamedTensors inputs = inputs_of(executor.plan().graph, training.store);
     const auto fast = interpret(executor.plan().graph, inputs, {.kernels = KernelSet::kFast, .threads = 3});
     // Unfused, on the reference kernels: the graph as it is traced, before any pass.
@@ -168,12 +168,12 @@ TEST(Trainer, AStepThatIsNotFiniteChangesNothingAndNamesItsNode) {
   // The last parameter by name of the second encoder layer's first projection.
   for (const ParameterSlot& slot : training.layout.parameters())
     if (slot.spec.name == "encoder.layers.1.linear1.weight")
-      training.trainer->state("parameters")[slot.offset + 5] = std::numeric_limits<float>::infinity();
+      training.trainer->state().flat("parameters")[slot.offset + 5] = std::numeric_limits<float>::infinity();
   const std::vector<float> before = training.parameters();
   const StepReport report = training.trainer->step(0, 1e-3, 1);
   EXPECT_FALSE(report.finite);
   EXPECT_EQ(training.parameters(), before);
-  training.trainer->state("parameters")[0] = before[0];
+  training.trainer->state().flat("parameters")[0] = before[0];
   EXPECT_NE(training.trainer->find_non_finite(0), "");
 }
 
