@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "kernel_testing.h"
 
@@ -16,6 +17,7 @@ struct PanelCase {
   GemmActivation activation = GemmActivation::kNone;
   Precision precision = Precision::kF32;
   bool stored_in_bf16 = false;  // A and C
+  bool is_apart = false;        // panels in memory of their own
 
   std::vector<float> run(bool packed, int threads) const {
     const std::vector<float> a = random_floats(m * k, 1), bias_values = random_floats(n, 2),
@@ -34,7 +36,13 @@ struct PanelCase {
     if (residual) g.residual = added.data();
     std::vector<float> scratch(gemm_workspace(1, m, n, k, threads, stored_in_bf16) / sizeof(float) + 16, kNan);
     auto* workspace = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    if (packed) {
+    std::vector<float> apart(static_cast<size_t>(panel_floats(n, k)) + 16, kNan);
+    if (packed && is_apart) {
+      float* panels = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(apart.data()) + 63) / 64 * 64);
+      pack_panels_apart({n, k, trans_b, precision}, weight, panels, pool);
+      g.b = panels;
+      gemm_panels(g, workspace, pool);
+    } else if (packed) {
       pack_panels({n, k, trans_b, precision}, weight, pool);
       gemm_panels(g, workspace, pool);
     } else {
@@ -53,6 +61,12 @@ void expect_same_bits(const PanelCase& test) {
       EXPECT_TRUE(same_bits(test.run(true, threads), expected))
           << isa << ", " << test.m << " x " << test.n << " x " << test.k << ", " << threads << " threads";
   }
+}
+
+TEST(Panels, ApartFromTheWeightTheyAreOfAnySize) {
+  for (const bool trans_b : {false, true})
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{49, 24, 77}, {196, 112, 672}, {30, 200, 801}, {16, 33, 5}})
+      expect_same_bits({.m = m, .n = n, .k = k, .trans_b = trans_b, .bias = true, .is_apart = true});
 }
 
 // Both orders in which products are cut: rows dealt out, or columns; one block along k, or several.
