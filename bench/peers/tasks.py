@@ -305,6 +305,8 @@ class Task:
     def train(self, mode, steps, seed):
         torch.manual_seed(seed)
         model = self.load().train()
+        if mode == "float64":  # what both sides round: for the differences of losses alone
+            model.double()
         callee = self.compiled(model) if mode == "compile" else model
         matrices = [p for p in model.parameters() if p.requires_grad and p.ndim >= 2]
         others = [p for p in model.parameters() if p.requires_grad and p.ndim < 2]
@@ -1024,7 +1026,7 @@ def main():
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--real", help="folder of real data")
-    parser.add_argument("--mode", default="eager", choices=["eager", "compile"])
+    parser.add_argument("--mode", default="eager", choices=["eager", "compile", "float64"])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/thread_pool.h"
+#include "engine/kernels/reduce/softmax.h"
 
 namespace linnet {
 namespace {
@@ -148,10 +150,10 @@ void Sampler::drop_unlikely() {
 }
 
 double log_probability_of(std::span<const float> logits, int32_t token) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return static_cast<double>(logits[static_cast<size_t>(token)]) - largest - std::log(sum);
+  float sum = 0;  // its logarithm
+  ThreadPool alone(1);
+  log_sum_exp_rows(1, static_cast<int64_t>(logits.size()), logits.data(), &sum, alone);
+  return static_cast<double>(logits[static_cast<size_t>(token)]) - sum;
 }
 
 }  // namespace linnet
