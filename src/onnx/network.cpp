@@ -192,8 +192,8 @@ void OnnxNetwork::check_trainable() const {
   if (parameters_.empty()) fail_user("'" + file_ + "' has no weights to train");
 }
 
-std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tensor>& inputs) {
-  TracedValues values;
+std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tensor>& inputs, const TracedValues& known) {
+  TracedValues values = known;
   for (const auto& [name, tensor] : inputs) {
     const auto info = std::ranges::find(inputs_, name, &OnnxValueInfo::name);
     if (info == inputs_.end()) fail_user("'" + file_ + "' has no input \"" + name + "\"");
@@ -237,7 +237,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
   if (function) {
     results = trace_function(graph, node, *function, values);
   } else if (full_name(node) == "If") {
-    results = trace_branch(graph, node, values);
+    results = trace_if(graph, node, values);
   } else {
     std::vector<TracedValue> in;
     bool known = true;
@@ -262,11 +262,33 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
   }
 }
 
-// A condition that is known chooses the branch; the other is not traced.
-std::vector<TracedValue> OnnxNetwork::trace_branch(Graph& graph, const OnnxNode& node, const TracedValues& values) {
-  OnnxCall call(node, 1, graph, {values.at(node.in.at(0))});
-  const OnnxAttribute* branch = node.find(call.number(0, 0) != 0 ? "then_branch" : "else_branch");
-  if (!branch || !branch->graph) call.fail("a branch is missing");
+// A condition that is known chooses the branch, and the other is not traced; otherwise both are computed.
+std::vector<TracedValue> OnnxNetwork::trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values) {
+  const TracedValue condition = values.at(node.in.at(0));
+  OnnxCall call(node, 1, graph, {condition});
+  if (condition.known || condition.initial)
+    return trace_branch(graph, node, call.number(0, 0) != 0 ? "then_branch" : "else_branch", values);
+  if (condition.tensor.shape().elements() != 1) call.fail("a condition of shape " + condition.tensor.shape().text());
+  std::vector<TracedValue> yes = trace_branch(graph, node, "then_branch", values);
+  const std::vector<TracedValue> no = trace_branch(graph, node, "else_branch", values);
+  for (size_t i = 0; i < std::min(yes.size(), no.size()); ++i) {
+    OnnxCall both(node, 1, graph, {condition, yes[i], no[i]});
+    if (both.shape(1) != both.shape(2) || both.element(1) != both.element(2))
+      both.fail("its branches give " + both.shape(1).text() + " and " + both.shape(2).text() +
+                ", and which of them is computed");
+    const DType dtype = traced_dtype(both.element(1));
+    const Tensor chosen = compose::elementwise(
+        both, {reshape(both.tensor(0, dtype), {}), both.tensor(1), both.tensor(2)},
+        [](compose::Number condition, compose::Number yes, compose::Number no) { return select(condition, yes, no); });
+    yes[i] = {.element = both.element(1), .tensor = chosen};
+  }
+  return yes;
+}
+
+std::vector<TracedValue> OnnxNetwork::trace_branch(Graph& graph, const OnnxNode& node, const std::string& name,
+                                                   const TracedValues& values) {
+  const OnnxAttribute* branch = node.find(name);
+  if (!branch || !branch->graph) OnnxCall(node, 1, graph, {}).fail("a branch is missing");
   TracedValues inner = values;
   for (const OnnxTensor& tensor : branch->graph->initializers)
     inner[tensor.name] = {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};

@@ -44,7 +44,7 @@ class OnnxNetwork : public Module {
   OnnxTensor trained_tensor(const OnnxTensor& tensor, const float* values) const;
 
   // Within a Trace: outputs by name. Floats are f32 tensors, token ids i32. Integer outputs are i32.
-  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs);
+  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs, const TracedValues& known = {});
   // The same with values that may be known while tracing.
   TracedValues trace(Graph& graph, const TracedValues& inputs);
 
@@ -58,7 +58,9 @@ class OnnxNetwork : public Module {
   bool is_filters(const OnnxTensor& tensor) const { return tensor.dims.size() == 4 && filters_.contains(tensor.name); }
   void trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, TracedValues& values);
   void trace_node(Graph& graph, const OnnxNode& node, TracedValues& values);
-  std::vector<TracedValue> trace_branch(Graph& graph, const OnnxNode& node, const TracedValues& values);
+  std::vector<TracedValue> trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values);
+  std::vector<TracedValue> trace_branch(Graph& graph, const OnnxNode& node, const std::string& name,
+                                        const TracedValues& values);
   std::vector<TracedValue> trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,
                                           const TracedValues& values);
   TracedValue initial_value(Graph& graph, const OnnxTensor& tensor) const;

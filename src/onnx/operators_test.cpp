@@ -289,5 +289,38 @@ TEST(OnnxOperators, WhatFollowsAConvolutionIsWhatItIsOfAnyTensor) {
   }
 }
 
+// Both branches are computed, and the condition chooses.
+TEST(OnnxOperators, AConditionMayBeComputed) {
+  const auto branch = [](const std::string& name, const std::string& op) {
+    const auto graph = std::make_shared<OnnxGraph>();
+    graph->nodes.push_back({.name = op, .op = op, .in = {"x"}, .out = {"y"}});
+    graph->outputs.push_back({.name = "y", .element = OnnxElement::kFloat});
+    return OnnxAttribute{.name = name, .graph = graph};
+  };
+  for (const float sum : {-1.0F, 1.0F}) {
+    OnnxModel model;
+    model.opsets[""] = 17;
+    model.graph.inputs.push_back({.name = "x", .element = OnnxElement::kFloat});
+    model.graph.nodes = {
+        {.name = "s", .op = "ReduceSum", .in = {"x"}, .out = {"s"}, .attributes = {int_attribute("keepdims", 0)}},
+        {.name = "z", .op = "Sub", .in = {"s", "s"}, .out = {"zero"}},
+        {.name = "c", .op = "Greater", .in = {"s", "zero"}, .out = {"c"}},
+        {.name = "i",
+         .op = "If",
+         .in = {"c"},
+         .out = {"out"},
+         .attributes = {branch("then_branch", "Neg"), branch("else_branch", "Abs")}}};
+    model.graph.outputs.push_back({.name = "out", .element = OnnxElement::kFloat});
+    OnnxNetwork network(model, "if.onnx");
+    Trace trace;
+    const std::vector<float> x{-3, 3 + sum};
+    const TracedValues values{{"x", {.element = OnnxElement::kFloat, .tensor = trace.input("x", {DType::kF32, {2}})}}};
+    trace.graph().output("out", network.trace(trace.graph(), values).at("out").tensor);
+    const NamedTensors host{{"x", HostTensor({DType::kF32, {2}}, std::span<const float>(x))}};
+    expect_near(interpret(trace.finish(), host).outputs.at("out").values(),
+                sum > 0 ? std::vector<double>{3, -3 - sum} : std::vector<double>{3, 3 + sum});
+  }
+}
+
 }  // namespace
 }  // namespace linnet

@@ -205,10 +205,19 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
                             const OnnxRunOptions& options) {
   const std::map<std::string, HostTensor> values = read_inputs(network, inputs);
   OnnxRunReport report;
+  std::set<std::string> taken;  // inputs of the graph
   const auto function = [&](Trace& trace) {
     std::map<std::string, Tensor> tensors;
-    for (const auto& [name, host] : values) tensors[name] = trace.input(name, host.type());
-    for (auto [name, tensor] : network.run(tensors)) {
+    TracedValues known;
+    for (const OnnxValueInfo& info : network.inputs()) {
+      const HostTensor& host = values.at(info.name);
+      // A whole number by itself, such as a sampling rate, rather chooses than counts.
+      if (is_whole(info.element) && host.type().shape.elements() == 1)
+        known[info.name] = known_numbers(info.element, host.type().shape, host.values());
+      else
+        tensors[info.name] = trace.input(info.name, host.type()), taken.insert(info.name);
+    }
+    for (auto [name, tensor] : network.run(tensors, known)) {
       if (tensor.type().dtype != DType::kI32) tensor = cast(tensor, DType::kF32);
       trace.graph().output(name, tensor);
       report.outputs.emplace_back(name, tensor.type());
@@ -218,6 +227,7 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
   ThreadPool pool(1);
   forward.load([&](const ParameterTarget& to) { forward.layout().initialize_parameters(0, to.flat, pool); });
   for (const auto& [name, host] : values) {
+    if (!taken.contains(name)) continue;
     const auto bytes = static_cast<size_t>(host.type().bytes());
     forward.set(name, std::span(static_cast<const std::byte*>(host.data()), bytes));
   }

@@ -34,6 +34,8 @@ void transpose(const float* in, int64_t stride, int64_t rows, int64_t columns, f
     for (int64_t column = 0; column < columns; ++column) out[column * rows + row] = in[row * stride + column];
 }
 
+constexpr int64_t kSharedWork = 1 << 17;  // elements of the large operand: 256 KB or 512 KB, some 10 microseconds
+
 // How many columns (or rows) of a product with few rows (or columns) make a task: some 10 microseconds.
 int64_t few_step(int64_t few, int64_t k) {
   return std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), k), 32));
@@ -71,7 +73,11 @@ void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) 
 
 void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& pool) {
   const bool rows = how == Method::kFewRows;
-  const int64_t length = rows ? g.n : g.m, step = few_step(rows ? g.m : g.n, g.k), tasks = ceil_div(length, step);
+  const int64_t length = rows ? g.n : g.m;
+  int64_t step = few_step(rows ? g.m : g.n, g.k);
+  // Half a task for each of two threads still takes longer than to share it.
+  if (g.batch * length <= step && length * g.k >= kSharedWork) step = round_up(ceil_div(length, pool.size()), kWidth);
+  const int64_t tasks = ceil_div(length, step);
   const int64_t scratch_floats = gemm_blocking::workspace(how, g.m, g.n, g.k, 1);
   pool.run(g.batch * tasks, [&](int64_t task, int worker) {
     const int64_t begin = task % tasks * step, end = std::min(length, begin + step);
