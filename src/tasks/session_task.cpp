@@ -51,12 +51,12 @@ const PretrainedModel* SessionTask::starts_from() const {
 
 void SessionTask::initialize() {
   const PretrainedModel* from = starts_from();
-  if (from &&
-      !trainer().state().layout().division()) {  // the folder has all parameters, or they are drawn as it is read
-    trainer().state().initialize_constants();
-    load_initial_weights(trainer().state(), *from, config_);
+  TrainingState& state = trainer().state();
+  if (from && !state.layout().division()) {  // the folder has all parameters, or they are drawn as it is read
+    state.initialize_constants();
+    load_initial_weights(state, *from, config_);
   } else {
-    trainer().state().initialize();  // divided ones are read later (training/run/run_checkpoints.h)
+    state.initialize();  // divided ones are read later (training/run/run_checkpoints.h)
   }
   if (teacher_) teacher_->load(store(), trainer().pool());
 }

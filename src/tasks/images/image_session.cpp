@@ -234,13 +234,12 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks
   const int64_t each = picks ? 1 : dataset.classes(), width = 1 + batch_size * each;
   const std::vector<double> found = ranks.numbers(batches.count(), width, [&](int64_t index, std::span<double> result) {
     const auto [rows, loss_sum] = batches.evaluate(index);
+    const Executor& executor = trainer->plans().evaluate_executor(0);
     result[0] = loss_sum;
     if (picks)
-      std::copy_n(trainer->plans().evaluate_executor(0).output("predictions").as<const int32_t>(), rows,
-                  result.begin() + 1);
+      std::copy_n(executor.output("predictions").as<const int32_t>(), rows, result.begin() + 1);
     else
-      std::copy_n(trainer->plans().evaluate_executor(0).output("logits").as<const float>(), rows * each,
-                  result.begin() + 1);
+      std::copy_n(executor.output("logits").as<const float>(), rows * each, result.begin() + 1);
   });
   double sum = 0;
   ClassReport report(dataset.class_names);

@@ -145,8 +145,8 @@ class MaskedSession : public Session {
           const Batch& batch = chunks.scoring_batch(index);
           const LossTotal total = trainer->evaluate(batch);
           result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
-          const int32_t* predictions =
-              trainer->plans().evaluate_executor(batch.shape_index).output("predictions").as<const int32_t>();
+          const Executor& executor = trainer->plans().evaluate_executor(batch.shape_index);
+          const int32_t* predictions = executor.output("predictions").as<const int32_t>();
           const std::span<const int32_t> targets = batch.ids("targets");
           for (size_t i = 0; i < targets.size(); ++i) result[2] += targets[i] >= 0 && predictions[i] == targets[i];
         });

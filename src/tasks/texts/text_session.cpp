@@ -92,12 +92,10 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
         result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
         auto to = result.begin() + 2;
         const int64_t length = lengths[static_cast<size_t>(batch.shape_index)];
+        const Executor& executor = trainer->plans().evaluate_executor(batch.shape_index);
         for (int64_t row = 0; const int64_t i : batches.sorted_rows(index)) {
           if (picks)
-            std::copy_n(
-                trainer->plans().evaluate_executor(batch.shape_index).output("predictions").as<const int32_t>() +
-                    row * length,
-                length, to);
+            std::copy_n(executor.output("predictions").as<const int32_t>() + row * length, length, to);
           else
             std::ranges::copy(logits_of(examples, batch, row, i), to);
           ++row, to += numbers;

@@ -45,7 +45,7 @@ void scatter(WholeStates& whole, const ParameterSlot& slot, const float* values)
 void give_weights(Communicator& world, const TrainingState& states, WholeStates& whole, const PretrainedModel& model,
                   uint64_t seed) {
   std::map<std::string, int64_t> index;
-  for (const ParameterSlot& slot : WholeStates::layout(states).parameters())
+  for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
     index.emplace(slot.spec.name, static_cast<int64_t>(index.size()));
   const ParameterLayout layout(*model.module);
   // Addresses for all parameters, of which only the one that is being read has memory.
@@ -53,7 +53,7 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
   ParameterTarget target = values.get();
   target.finished = [&](const ParameterSlot& slot) {
     const int64_t which = announce(world, index.at(slot.spec.name));
-    const ParameterSlot& of_ranks = WholeStates::layout(states).parameters()[static_cast<size_t>(which)];
+    const ParameterSlot& of_ranks = of_all_stages(states.layout()).parameters()[static_cast<size_t>(which)];
     scatter(whole, of_ranks, values.get() + slot.offset);
     give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   };
@@ -61,7 +61,7 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
 }
 
 void take_weights(Communicator& world, const TrainingState& states, WholeStates& whole) {
-  const std::vector<ParameterSlot>& slots = WholeStates::layout(states).parameters();
+  const std::vector<ParameterSlot>& slots = of_all_stages(states.layout()).parameters();
   for (int64_t next = announce(world, kEnd); next != kEnd; next = announce(world, kEnd))
     scatter(whole, slots[static_cast<size_t>(next)], nullptr);
 }

@@ -58,7 +58,7 @@ constexpr const char* kPackedPrefix = "packed.";
 
 // Those of which a state holds fp32 values: moments and averages have only trained ones.
 Slots slots_of(const TrainingState& states, const std::string& state) {
-  const ParameterLayout& layout = WholeStates::layout(states);
+  const ParameterLayout& layout = of_all_stages(states.layout());
   if (state != state::kParameters) return layout.trained();
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
@@ -104,7 +104,7 @@ void for_divided_packed(const TrainingState& states, const Visit& visit) {
 // Where a model's parameter comes from: a moving average has trained ones alone.
 const std::string& state_of(const TrainingState& states, const ParameterSlot& slot, const std::string& trained) {
   static const std::string parameters = state::kParameters;
-  return slot.offset < WholeStates::layout(states).trained_count() ? trained : parameters;
+  return slot.offset < of_all_stages(states.layout()).trained_count() ? trained : parameters;
 }
 
 // Gathers the tensors that a file lacks by name, in whatever order it asks for them.
@@ -200,7 +200,7 @@ void load_divided_states(const std::string& path, const TrainingState& states, W
 
 void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
                         const Metadata& metadata, WholeStates& whole) {
-  const ParameterLayout& layout = WholeStates::layout(states);
+  const ParameterLayout& layout = of_all_stages(states.layout());
   if (!whole.is_first_rank()) {
     for (int times = 0; times < kFetches; ++times)
       for (const ParameterSlot& slot : layout.parameters())
@@ -221,7 +221,7 @@ void save_divided_model(const std::string& path, const TrainingState& states, co
 void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole) {
   std::optional<SafetensorsFile> file;
   if (whole.is_first_rank()) file.emplace(path);
-  for (const ParameterSlot& slot : WholeStates::layout(states).parameters())
+  for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
     share_tensor(file, slot.spec.name, states, state::kParameters, slot, whole);
 }
 
@@ -253,7 +253,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
 
 uint64_t checkpoint_bytes(const TrainingState& states) {
   std::vector<SafetensorsTensor> model;
-  for (const ParameterSlot& slot : WholeStates::layout(states).parameters())
+  for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
     model.push_back({slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, nullptr});
   // The new file of each kind stands beside the old one until it is renamed; the larger kind is written last.
   const uint64_t state = safetensors_size(state_tensors(states)) + 4096, weights = safetensors_size(model) + 4096;

@@ -64,9 +64,8 @@ class WholeStates {
         piece_floats_(piece_floats) {}
 
   bool is_first_rank() const { return data_.rank() == 0 && tensor_.rank() == 0 && pipeline_.rank() == 0; }
-  // The tensors that there are, on all ranks together.
-  static const ParameterLayout& layout(const TrainingState& states) { return of_all_stages(states.layout()); }
-  // Whether rank 0 may lack something of a tensor. `slot`: of that layout; so below.
+  // Whether rank 0 may lack something of a tensor. `slot`: of the layout of all stages; so
+  // below.
   static bool is_divided(const TrainingState& states, const std::string& state, const ParameterSlot& slot);
   bool is_divided(const std::string& state, const ParameterSlot& slot) const {
     return is_divided(states_, state, slot);

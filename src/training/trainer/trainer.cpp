@@ -76,6 +76,22 @@ int64_t whole_count(double count) {
   return static_cast<int64_t>(count);
 }
 
+size_t gradient_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
+bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
+
+// Whether the bytes of a flat gradient still hold it when the plan has run: nothing that is computed after its norm may
+// lie there.
+bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
+  if (location.region != arena) return true;
+  const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
+  const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
+  return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
+    return tenant.first >= norm && tenant.offset < location.offset + bytes &&
+           location.offset < tenant.offset + tenant.bytes;
+  });
+}
+
 }  // namespace
 
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares) {
@@ -183,10 +199,6 @@ StepReport Trainer::collect(const SubmittedStep& step) {
   return report;
 }
 
-StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
-  return collect(submit(shape, learning_rate, step));
-}
-
 void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
   set_loss_scale_input();
   // Only the last stage has a plan for both passes.
@@ -250,39 +262,10 @@ std::string Trainer::find_non_finite(int shape) const {
   return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
 }
 
-namespace {
-
-size_t gradient_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
-bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
-
-// Whether the bytes of a flat gradient still hold it when the plan has run: nothing that is computed after its norm may
-// lie there.
-bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
-  if (location.region != arena) return true;
-  const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
-  const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
-  return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
-    return tenant.first >= norm && tenant.offset < location.offset + bytes &&
-           location.offset < tenant.offset + tenant.bytes;
-  });
-}
-
-}  // namespace
-
 bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
   if (pipeline_) return false;
-  if (options_.accumulates() && !state_.has_whole_gradient()) return visit_buckets(shape, visit);
   if (options_.accumulates()) {
-    plans_.train_executor(shape).run(pool_);
-    for (const TrainedRange& range : layout_.ranges()) {
-      const std::string name = state::kGradient + range.suffix;
-      store_.pull(name);
-      float* values = store_.as<float>(name);
-      visit(range, {values, static_cast<size_t>(range.count)});
-      std::fill_n(values, range.count, 0.0F);
-      store_.push(name);
-    }
+    visit_accumulated(shape, visit);
     const float zero = 0;
     for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
     return true;
@@ -308,8 +291,20 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
   return true;
 }
 
-bool Trainer::visit_buckets(int shape, GradientVisitor visit) {
+void Trainer::visit_accumulated(int shape, GradientVisitor visit) {
   const Executor& executor = plans_.train_executor(shape);
+  if (state_.has_whole_gradient()) {
+    executor.run(pool_);
+    for (const TrainedRange& range : layout_.ranges()) {
+      const std::string name = state::kGradient + range.suffix;
+      store_.pull(name);
+      float* values = store_.as<float>(name);
+      visit(range, {values, static_cast<size_t>(range.count)});
+      std::fill_n(values, range.count, 0.0F);
+      store_.push(name);
+    }
+    return;
+  }
   const std::vector<HeldBucket> held = held_buckets(executor.plan());
   std::vector<float> gradient(static_cast<size_t>(layout_.trained_count()));
   size_t next = 0;
@@ -322,9 +317,6 @@ bool Trainer::visit_buckets(int shape, GradientVisitor visit) {
   });
   for (const TrainedRange& range : layout_.ranges())
     visit(range, std::span(gradient).subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
-  const float zero = 0;
-  for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
-  return true;
 }
 
 }  // namespace linnet

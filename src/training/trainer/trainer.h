@@ -65,7 +65,7 @@ class Trainer {
   // Copies a batch's arrays to where the graphs read them; the functions below run on what was loaded last.
   void load(const Batch& batch) const;
   // One step of one micro-batch. `step` counts from 1.
-  StepReport step(int shape, double learning_rate, int64_t step);
+  StepReport step(int shape, double learning_rate, int64_t step) { return collect(submit(shape, learning_rate, step)); }
   // The same in two: on a device submit() only queues the step, so that the next batch can be made and the next step
   // queued meanwhile, and collect() waits. At most DeviceRun::kKept steps may be on their way; on the CPU one.
   SubmittedStep submit(int shape, double learning_rate, int64_t step);
@@ -111,7 +111,7 @@ class Trainer {
   void set_control(double learning_rate, int64_t step);
   void set_loss_scale_input();
   void set_random(int64_t step, int64_t micro);
-  bool visit_buckets(int shape, GradientVisitor visit);
+  void visit_accumulated(int shape, GradientVisitor visit);
 
   const TrainerOptions options_;
   const SharedRegions shared_;

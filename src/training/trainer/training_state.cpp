@@ -43,6 +43,11 @@ TrainingState::TrainingState(const ParameterLayout& layout, Store& store, const 
 }
 
 void TrainingState::declare_training() {
+  const auto any_moment = [&](int moment) {
+    return std::ranges::any_of(layout_.ranges(), [&](const TrainedRange& range) {
+      return has_moment(optimizer_of(range, options_.optimizer), moment);
+    });
+  };
   if (any_moment(1)) names_.emplace_back(state::kMoment1);
   if (any_moment(2)) names_.emplace_back(state::kMoment2);
   if (options_.optimizer.ema_decay > 0) names_.emplace_back(state::kAverage);
@@ -55,7 +60,10 @@ void TrainingState::declare_training() {
       declare_flat(store_, layout_, name, MemoryKind::kOptimizer, /*with_untrained=*/false);
   if (divides_moments_) {
     divided_packed_ = ownership_.packed_states(layout_, options_.optimizer);
-    packed_ = own_packed();
+    for (const RangeSlice& own : own_slices())
+      for (PackedState& state :
+           packed_states_of(layout_, part_of(layout_.ranges()[own.range], own), options_.optimizer))
+        packed_.push_back(std::move(state));
   } else {
     packed_ = packed_states(layout_, options_.optimizer);
   }
@@ -93,23 +101,9 @@ void TrainingState::declare_packed() {
   if (bytes > 0) store_.declare_together("packed moments", MemoryKind::kOptimizer, parts);
 }
 
-std::vector<PackedState> TrainingState::own_packed() const {
-  std::vector<PackedState> states;
-  for (const RangeSlice& own : ownership_.slices(options_.shards.rank))
-    for (PackedState& state : packed_states_of(layout_, part_of(layout_.ranges()[own.range], own), options_.optimizer))
-      states.push_back(std::move(state));
-  return states;
-}
-
 std::vector<RangeSlice> TrainingState::own_slices() const {
   return divides_moments_ ? ownership_.slices(options_.shards.rank)
                           : Ownership(layout_, options_.optimizer, 1).slices(0);
-}
-
-bool TrainingState::any_moment(int moment) const {
-  return std::ranges::any_of(layout_.ranges(), [&](const TrainedRange& range) {
-    return has_moment(optimizer_of(range, options_.optimizer), moment);
-  });
 }
 
 void TrainingState::initialize() {
