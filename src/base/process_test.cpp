@@ -75,8 +75,8 @@ TEST(SignalsDeathTest, StopPointsAbandonAnEvaluationAndNoUpdate) {
     ::raise(SIGTERM);
     pool.run(1, [&](int64_t, int) { ++done; });  // no stop points: nothing changes
     try {
-      const StopPoints points;
-      if (updates) pass_last_stop_point();
+      const StopPoints points(pool);
+      if (updates) pool.pass_last_stop_point();
       pool.run(1, [&](int64_t, int) { ++done; });
     } catch (const Stopped&) {
       done += 10;

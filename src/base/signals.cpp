@@ -15,8 +15,6 @@ std::atomic<const char*> announcement{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 
-thread_local bool may_stop = false;
-
 void request(int signal) {
   if (requested.exchange(true)) end_by_signal(signal);
 }
@@ -72,14 +70,5 @@ void default_stop_signals() {
 }
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
-
-StopPoints::StopPoints() { may_stop = true; }
-StopPoints::~StopPoints() { may_stop = false; }
-
-void stop_point() {
-  if (may_stop && stop_requested()) throw Stopped{};
-}
-
-void pass_last_stop_point() { may_stop = false; }
 
 }  // namespace linnet

@@ -20,23 +20,8 @@ void keep_signal_handlers();
 // True once such a signal was caught. Long loops look at it, save and return.
 bool stop_requested();
 
-// Thrown by stop_point(). Not an error, and no std::exception: whoever makes the StopPoints catches it.
+// Thrown where StopPoints (base/thread_pool.h) let work be abandoned. Not an error, and no std::exception: whoever
+// makes the StopPoints catches it.
 struct Stopped {};
-
-// While one of these lives, stop_point() throws Stopped in this thread as soon as a stop is requested. It is for work
-// that may be abandoned at any kernel: an evaluation, or a training step whose optimizer has not begun.
-class StopPoints {
- public:
-  StopPoints();
-  ~StopPoints();
-  StopPoints(const StopPoints&) = delete;
-  StopPoints& operator=(const StopPoints&) = delete;
-};
-
-// Called before every kernel (ThreadPool::run).
-void stop_point();
-// Work that must not be abandoned from here on begins, an update of the weights: stop_point() does nothing until the
-// StopPoints are gone.
-void pass_last_stop_point();
 
 }  // namespace linnet

@@ -126,6 +126,10 @@ ThreadPool::~ThreadPool() {
     end_workers(workers_, stop_, generation_);
 }
 
+void ThreadPool::stop_point() const {
+  if (may_stop_ && stop_requested()) throw Stopped{};
+}
+
 void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
   if (tasks <= 0) return;
   stop_point();

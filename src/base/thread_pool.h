@@ -30,7 +30,14 @@ class ThreadPool {
   // Must not be called from inside a task.
   void run(int64_t tasks, FunctionRef<void(int64_t task, int worker)> body);
 
+  // Throws Stopped (base/signals.h) where StopPoints of the pool live and a stop is requested. run() begins with it.
+  void stop_point() const;
+  // Work that must not be abandoned from here on begins, an update of the weights: stop_point() does nothing until the
+  // StopPoints are gone.
+  void pass_last_stop_point() { may_stop_ = false; }
+
  private:
+  friend class StopPoints;
   void work(int worker);
   bool enter();
   void leave();
@@ -49,6 +56,20 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;
+  bool may_stop_ = false;  // the calling thread's alone
+};
+
+// While one of these lives, work that the pool computes ends at its next kernel by Stopped when a stop is requested. It
+// is for work that may be abandoned at any kernel: an evaluation, or a training step whose optimizer has not begun.
+class StopPoints {
+ public:
+  explicit StopPoints(ThreadPool& pool) : pool_(pool) { pool_.may_stop_ = true; }
+  ~StopPoints() { pool_.may_stop_ = false; }
+  StopPoints(const StopPoints&) = delete;
+  StopPoints& operator=(const StopPoints&) = delete;
+
+ private:
+  ThreadPool& pool_;
 };
 
 // How many threads this process may use: the affinity mask and the cgroup's CPU quota, at least 1.

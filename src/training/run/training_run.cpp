@@ -181,7 +181,7 @@ class TrainingRun {
     try {
       // A rank that abandoned a step alone would leave the others waiting for its gradient.
       std::optional<StopPoints> points;
-      if (is_alone()) points.emplace();
+      if (is_alone()) points.emplace(trainer_.pool());
       if (must_stop()) throw Stopped{};
       const BatchPosition batch = steps_.submit(rates_, first);
       // What is due after a step needs all that came before it, and nothing that comes later.
@@ -340,7 +340,7 @@ class TrainingRun {
   std::optional<Judged> judge_unless_stopped() {
     try {
       std::optional<StopPoints> points;
-      if (!shares_layers()) points.emplace();
+      if (!shares_layers()) points.emplace(trainer_.pool());
       // Evaluation writes over what the step has left in memory.
       if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
         reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_ * static_cast<int64_t>(last_scale_));

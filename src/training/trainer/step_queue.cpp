@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/signals.h"
 #include "base/timeline.h"
 
 namespace linnet {
@@ -44,7 +43,7 @@ void StepQueue::submit_step(double rate, int64_t step) {
 BatchPosition StepQueue::accumulate(int64_t step) {
   BatchPosition position;
   for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
-    stop_point();
+    trainer_.pool().stop_point();
     const Batch& batch = next_batch();
     position = batch;
     trainer_.load(batch);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/signals.h"
 #include "engine/kernels/optimizer_8bit.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/optimizer/optimizer_operands.h"
@@ -92,11 +91,11 @@ void run_reference(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
-  stop_point();
+  args.pool.stop_point();
   copy_optimizer_states(args);
   const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
   if (!x.finite) return;
-  pass_last_stop_point();  // an update is whole or has not begun
+  args.pool.pass_last_stop_point();  // an update is whole or has not begun
   const States<float> states(args);
   Adam8bitArgs adam;
   adam.n = x.n, adam.decay_count = x.attrs.decay_count;

@@ -61,7 +61,8 @@ OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor s
 
 Tensor sum_of_squares(At x);  // [] ; accumulated in float64
 
-// Once this op has run, a step is not abandoned any more (base/signals.h): it comes before all that changes a state.
+// Once this op has run, a step is not abandoned any more (base/thread_pool.h), so it comes before all
+// that changes a state.
 UpdateFactors update_factors(At squares, Tensor count, Tensor control, const OptimizerAttrs& attrs);
 
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "base/signals.h"
 #include "engine/kernels/optimizer.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/ops/optimizer/optimizer_operands.h"
@@ -49,11 +48,11 @@ void run_reference(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
-  stop_point();
+  args.pool.stop_point();
   copy_optimizer_states(args);
   const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
   if (!x.finite) return;
-  pass_last_stop_point();  // an update is whole or has not begun
+  args.pool.pass_last_stop_point();  // an update is whole or has not begun
   float* ema = x.attrs.ema_decay > 0 ? args.out.back().as<float>() : nullptr;
   // The kernels only read the gradient unless they are asked to clear it.
   float* gradient = args.in[x.states].as<float>();
@@ -97,7 +96,7 @@ void run_squares_reference(const KernelArgs& args) {
 }
 
 void run_factors(const KernelArgs& args) {
-  stop_point();
+  args.pool.stop_point();
   const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
   for_float(args.in[0].type.dtype, [&]<class T>() {
     const T* control = args.in[2].as<T>();
@@ -106,7 +105,7 @@ void run_factors(const KernelArgs& args) {
     args.out[1].as<T>()[0] = finite;
     args.out[2].as<T>()[0] = static_cast<T>(1 - average_decay(attrs.ema_decay, static_cast<int64_t>(control[1])));
   });
-  pass_last_stop_point();
+  args.pool.pass_last_stop_point();
 }
 
 size_t squares_workspace(const KernelQuery& query) { return sum_workspace(query.in[0].shape.elements()); }
