@@ -12,8 +12,6 @@
 namespace linnet {
 namespace {
 
-thread_local RankProfiles* t_current = nullptr;
-
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 // The texts of all ranks on rank 0; nothing on the others.
@@ -66,10 +64,6 @@ std::string PipelineBubble::text() const {
       chunks > 1 ? ("(" + std::to_string(chunks) + " ").c_str() : "", chunks > 1 ? ")" : "", 100 * in_theory());
   return line;
 }
-
-RankProfiles::RankProfiles(Rank rank) : rank_(std::move(rank)), outer_(std::exchange(t_current, this)) {}
-RankProfiles::~RankProfiles() { t_current = outer_; }
-RankProfiles* RankProfiles::of_this_thread() { return t_current; }
 
 void RankProfiles::share(MachinePeak& machine) const {
   machine.name = broadcast_text(*rank_.world, 0, machine.name);

@@ -1,6 +1,7 @@
 // The profiles of a run's ranks, put together: one trace in rank 0's time, and how long a pipeline's stages waited.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distributed/comm/communicator.h"
@@ -19,9 +20,8 @@ struct PipelineBubble {
   std::string text() const;  // a line; empty without a pipeline
 };
 
-// While it lives, profilers that this thread runs (engine/profile/step_profiler.h) put each group of steps together
-// with those of the other ranks, which profile the same steps: every rank makes one of these. Rank 0 alone measures and
-// writes.
+// Given to a rank's profiler (engine/profile/step_profiler.h), which then puts each group of steps together with those
+// of the other ranks, which profile the same steps: every rank makes one of these. Rank 0 alone measures and writes.
 class RankProfiles {
  public:
   struct Rank {
@@ -31,11 +31,9 @@ class RankProfiles {
     int64_t micro_batches = 1;       // see PipelineBubble
     int chunks = 1;
   };
-  explicit RankProfiles(Rank rank);
-  ~RankProfiles();
+  explicit RankProfiles(Rank rank) : rank_(std::move(rank)) {}
   RankProfiles(const RankProfiles&) = delete;
   RankProfiles& operator=(const RankProfiles&) = delete;
-  static RankProfiles* of_this_thread();  // null: this process profiles itself alone
 
   bool is_first() const { return rank_.world->rank() == 0; }
   // Every rank calls these.
@@ -53,7 +51,6 @@ class RankProfiles {
 
   const Rank rank_;
   PipelineBubble bubble_;
-  RankProfiles* const outer_;
 };
 
 // Parts of chrome_trace(): the events of one process, and the trace of all. `start`: the moment of the profile's

@@ -34,7 +34,6 @@ Profile profile_of(int stage) {
 TEST(RankProfiles, AreOneTraceInRankZerosTime) {
   testing::run_ranks(2, [](Communicator& world) {
     RankProfiles ranks({.world = &world, .name = "rank " + std::to_string(world.rank())});
-    EXPECT_EQ(RankProfiles::of_this_thread(), &ranks);
     const std::string text = ranks.put_together(profile_of(world.rank()), world.rank() * kAhead);
     EXPECT_EQ(ranks.bubble().text(), "");
     EXPECT_EQ(text.empty(), world.rank() > 0);
@@ -73,8 +72,6 @@ TEST(RankProfiles, TellHowLongStagesWaited) {
     EXPECT_EQ(pipeline["bubble_in_theory"], 0.5);
   });
 }
-
-TEST(RankProfiles, OfOneProcessAreItsOwn) { EXPECT_EQ(RankProfiles::of_this_thread(), nullptr); }
 
 }  // namespace
 }  // namespace linnet

@@ -73,7 +73,6 @@ void StepProfiler::finish_group() {
       if (span.plan && !profile_.plans.contains(span.plan))
         profile_.plans.emplace(span.plan, describe_plan(names.contains(span.plan) ? names[span.plan] : "generation",
                                                         *static_cast<const Plan*>(span.plan), source_.arena));
-  RankProfiles* const ranks = RankProfiles::of_this_thread();
   const bool is_first = !ranks || ranks->is_first();
   if (profile_.machine.name.empty()) {
     if (is_first) profile_.machine = source_.measure_peak();

@@ -12,6 +12,8 @@
 
 namespace linnet {
 
+class RankProfiles;  // engine/profile/rank_profiles.h
+
 // Which steps of a run are profiled, and where the files go.
 
 // Counted from the first step that this process trains: after `skip_first` steps, `repeat` times `wait` steps that are
@@ -52,6 +54,8 @@ class StepProfiler {
 
   // Called with each group's summary after its files are written. Without it the table goes to standard error.
   std::function<void(const ProfileSummary&)> on_summary;
+  // Those of the other ranks, which outlive the last step; null: this process profiles itself alone.
+  RankProfiles* ranks = nullptr;
   // Off: nothing is written, on_summary alone is called.
   bool write_files = true;
 

@@ -156,11 +156,12 @@ class TrainingRun {
       of_pipeline += (chunk > 0 ? " and " : ", stage ") + std::to_string(pipeline.rank + chunk * pipeline.ranks);
     if (pipeline.ranks > 1) of_pipeline += " of " + std::to_string(pipeline.stages());
     if (!is_alone())
-      rank_profiles_.emplace(RankProfiles::Rank{.world = &world_,
-                                                .name = "rank " + std::to_string(world_.rank()) + of_pipeline,
-                                                .stages = pipeline.ranks > 1 ? &groups_.pipeline : nullptr,
-                                                .micro_batches = trainer_.options().accumulate_steps,
-                                                .chunks = pipeline.chunks});
+      trainer_.profiler()->ranks =
+          &rank_profiles_.emplace(RankProfiles::Rank{.world = &world_,
+                                                     .name = "rank " + std::to_string(world_.rank()) + of_pipeline,
+                                                     .stages = pipeline.ranks > 1 ? &groups_.pipeline : nullptr,
+                                                     .micro_batches = trainer_.options().accumulate_steps,
+                                                     .chunks = pipeline.chunks});
     trainer_.profiler()->on_summary = [this, folder = options.folder](const ProfileSummary& summary) {
       reporter_->message(summary_table(summary, 10) + (rank_profiles_ ? rank_profiles_->bubble().text() : "") +
                          "written to " + folder + "/steps-" + std::to_string(summary.first_step) + "-" +
