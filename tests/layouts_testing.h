@@ -35,12 +35,11 @@ struct Layout {
 struct LayoutRank {
   LayoutRank(const std::string& name, const Layout& layout, Communicator& world)
       : groups(world, layout.tensor, layout.pipeline.ranks),
-        tensor_scope(groups.tensor),
-        pipeline_scope(groups.pipeline),
         begun(layout.begun > 0 ? layout.begun : layout.micro_batches),
         family(make_family(name)),
         learner(
             family->model(), [this](Trace& trace) { return family->loss(trace); }, options_of(layout)) {
+    trainer().state().set_groups({&groups.tensor, &groups.pipeline});
     if (layout.shards > 1) sharded.emplace(trainer(), groups.data, layout.tensor > 1 ? &groups.tensor : nullptr);
   }
 
@@ -91,8 +90,6 @@ struct LayoutRank {
   }
 
   RankGroups groups;
-  TensorGroupScope tensor_scope;
-  PipelineScope pipeline_scope;
   const int64_t begun;
   std::unique_ptr<Family> family;
   SingleShapeLearner learner;

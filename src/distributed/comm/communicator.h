@@ -39,11 +39,26 @@ class Communicator {
   virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming,
                         Wait wait = Wait::kSoon) = 0;
 
+  // Empty lists for the caller of exchange(), until the next call of this. They keep their memory, so that exchanges in
+  // training steps allocate nothing.
+  struct Lists {
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    std::vector<const float*> parts;
+  };
+  Lists& empty_lists() {
+    lists_.outgoing.clear(), lists_.incoming.clear(), lists_.parts.clear();
+    return lists_;
+  }
+
   // The exit code of a process that ends because another rank has gone silent.
   static constexpr int kLostRank = 75;
 
   // The last call: every rank has done its work. Waits for all of them. A rank that fails does not call it.
   virtual void leave() {}
+
+ private:
+  Lists lists_;
 };
 
 // The communicator of a process that trains alone.

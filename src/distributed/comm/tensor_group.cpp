@@ -8,8 +8,6 @@ namespace linnet {
 
 namespace {
 
-thread_local Communicator* t_tensor_group = nullptr;
-
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
 constexpr size_t kFew = 4096;                     // floats that every rank sends whole: one exchange in place of two
 constexpr size_t kThreadPiece = size_t{1} << 14;  // floats that a thread adds at once
@@ -39,8 +37,6 @@ void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* 
   });
 }
 
-thread_local Communicator* t_pipeline_group = nullptr;
-
 }  // namespace
 
 RankGroup::RankGroup(Communicator& world, std::vector<int> ranks) : world_(world), ranks_(std::move(ranks)) {
@@ -64,20 +60,15 @@ RankGroups::RankGroups(Communicator& world, int tensor_ranks, int stages)
       data(world, some_ranks(world.rank() % (tensor_ranks * stages), world.size() / (tensor_ranks * stages),
                              tensor_ranks * stages)) {}
 
-TensorGroupScope::TensorGroupScope(Communicator& group) : outer_(t_tensor_group) { t_tensor_group = &group; }
-TensorGroupScope::~TensorGroupScope() { t_tensor_group = outer_; }
-
-Communicator& tensor_group(int ranks) {
-  if (!t_tensor_group || t_tensor_group->size() != ranks)
-    fail_internal("a plan of " + std::to_string(ranks) + " tensor ranks is run by " +
-                  std::to_string(t_tensor_group ? t_tensor_group->size() : 1));
-  return *t_tensor_group;
+Communicator& checked_group(Communicator* group, int ranks) {
+  if (!group || group->size() != ranks)
+    fail_internal("a plan of " + std::to_string(ranks) + " ranks is run by " +
+                  std::to_string(group ? group->size() : 1));
+  return *group;
 }
 
 void gather_over_ranks(Communicator& group, std::span<const float> mine, std::span<float> all) {
-  thread_local std::vector<Communicator::Outgoing> outgoing;
-  thread_local std::vector<Communicator::Incoming> incoming;
-  outgoing.clear(), incoming.clear();
+  auto& [outgoing, incoming, none] = group.empty_lists();
   for (int rank = 0; rank < group.size(); ++rank) {
     const std::span<float> part = all.subspan(static_cast<size_t>(rank) * mine.size(), mine.size());
     if (rank == group.rank()) {
@@ -97,9 +88,6 @@ size_t sum_scratch_size(size_t values, int ranks) {
 
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool) {
   const auto ranks = static_cast<size_t>(group.size()), own = static_cast<size_t>(group.rank());
-  thread_local std::vector<Communicator::Outgoing> outgoing;
-  thread_local std::vector<Communicator::Incoming> incoming;
-  thread_local std::vector<const float*> parts;
   const bool whole = sends_whole(values.size(), ranks);
   const size_t piece_size = whole ? values.size() : kSummedPiece;
   for (size_t done = 0; done < values.size(); done += piece_size) {
@@ -109,7 +97,7 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
       const size_t first = piece.size() * rank / ranks;
       return piece.subspan(first, piece.size() * (rank + 1) / ranks - first);
     };
-    outgoing.clear(), incoming.clear(), parts.clear();
+    auto& [outgoing, incoming, parts] = group.empty_lists();
     const std::span<float> mine = part(own);
     float* location = scratch.data();
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -130,16 +118,6 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
     }
     group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
   }
-}
-
-PipelineScope::PipelineScope(Communicator& group) : outer_(t_pipeline_group) { t_pipeline_group = &group; }
-PipelineScope::~PipelineScope() { t_pipeline_group = outer_; }
-
-Communicator& pipeline_group(int stages) {
-  if (!t_pipeline_group || t_pipeline_group->size() != stages)
-    fail_internal("a pipeline of " + std::to_string(stages) + " stages is run by " +
-                  std::to_string(t_pipeline_group ? t_pipeline_group->size() : 1));
-  return *t_pipeline_group;
 }
 
 }  // namespace linnet

@@ -33,24 +33,12 @@ class RankGroup : public Communicator {
 struct RankGroups {
   RankGroups(Communicator& world, int tensor_ranks, int stages = 1);
   RankGroup tensor;    // the ranks that share this rank's layers
-  RankGroup pipeline;  // those that have the layers before and after them
+  RankGroup pipeline;  // those that have the layers before and after them: number s of them is stage s
   RankGroup data;      // those that have the same part of the same layers
 };
 
-// While it lives, kernels that this thread runs exchange values over the group.
-class TensorGroupScope {
- public:
-  explicit TensorGroupScope(Communicator& group);
-  ~TensorGroupScope();
-  TensorGroupScope(const TensorGroupScope&) = delete;
-  TensorGroupScope& operator=(const TensorGroupScope&) = delete;
-
- private:
-  Communicator* outer_;
-};
-
-// The group of the scope that this thread is in. Internal error unless it has `ranks` ranks.
-Communicator& tensor_group(int ranks);
+// The group with which a plan is run. Internal error unless it has `ranks` ranks.
+Communicator& checked_group(Communicator* group, int ranks);
 
 // all = the ranks' values one after another, of as many from each. Like the sum below it allocates nothing after calls
 // with as many ranks.
@@ -60,23 +48,5 @@ void gather_over_ranks(Communicator& group, std::span<const float> mine, std::sp
 // `scratch`: sum_scratch_size() floats.
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool);
 size_t sum_scratch_size(size_t values, int ranks);
-
-// The ranks of a pipeline (training/trainer/pipeline.h), of which each computes a stage of the model: number s of them
-// is stage s.
-
-// While it lives, the trainers that this thread runs are stages of the group's pipeline.
-class PipelineScope {
- public:
-  explicit PipelineScope(Communicator& group);
-  ~PipelineScope();
-  PipelineScope(const PipelineScope&) = delete;
-  PipelineScope& operator=(const PipelineScope&) = delete;
-
- private:
-  Communicator* outer_;
-};
-
-// The group of the scope that this thread is in. Internal error unless it has `stages` ranks.
-Communicator& pipeline_group(int stages);
 
 }  // namespace linnet

@@ -20,7 +20,7 @@ constexpr size_t kSmall = 4096;  // bytes of an output that comes home by itself
 }  // namespace
 
 Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& shared)
-    : plan_(&plan), device_(store.device()) {
+    : plan_(&plan), store_(store), device_(store.device()) {
   const Graph& graph = plan.graph;
   const auto view = [&](ValueId id) -> TensorView {
     const Location& location = plan.location[static_cast<size_t>(id)];
@@ -100,7 +100,8 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
                     {operands_.data() + step.out, step.out_count},
                     step.workspace,
                     pool,
-                    &device_});
+                    &device_,
+                    store_.groups().tensor});
   device_.launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });
 }
 

@@ -112,6 +112,7 @@ class Executor {
   void copy_updates() const;
 
   const Plan* plan_;
+  const Store& store_;
   std::vector<TensorView> operands_;
   std::vector<Step> steps_;
   int64_t asides_ = 0;

@@ -13,6 +13,8 @@
 
 namespace linnet {
 
+class Communicator;
+
 // Memory as a kernel sees it. Dense unless the op declares strided operands (OpDef::strided_inputs).
 struct TensorView {
   void* data = nullptr;
@@ -32,7 +34,8 @@ struct KernelArgs {
   std::span<const TensorView> in, out;
   std::byte* workspace;  // 64-byte aligned, as many bytes as Kernel::workspace asked for
   ThreadPool& pool;
-  Device* device;  // the memory above is the device's; on a GPU the kernel only queues its work
+  Device* device;                        // the memory above is the device's; on a GPU the kernel only queues its work
+  Communicator* tensor_group = nullptr;  // of Store::Groups
 };
 
 // What is known of a node before it runs.

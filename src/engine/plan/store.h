@@ -44,6 +44,14 @@ class Store {
   const Backend& backend() const { return *backend_; }
   Device& device() const { return *backend_->device; }
 
+  // The ranks with which this one runs the store's plans (distributed/comm/tensor_group.h); null: it runs them alone.
+  struct Groups {
+    Communicator* tensor = nullptr;
+    Communicator* pipeline = nullptr;
+  };
+  const Groups& groups() const { return groups_; }
+  void set_groups(const Groups& groups) { groups_ = groups; }
+
   RegionId add_region(std::string name, MemoryKind kind, size_t bytes);
   void grow_region(RegionId region, size_t bytes);  // to at least this size
   // A region of another store, which has its memory already and outlives this one.
@@ -95,6 +103,7 @@ class Store {
 
  private:
   const Backend* backend_;
+  Groups groups_;
   std::vector<Region> regions_;
   std::map<std::string, Binding> bindings_;
   bool allocated_ = false;

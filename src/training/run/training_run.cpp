@@ -39,9 +39,7 @@ class TrainingRun {
         trainer_(task.trainer()),
         world_(*request.world),
         groups_(world_, trainer_.options().tensor.ranks, trainer_.options().pipeline.ranks),
-        tensor_scope_(groups_.tensor),
         evaluation_(groups_.data),
-        pipeline_scope_(groups_.pipeline),
         joined_(trainer_.options().shards.shards > 1 ? join_devices(task.store().backend(), world_) : JoinedDevices{}),
         shards_(trainer_.options().shards.shards > 1
                     ? std::make_optional<ShardedStep>(trainer_, groups_.data,
@@ -53,7 +51,11 @@ class TrainingRun {
         schedule_(schedule_of(request.config)),
         last_step_(last_step(config_, task.batches().batches_per_epoch())) {
     rates_.reserve(static_cast<size_t>(steps_.most_steps()));
+    trainer_.state().set_groups({&groups_.tensor, &groups_.pipeline});
   }
+  ~TrainingRun() { trainer_.state().set_groups({}); }
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
 
   TrainOutcome run() {
     start();
@@ -418,9 +420,7 @@ class TrainingRun {
   Trainer& trainer_;
   Communicator& world_;
   RankGroups groups_;
-  const TensorGroupScope tensor_scope_;
   SharedWork evaluation_;
-  const PipelineScope pipeline_scope_;
   const JoinedDevices joined_;  // of GPUs, whose ranks only share data
   std::optional<ShardedStep> shards_;
   RunCheckpoints checkpoints_;

@@ -385,7 +385,7 @@ float PipelineStage::sum_over_stages(float own, ThreadPool& pool) {
 float PipelineStage::sum_over_tensor_ranks(float own, ThreadPool& pool) {
   const int ranks = layout_.division()->rank.ranks;
   scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, ranks)));
-  sum_over_ranks(tensor_group(ranks), {&own, 1}, scratch_, pool);
+  sum_over_ranks(checked_group(store_.groups().tensor, ranks), {&own, 1}, scratch_, pool);
   return own;
 }
 

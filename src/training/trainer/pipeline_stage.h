@@ -42,7 +42,7 @@ class PipelineStage {
   std::pair<const Plan&, const Plan&> training_plans(int shape, int chunk) const;
   PlanSize training_size(int shape, int chunk) const;
 
-  // Running, by ranks that are in a PipelineScope. The next micro-batch begins, whose arrays lie where the loss reads
+  // Running, by the ranks of the store's groups. The next micro-batch begins, whose arrays lie where the loss reads
   // them. `last`: the last stage's plan of this shape. set_random(step, micro) writes the graphs' input "random".
   using SetRandom = FunctionRef<void(int64_t step, int64_t micro)>;
   void accumulate(int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random, ThreadPool& pool);
@@ -112,7 +112,7 @@ class PipelineStage {
   void send_result(const PipelinePass& pass);
   void exchange();
   std::span<std::byte> bytes_of(const End& end, int chunk, size_t slot) const;
-  Communicator& group() const { return pipeline_group(stages_.rank.ranks); }
+  Communicator& group() const { return checked_group(store_.groups().pipeline, stages_.rank.ranks); }
 
   const ParameterLayout& layout_;
   const ModelStages& stages_;

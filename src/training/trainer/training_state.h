@@ -29,11 +29,11 @@ struct TrainerOptions {
   // tree; see training/trainer/sharded_step.h.
   ShardShare shards = {};
   // Tensor parallel: which rank of its group this is. The layout has the division (models/nn/tensor_parallel.h), losses
-  // are those of the rank, and whoever runs steps is in the group's TensorGroupScope.
+  // are those of the rank, and whoever runs steps calls TrainingState::set_groups().
   TensorRank tensor = {};
   // Pipeline parallel: which stages this rank has. The layout has them (models/nn/pipeline_parallel.h), the trainer
-  // cuts losses into them, and whoever runs steps and evaluations is in a PipelineScope. A step's micro-batches are its
-  // accumulate_steps; a multiple of the ranks where each has several stages.
+  // cuts losses into them, and whoever runs steps and evaluations calls TrainingState::set_groups(). A step's
+  // micro-batches are its accumulate_steps; a multiple of the ranks where each has several stages.
   PipelineRank pipeline = {};
   // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters
   // (training/trainer/ownership.h), and updates it. Stage 2: and the gradients of that part; others it has only until
@@ -74,6 +74,8 @@ class TrainingState {
 
   const ParameterLayout& layout() const { return layout_; }
   const Store& store() const { return store_; }
+  // What kernels that sum over ranks exchange with; the groups outlive all runs.
+  void set_groups(const Store::Groups& groups) { store_.set_groups(groups); }
 
   void initialize();            // parameters and constants from the seed
   void initialize_constants();  // alone: before load_parameters(), which sets all parameters

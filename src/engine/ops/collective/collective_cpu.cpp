@@ -20,7 +20,7 @@ void run_sum(const KernelArgs& args) {
   const int ranks = args.node.attrs.as<CollectiveAttrs>().ranks;
   copy_unless_there(args.in[0], args.out[0]);
   const auto count = static_cast<size_t>(args.out[0].elements());
-  sum_over_ranks(tensor_group(ranks), {args.out[0].as<float>(), count},
+  sum_over_ranks(checked_group(args.tensor_group, ranks), {args.out[0].as<float>(), count},
                  {reinterpret_cast<float*>(args.workspace), sum_scratch_size(count, ranks)}, args.pool);
 }
 
@@ -42,15 +42,12 @@ size_t gather_workspace(const KernelQuery& query) {
 
 void run_gather(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
-  Communicator& group = tensor_group(attrs.ranks);
+  Communicator& group = checked_group(args.tensor_group, attrs.ranks);
   const Sharding sharding = Sharding::cut(attrs.axis, attrs.parts);
   const auto bytes_of = [](float* values, int64_t count) {
     return std::as_writable_bytes(std::span(values, static_cast<size_t>(count)));
   };
-  thread_local std::vector<Communicator::Outgoing> outgoing;
-  thread_local std::vector<Communicator::Incoming> incoming;
-  thread_local std::vector<const float*> pieces;
-  outgoing.clear(), incoming.clear(), pieces.clear();
+  auto& [outgoing, incoming, pieces] = group.empty_lists();
   auto* location = reinterpret_cast<float*>(args.workspace);
   for (int rank = 0; rank < attrs.ranks; ++rank) {
     pieces.push_back(rank == attrs.rank ? args.in[0].as<float>() : location);

@@ -182,7 +182,7 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
 
 void run_call(LinearCrossEntropyArgs& call, const KernelArgs& args) {
   const auto gather = [&](std::span<const float> mine, std::span<float> all) {
-    gather_over_ranks(tensor_group(call.division.ranks), mine, all);
+    gather_over_ranks(checked_group(args.tensor_group, call.division.ranks), mine, all);
   };
   const GatherNumbers gather_numbers(gather);
   call.gather = &gather_numbers;
