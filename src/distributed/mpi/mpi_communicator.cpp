@@ -53,6 +53,18 @@ class MpiWorld {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
+  // Null, or the message of what `call` has thrown, which is valid until the next call.
+  template <class Call>
+  const char* problem_of(const Call& call) {
+    try {
+      call();
+      return nullptr;
+    } catch (const std::exception& error) {
+      problem_ = error.what();
+      return problem_.c_str();
+    }
+  }
+
   void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait wait) {
     {
       const std::lock_guard lock(mpi_);
@@ -153,6 +165,7 @@ class MpiWorld {
 
   int rank_ = 0, size_ = 1;
   std::vector<MPI_Request> requests_;
+  std::string problem_;
   std::mutex mpi_;  // held around every call of MPI
   MPI_Comm beats_ = MPI_COMM_NULL;
   std::atomic<bool> leaving_ = false;
@@ -161,33 +174,19 @@ class MpiWorld {
 
 MpiWorld* world = nullptr;  // never destroyed: a rank that fails must not wait for the others
 
-// Null, or the message of what `call` has thrown.
-template <class Call>
-const char* message_of(const Call& call) {
-  thread_local std::string message;
-  try {
-    call();
-    return nullptr;
-  } catch (const std::exception& error) {
-    message = error.what();
-    return message.c_str();
-  }
-}
-
 }  // namespace
 }  // namespace linnet
 
 extern "C" __attribute__((visibility("default"))) const linnet::ModuleWorld* linnet_mpi_open(
     const char* program_version, char* message, size_t message_size) {
   using namespace linnet;
-  const char* problem = message_of([&] {
+  try {
     if (std::string(program_version) != comm_version())
       fail_user("the MPI module is of another build (" + std::string(comm_version()) + ") than the program (" +
                 program_version + ")");
     if (!world) world = new MpiWorld;
-  });
-  if (problem) {
-    std::snprintf(message, message_size, "%s", problem);
+  } catch (const std::exception& error) {
+    std::snprintf(message, message_size, "%s", error.what());
     return nullptr;
   }
   static const ModuleWorld module{
@@ -195,7 +194,7 @@ extern "C" __attribute__((visibility("default"))) const linnet::ModuleWorld* lin
       .size = world->size(),
       .exchange =
           [](std::span<const Communicator::Outgoing> outgoing, std::span<const Communicator::Incoming> incoming,
-             Communicator::Wait wait) { return message_of([&] { world->exchange(outgoing, incoming, wait); }); },
-      .leave = [] { return message_of([] { world->leave(); }); }};
+             Communicator::Wait wait) { return world->problem_of([&] { world->exchange(outgoing, incoming, wait); }); },
+      .leave = [] { return world->problem_of([] { world->leave(); }); }};
   return &module;
 }

@@ -15,7 +15,7 @@ namespace linnet {
 namespace {
 
 uint64_t random_seed() {
-  thread_local std::random_device device;
+  std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
