@@ -30,18 +30,23 @@ AllTracks& all_tracks() {
 std::atomic<const void*> current_plan{nullptr};
 std::atomic<int64_t> current_node{-1};
 
-thread_local std::string t_name = "main";
-thread_local std::shared_ptr<ThreadTrack> t_track;
+// Where the running thread records. Any code may record, so the track is not handed to it; a track for all threads
+// would make them wait for each other.
+struct OwnThread {
+  std::string name = "main";
+  std::shared_ptr<ThreadTrack> track;
+};
+thread_local OwnThread t_own;
 
 ThreadTrack& own_track() {
-  if (!t_track) {
-    t_track = std::make_shared<ThreadTrack>();
-    t_track->track.thread = t_name;
-    t_track->track.spans.reserve(kReserved);
+  if (!t_own.track) {
+    t_own.track = std::make_shared<ThreadTrack>();
+    t_own.track->track.thread = t_own.name;
+    t_own.track->track.spans.reserve(kReserved);
     const std::lock_guard lock(all_tracks().mutex);
-    all_tracks().tracks.push_back(t_track);
+    all_tracks().tracks.push_back(t_own.track);
   }
-  return *t_track;
+  return *t_own.track;
 }
 
 }  // namespace
@@ -53,7 +58,7 @@ int64_t Timeline::now() {
       .count();
 }
 
-void Timeline::name_thread(std::string name) { t_name = std::move(name); }
+void Timeline::name_thread(std::string name) { t_own.name = std::move(name); }
 
 void Timeline::start() {
   take();
@@ -80,7 +85,7 @@ void Timeline::record_work(int64_t begin) {
 }
 
 std::vector<Track> Timeline::take() {
-  const ThreadTrack* caller = t_track.get();
+  const ThreadTrack* caller = t_own.track.get();
   const std::lock_guard lock(all_tracks().mutex);
   std::vector<Track> taken;
   for (const auto& thread : all_tracks().tracks) {

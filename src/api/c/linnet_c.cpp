@@ -22,6 +22,8 @@ struct linnet_model {
 namespace linnet {
 namespace {
 
+// As errno: calls return codes, and linnet_last_error() has no argument that says which call it asks about. Another
+// thread's call may fail before this thread asks.
 thread_local std::string last_error;
 
 struct CallError {
