@@ -1,21 +1,11 @@
 #include "linnet/attention.h"
 
-#include "api/cpp/decoding_scope.h"
 #include "base/error.h"
 #include "engine/ops/attention/attention.h"
 #include "models/modules/attention_block.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
-namespace {
-
-thread_local const AttentionContext* t_context = nullptr;
-
-}  // namespace
-
-const AttentionContext* DecodingScope::current() { return t_context; }
-DecodingScope::DecodingScope(const AttentionContext& context) : outer_(t_context) { t_context = &context; }
-DecodingScope::~DecodingScope() { t_context = outer_; }
-
 Tensor attention(At q, Tensor k, Tensor v, int64_t heads, const AttentionMask& mask) {
   const int64_t width = q.value.dim(-1), size = heads > 0 ? width / heads : 0;
   if (heads < 1 || size < 1 || width % heads != 0 || k.dim(-1) % size != 0)
@@ -54,7 +44,7 @@ MultiHeadAttention::MultiHeadAttention(MultiHeadAttention&& other) noexcept = de
 MultiHeadAttention::~MultiHeadAttention() = default;
 
 Tensor MultiHeadAttention::operator()(Tensor x, const AttentionMask& mask) {
-  const AttentionContext* context = DecodingScope::current();
+  const AttentionContext* context = Trace::current().decoding;
   if (!context) return state_->attention(x, {.lengths = mask.lengths, .causal = mask.causal});
   if (!mask.causal || mask.lengths.defined())
     fail_user("attention \"" + path() + "\" of a decoder that writes is not causal, or has lengths: it would see " +

@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "api/cpp/decoding_scope.h"
 #include "api/cpp/helpers.h"
 #include "api/cpp/pretrained_state.h"
 #include "base/error.h"
@@ -16,6 +15,7 @@
 #include "generation/generators.h"
 #include "models/modules/causal_model.h"
 #include "models/nn/model_store.h"
+#include "models/nn/trace.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
@@ -43,8 +43,12 @@ struct DecoderModel : CausalModel {
   }
   Tensor hidden(const TokenRows& rows) override {
     const AttentionContext context = rows.context();
-    const DecodingScope scope(context);
-    return decoder.states(rows.tokens, rows.positions.defined() ? rows.positions : counted_positions(rows.tokens));
+    const Tensor positions = rows.positions.defined() ? rows.positions : counted_positions(rows.tokens);
+    Trace& trace = Trace::current();
+    trace.decoding = &context;  // an exception ends the trace, too
+    const Tensor states = decoder.states(rows.tokens, positions);
+    trace.decoding = nullptr;
+    return states;
   }
 
   Decoder& decoder;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "api/cpp/decoding_scope.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "engine/ir/op.h"
@@ -122,7 +121,7 @@ LossFunction Learner::State::traced(const InputTypes* types) {
   return [this, types](Trace& trace) {
     Tracer tracer(trace, types);
     trace.set_model(model);
-    const OwnOpDecomposition own_ops(!trainer_options.backend->has_references);
+    trace.decomposes_own_ops = !trainer_options.backend->has_references;
     Loss traced = loss(tracer);
     if (!options.training && !traced.sum.defined() && !traced.count.defined())
       traced = {.sum = tracer.number(0), .count = tracer.number(1)};

@@ -3,17 +3,15 @@
 #include <cstring>
 #include <string>
 
-#include "api/cpp/decoding_scope.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/own/own.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
-
-thread_local bool t_decompose = false;
 
 // Ranges of parallel(): at most so many, and of at least so many elements.
 constexpr int64_t kMostRanges = 64, kLeastElements = 1024;
@@ -60,9 +58,6 @@ void run_decomposition(const OpDefinition& op, const KernelArgs& args, std::span
 
 }  // namespace
 
-OwnOpDecomposition::OwnOpDecomposition(bool decompose) : outer_(t_decompose) { t_decompose = decompose; }
-OwnOpDecomposition::~OwnOpDecomposition() { t_decompose = outer_; }
-
 OwnOp::OwnOp(OpDefinition definition) {
   if (definition.name.empty()) fail_user("an op has no name");
   if (!definition.infer || !definition.decompose || !definition.kernel)
@@ -95,7 +90,8 @@ std::vector<Tensor> OwnOp::all(At first, const std::vector<Tensor>& rest, const 
   Graph& graph = *graph_of(first);
   // Recorded also where it is decomposed: this checks the types.
   const std::vector<Tensor> results = graph.add(*def_, operands, attrs, first.where);
-  if (!t_decompose || results.empty()) return results;
+  const Trace* trace = Trace::find();
+  if (!trace || !trace->decomposes_own_ops || results.empty()) return results;
   const Node node{def_, attrs, {}, std::vector<ValueId>(results.size()), first.where, kNone};
   return def_->decompose({graph, node, operands});
 }

@@ -14,7 +14,6 @@ class PyGenerator {
   PyGenerator(nb::handle model, nb::list kept, const GeneratorOptions& options) : tree_(model, std::move(kept)) {
     auto* decoder = dynamic_cast<Decoder*>(&tree_.root());
     if (!decoder) fail_user("a TextGenerator writes with a linnet.Decoder");
-    const Recording recording(tree_, nullptr);
     generator_ = without_gil([&] { return std::make_unique<TextGenerator>(*decoder, options); });
   }
   ~PyGenerator() {

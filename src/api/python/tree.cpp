@@ -3,13 +3,12 @@
 #include <linnet/decoder.h>
 #include <linnet/error.h>
 
+#include <utility>
+
 #include "models/nn/trace.h"
 
 namespace linnet::python {
 namespace {
-
-thread_local Tree* t_tree = nullptr;
-thread_local Tracer* t_tracer = nullptr;
 
 // Of python/linnet/modules.py.
 nb::object python_name(const char* name) { return nb::module_::import_("linnet.modules").attr(name); }
@@ -20,16 +19,18 @@ Part* find_in(const std::unordered_map<PyObject*, Part*>& parts, nb::handle obje
   return found == parts.end() ? nullptr : found->second;
 }
 
-// A Decoder whose functions are those of a Python object.
+// A Decoder whose functions are those of a Python object, a part of the tree's model.
 class PyDecoder : public Decoder {
  public:
-  explicit PyDecoder(nb::handle object) : object_(object) {}
+  PyDecoder(nb::handle object, Tree& tree) : object_(object), tree_(tree) {}
   Tensor states(Tensor tokens, Tensor positions) override {
     const nb::gil_scoped_acquire gil;
+    const Recording recording(tree_, nullptr);
     return tensor(object_.attr("states")(tokens, positions));
   }
   Tensor head() override {
     const nb::gil_scoped_acquire gil;
+    const Recording recording(tree_, nullptr);
     return tensor(object_.attr("head")());
   }
   int64_t vocab_size() const override { return number("vocab_size"); }
@@ -46,6 +47,7 @@ class PyDecoder : public Decoder {
     return nb::cast<int64_t>(object_.attr(name));
   }
   const nb::handle object_;  // its owner keeps it
+  Tree& tree_;
 };
 
 }  // namespace
@@ -93,7 +95,7 @@ Module* Tree::add(Module* parent, const std::string& name, nb::handle object, nb
   }
   std::unique_ptr<Module> made;
   if (nb::isinstance(object, python_name("Decoder"))) {
-    made = std::make_unique<PyDecoder>(object);
+    made = std::make_unique<PyDecoder>(object, *this);
     if (parent) parent->adopt(*made, name);
   } else {
     made = parent ? std::make_unique<Module>(parent, name) : std::make_unique<Module>();
@@ -133,21 +135,28 @@ void Tree::add_parameter(Module& parent, const std::string& name, nb::handle par
   }
 }
 
-Recording::Recording(Tree& tree, Tracer* tracer) : outer_tree_(t_tree), outer_tracer_(t_tracer) {
-  t_tree = &tree, t_tracer = tracer;
+Recording::Recording(Tree& tree, Tracer* tracer)
+    : tree_(tree), tracer_(tracer), trace_(Trace::current()), outer_(std::exchange(trace_.recording, this)) {}
+Recording::~Recording() { trace_.recording = outer_; }
+
+Recording* Recording::current() {
+  const Trace* trace = Trace::find();
+  return trace ? trace->recording : nullptr;
 }
-Recording::~Recording() { t_tree = outer_tree_, t_tracer = outer_tracer_; }
 
 Tree& Recording::tree(const char* what) {
-  if (!t_tree)
+  const Recording* recording = current();
+  if (!recording)
     fail_user(python_line().text() + ": " + what +
               " is used outside of a loss; modules compute while a Learner records its loss");
-  return *t_tree;
+  return recording->tree_;
 }
 
 Tracer& Recording::tracer(const char* what) {
-  if (!t_tracer) fail_user(python_line().text() + ": " + what + " is used outside of a loss that a Learner records");
-  return *t_tracer;
+  const Recording* recording = current();
+  if (!recording || !recording->tracer_)
+    fail_user(python_line().text() + ": " + what + " is used outside of a loss that a Learner records");
+  return *recording->tracer_;
 }
 
 }  // namespace linnet::python

@@ -67,7 +67,7 @@ class Tree {
   std::unordered_map<PyObject*, SavedBuffer*> buffer_of_;
 };
 
-// While it lives, this thread records a graph of the tree's model.
+// While it lives, the current trace records a graph of the tree's model. `tracer`: of a loss; null: none is recorded.
 class Recording {
  public:
   Recording(Tree& tree, Tracer* tracer);
@@ -80,8 +80,12 @@ class Recording {
   static Tracer& tracer(const char* what);
 
  private:
-  Tree* const outer_tree_;
-  Tracer* const outer_tracer_;
+  static Recording* current();  // null where nothing is recorded
+
+  Tree& tree_;
+  Tracer* const tracer_;
+  Trace& trace_;
+  Recording* const outer_;
 };
 
 }  // namespace linnet::python

@@ -11,6 +11,8 @@
 namespace linnet {
 namespace {
 
+// The trace that modules add their nodes to. A model is functions that users write: a layer's call, layer(x), has no
+// argument for the trace. It is the thread's, as several threads may record at once.
 thread_local Trace* t_current = nullptr;
 
 // One split node cuts the whole flat input; the views pass makes each part a slot in it.
@@ -56,6 +58,8 @@ Trace& Trace::current() {
   if (!t_current) fail_user("a module is used where nothing is traced; call it in the function that gives the loss");
   return *t_current;
 }
+
+Trace* Trace::find() { return t_current; }
 
 Tensor Trace::parameter(const ParameterSpec& spec) {
   if (!options_.layout) return graph_.input(spec.name, {options_.dtype, spec.shape});

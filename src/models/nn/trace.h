@@ -10,7 +10,11 @@ namespace linnet {
 
 class Module;
 class ParameterLayout;
+struct AttentionContext;  // models/modules/attention_block.h
 struct ParameterSpec;
+namespace python {
+class Recording;  // api/python/tree.h
+}
 
 struct TraceOptions {
   DType dtype = DType::kF32;  // of parameters and activations; f64 for the interpreter
@@ -28,6 +32,7 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
 
   static Trace& current();  // Error(kUser) when none is alive
+  static Trace* find();     // null when none is alive
 
   // From now on parameters of modules outside of `model` are errors, also where the model has some of the same name.
   // nullptr: any parameter that the layout knows by name and shape.
@@ -50,6 +55,11 @@ class Trace {
   void finish_buffers();
   Tensor random();  // see ops/dropout: {seed low, seed high, step, micro-step}
   Graph finish() { return std::move(graph_); }
+
+  // What layers and ops look up in the trace, because the program's functions that call them do not know it.
+  const AttentionContext* decoding = nullptr;  // how layers of a decoder that writes attend to themselves
+  bool decomposes_own_ops = false;             // the device has no kernels for a program's own ops
+  python::Recording* recording = nullptr;      // of a model of Python
 
  private:
   Graph graph_;
