@@ -126,8 +126,8 @@ constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequenc
 template <int kRow, int kColumn, int kVectors = 2, class P = F32>
 constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
 // The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
-HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a, const float* b,
-                         float* c, int64_t ldc, const Finish& finish) {
+inline HWY_NOINLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a,
+                                  const float* b, float* c, int64_t ldc, const Finish& finish) {
   HWY_ALIGN float edge[kRows * kWidth];
   Finish plain;
   plain.a_stride = finish.a_stride, plain.ahead = finish.ahead;

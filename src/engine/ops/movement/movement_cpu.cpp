@@ -69,7 +69,7 @@ struct Block {
     const int64_t count = shape[axis], from_step = from[axis], to_step = to[axis];
     if (axis + 1 < last) {
       for (int64_t i = 0; i < count; ++i) copy(source + i * from_step, target + i * to_step, axis + 1);
-    } else if (from_step == 1) {
+    } else if (sizeof(Word) == sizeof(float) && from_step == 1) {  // of other sizes it would be code that few need
       copy_turned(source, from[last], target, to_step, to[last], count, shape[last]);
     } else {  // the two last axes, without looking at the shapes for each run
       const int64_t from_stride = from[last], to_stride = to[last], run = shape[last];
