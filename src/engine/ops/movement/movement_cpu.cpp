@@ -1,5 +1,6 @@
 // Movement kernels: one copy routine over strides serves split, concat and permute on every element type.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -62,20 +63,34 @@ struct Block {
   }
 
   template <class Word>
-  void copy(const Word* source, Word* target, int axis = 0) const {
+  void copy(const Word* source, Word* target) const {
     const int last = shape.rank() - 1;
     if (last < 0) return void(*target = *source);
-    if (axis == last) return copy_run(source, from[last], target, to[last], shape[last]);
-    const int64_t count = shape[axis], from_step = from[axis], to_step = to[axis];
-    if (axis + 1 < last) {
-      for (int64_t i = 0; i < count; ++i) copy(source + i * from_step, target + i * to_step, axis + 1);
-    } else if (sizeof(Word) == sizeof(float) && from_step == 1) {  // of other sizes it would be code that few need
-      copy_turned(source, from[last], target, to_step, to[last], count, shape[last]);
-    } else {  // the two last axes, without looking at the shapes for each run
-      const int64_t from_stride = from[last], to_stride = to[last], run = shape[last];
-      for (int64_t i = 0; i < count; ++i)
-        copy_run(source + i * from_step, from_stride, target + i * to_step, to_stride, run);
+    if (last == 0) return copy_run(source, from[0], target, to[0], shape[0]);
+    std::array<int64_t, kMaxRank> index{};
+    for (;;) {
+      copy_plane(source, target);
+      int axis = last - 2;
+      for (; axis >= 0; --axis) {
+        source += from[axis], target += to[axis];
+        if (++index[static_cast<size_t>(axis)] < shape[axis]) break;
+        source -= shape[axis] * from[axis], target -= shape[axis] * to[axis];
+        index[static_cast<size_t>(axis)] = 0;
+      }
+      if (axis < 0) return;
     }
+  }
+
+  // The two last axes.
+  template <class Word>
+  void copy_plane(const Word* source, Word* target) const {
+    const int last = shape.rank() - 1;
+    const int64_t count = shape[last - 1], from_step = from[last - 1], to_step = to[last - 1];
+    const int64_t from_stride = from[last], to_stride = to[last], run = shape[last];
+    if (sizeof(Word) == sizeof(float) && from_step == 1)  // of other sizes it would be code that few need
+      return copy_turned(source, from_stride, target, to_step, to_stride, count, run);
+    for (int64_t i = 0; i < count; ++i)
+      copy_run(source + i * from_step, from_stride, target + i * to_step, to_stride, run);
   }
 };
 
