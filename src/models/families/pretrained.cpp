@@ -176,8 +176,7 @@ bool is_pretrained_folder(const std::string& folder) {
 
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
   if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'" + missing_model_hint(folder));
-  if (!file_exists(config_path(folder)))
-    fail_user("'" + folder + "' has no config.json" + missing_model_hint(folder));
+  if (!file_exists(config_path(folder))) fail_user("'" + folder + "' has no config.json" + missing_model_hint(folder));
   const ConfigFile config(config_path(folder));
   PretrainedModel model = construct(config, options);
   model.folder = folder;
