@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kNoBeam = -std::numeric_limits<double>::infinity();
 constexpr double kUnlikely = std::numeric_limits<double>::lowest();
-constexpr int64_t kRepeated = 32;  // tokens that one beam's last words have been followed by
+constexpr int64_t kRepeated = 32;  // different tokens that have followed the last ones of a beam
 
 bool contains(const std::vector<int32_t>& tokens, int32_t token) {
   return std::ranges::find(tokens, token) != tokens.end();
@@ -22,9 +22,9 @@ std::vector<int32_t> TextRules::forbidden(std::span<const int32_t> text, int64_t
                                           std::span<const int32_t> ends) const {
   std::vector<int32_t> tokens;
   if (written < min_tokens) tokens.assign(ends.begin(), ends.end());
-  const auto before =
-      static_cast<size_t>(std::max<int64_t>(no_repeat_ngram - 1, 0));  // words that the next one follows
-  if (no_repeat_ngram == 0 || text.size() <= before) return tokens;
+  if (no_repeat_ngram == 0) return tokens;
+  const auto before = static_cast<size_t>(no_repeat_ngram - 1);  // tokens of a sequence but its last
+  if (text.size() <= before) return tokens;
   const auto last = text.last(before);
   for (size_t i = 0; i + before < text.size(); ++i)
     if (std::ranges::equal(text.subspan(i, before), last)) tokens.push_back(text[i + before]);
@@ -52,17 +52,14 @@ int64_t BeamSearch::candidates() const {
   return looked_at() + static_cast<int64_t>(options_.never.size()) + repeated;
 }
 
-// What it goes on from included.
-std::vector<int32_t> BeamSearch::text_of(int64_t beam) const {
-  const size_t before = options_.before.size();
-  std::vector<int32_t> text = options_.before;
-  text.resize(before + static_cast<size_t>(steps_));
-  for (int64_t step = steps_ - 1; step >= 0; --step) {
+void BeamSearch::append_history(int64_t steps, int64_t beam, std::vector<int32_t>& text) const {
+  const size_t before = text.size();
+  text.resize(before + static_cast<size_t>(steps));
+  for (int64_t step = steps - 1; step >= 0; --step) {
     const auto location = static_cast<size_t>(step * beams_ + beam);
     text[before + static_cast<size_t>(step)] = history_tokens_[location];
     beam = history_parents_[location];
   }
-  return text;
 }
 
 void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
@@ -85,7 +82,11 @@ void BeamSearch::collect_candidates(int64_t count, const int32_t* tokens, const 
     if (so_far == kNoBeam) continue;
     int64_t taken = 0;
     std::vector<int32_t> forbidden;
-    if (options_.rules.any()) forbidden = options_.rules.forbidden(text_of(beam), steps_, options_.ends);
+    if (options_.rules.any()) {
+      std::vector<int32_t> text = options_.before;
+      append_history(steps_, beam, text);
+      forbidden = options_.rules.forbidden(text, steps_, options_.ends);
+    }
     for (int64_t i = beam * count; i < (beam + 1) * count && taken < looked_at(); ++i) {
       if (contains(options_.never, tokens[i]) || contains(forbidden, tokens[i])) continue;
       const double candidate = so_far + (static_cast<double>(logits[i]) - static_cast<double>(log_sum_exp[beam]));
@@ -182,13 +183,7 @@ std::vector<Hypothesis> BeamSearch::result(int64_t n_best) const {
   for (const Ended& ended : ended_) {
     if (static_cast<int64_t>(hypotheses.size()) == n_best) break;
     Hypothesis h{{}, ended.score, ended.log_probability, ended.finished};
-    const int64_t count = ended.length - (ended.finished ? 1 : 0);
-    h.ids.resize(static_cast<size_t>(count));
-    for (int64_t step = count - 1, beam = ended.beam; step >= 0; --step) {
-      const auto location = static_cast<size_t>(step * beams_ + beam);
-      h.ids[static_cast<size_t>(step)] = history_tokens_[location];
-      beam = history_parents_[location];
-    }
+    append_history(ended.length - (ended.finished ? 1 : 0), ended.beam, h.ids);
     hypotheses.push_back(std::move(h));
   }
   return hypotheses;

@@ -94,7 +94,8 @@ class BeamSearch {
   void add_ended(const Ended& ended);
   double score(double log_probability, int64_t length) const;
   int64_t looked_at() const;  // continuations of all beams together that are ranked
-  std::vector<int32_t> text_of(int64_t beam) const;
+  // The tokens of a beam after so many steps.
+  void append_history(int64_t steps, int64_t beam, std::vector<int32_t>& text) const;
 
   const BeamOptions options_;
   const int64_t beams_, limit_;

@@ -336,15 +336,16 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
     job.picked = -1;
     return;
   }
-  const size_t written = job.result.tokens.size();
+  const int64_t written = std::ssize(job.result.tokens);
   TokenMask ruled;
   if (settings.rules.any()) {
     ruled = allowed ? *allowed : TokenMask(static_cast<size_t>(vocab), true);
-    for (const int32_t token : settings.rules.forbidden(job.sequence, std::ssize(job.result.tokens), settings.ends))
+    for (const int32_t token : settings.rules.forbidden(job.sequence, written, settings.ends))
       ruled[static_cast<size_t>(token)] = false;
     allowed = &ruled;
   }
-  job.picked = job.sampler->pick(output.logits, job.sequence, settings.first_sample, written, allowed);
+  job.picked =
+      job.sampler->pick(output.logits, job.sequence, settings.first_sample, static_cast<uint64_t>(written), allowed);
   if (settings.log_probabilities) job.picked_log_probability = log_probability_of(output.logits, job.picked);
 }
 

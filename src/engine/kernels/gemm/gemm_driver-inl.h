@@ -93,11 +93,10 @@ class Product {
  private:
   // Enough tasks for threads of unequal speed, as many for each, and none too small.
   int64_t wanted_tasks() const {
-    constexpr double kTaskWork = 1 << 22;  // multiply-adds: some 30 microseconds
-    constexpr double kMoved = 16;          // multiply-adds while a float is fetched or stored
+    constexpr double kTaskWork = 1 << 22, kMoved = 16;  // multiply-adds: some 30 microseconds; while a float is moved
     const auto m = static_cast<double>(g_.m), n = static_cast<double>(g_.n), k = static_cast<double>(g_.k);
-    const double work = m * n * k + kMoved * (m * k + k * n + m * n);
-    const auto most = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 4.0 * static_cast<double>(threads_)));
+    const double tasks = (m * n * k + kMoved * (m * k + k * n + m * n)) / kTaskWork;
+    const auto most = static_cast<int64_t>(std::clamp(tasks, 1.0, 4.0 * static_cast<double>(threads_)));
     return most < threads_ ? most : most / threads_ * threads_;
   }
 
