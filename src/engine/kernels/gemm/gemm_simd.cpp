@@ -75,7 +75,7 @@ void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& po
   const bool rows = how == Method::kFewRows;
   const int64_t length = rows ? g.n : g.m;
   int64_t step = few_step(rows ? g.m : g.n, g.k);
-  // Half a task for each of two threads still takes longer than to share it.
+  // One task becomes one for each thread where a part of it still takes longer than handing it over.
   if (g.batch * length <= step && length * g.k >= kSharedWork) step = round_up(ceil_div(length, pool.size()), kWidth);
   const int64_t tasks = ceil_div(length, step);
   const int64_t scratch_floats = gemm_blocking::workspace(how, g.m, g.n, g.k, 1);
