@@ -366,7 +366,9 @@ def kinds(a, scratch):
         "albert": ("AlbertTokenizer", "spiece.model", {**unigram, "pad_id": 0, "pad_piece": "<pad>", "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"], "normalization_rule_name": "nmt_nfkc_cf"}, dict(do_lower_case=True)),
         "mbart": ("MBartTokenizer", "sentencepiece.bpe.model", unigram, dict(src_lang="en_XX", tgt_lang="ro_RO")),
         "nllb": ("NllbTokenizer", "sentencepiece.bpe.model", {**unigram, **{k: v for k, v in bpe.items() if k in ("model_type", "vocab_size")}}, dict(src_lang="eng_Latn", tgt_lang="fra_Latn")),
+        "mbart50": ("MBart50Tokenizer", "sentencepiece.bpe.model", unigram, dict(src_lang="en_XX", tgt_lang="ro_RO")),
         "pegasus": ("PegasusTokenizer", "spiece.model", {**unigram, "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}, {}),
+        "mt5": ("T5Tokenizer", "spiece.model", {**unigram, **t5, "byte_fallback": True}, dict(extra_ids=0)),
     }
     for name, (cls, file_name, training, options) in pieces.items():
         if skip(name): continue
@@ -377,7 +379,21 @@ def kinds(a, scratch):
         with open(f"{folder}/tokenizer_config.json", "w") as file:
             json.dump({"tokenizer_class": cls, **options}, file)
         yield f"{name}, {file_name}", folder
-        yield save(name, transformers.AutoTokenizer.from_pretrained(folder))
+        if name != "llama-legacy":  # transformers saves "legacy" in tokenizer.json alone, and does not read it there
+            yield save(name, transformers.AutoTokenizer.from_pretrained(folder))
+
+    if not skip("m2m100"):
+        folder = f"{scratch}/m2m100"
+        os.makedirs(folder)
+        sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=f"{folder}/model", minloglevel=2, character_coverage=0.99, **bpe)
+        os.rename(f"{folder}/model.model", f"{folder}/sentencepiece.bpe.model")
+        model = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/sentencepiece.bpe.model")
+        names = [model.id_to_piece(i) for i in range(len(model))]
+        with open(f"{folder}/vocab.json", "w") as file:
+            json.dump({n: i for i, n in enumerate(["<s>", "<pad>", "</s>", "<unk>", *[n for n in names if n not in ("<s>", "</s>", "<unk>")]])}, file)
+        with open(f"{folder}/tokenizer_config.json", "w") as file:
+            json.dump({"tokenizer_class": "M2M100Tokenizer", "src_lang": "de", "tgt_lang": "fr"}, file)
+        yield "m2m100", folder
 
     if not skip("marian"):
         folder = f"{scratch}/marian"
@@ -401,7 +417,7 @@ def folders(a, texts, report, scratch):
     rows = []
     for name, folder in kinds(a, scratch):
         original = transformers.AutoTokenizer.from_pretrained(folder)
-        added = sorted(original.get_added_vocab()) + ["<s>", "</s>", "<|endoftext|>", "[MASK]", "<mask>", "<mask>."]
+        added = sorted(original.get_added_vocab()) + ["<s>", "</s>", "<|endoftext|>", "[MASK]", "<mask>", "<mask>.", ">>fra<<", ">>none<<"]
         texts = script_lines(a.seed, a.count, added)
         theirs = original(texts)["input_ids"]
         ours = encode(a.linnet, folder, texts, "--special")

@@ -27,8 +27,17 @@ std::string tokenizer_kind(const JsonObject& config, const std::string& folder);
 // Adds the added_tokens_decoder of tokenizer_config.json, which replace tokens of the same id or text.
 void add_tokens_of_config(const JsonObject& config, Pipeline& pipeline);
 
-// A SentencePiece model beside `folder`'s other files: T5's, Llama's, Marian's (source.spm or target.spm and
-// vocab.json).
+// Whether transformers has a class for `kind` (tokenizer_kind()) that makes steps of its own around a SentencePiece
+// model.
+bool has_sentencepiece_pipeline(const std::string& kind);
+
+// The steps of such a class around the model in `bytes`, with its ids and template. `settings` is
+// tokenizer_config.json, `map` special_tokens_map.json; the pipeline's config_json has the class's special tokens, too.
+Pipeline read_sentencepiece_pipeline(const std::string& bytes, const std::string& path, const std::string& kind,
+                                     const Json& settings, const JsonObject& map);
+
+// A SentencePiece model beside `folder`'s other files: Marian's (source.spm or target.spm and vocab.json), M2M100's
+// (with vocab.json), or one whose class is not known.
 std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder);
 
 // tokenizer_config.json of a folder, "" for none. The text of chat_template.jinja, if the folder has it, replaces its

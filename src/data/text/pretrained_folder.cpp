@@ -11,6 +11,9 @@
 namespace linnet {
 namespace {
 
+constexpr std::initializer_list<const char*> kSentencePieceModels = {"spiece.model", "tokenizer.model",
+                                                                     "sentencepiece.bpe.model", "spm.model"};
+
 // The first of the names that is in the folder, with its path; "" when none is.
 std::string first_of(const std::string& folder, std::initializer_list<const char*> names) {
   for (const char* name : names)
@@ -22,7 +25,7 @@ std::string read_if_there(const std::string& path) { return file_exists(path) ? 
 
 std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string& folder) {
   const std::string config_path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
-  pipeline.config_json = read_tokenizer_config(folder);
+  if (pipeline.config_json.empty()) pipeline.config_json = read_tokenizer_config(folder);
   const std::string config = pipeline.config_json;
   auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
   set_roles_from_files(*tokenizer, config, config_path, read_if_there(map_path), map_path);
@@ -40,6 +43,22 @@ std::unique_ptr<PretrainedTokenizer> read_with_config(const std::string& folder,
   const JsonObject config(json, "'" + path + "':");
   Pipeline pipeline = read(tokenizer_kind(config, folder), config);
   add_tokens_of_config(config, pipeline);
+  return finish(std::move(pipeline), folder);
+}
+
+// A SentencePiece model, by the class that reads it where one is known.
+std::unique_ptr<PretrainedTokenizer> read_sentencepiece(const std::string& file, const std::string& folder) {
+  const std::string path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
+  Json settings = parse_tokenizer_config(read_tokenizer_config(folder), path);
+  const std::string kind = tokenizer_kind(JsonObject(settings, "'" + path + "':"), folder);
+  const bool m2m100 = kind.starts_with("Nllb") && file_exists(folder + "/vocab.json");
+  if (file.ends_with(".spm") || m2m100 || !has_sentencepiece_pipeline(kind))
+    return read_sentencepiece_files(file, folder);
+  if (!settings.contains("tokenizer_class")) settings["tokenizer_class"] = kind + "Tokenizer";
+  const Json map = parse_tokenizer_config(read_if_there(map_path), map_path);
+  Pipeline pipeline =
+      read_sentencepiece_pipeline(read_file(file), file, kind, settings, JsonObject(map, "'" + map_path + "':"));
+  add_tokens_of_config(JsonObject(settings, "'" + path + "':"), pipeline);
   return finish(std::move(pipeline), folder);
 }
 
@@ -77,16 +96,17 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
   };
   if (!is_folder && path.ends_with(".json") && chosen({"vocab.json", "encoder.json"}).empty())
     return finish(read_tokenizer_json(read_file(path), path), folder);
-  if (const std::string file = chosen({"tokenizer.json"}); !file.empty())
-    return finish(read_tokenizer_json(read_file(file), file), folder);
+  if (const std::string file = chosen({"tokenizer.json"}); !file.empty()) {
+    Pipeline pipeline = read_tokenizer_json(read_file(file), file);
+    if (const std::string model = first_of(folder, kSentencePieceModels); !model.empty())
+      pipeline.made_of[std::filesystem::path(model).filename().string()] = read_file(model);
+    return finish(std::move(pipeline), folder);
+  }
   // Marian's folders have a vocab.json, too.
   const bool is_model = path.ends_with(".model") || path.ends_with(".spm");
-  if (const std::string file = is_folder  ? first_of(folder, {"spiece.model", "tokenizer.model",
-                                                              "sentencepiece.bpe.model", "spm.model", "source.spm"})
-                               : is_model ? path
-                                          : "";
-      !file.empty())
-    return read_sentencepiece_files(file, folder);
+  std::string model = is_folder ? first_of(folder, kSentencePieceModels) : is_model ? path : "";
+  if (is_folder && model.empty()) model = first_of(folder, {"source.spm"});
+  if (!model.empty()) return read_sentencepiece(model, folder);
   if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
     const std::string vocabulary = first_of(folder, {"vocab.json", "encoder.json"});
     const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});

@@ -67,7 +67,7 @@ class Tokenizer {
       file_.fail("its tokenizer is of the kind " + quoted_name(model) + ", Linnet reads gpt2 and llama");
     }
     Json config = Json::object();
-    config["tokenizer_class"] = model == "llama" ? "LlamaTokenizer" : "PreTrainedTokenizerFast";
+    config["tokenizer_class"] = "PreTrainedTokenizerFast";  // no class adds steps of its own
     for (const auto& [theirs, role] :
          {std::pair("bos", "bos_token"), {"eos", "eos_token"}, {"unknown", "unk_token"}, {"padding", "pad_token"}})
       if (const auto token = id(std::string(theirs) + "_token_id")) config[role] = tokens_[*token];

@@ -1,5 +1,6 @@
 
 #include "base/json.h"
+#include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/sentencepiece/sentencepiece_proto.h"
 #include "data/text/sentencepiece/sentencepiece_tokenizer.h"
@@ -26,11 +27,13 @@ std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vect
   // In the form that T5's folders have it, so that an exported run has a tokenizer that others load: T5Tokenizer of
   // transformers takes these ids for granted, whatever the model says.
   options.special = {.pad = 0, .unknown = 2, .begin = -1, .end = 1};
-  return std::make_shared<SentencePiecePretrained>(
-      train_sentencepiece(options, lines), kTrained,
-      SentencePieceOptions{.file_name = "spiece.model",
-                           .add_end = true,
-                           .config_json = R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})"});
+  const Json settings = {{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}}, none = Json::object();
+  Pipeline pipeline =
+      read_sentencepiece_pipeline(train_sentencepiece(options, lines), kTrained, "T5", settings, JsonObject(none, ""));
+  const std::string written = pipeline.config_json;
+  auto tokenizer = std::make_shared<PipelineTokenizer>(std::move(pipeline));
+  set_roles_from_files(*tokenizer, written, kTrained, "", kTrained);
+  return tokenizer;
 }
 
 // Marian's folders have two models and one vocabulary, here of one model for both sides. As in the folders that others

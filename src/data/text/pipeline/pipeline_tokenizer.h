@@ -18,6 +18,8 @@ struct Pipeline {
   // How tokenizer.json spells the steps, "null" for none.
   std::string normalizer_json = "null", pre_tokenizer_json = "null", post_json = "null", decoder_json = "null";
   std::string config_json;  // tokenizer_config.json as it was read, "" for none
+  // The file that the steps were made of, which other programs read, by its name: a SentencePiece model.
+  std::map<std::string, std::string> made_of;
 };
 
 class PipelineTokenizer : public PretrainedTokenizer {

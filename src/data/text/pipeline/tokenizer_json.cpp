@@ -59,7 +59,10 @@ std::string vocabulary_json(const Vocabulary& vocabulary) {
 
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables) {
   const Json document = Json::parse(text, "'" + path + "'", JsonLimits::tables());
-  const JsonObject root(document, "'" + path + "':");
+  return read_tokenizer_json(JsonObject(document, "'" + path + "':"), tables);
+}
+
+Pipeline read_tokenizer_json(const JsonObject& root, const TokenizerTables* tables) {
   Pipeline pipeline;
   bool byte_level = false;
   if (root.has("normalizer")) {
@@ -97,8 +100,10 @@ std::string PipelineTokenizer::to_json(const std::string& model) const {
 }
 
 std::map<std::string, std::string> PipelineTokenizer::files() const {
-  return {{"tokenizer.json", to_json()},
-          {"tokenizer_config.json", format_tokenizer_config(*this, pipeline_.config_json)}};
+  std::map<std::string, std::string> files = pipeline_.made_of;
+  files["tokenizer.json"] = to_json();
+  files["tokenizer_config.json"] = format_tokenizer_config(*this, pipeline_.config_json);
+  return files;
 }
 
 }  // namespace linnet

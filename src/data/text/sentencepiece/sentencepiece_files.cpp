@@ -14,36 +14,6 @@ bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view t
   return id < file.pieces.size() && file.pieces[id].text == text;
 }
 
-// Ids that are not the model's: special tokens come first, then the model's pieces from `first` on, then others.
-struct OwnIds {
-  std::vector<std::string> before;
-  size_t first = 0;
-  std::vector<std::string> after = {};
-};
-
-// Of fairseq's models: languages, if there are any, and the mask are the last.
-OwnIds fairseq_ids(bool camembert, std::vector<std::string> languages) {
-  languages.emplace_back("<mask>");
-  if (camembert) return {{"<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"}, 1, std::move(languages)};
-  return {{"<s>", "<pad>", "</s>", "<unk>"}, 3, std::move(languages)};
-}
-
-OwnIds pegasus_ids() {
-  OwnIds ids{{"<pad>", "</s>", "<mask_1>", "<mask_2>"}, 2};
-  for (int i = 2; i < 103; ++i) ids.before.push_back("<unk_" + std::to_string(i) + ">");
-  return ids;
-}
-
-std::string vocabulary_of(const SentencePieceModelFile& file, const OwnIds& own) {
-  std::vector<std::string> pieces = own.before;
-  for (size_t id = own.first; id < file.pieces.size(); ++id) pieces.push_back(file.pieces[id].text);
-  pieces.insert(pieces.end(), own.after.begin(), own.after.end());
-  std::string vocabulary;
-  for (size_t id = 0; id < pieces.size(); ++id)
-    vocabulary += (id > 0 ? "," : "{") + Json(pieces[id]).dump() + ":" + std::to_string(id);
-  return vocabulary + "}";
-}
-
 // The languages of M2M100's class, in the order of their ids, for folders that do not list them.
 constexpr std::string_view kM2mLanguages =
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht "
@@ -92,14 +62,13 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   std::vector<std::string> languages = special.has(kMore)  ? special.texts(kMore)
                                        : config.has(kMore) ? config.texts(kMore)
                                                            : std::vector<std::string>();
-  const bool pegasus = kind.starts_with("Pegasus"), deberta = kind.starts_with("DebertaV2");
   // T5's special tokens: pad, end, unknown, and no begin.
-  const bool t5 = type.starts_with("T5") || (kind.empty() && has_piece(file, 0, "<pad>") &&
-                                             has_piece(file, 1, "</s>") && has_piece(file, 2, "<unk>"));
-  const bool llama = type.starts_with("Llama") || (type.empty() && has_piece(file, 0, "<unk>") &&
-                                                   has_piece(file, 1, "<s>") && has_piece(file, 2, "</s>"));
+  const bool t5 =
+      kind.empty() && has_piece(file, 0, "<pad>") && has_piece(file, 1, "</s>") && has_piece(file, 2, "<unk>");
+  const bool llama =
+      type.empty() && has_piece(file, 0, "<unk>") && has_piece(file, 1, "<s>") && has_piece(file, 2, "</s>");
   options.add_begin = config.flag("add_bos_token", llama);
-  options.add_end = config.flag("add_eos_token", t5 || marian || pegasus);
+  options.add_end = config.flag("add_eos_token", t5 || marian);
   options.extra_ids = config.integer("extra_ids", t5 && path.ends_with("spiece.model") ? 100 : 0);
   if (options.extra_ids < 0 || options.extra_ids > 10000) config.fail("extra_ids", "is out of range");
   // A name that a folder is searched for.
@@ -108,9 +77,9 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   if (marian) {
     options.vocabulary_path = folder + "/vocab.json";
     options.vocabulary = read_if_there(options.vocabulary_path);
+    options.text_tokens = {"</s>", "<unk>", "<pad>"};
+    options.language_marks = true;
   }
-  const bool camembert = kind.starts_with("Camembert"), many = kind.starts_with("MBart") || kind.starts_with("Nllb");
-  const bool fairseq = camembert || many || kind.starts_with("XLMRoberta");
   const std::string pieces = folder + "/vocab.json";
   const bool m2m = (kind.starts_with("M2M100") || kind.starts_with("Nllb")) && file_exists(pieces);
   if (m2m) {
@@ -118,29 +87,22 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     options.add_end = true;
     options.vocabulary_path = pieces;
     options.vocabulary = with_languages(read_file(pieces), pieces, languages);
-  } else if (fairseq || pegasus || deberta) {
-    options.add_begin = (fairseq && !many) || deberta, options.add_end = true;
-    options.vocabulary_path = path;
-    const OwnIds own = deberta   ? OwnIds{{}, 0, {"[MASK]"}}
-                       : pegasus ? pegasus_ids()
-                                 : fairseq_ids(camembert, many ? languages : std::vector<std::string>());
-    options.vocabulary = vocabulary_of(file, own);
+    options.text_tokens = languages;
+    for (const char* token : {"<s>", "</s>", "<pad>", "<unk>"}) options.text_tokens.emplace_back(token);
+    options.first_piece = "__" + config.text("src_lang", "en") + "__";
   }
-  if (deberta) options.special_pieces = {"[MASK]"};
-  if (many || m2m) options.special_pieces = languages;
   // files() gives neither config.json nor special_tokens_map.json.
   Json kept = json;
-  if (type.empty() && !kind.empty() && kind != "MBart") kept["tokenizer_class"] = kind + "Tokenizer";
+  if (type.empty() && !kind.empty()) kept["tokenizer_class"] = kind + "Tokenizer";
   if (!languages.empty()) kept[kMore] = languages;
   options.config_json = kept.dump();
   const std::string config_text = options.config_json;
   auto tokenizer =
       std::make_unique<SentencePiecePretrained>(std::move(file), std::move(bytes), path, std::move(options));
   // Marian's target side keeps the roles of the shared vocabulary.
-  if ((marian || fairseq || m2m) && tokenizer->roles().pad == kNoToken) {
+  if ((marian || m2m) && tokenizer->roles().pad == kNoToken) {
     TokenRoles roles = tokenizer->roles();
     roles.pad = tokenizer->id_of("<pad>");
-    if (fairseq) roles.mask = tokenizer->id_of("<mask>");
     tokenizer->set_roles(roles);
   }
   set_roles_from_files(*tokenizer, config_text, config_path, map, map_path);

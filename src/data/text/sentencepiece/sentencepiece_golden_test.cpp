@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/unicode/utf8.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -74,6 +75,32 @@ TEST_P(SentencePieceGolden, OffsetsCoverTheText) {
       end = std::max(end, range.end);
     }
     EXPECT_LE(end, line.size());
+  }
+}
+
+// A model without tokenizer.json becomes what the class of transformers makes of it, and is saved as that.
+class SentencePieceClass : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Classes, SentencePieceClass,
+                         ::testing::Values("T5", "Albert", "XLMRoberta", "Camembert", "MBart", "MBart50", "Nllb",
+                                           "Pegasus", "DebertaV2", "Llama", "Gemma"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(SentencePieceClass, GivesTheIdsOfTransformers) {
+  const Json golden = Json::parse(read_file(kFolder + "classes.json"), "classes.json", JsonLimits::tables());
+  const Json& want = golden.at("classes").at(GetParam());
+  const auto ids = [](const Json& json) { return json.get<std::vector<TokenId>>(); };
+  testing::TemporaryFolder folder, saved;
+  folder.write(want.at("file").text(), read_file(kFolder + want.at("model").text() + ".model"));
+  folder.write("tokenizer_config.json", want.at("settings").dump());
+  for (const testing::TemporaryFolder* each : {&folder, &saved}) {
+    const auto tokenizer = load_pretrained_tokenizer(each->path());
+    const auto text = [&](size_t i) -> const std::string& { return golden.at("texts")[i].text(); };
+    for (size_t i = 0; i < golden.at("texts").size(); ++i) {
+      EXPECT_EQ(tokenizer->encode(text(i), EncodeOptions{}).ids, ids(want.at("ids")[i])) << text(i);
+      EXPECT_EQ(tokenizer->decode(ids(want.at("ids")[i])), want.at("decoded")[i].text());
+    }
+    EXPECT_EQ(tokenizer->encode_pair(text(0), text(1), EncodeOptions{}).ids, ids(want.at("pair")));
+    if (each == &folder) tokenizer->save_pretrained(saved.path());
   }
 }
 

@@ -1,5 +1,6 @@
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -50,16 +51,22 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
     to_model_.push_back(-1);
     added.push_back({.id = id, .text = texts.back(), .special = true});
   }
+  vocab_size_ = static_cast<int64_t>(pieces_.size());
+  for (size_t id = 0; id < pieces_.size(); ++id)
+    if (!pieces_[id].empty()) ids_.emplace(pieces_[id], static_cast<TokenId>(id));
+  for (const std::string& piece : options_.text_tokens) {
+    const TokenId id = id_of(piece);
+    if (id == kNoToken || std::ranges::find(texts, piece) != texts.end()) continue;
+    special_[static_cast<size_t>(id)] = true;
+    texts.push_back(piece), added.push_back({.id = id, .text = piece, .special = true});
+  }
   added_ = AddedTokenMatcher(added, texts);
   for (size_t id = 0; id < special_.size(); ++id) {
-    if (!special_[id] || to_model_[id] < 0) continue;
+    if (!special_[id] || to_model_[id] < 0 || std::ranges::find(texts, pieces_[id]) != texts.end()) continue;
     texts.push_back(pieces_[id]);
     added.push_back({.id = static_cast<TokenId>(id), .text = pieces_[id], .special = true});
   }
   special_matcher_ = AddedTokenMatcher(added, texts);
-  vocab_size_ = static_cast<int64_t>(pieces_.size());
-  for (size_t id = 0; id < pieces_.size(); ++id)
-    if (!pieces_[id].empty()) ids_.emplace(pieces_[id], static_cast<TokenId>(id));
 
   find_roles();
   const auto surround = [&](std::vector<TemplateItem>& items) {
@@ -75,6 +82,8 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
     post_.pair[1].segment = 0;
   surround(post_.single);
   surround(post_.pair);
+  if (const TokenId first = id_of(options_.first_piece); first != kNoToken)
+    for (std::vector<TemplateItem>* items : {&post_.single, &post_.pair}) items->insert(items->begin(), {-1, first, 0});
 }
 
 SentencePiecePretrained::~SentencePiecePretrained() = default;
@@ -117,8 +126,6 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
     special_[static_cast<size_t>(ours)] = was_special[id];
   }
   if (const TokenId pad = vocabulary.find("<pad>"); pad >= 0) special_[static_cast<size_t>(pad)] = true;
-  for (const std::string& piece : options_.special_pieces)
-    if (const TokenId id = vocabulary.find(piece); id >= 0) special_[static_cast<size_t>(id)] = true;
 }
 
 // What the model does not know may be in a vocabulary that two models share.
@@ -173,7 +180,15 @@ void SentencePiecePretrained::tokenize(std::string_view text, const AddedTokenMa
   added.split(text, 0, text.size(), segments);
   for (const TextSegment& segment : segments) {
     if (segment.id == kNoToken) {
-      encode_part(text.substr(segment.begin, segment.end - segment.begin), segment.begin, encoding, offsets);
+      std::string_view part = text.substr(segment.begin, segment.end - segment.begin);
+      size_t begin = segment.begin;
+      if (const size_t end = part.find("<<"); options_.language_marks && part.starts_with(">>") && end != part.npos) {
+        const TokenId language = id_of(part.substr(0, end + 2));
+        encoding.ids.push_back(language == kNoToken ? roles_.unknown : language);
+        if (offsets) encoding.offsets.push_back({begin, begin + end + 2});
+        part.remove_prefix(end + 2), begin += end + 2;
+      }
+      encode_part(part, begin, encoding, offsets);
       continue;
     }
     encoding.ids.push_back(segment.id);

@@ -15,7 +15,9 @@ struct SentencePieceOptions {
   bool add_begin = false, add_end = false;    // the template
   std::string vocabulary;                     // Marian: vocab.json, piece to id; else "": ids are the model's own
   std::string vocabulary_path;                // for messages
-  std::vector<std::string> special_pieces;    // of the vocabulary, beside the model's: languages
+  std::vector<std::string> text_tokens;       // special tokens that a text may spell: languages and others
+  std::string first_piece;                    // before every text, if there is one: M2M100's source language
+  bool language_marks = false;                // Marian: a text may begin with its language, as >>fra<<
   std::string config_json;                    // tokenizer_config.json as it was read
 };
 
@@ -66,7 +68,7 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   std::unordered_map<std::string, TokenId> ids_;
   std::vector<bool> special_;
   PostProcessing post_;
-  AddedTokenMatcher added_;            // the extra ids
+  AddedTokenMatcher added_;            // the extra ids and options_.text_tokens
   AddedTokenMatcher special_matcher_;  // these and the control pieces
 };
 

@@ -1,0 +1,437 @@
+#include <algorithm>
+
+#include "data/text/base64.h"
+#include "data/text/pipeline/pipeline_reader-inl.h"
+#include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/pretrained_files.h"
+#include "data/text/sentencepiece/sentencepiece_normalizer.h"
+#include "data/text/sentencepiece/sentencepiece_proto.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+using Pieces = std::vector<SentencePieceModelFile::Piece>;
+
+// What a class of transformers 5 makes of a SentencePiece model: the steps around it, which are not all those that the
+// model itself describes.
+struct Rules {
+  std::string_view kind;
+  // The special tokens that the class has where the folder names no others, in the order of kRoles, "-" for none.
+  std::string_view tokens;
+  // $A and $B are the texts, $L is the source language; "" where add_bos_token (true) and add_eos_token
+  // (false) decide.
+  std::string_view single, pair;
+  // The vocabulary: what is before the pieces from `first` on, and what is behind them.
+  std::string_view before;
+  size_t first = 0;
+  std::string_view after;
+  enum Cut { kAtSpaces, kWords, kLlama, kGemma } cut = kWords;
+  enum Text { kPlain, kMap, kMapAndSpaces, kAlbert, kDeberta } text = kMap;
+  bool mask_takes_space = false;  // the one before it
+};
+
+constexpr const char* kRoles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                  "pad_token", "cls_token", "mask_token"};
+
+constexpr std::string_view kFairseq = "<s> <pad> </s> <unk>";
+constexpr std::string_view kMBartLanguages =
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP "
+    "nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN";
+constexpr std::string_view kMBart50Languages =
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP "
+    "nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN "
+    "mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI";
+
+// A class is the first whose name begins with `kind`.
+constexpr Rules kRules[] = {
+    {.kind = "T5", .tokens = "- </s> <unk> - <pad> - -", .single = "$A </s>", .pair = "$A </s> $B </s>"},
+    {.kind = "MT5", .tokens = "- </s> <unk> - <pad> - -", .single = "$A </s>", .pair = "$A </s> $B </s>"},
+    {.kind = "Albert",
+     .tokens = "[CLS] [SEP] <unk> [SEP] <pad> [CLS] [MASK]",
+     .single = "[CLS] $A [SEP]",
+     .pair = "[CLS] $A [SEP] $B:1 [SEP]:1",
+     .text = Rules::kAlbert},
+    {.kind = "XLMRoberta",
+     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
+     .single = "<s> $A </s>",
+     .pair = "<s> $A </s> </s> $B </s>",
+     .before = kFairseq,
+     .first = 3,
+     .after = "<mask>"},
+    {.kind = "Camembert",
+     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
+     .single = "<s> $A </s>",
+     .pair = "<s> $A </s> </s> $B </s>",
+     .before = "<s>NOTUSED <pad> </s>NOTUSED <unk> <unk>NOTUSED",
+     .first = 1,
+     .mask_takes_space = true},
+    {.kind = "MBart50",
+     .tokens = "- </s> <unk> </s> <pad> <s> <mask>",
+     .single = "$L $A </s>",
+     .pair = "$L $A $B </s>",
+     .before = kFairseq,
+     .first = 3,
+     .after = kMBart50Languages,
+     .cut = Rules::kAtSpaces,
+     .text = Rules::kMapAndSpaces,
+     .mask_takes_space = true},
+    {.kind = "MBart",
+     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
+     .single = "$A </s> $L",
+     .pair = "$A $B </s> $L",
+     .before = kFairseq,
+     .first = 3,
+     .after = kMBartLanguages,
+     .text = Rules::kPlain,
+     .mask_takes_space = true},
+    {.kind = "Nllb",
+     .tokens = "<s> </s> <unk> </s> <pad> <s> <mask>",
+     .single = "$L $A </s>",
+     .pair = "$L $A $B </s>",
+     .before = kFairseq,
+     .first = 3,
+     .cut = Rules::kAtSpaces,
+     .text = Rules::kMapAndSpaces,
+     .mask_takes_space = true},
+    {.kind = "Pegasus",
+     .tokens = "- </s> <unk> - <pad> - <mask_2>",
+     .single = "$A </s>",
+     .pair = "$A $B </s>",
+     .before = "<pad> </s> <mask_1> <mask_2>",
+     .first = 2,
+     .cut = Rules::kAtSpaces,
+     .text = Rules::kMapAndSpaces},
+    {.kind = "DebertaV2",
+     .tokens = "[CLS] [SEP] [UNK] [SEP] [PAD] [CLS] [MASK]",
+     .single = "[CLS] $A [SEP]",
+     .pair = "[CLS] $A [SEP] $B:1 [SEP]:1",
+     .cut = Rules::kAtSpaces,
+     .text = Rules::kDeberta},
+    {.kind = "Llama", .tokens = "<s> </s> <unk> - - - -", .cut = Rules::kLlama, .text = Rules::kPlain},
+    {.kind = "Gemma", .tokens = "<bos> <eos> <unk> - <pad> - <mask>", .cut = Rules::kGemma, .text = Rules::kPlain},
+};
+
+const Rules* rules_of(std::string_view kind) {
+  for (const Rules& rules : kRules)
+    if (kind.starts_with(rules.kind)) return &rules;
+  return nullptr;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    words.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+Json step(const char* type) { return {{"type", type}}; }
+Json replace(const char* kind, const char* pattern, const char* content) {
+  return {{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};
+}
+Json metaspace(const char* scheme, bool split) {
+  return {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", scheme}, {"split", split}};
+}
+Json sequence(const char* key, Json steps) {
+  Json all = step("Sequence");
+  all[key] = std::move(steps);
+  return all;
+}
+
+// One model file as one class reads it.
+class Converter {
+ public:
+  Converter(const Rules& rules, const SentencePieceModelFile& file, const JsonObject& config, const JsonObject& map)
+      : rules_(rules), file_(file), config_(config), map_(map) {
+    arrange_pieces();
+    add_special_tokens();
+  }
+
+  Pipeline pipeline(const std::string& path) const {
+    Json root = Json::object();
+    if (Json normalizer = this->normalizer(); !normalizer.is_null()) root["normalizer"] = std::move(normalizer);
+    root["pre_tokenizer"] = pre_tokenizer();
+    root["post_processor"] = post_processor();
+    root["decoder"] = decoder();
+    root["model"] = model();
+    Pipeline pipeline = read_tokenizer_json(JsonObject(root, "'" + path + "':"));
+    pipeline.added = added_;
+    return pipeline;
+  }
+
+  // `settings` with the special tokens that the class has by itself.
+  Json with_roles(Json settings) const {
+    const std::vector<std::string> tokens = words_of(rules_.tokens);
+    for (size_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i] != "-" && !config_.has(kRoles[i]) && !map_.has(kRoles[i])) settings[kRoles[i]] = tokens[i];
+    return settings;
+  }
+
+ private:
+  bool is_bpe() const { return file_.model_type == 2; }
+  TokenId find(const std::string& piece) const {
+    const auto found = ids_.find(piece);
+    return found == ids_.end() ? kNoToken : found->second;
+  }
+
+  void add_piece(const std::string& text, float score = 0) {
+    if (ids_.emplace(text, static_cast<TokenId>(pieces_.size())).second) pieces_.push_back({text, score});
+  }
+
+  void arrange_pieces() {
+    for (const std::string& piece : words_of(rules_.before)) add_piece(piece, piece == "<unk>NOTUSED" ? -100.f : 0.f);
+    if (rules_.kind == "Pegasus")
+      for (int i = 2; i < 103; ++i) add_piece("<unk_" + std::to_string(i) + ">", -100);
+    for (size_t id = rules_.first; id < file_.pieces.size(); ++id)
+      add_piece(file_.pieces[id].text, file_.pieces[id].score);
+    if (rules_.kind.ends_with("T5"))
+      for (int64_t extra = extra_ids() - 1; extra >= 0; --extra) add_piece("<extra_id_" + std::to_string(extra) + ">");
+    for (const std::string& piece : words_of(rules_.after)) add_piece(piece);
+    if (rules_.kind == "Nllb")
+      for (const std::string& language : named_tokens()) add_piece(language);
+    if (rules_.mask_takes_space) add_piece("<mask>");
+  }
+
+  int64_t extra_ids() const {
+    const int64_t count = config_.integer("extra_ids", 100);
+    if (count < 0 || count > 10000) config_.fail("extra_ids", "is out of range");
+    return count;
+  }
+
+  // Further special tokens of the folder: languages, and what somebody added.
+  std::vector<std::string> named_tokens() const {
+    for (const JsonObject* object : {&map_, &config_})
+      for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+        if (!object->has(key) || !object->at(key).is_array()) continue;
+        std::vector<std::string> tokens;
+        for (const Json& token : object->at(key))
+          if (token.is_string() || (token.is_object() && token.contains("content")))
+            tokens.push_back(token.is_string() ? token.text() : token.at("content").text());
+        return tokens;
+      }
+    return {};
+  }
+
+  // As the folder spells them, else as the class does. Those that the pieces lack come behind them.
+  void add_special_tokens() {
+    const std::vector<std::string> tokens = words_of(rules_.tokens);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      AddedToken token{.text = tokens[i] == "-" ? "" : tokens[i], .special = true};
+      token.left_strip = rules_.mask_takes_space && i + 1 == tokens.size();
+      token.normalized = token.left_strip && rules_.kind == "Nllb";
+      for (const JsonObject* object : {&config_, &map_}) {
+        if (!object->has(kRoles[i])) continue;
+        if (object->at(kRoles[i]).is_object())
+          token = read_added_token(object->object(kRoles[i]), 0);
+        else
+          token.text = object->text(kRoles[i]);
+        token.special = true;
+        break;
+      }
+      add(std::move(token));
+    }
+    for (const auto& piece : file_.pieces)
+      if (piece.type == SentencePieceModelFile::kControl || piece.type == SentencePieceModelFile::kUserDefined)
+        add({.text = piece.text, .special = piece.type == SentencePieceModelFile::kControl});
+    for (const auto& piece : pieces_)
+      if (piece.text.starts_with("<extra_id_") || (rules_.kind == "Pegasus" && piece.text.starts_with("<unk_")))
+        add({.text = piece.text, .special = true});
+    if (rules_.kind == "Pegasus") add({.text = "<mask_1>", .special = true});
+    for (const std::string& language : words_of(rules_.after)) add({.text = language, .special = true});
+    for (const std::string& token : named_tokens()) add({.text = token, .special = true});
+  }
+
+  void add(AddedToken token) {
+    const auto same = [&](const AddedToken& other) { return other.text == token.text; };
+    if (token.text.empty() || std::ranges::any_of(added_, same)) return;
+    token.id = find(token.text);
+    if (token.id == kNoToken) token.id = static_cast<TokenId>(pieces_.size() + behind_++);
+    added_.push_back(std::move(token));
+  }
+
+  TokenId id_of(const std::string& text) const {
+    for (const AddedToken& token : added_)
+      if (token.text == text) return token.id;
+    return find(text);
+  }
+
+  Json normalizer() const {
+    Json map = step("Precompiled");
+    map["precompiled_charsmap"] = encode_base64(file_.normalization.charsmap);
+    const bool has_map = !file_.normalization.charsmap.empty();
+    Json steps = Json::array();
+    if (rules_.text == Rules::kPlain) return rules_.cut == Rules::kGemma ? replace("String", " ", "\u2581") : Json();
+    if (rules_.text == Rules::kMap) return has_map ? map : Json();
+    if (rules_.text == Rules::kMapAndSpaces) {
+      if (!has_map && rules_.kind == "Nllb") return {};
+      if (has_map) steps.push_back(map);
+      if (!has_map && rules_.kind == "Pegasus") steps.push_back(replace("Regex", "\\n", " "));
+      steps.push_back(replace("Regex", " {2,}", " "));
+    } else if (rules_.text == Rules::kAlbert) {
+      steps.push_back(replace("String", "``", "\""));
+      steps.push_back(replace("String", "''", "\""));
+      if (!config_.flag("keep_accents", false)) steps.push_back(step("NFKD")), steps.push_back(step("StripAccents"));
+      if (config_.flag("do_lower_case", true)) steps.push_back(step("Lowercase"));
+      if (has_map) steps.push_back(map);
+    } else {
+      if (config_.flag("do_lower_case", false)) steps.push_back(step("Lowercase"));
+      steps.push_back(replace("Regex", R"(\s{2,}|[\n\r\t])", " "));
+      steps.push_back(step("NFC"));
+      steps.push_back({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}});
+    }
+    return sequence("normalizers", std::move(steps));
+  }
+
+  Json pre_tokenizer() const {
+    const bool prefix = config_.flag("add_prefix_space", true);
+    switch (rules_.cut) {
+      case Rules::kLlama:
+        return metaspace(!prefix ? "never" : config_.flag("legacy", false) ? "always" : "first", false);
+      case Rules::kGemma: {
+        Json split = step("Split");
+        split["pattern"] = {{"String", " "}};
+        split["behavior"] = "MergedWithPrevious";
+        return split;
+      }
+      case Rules::kWords:
+        return sequence("pretokenizers",
+                        Json::array({step("WhitespaceSplit"), metaspace(prefix ? "always" : "never", true)}));
+      default:
+        break;
+    }
+    if (rules_.text != Rules::kDeberta) return metaspace("always", true);
+    Json steps = Json::array();
+    if (config_.flag("split_by_punct", false)) steps.push_back({{"type", "Punctuation"}, {"behavior", "Isolated"}});
+    steps.push_back(metaspace(prefix ? "always" : "first", true));
+    return sequence("pretokenizers", std::move(steps));
+  }
+
+  Json decoder() const {
+    if (rules_.cut != Rules::kLlama && rules_.cut != Rules::kGemma) return metaspace("always", true);
+    Json steps = Json::array({replace("String", "\u2581", " "), step("ByteFallback"), step("Fuse")});
+    if (rules_.cut == Rules::kLlama && config_.flag("add_prefix_space", true))
+      steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    return sequence("decoders", std::move(steps));
+  }
+
+  Json post_processor() const {
+    const bool legacy = rules_.kind == "Nllb" && config_.flag("legacy_behaviour", false);
+    Json tokens = Json::object();
+    const auto items = [&](std::string_view text) {
+      Json list = Json::array();
+      for (std::string word : words_of(text)) {
+        const int64_t segment = word.ends_with(":1");
+        if (segment) word.resize(word.size() - 2);
+        if (word == "$L") word = config_.text("src_lang", rules_.kind == "Nllb" ? "eng_Latn" : "en_XX");
+        if (word == "$A" || word == "$B") {
+          list.push_back({{"Sequence", {{"id", word.substr(1)}, {"type_id", segment}}}});
+          continue;
+        }
+        // An unknown language is the unknown token, as there.
+        TokenId id = id_of(word);
+        if (id == kNoToken) id = std::max(find("<unk>"), 0);
+        tokens[word] = {{"id", word}, {"ids", Json::array({id})}, {"tokens", Json::array({word})}};
+        list.push_back({{"SpecialToken", {{"id", word}, {"type_id", segment}}}});
+      }
+      return list;
+    };
+    std::string single(legacy ? "$A </s> $L" : rules_.single), pair(legacy ? "$A $B </s> $L" : rules_.pair);
+    if (single.empty()) {
+      const std::string begin = config_.flag("add_bos_token", true) ? added_[0].text : "";
+      const std::string end = config_.flag("add_eos_token", false) ? added_[1].text : "";
+      const auto around = [&](const std::string& text, const std::string& segment) {
+        return (begin.empty() ? "" : begin + segment + " ") + text + segment + (end.empty() ? "" : " " + end + segment);
+      };
+      single = around("$A", ""), pair = single + " " + around("$B", ":1");
+    }
+    Json post = step("TemplateProcessing");
+    post["single"] = items(single), post["pair"] = items(pair);
+    post["special_tokens"] = std::move(tokens);
+    return post;
+  }
+
+  Json model() const {
+    Json model = step(is_bpe() ? "BPE" : "Unigram");
+    model["byte_fallback"] = rules_.cut == Rules::kLlama || rules_.cut == Rules::kGemma;
+    const std::string unknown = unknown_piece();
+    if (!is_bpe()) {
+      Json vocabulary = Json::array();
+      for (const auto& piece : pieces_)
+        vocabulary.push_back(Json::array({piece.text, static_cast<double>(piece.score)}));
+      model["vocab"] = std::move(vocabulary);
+      model["unk_id"] = find(unknown);
+      return model;
+    }
+    model["fuse_unk"] = true;
+    model["unk_token"] = unknown;
+    Json vocabulary = Json::object();
+    for (const auto& piece : pieces_) vocabulary[piece.text] = find(piece.text);
+    model["vocab"] = std::move(vocabulary);
+    model["merges"] = merges();
+    return model;
+  }
+
+  std::string unknown_piece() const {
+    for (const auto& piece : file_.pieces)
+      if (piece.type == SentencePieceModelFile::kUnknown && find(piece.text) != kNoToken) return piece.text;
+    return "<unk>";
+  }
+
+  // Two pieces that are one, the best first: that of the largest score, or of pieces without one the first.
+  Json merges() const {
+    struct Merge {
+      float score;
+      TokenId id;
+      size_t characters, left;
+    };
+    std::vector<Merge> all;
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      const std::string& text = pieces_[id].text;
+      size_t characters = 0;
+      for (size_t left = 0; left < text.size(); left += utf8_length_at(text, left), ++characters)
+        if (left > 0 && find(text.substr(0, left)) != kNoToken && find(text.substr(left)) != kNoToken)
+          all.push_back({pieces_[id].score, static_cast<TokenId>(id), characters, left});
+    }
+    std::ranges::sort(all, [](const Merge& a, const Merge& b) {
+      return std::tuple(-a.score, a.id, a.characters) < std::tuple(-b.score, b.id, b.characters);
+    });
+    Json merges = Json::array();
+    for (const Merge& merge : all) {
+      const std::string& text = pieces_[static_cast<size_t>(merge.id)].text;
+      merges.push_back(Json::array({text.substr(0, merge.left), text.substr(merge.left)}));
+    }
+    return merges;
+  }
+
+  const Rules& rules_;
+  const SentencePieceModelFile& file_;
+  const JsonObject& config_;
+  const JsonObject& map_;
+  Pieces pieces_;
+  std::unordered_map<std::string, TokenId> ids_;
+  std::vector<AddedToken> added_;
+  size_t behind_ = 0;  // added tokens that are no pieces
+};
+
+}  // namespace
+
+bool has_sentencepiece_pipeline(const std::string& kind) { return rules_of(kind) != nullptr; }
+
+Pipeline read_sentencepiece_pipeline(const std::string& bytes, const std::string& path, const std::string& kind,
+                                     const Json& settings, const JsonObject& map) {
+  const JsonObject config(settings, "the settings of '" + path + "':");
+  const SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
+  const Converter converter(*rules_of(kind), file, config, map);
+  Pipeline pipeline = converter.pipeline(path);
+  pipeline.config_json = converter.with_roles(settings).dump_sorted();
+  const char* names[] = {"spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model"};
+  const auto name = std::ranges::find_if(names, [&](const char* usual) { return path.ends_with(usual); });
+  pipeline.made_of[name == std::end(names) ? (kind.starts_with("T5") ? "spiece.model" : "tokenizer.model") : *name] =
+      bytes;
+  return pipeline;
+}
+
+}  // namespace linnet
