@@ -68,14 +68,26 @@ std::string tokenizer_kind(const JsonObject& config, const std::string& folder) 
   const JsonObject model_config(json, "'" + path + "':");
   if (model_config.has("tokenizer_class")) return model_config.text("tokenizer_class");
   const std::string model = model_config.text("model_type", "");
-  constexpr std::pair<const char*, const char*> kKinds[] = {
-      {"xlm-roberta", "XLMRoberta"}, {"camembert", "Camembert"}, {"mbart", "MBart"},
-      {"m2m_100", "Nllb"},           {"pegasus", "Pegasus"},     {"deberta-v2", "DebertaV2"},
-      {"roberta", "Roberta"},        {"bart", "Bart"},           {"mpnet", "MPNet"},
-      {"gpt_neox", "GPTNeoX"},       {"qwen2", "Qwen2"},         {"qwen3", "Qwen2"},
-      {"qwen3_moe", "Qwen2"},        {"t5", "T5"},               {"mt5", "T5"},
-      {"albert", "Albert"},          {"llama", "Llama"},         {"gemma", "Gemma"},
-      {"gemma2", "Gemma"},           {"gemma3_text", "Gemma"}};
+  constexpr std::pair<const char*, const char*> kKinds[] = {{"xlm-roberta", "XLMRoberta"},
+                                                            {"camembert", "Camembert"},
+                                                            {"mbart", "MBart"},
+                                                            {"m2m_100", "Nllb"},
+                                                            {"pegasus", "Pegasus"},
+                                                            {"deberta-v2", "DebertaV2"},
+                                                            {"roberta", "Roberta"},
+                                                            {"bart", "Bart"},
+                                                            {"mpnet", "MPNet"},
+                                                            {"gpt_neox", "GPTNeoX"},
+                                                            {"qwen2", "Qwen2"},
+                                                            {"qwen3", "Qwen2"},
+                                                            {"qwen3_moe", "Qwen2"},
+                                                            {"t5", "T5"},
+                                                            {"mt5", "T5"},
+                                                            {"albert", "Albert"},
+                                                            {"llama", "Llama"},
+                                                            {"gemma", "Gemma"},
+                                                            {"gemma2", "Gemma"},
+                                                            {"gemma3_text", "Gemma"}};
   for (const auto& [name, kind] : kKinds)
     if (model == name) return kind;
   return "";
