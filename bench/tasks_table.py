@@ -28,7 +28,7 @@ from study import common, median, show
 
 SCRIPT = study.ROOT / "bench" / "peers" / "tasks.py"
 TASKS = ["one label", "several labels", "numbers", "pairs of texts", "words", "answers", "embeddings", "masked tokens",
-         "next tokens", "chats, LoRA", "preferences, LoRA", "translation", "images"]
+         "next tokens", "chats, LoRA", "preferences, LoRA", "laptop chat, LoRA", "translation", "images"]
 MOST = 1e-4  # difference of two losses
 # Nothing is looked for outside this machine.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -125,12 +125,14 @@ class Tasks:
                                   lambda: self.linnet(folder, about, steps, seed))
         return self.runs.once(key, lambda: self.peer(task, folder, side, steps, seed))
 
-    def row(self, task: str) -> dict:
+    def row(self, task: str, earlier: dict | None) -> dict:
+        """With --rounds 0 the times and the differences are those of an earlier run."""
         folder = self.folder(task)
         about = json.loads((folder / "task.json").read_text())
         seeds = range(1, self.options.seeds + 1 if about["score_steps"] else 2)
         if about.get("adapter"):
-            self.adapter(folder, about, 1)
+            for seed in seeds:
+                self.adapter(folder, about, seed)
         peers = self.options.modes if self.runs.with_peer else []
         failed = {}
         kept: dict[str, list[dict]] = {side: [] for side in ["linnet", *peers]}
@@ -146,11 +148,16 @@ class Tasks:
         sides = {side: summary(found) for side, found in kept.items() if found}
         scores: dict[str, list[float]] = {}
         if about["score_steps"] and self.options.seeds > 0:
-            for side in [side for side in ("linnet", "eager") if side in sides]:
+            for side in [side for side in ("linnet", "eager") if side == "linnet" or side in peers]:
                 scores[side] = [self.once(task, folder, about, side, about["score_steps"], seed, 0).get("score")
                                 for seed in seeds]
-        return {"task": task, "library": about["library"], "score": about["score"], "score_steps": about["score_steps"],
-                "sides": sides, "scores": scores, "difference": self.difference(kept), "failed": failed}
+        found = {"task": task, "library": about["library"], "score": about["score"], "score_steps": about["score_steps"],
+                 "sides": sides, "scores": scores, "failed": failed,
+                 "difference": self.difference(kept) if about.get("alike", True) else None,
+                 "timed": self.runs.build}
+        if self.options.rounds == 0 and earlier:
+            found |= {field: earlier.get(field) for field in ("sides", "difference", "failed", "timed")}
+        return found
 
     @staticmethod
     def difference(kept: dict) -> float | None:
@@ -205,7 +212,7 @@ def cells(row: dict) -> list[str]:
         theirs = row["sides"].get(mode, {})
         shown += [show(side.get(field) and factor * side[field], digits) for side in (ours, theirs)]
         shown.append(show(ratio(row, field, mode), 2))
-    name = row["score"] if row["score_steps"] else ""
+    name = f"{row['score']}, {row['score_steps']} steps" if row["score_steps"] else ""
     return [*shown, best or "-", name, *(score_text(row["scores"].get(side)) if name else ""
                                          for side in ("linnet", "eager"))]
 
@@ -217,8 +224,12 @@ def page(rows: list[dict], options) -> str:
             "process each, and of their ratios, Linnet's by PyTorch's. A step is the mean of the second half of the "
             "steps, beside the mode with the fastest; a process counts from its start to its end (imports, steps, "
             "evaluation, saving), and its peak is of resident memory, each beside the mode that takes least. Scores are "
-            "means over seeds, with the least and the largest, after more steps (-: not run); where no score is named, a small run "
-            "learns nothing that a score could tell.\n\n")
+            "of the validation examples after more steps, means over seeds with the least and the largest: a loss "
+            "where nothing else is named.")
+    if options.rounds == 0:
+        text += " Times, memory and differences are those of an earlier run, of Linnet " + ", ".join(
+            sorted({row.get("timed") or "before" for row in rows})) + "."
+    text += "\n\n"
     text += study.table(head, [cells(row) for row in rows])
     modes = [row for row in rows if len(row["sides"]) > 2]
     if modes:
@@ -235,7 +246,7 @@ def main() -> int:
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"default: all of {', '.join(TASKS)}")
     parser.add_argument("--data", default=os.environ.get("LINNET_DATA"), help="folder of real data")
     parser.add_argument("--work", default=str(study.ROOT / "build" / "tasks"), help="folder for models and runs")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0: scores alone, beside the times of an earlier run")
     parser.add_argument("--compile-rounds", type=int, default=1, help="rounds of torch.compile, which compiles for long")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=3, help="0: without scores")
@@ -248,10 +259,10 @@ def main() -> int:
         if task not in TASKS:
             sys.exit(f"there is no task {task}; there are {', '.join(TASKS)}")
     tasks = Tasks(options)
-    made = {task: tasks.row(task) for task in options.tasks or TASKS}
     # Rows of other tasks stay as they are.
     earlier = Path(options.out) / "tasks.json"
     kept = {row["task"]: row for row in json.loads(earlier.read_text())["rows"]} if earlier.exists() else {}
+    made = {task: tasks.row(task, kept.get(task)) for task in options.tasks or TASKS}
     rows = [row for row in ((kept | made).get(task) for task in TASKS) if row]
     tasks.runs.write("Tasks beside PyTorch", page(rows, options), {"rows": rows})
     for row in made.values():

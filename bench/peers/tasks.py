@@ -235,7 +235,7 @@ class Task:
 
     preset = ""
     rows, context, rate = 16, 64, 1e-4
-    score_name, score_steps = "loss", 0  # no score: the loss is all that is compared
+    score_name, score_steps = "loss", 0  # of the validation examples after so many steps
     decay = DECAY
     library = "transformers"
     file = "train.jsonl"
@@ -334,6 +334,13 @@ def padded(rows, fill=0):
     return torch.tensor([row + [fill] * (longest - len(row)) for row in rows])
 
 
+def mean_loss(task, model, batches, count):
+    """Over all that a batch's loss is a mean of; `count` tells how many these are."""
+    counts = [count(batch) for batch in batches]
+    losses = [task.loss(model, task.collate(batch)).item() for batch in batches]
+    return sum(n * loss for n, loss in zip(counts, losses)) / sum(counts)
+
+
 def chunked(examples, rows):
     return [examples[i : i + rows] for i in range(0, len(examples), rows)]
 
@@ -378,7 +385,7 @@ class EncoderTask(Task):
 
 
 class OneLabel(EncoderTask):
-    preset, score_name, score_steps = "classify", "accuracy", 120
+    preset, score_name, score_steps = "classify", "accuracy", 300
     labels = ("negative", "positive")
 
     def make(self, real, draw):
@@ -398,7 +405,7 @@ class OneLabel(EncoderTask):
 class Pairs(OneLabel):
     """Whether the second sentence is of the same picture: a caption with its words left out here and there, or another."""
 
-    score_steps = 0
+    score_steps = 120
     labels = ("other", "same")
 
     def make(self, real, draw):
@@ -650,7 +657,7 @@ class Masked(EncoderTask):
     """Tokens that are hidden in paragraphs of Wikipedia, in the positions that Linnet draws (masked_chunks.cpp)."""
 
     preset = "bert-base"
-    rows, context = 8, 128
+    rows, context, score_steps = 8, 128, 60
     file, valid_key = "train.bin", "data.valid_text"
     model_class = transformers.BertForMaskedLM
     offsets, orders, masks = 0x6D61736B6F666673, 0x6D61736B6F726472, 0x6D61736B6D61736B
@@ -707,12 +714,20 @@ class Masked(EncoderTask):
     def collate(self, batch):
         return self.inputs(batch) | {"labels": padded([e["label"] for e in batch], -100)}
 
+    def score(self, model, documents):
+        """The loss at masks that are always the same, every token once."""
+        content, key = self.context - 2, stream_key(0, self.masks, -2)
+        pieces = [self.hidden(first + at, ids[at : at + content], key)
+                  for first, ids in documents for at in range(0, len(ids), content)]  # fmt: skip
+        return mean_loss(self, model, chunked(sorted(pieces, key=self.size), self.rows),
+                         lambda batch: sum(label >= 0 for e in batch for label in e["label"]))  # fmt: skip
+
 
 class Tokens(Task):
     """The next token of a text."""
 
     preset = "text"
-    rows, context, rate = 4, 128, 3e-4
+    rows, context, rate, score_steps = 4, 128, 3e-4, 60
     file, valid_key = "train.txt", "data.valid_text"
     offsets, orders = 0x6F66667365747300, 0x6F72646572730000
 
@@ -749,6 +764,11 @@ class Tokens(Task):
         logits = model(input_ids=batch[:, :-1], use_cache=False).logits
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
+    def score(self, model, ids):
+        """The loss of every token but the first, in rows of the context."""
+        rows = [[ids[i : i + self.context + 1]] for i in range(0, len(ids) - 1, self.context)]
+        return mean_loss(self, model, rows, lambda row: len(row[0]) - 1)
+
 
 class Tuned(Task):
     """A chat model and adapters beside its linear layers, with TRL's trainers and PEFT. Linnet writes the adapters that
@@ -757,6 +777,7 @@ class Tuned(Task):
     library = "TRL"
     decay = 0.0
     valid_key = "data.valid_text"
+    dtype = torch.float32  # of the base
 
     def settings(self):
         return {"lora.rank": 16, "lora.alpha": 32, "lora.base_storage": "fp32"}
@@ -768,7 +789,7 @@ class Tuned(Task):
         text = Path(real, "lm/wikitext-2/valid.txt").read_text(encoding="utf-8").replace("\n", " . ")
         return [words for words in (part.split() for part in text.split(" . ")) if len(words) > 12]
 
-    def trainer(self, model, records, **more):
+    def trainer(self, model, dataset, tokenizer, steps, mode):
         raise NotImplementedError
 
     def arguments(self, kind, steps, mode, **more):
@@ -776,7 +797,7 @@ class Tuned(Task):
             output_dir=str(self.folder / "trl"), max_steps=steps, per_device_train_batch_size=self.rows,
             learning_rate=self.rate, lr_scheduler_type="constant", warmup_steps=0, optim="adamw_torch_fused",
             adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8, weight_decay=0.0, max_grad_norm=1.0, logging_steps=1,
-            save_strategy="no", use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
+            save_strategy="no", use_cpu=True, bf16=False, gradient_checkpointing=mode == "recompute", report_to=[],
             disable_tqdm=True, max_length=self.context, train_sampling_strategy="sequential",
             torch_compile=mode == "compile", **more)  # fmt: skip
 
@@ -785,7 +806,7 @@ class Tuned(Task):
         import peft
 
         datasets.disable_progress_bars()
-        base = transformers.AutoModelForCausalLM.from_pretrained(self.model_folder, dtype=torch.float32)
+        base = transformers.AutoModelForCausalLM.from_pretrained(self.model_folder, dtype=self.dtype)
         model = peft.PeftModel.from_pretrained(base, str(self.folder / f"adapter-{seed}"), is_trainable=True)
         tokenizer = self.tokenizer()
         records = self.records("train")
@@ -809,8 +830,12 @@ class Tuned(Task):
         trainer = self.trainer(model, dataset, tokenizer, steps, mode)
         trainer.add_callback(Clock())
         trainer.train()
+        # One batch: TRL's mean of batches would weigh their tokens differently.
+        valid = datasets.Dataset.from_list(self.records("valid"))
+        trainer.args.per_device_eval_batch_size = len(valid)
+        score = trainer.evaluate(valid)["eval_loss"] if self.score_steps else None
         model.save_pretrained(self.folder / "saved")
-        return {"losses": losses, "seconds": [b - a for a, b in zip(ends, ends[1:])], "score": None}
+        return {"losses": losses, "seconds": [b - a for a, b in zip(ends, ends[1:])], "score": score}
 
     def size(self, example):
         return example["size"]
@@ -825,21 +850,24 @@ class Chats(Tuned):
     another: TRL packs with kernels that a processor has not."""
 
     preset = "chat"
-    rows, context, rate = 4, 128, 2e-4
+    rows, context, rate, score_steps, fullness = 4, 128, 2e-4, 40, 0.55
 
     def make(self, real, draw):
-        tokenizer = make_llama(real, self.model_folder, self.context)
+        self.write_conversations(real, draw, make_llama(real, self.model_folder, self.context), 80, 24)
+
+    def write_conversations(self, real, draw, tokenizer, train, valid):
         sentences = self.sentences(real)
         turn = lambda role, words: [{"role": role, "content": " ".join(words)}]
-        records = []
-        while len(records) < 104:
-            words = [word for sentence in draw.sample(sentences, 4) for word in sentence][: draw.randint(55, 90)]
+        records, parts = [], self.context // 128
+        while len(records) < train + valid:
+            words = [word for sentence in draw.sample(sentences, 4 * parts) for word in sentence]
+            words = words[: draw.randint(55 * parts, 90 * parts)]
             cut = len(words) // 3
             record = {"prompt": turn("user", words[:cut]), "completion": turn("assistant", words[cut:])}
-            if self.context * 0.55 < self.tokens(tokenizer, record) <= self.context:
+            if self.context * self.fullness < self.tokens(tokenizer, record) <= self.context:
                 records.append(record)
-        write_lines(self.folder / "train.jsonl", records[:80])
-        write_lines(self.folder / "valid.jsonl", records[80:])
+        write_lines(self.folder / "train.jsonl", records[:train])
+        write_lines(self.folder / "valid.jsonl", records[train:])
 
     def tokens(self, tokenizer, record):
         return self.templated(tokenizer, record["prompt"] + record["completion"])
@@ -854,11 +882,35 @@ class Chats(Tuned):
                               processing_class=tokenizer)  # fmt: skip
 
 
+class Laptop(Chats):
+    """Adapters of a chat model of Qwen3-0.6B's sizes: a base of 4 bits here, of bf16 there. So losses are not alike.
+    A conversation fills a row of 512 tokens."""
+
+    rows, context, score_steps, fullness, dtype = 1, 512, 0, 0.97, torch.bfloat16
+    sizes = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16}
+
+    def settings(self):
+        return super().settings() | {"lora.base_storage": "int4", "precision": "bf16", "memory": "1550MB"}
+
+    def describe(self):
+        return super().describe() | {"alike": False}
+
+    def make(self, real, draw):
+        text = Path(real, "lm/wikitext-2/valid.txt").read_text(encoding="utf-8")
+        tokenizer = byte_tokenizer(text.split("\n"), self.model_folder, 8000)
+        config = transformers.Qwen3Config(
+            vocab_size=151936, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960, rope_theta=1e6,
+            tie_word_embeddings=True, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
+            pad_token_id=tokenizer.pad_token_id, **self.sizes)  # fmt: skip
+        transformers.Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(self.model_folder)
+        self.write_conversations(real, draw, tokenizer, 24, 1)
+
+
 class Preferences(Tuned):
     """DPO. The reference is computed before the first step on both sides."""
 
     preset = "preferences"
-    rows, context, rate = 4, 128, 2e-4
+    rows, context, rate, score_steps = 4, 128, 2e-4, 40
 
     def make(self, real, draw):
         make_llama(real, self.model_folder, self.context)
@@ -888,7 +940,7 @@ class Preferences(Tuned):
 class Translation(Task):
     """Captions in English and German, with a T5. One shape of batches, so that their order can be told."""
 
-    preset = "t5-small"
+    preset, score_steps = "t5-small", 120
     file = "train.tsv"
 
     def describe(self):
@@ -936,6 +988,9 @@ class Translation(Task):
         sources, targets = zip(*batch)
         return {"input_ids": padded(sources), "attention_mask": padded([[1] * len(ids) for ids in sources]),
                 "labels": padded(targets, -100)}  # fmt: skip
+
+    def score(self, model, examples):
+        return mean_loss(self, model, chunked(examples, self.rows), lambda batch: sum(len(ids) for _, ids in batch))
 
 
 class Images(Task):
@@ -1015,6 +1070,7 @@ TASKS = {
     "next tokens": Tokens,
     "chats, LoRA": Chats,
     "preferences, LoRA": Preferences,
+    "laptop chat, LoRA": Laptop,
     "translation": Translation,
     "images": Images,
 }
@@ -1026,7 +1082,7 @@ def main():
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--real", help="folder of real data")
-    parser.add_argument("--mode", default="eager", choices=["eager", "compile", "float64"])
+    parser.add_argument("--mode", default="eager", choices=["eager", "compile", "recompute", "float64"])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)

@@ -34,9 +34,9 @@ std::string sizes(const ConfigFile& config) {
     std::initializer_list<const char*> keys;
   };
   const Row rows[] = {{"vocabulary", {"vocab_size"}},
-                      {"width", {"n_embd", "hidden_size", "d_model"}},
-                      {"layers", {"n_layer", "num_hidden_layers", "num_layers", "encoder_layers"}},
-                      {"heads", {"n_head", "num_attention_heads", "num_heads", "encoder_attention_heads"}},
+                      {"width", {"n_embd", "hidden_size", "d_model", "dim"}},
+                      {"layers", {"n_layer", "num_hidden_layers", "num_layers", "encoder_layers", "n_layers"}},
+                      {"heads", {"n_head", "num_attention_heads", "num_heads", "encoder_attention_heads", "n_heads"}},
                       {"positions", {"n_positions", "max_position_embeddings"}}};
   std::string text;
   for (const Row& row : rows)

@@ -15,7 +15,9 @@ DecoderConfig qwen2_kind() {
 
 FamilyList families_of_llama() {
   using Rows = Fields<DecoderConfig>;
-  static const DecoderFamily llama("llama", FamilyKind::kDecoder, decoder_architectures("Llama"), llama_kind({}),
+  std::vector<Architecture> llamas = decoder_architectures("Llama");
+  llamas.push_back({"LLaMAForCausalLM", ModelHead::kTokens});  // as the first conversions spelt it
+  static const DecoderFamily llama("llama", FamilyKind::kDecoder, llamas, llama_kind({}),
                                    llama_fields() + bias_fields(), make_decoder, llama_names);
   static const DecoderFamily mistral("mistral", FamilyKind::kDecoder, decoder_architectures("Mistral"), llama_kind({}),
                                      llama_fields() + Rows{window_field(4096)}, make_decoder, llama_names);

@@ -174,7 +174,9 @@ NameTable encoder_table(const EncoderConfig& config, ModelHead head) {
 
 }  // namespace
 
-const T5Family kT5Family("t5", FamilyKind::kEncoderDecoder, {{"T5ForConditionalGeneration", ModelHead::kTokens}},
+const T5Family kT5Family("t5", FamilyKind::kEncoderDecoder,
+                         {{"T5ForConditionalGeneration", ModelHead::kTokens},
+                          {"T5WithLMHeadModel", ModelHead::kTokens}},
                          T5Config{}, fields(), make, names);
 
 // mT5 (Xue et al. 2021) has T5's layers, gated, and a vocabulary of many languages.
