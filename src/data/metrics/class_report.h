@@ -26,6 +26,9 @@ struct ClassReport {
   // F1 of two classes is that of the second, of more it is macro(), as in GLUE.
   double f1() const { return counts.size() == 2 ? counts[1].f1() : macro().f1; }
 
+  // The class that all examples were taken for, though not all are of it; null where there is none.
+  const std::string* only_answer() const;
+
   // "accuracy", "f1_macro" and "f1_weighted" of classes.
   std::vector<std::pair<std::string, double>> metrics() const;
 

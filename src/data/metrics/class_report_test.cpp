@@ -66,5 +66,16 @@ TEST(ClassReport, IsWrittenForPeople) {
   EXPECT_EQ(labels.text().find("confusion"), std::string::npos);
 }
 
+TEST(ClassReport, TellsAModelThatKnowsOneAnswer) {
+  ClassReport report({"no", "yes"});
+  report.add(1, 1);
+  EXPECT_EQ(report.only_answer(), nullptr);  // all examples are of that class
+  report.add(1, 0);
+  ASSERT_NE(report.only_answer(), nullptr);
+  EXPECT_EQ(*report.only_answer(), "yes");
+  report.add(0, 0);
+  EXPECT_EQ(report.only_answer(), nullptr);
+}
+
 }  // namespace
 }  // namespace linnet

@@ -53,10 +53,12 @@ double as_number(const Json& label) {
   return error == std::errc() && end == text.data() + text.size() ? value : NAN;
 }
 
-std::string names_of(const Json& record) {
+// The names of a record's fields, for the error that one is missing.
+std::string names_of(const Json& record, const std::string& where) {
   std::string names;
   for (const auto& [key, value] : record.items()) names += (names.empty() ? "" : ", ") + key;
-  return names;
+  const bool is_csv = where.find(".csv:") != where.npos || where.find(".csv.gz:") != where.npos;
+  return names + (is_csv ? "; the first line of a .csv file is its heading" : "");
 }
 
 // `images`: records have the path of an image where others have a text.
@@ -75,10 +77,11 @@ Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bo
   }
   if (columns.text.empty() && !labelled && fields == 1) columns.text = record.items().front().key;
   if (columns.text.empty())
-    fail_user(where + ": no field is called \"" + std::string(texts.front()) + "\" (there are " + names_of(record) +
-              "); " + (labelled ? "--set data.text_column=NAME" : "--text-column NAME") + " says which");
+    fail_user(where + ": no field is called \"" + std::string(texts.front()) + "\" (there are " +
+              names_of(record, where) + "); " + (labelled ? "--set data.text_column=NAME" : "--text-column NAME") +
+              " says which");
   if (columns.label.empty() && labelled)
-    fail_user(where + ": no field is called \"label\" (there are " + names_of(record) +
+    fail_user(where + ": no field is called \"label\" (there are " + names_of(record, where) +
               "); --set data.label_column=NAME says which");
   return columns;
 }
@@ -225,7 +228,7 @@ Columns related_columns(const Json& record, const DataConfig& data, bool pairs, 
   if (columns.text.empty() && !pairs && record.size() == 1) columns.text = record.items().front().key;
   if (columns.text.empty() || (pairs && columns.pair.empty()))
     fail_user(where + ": no field is called \"" + (columns.text.empty() ? "anchor" : "positive") + "\" (there are " +
-              names_of(record) + "); --set data." + (columns.text.empty() ? "text" : "pair") +
+              names_of(record, where) + "); --set data." + (columns.text.empty() ? "text" : "pair") +
               "_column=NAME says which");
   return columns;
 }

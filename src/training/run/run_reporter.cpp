@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/process_memory.h"
 #include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"
@@ -128,6 +129,9 @@ std::vector<std::pair<std::string_view, double>> RunReporter::told_metrics(const
 
 void RunReporter::evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better) {
   const Evaluation& result = judged.best;
+  const std::string* only = result.classes ? result.classes->only_answer() : nullptr;
+  only_answer_ = only ? *only : "";
+  told_apart_ = told_apart_ || (result.classes && !only);
   const double speed = static_cast<double>(result.items) / seconds;
   MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_, items_};
   line.metrics = told_metrics(result);
@@ -142,6 +146,13 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
                    ? "    of the weights' moving average; the weights themselves have " + figures(*judged.other)
                    : "    of the weights themselves; their moving average is worse: " + figures(*judged.other));
   for (const std::string& sample : result.samples) bar_.print(replace_invalid_utf8(sample));
+}
+
+void RunReporter::warn_of_nothing_learned() const {
+  if (!only_answer_.empty() && !told_apart_)
+    log_warning("the model calls every validation example \"" + only_answer_ +
+                "\": it has learned nothing yet. More steps, another --lr or a model to start from "
+                "(model.from=FOLDER) may help");
 }
 
 std::string anomaly_path(const std::string& run_folder) { return run_folder + "/anomaly.safetensors"; }

@@ -63,6 +63,8 @@ class RunReporter {
             std::optional<int64_t> skipped_steps);
   void evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better);
   void message(const std::string& text) { bar_.print(text); }
+  // At the end of a run: warns of one that has answered the examples of every evaluation alike.
+  void warn_of_nothing_learned() const;
   void clear() { bar_.clear(); }
   // What was told so far survives a crash.
   void sync();
@@ -84,6 +86,8 @@ class RunReporter {
   std::optional<EventLog> events_;
   ProgressBar bar_;
   int64_t steps_here_ = 0;
+  std::string only_answer_;                  // of the last evaluation
+  bool told_apart_ = false;                  // an evaluation had several answers
   double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages
 };
 

@@ -24,7 +24,7 @@ bool has_records(const std::string& path) {
 RecordReader::RecordReader(const std::string& path, std::span<const std::string_view> heading)
     : lines_(path),
       heading_(heading.begin(), heading.end()),
-      form_(has_ending(path, ".csv") ? Form::kCommas
+      form_(has_ending(path, ".csv") ? Form::kQuoted
             : has_json(path)         ? Form::kJson
                                      : Form::kTabs) {}
 
@@ -33,7 +33,7 @@ bool RecordReader::next(Json& record) {
   std::vector<std::string> fields;
   if (!read_fields(fields)) return false;
   if (names_.empty()) {
-    has_heading_ = form_ == Form::kCommas || std::ranges::any_of(fields, [&](const std::string& field) {
+    has_heading_ = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
                      return std::ranges::count(heading_, trimmed(field)) > 0;
                    });
     for (size_t i = 0; i < fields.size(); ++i)
@@ -66,7 +66,10 @@ bool RecordReader::read_fields(std::vector<std::string>& fields) {
     if (!lines_.next(line)) return false;
   } while (trimmed(line).empty());
   where_ = lines_.where();
-  if (form_ == Form::kCommas) {
+  if (form_ == Form::kQuoted) {
+    if (const bool is_heading = names_.empty(); is_heading && line.find(',') == line.npos)
+      for (const char other : {';', '\t'})
+        if (line.find(other) != line.npos) separator_ = other;
     split_quoted(std::move(line), fields);
     return true;
   }
@@ -92,10 +95,10 @@ void RecordReader::split_quoted(std::string line, std::vector<std::string>& fiel
         if (line[i] == '"' && (++i >= line.size() || line[i] != '"')) break;
         field += line[i];
       }
-      if (i < line.size() && line[i] != ',')
+      if (i < line.size() && line[i] != separator_)
         fail_user(where_ + ": text behind a closing quote; a quote inside a field is written as two");
     } else {
-      const size_t end = std::min(line.find(',', i), line.size());
+      const size_t end = std::min(line.find(separator_, i), line.size());
       field = line.substr(i, end - i);
       i = end;
     }

@@ -11,7 +11,8 @@
 namespace linnet {
 
 // By the file's name, each also with ".gz" behind it: .csv has comma-separated values (RFC 4180: fields in quotes may
-// hold commas, doubled quotes and line ends); .jsonl, .ndjson and .json have a JSON object on each line; any other file
+// hold commas, doubled quotes and line ends), or where the heading has no comma, semicolons or tabs, as spreadsheets
+// write them in half of Europe; .jsonl, .ndjson and .json have a JSON object on each line; any other file
 // has fields separated by tabs. Blank lines are skipped.
 //
 // The first line of a .csv file is a heading; that of a tab-separated file if one of its fields is in `heading`.
@@ -34,7 +35,8 @@ class RecordReader {
 
   LineReader lines_;
   const std::vector<std::string_view> heading_;
-  enum class Form { kTabs, kCommas, kJson } form_;
+  enum class Form { kTabs, kQuoted, kJson } form_;
+  char separator_ = ',';  // of kQuoted
   std::vector<std::string> names_;  // of the fields, once the first line was read
   bool has_heading_ = false;
   std::string where_;

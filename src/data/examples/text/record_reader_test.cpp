@@ -46,6 +46,13 @@ TEST_F(Records, CommasAndQuotes) {
       (Texts{R"({"label":"x","text":"a, \"b\"\nc"})", R"({"label":"y","text":""})", R"({"label":"z","text":""})"}));
 }
 
+TEST_F(Records, SemicolonsWhereTheHeadingHasNoComma) {
+  EXPECT_EQ(read("a.csv", "text;label\r\n\"a;b\";1\r\nc, d;2\r\n"),
+            (Texts{R"({"text":"a;b","label":"1"})", R"({"text":"c, d","label":"2"})"}));
+  EXPECT_EQ(read("a.csv", "text\tlabel\na, b\t1\n"), (Texts{R"({"text":"a, b","label":"1"})"}));
+  EXPECT_EQ(read("a.csv", "text,a;b\nc,d;e\n"), (Texts{R"({"text":"c","a;b":"d;e"})"}));
+}
+
 TEST_F(Records, JsonLines) {
   EXPECT_EQ(read("a.jsonl", "{\"text\": \"a\", \"label\": [1, 2]}\n\n{\"x\": 1}\n"),
             (Texts{R"({"text":"a","label":[1,2]})", R"({"x":1})"}));
