@@ -806,7 +806,7 @@ class Tuned(Task):
         import peft
 
         datasets.disable_progress_bars()
-        base = transformers.AutoModelForCausalLM.from_pretrained(self.model_folder, dtype=self.dtype)
+        base = transformers.AutoModelForCausalLM.from_pretrained(self.model_folder, dtype=torch.float32 if mode == "fp32" else self.dtype)
         model = peft.PeftModel.from_pretrained(base, str(self.folder / f"adapter-{seed}"), is_trainable=True)
         tokenizer = self.tokenizer()
         records = self.records("train")
@@ -890,7 +890,7 @@ class Laptop(Chats):
     sizes = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16}
 
     def settings(self):
-        return super().settings() | {"lora.base_storage": "int4", "precision": "bf16", "memory": "1550MB"}
+        return super().settings() | {"lora.base_storage": "int4", "memory": "1580MB"}
 
     def describe(self):
         return super().describe() | {"alike": False}
@@ -1082,7 +1082,7 @@ def main():
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--real", help="folder of real data")
-    parser.add_argument("--mode", default="eager", choices=["eager", "compile", "recompute", "float64"])
+    parser.add_argument("--mode", default="eager", choices=["eager", "compile", "recompute", "fp32", "float64"])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)

@@ -112,6 +112,26 @@ TEST_F(Chat, TheLossDoesNotDependOnPackingOrOnTheFormOfTheFile) {
   EXPECT_EQ(loss("a", "shared.jsonl"), packed);
 }
 
+// Each answer is learned as the model sees what it answers, though the template forgets earlier answers then.
+TEST_F(Chat, ATemplateMayWriteEarlierTurnsDifferently) {
+  folder_.write("llama/chat_template.jinja",
+                "{% for m in messages %}{{ 'w7' if m.role == 'user' else 'w8' }} {% if m.role == 'user' or loop.last %}"
+                "{{ m.content }}{% else %}w12{% endif %} w9 {% endfor %}{% if add_generation_prompt %}w8 {% endif %}");
+  const Outcome trained = train("a", "messages.jsonl", {"lora.rank=0", "lora.alpha=16", "max_steps=150"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const std::string two = Json{{"messages",
+                                {message("user", "w30"), message("assistant", "w41 w42"), message("user", "w32"),
+                                 message("assistant", "w44")}}}
+                              .dump();
+  folder_.write("two.jsonl", two + "\n");
+  const Outcome outcome = run({"eval", folder_ / "a", "--data", folder_ / "two.jsonl", "--json"}, {.log = "info"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(Json::parse(outcome.out)["tokens"], 5);  // of both answers, with what ends them
+  EXPECT_NE(outcome.error.find("1 of 1 conversations are learned answer by answer"), std::string::npos)
+      << outcome.error;
+  EXPECT_LT(loss("a", "messages.jsonl"), 0.1);
+}
+
 TEST_F(Chat, ARunGoesOnToTheSameBits) {
   ASSERT_EQ(train("whole", "messages.jsonl", {"max_steps=40"}).exit_code, 0);
   ASSERT_EQ(train("parts", "messages.jsonl", {"max_steps=20"}).exit_code, 0);

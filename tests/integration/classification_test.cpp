@@ -50,7 +50,7 @@ class Classification : public ::testing::Test {
     for (const Arguments* list : {&small, &settings})
       for (const std::string& setting : *list) arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return run(arguments, {.log = "warning"});
   }
   TemporaryFolder folder_;
 };
@@ -130,6 +130,17 @@ TEST_F(Classification, ColumnsOfATableAreNamed) {
   const Outcome unknown = run(train);
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_NE(unknown.error.find("no field \"bdy\""), std::string::npos) << unknown.error;
+}
+
+TEST_F(Classification, TextsThatAreCutAreCounted) {
+  std::string table;
+  for (int i = 0; i < 40; ++i)
+    table += std::string(i % 4 == 0 ? "red red red red red red red red red" : "red") + (i % 2 ? "\ta\n" : "\tb\n");
+  folder_.write("long.tsv", table);
+  const Outcome outcome =
+      train_classifier("cut", {"data.train_tsv=long.tsv", "data.valid_tsv=long.tsv", "context=8", "max_steps=1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_NE(outcome.error.find("texts are longer than 8 tokens and are cut there"), std::string::npos) << outcome.error;
 }
 
 TEST_F(Classification, RareClassesAreLearnedWhereTheyCountMore) {

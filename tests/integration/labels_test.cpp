@@ -227,7 +227,7 @@ TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
        {std::tuple{"classify", "fraction.tsv", "--set data.task=regression learns numbers"},
         {"classify", "several.tsv", "several labels in one, such as 'joy, fear'"},
         {"regress", "words.tsv", "words.tsv:2: the label 'low' is no number"},
-        {"classify", "columns.csv", "no field is called \"text\" (there are body, kind)"},
+        {"classify", "columns.csv", "no field is called \"text\" (there are body, kind; the first line of a .csv file is its heading)"},
         {"tag", "span.jsonl", "\"end\" of an entity is 9, and the text has 5 characters"},
         {"tag", "tags.jsonl", "tags.jsonl:1: 2 tokens and 1 tags"},
         {"classify", "quote.csv", "quote.csv:2: a quote is not closed"},

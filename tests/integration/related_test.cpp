@@ -327,6 +327,7 @@ TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
                 R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 3}]})");
   folder_.write("beyond.jsonl",
                 R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 9}]})");
+  folder_.write("blank.jsonl", R"({"question": "q", "context": " ", "answers": []})");
   folder_.write("absent.jsonl", R"({"question": "q", "context": "a dog", "answers": ["cat"]})");
   folder_.write("table.tsv", "q\ta dog\tdog\n");
   folder_.write("other.json", R"({"rows": []})");
@@ -342,6 +343,7 @@ TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
        {std::pair{"start.jsonl", "the answer 'dog' does not stand at \"answer_start\" 3 of the context"},
         {"beyond.jsonl", "\"answer_start\" is 9, and the context has 5 characters"},
         {"absent.jsonl", "absent.jsonl:1: the answer 'cat' is no part of the context"},
+        {"blank.jsonl", "blank.jsonl:1: the context is empty"},
         {"table.tsv", "are in a file of SQuAD's form (.json) or in JSON lines (.jsonl)"},
         {"other.json", "has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line"},
         {"lacking.json", "there is no text \"context\""},

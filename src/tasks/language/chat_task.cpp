@@ -56,8 +56,8 @@ Json messages_of(const Json& record, const std::string& where) {
 
 // Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
 // {"conversations": [{"from", "value"}, ...]} (ShareGPT). Each is rendered by the chat template of the language's
-// tokenizer; a conversation beyond longest_chat() is cut there; one without anything to learn is left out; the log
-// counts both. `folder` is for messages.
+// tokenizer, some as several texts (render_chat()); a text beyond longest_chat() is cut there; one without anything to
+// learn is left out; the log counts both. `folder` is for messages.
 std::vector<TargetedTokens> read_chats(const std::string& path, const Config& config, const LanguageModel& language,
                                        const std::string& folder) {
   const PretrainedTokenizer& tokenizer = tokenizer_of(config, language, folder);
@@ -65,15 +65,29 @@ std::vector<TargetedTokens> read_chats(const std::string& path, const Config& co
   const ChatTemplate chat(tokenizer, folder);
   RecordReader reader(path, {});
   std::vector<TargetedTokens> chats;
-  int64_t all = 0, cut = 0;
+  int64_t all = 0, cut = 0, learned = 0, several = 0;
   for (Json record; reader.next(record); ++all) {
-    TargetedTokens found =
-        learned_tokens(render_chat(chat, messages_of(record, reader.where()), reader.where()), tokenizer);
-    cut += cut_tokens(found, longest);
-    if (learns_anything(found)) chats.push_back(std::move(found));
+    const std::vector<LearnedText> texts = render_chat(chat, messages_of(record, reader.where()), reader.where());
+    several += texts.size() > 1;
+    bool is_cut = false, learns = false;
+    for (const LearnedText& text : texts) {
+      TargetedTokens found = learned_tokens(text, tokenizer);
+      is_cut |= cut_tokens(found, longest);
+      if (!learns_anything(found)) continue;
+      found.goes_on = learns, learns = true;
+      chats.push_back(std::move(found));
+    }
+    cut += is_cut, learned += learns;
   }
-  if (chats.empty()) fail_user("'" + path + "': no conversation has an answer of the assistant to learn");
-  tell_cut_records("conversations", all, cut, all - std::ssize(chats), longest, *language.model);
+  if (chats.empty())
+    fail_user("'" + path + "': no conversation has an answer of the assistant to learn" +
+              (cut > 0 ? " within " + std::to_string(longest) + " tokens" +
+                             (longest < language.model->max_length() ? "; --set context=N takes longer ones" : "")
+                       : ""));
+  if (several > 0)
+    log_info(std::to_string(several) + " of " + std::to_string(all) +
+             " conversations are learned answer by answer: the chat template writes earlier turns differently");
+  tell_cut_records("conversations", all, cut, all - learned, longest, *language.model);
   return chats;
 }
 

@@ -8,17 +8,19 @@
 namespace linnet {
 
 void check_messages(const Json& messages, const std::string& where) {
-  if (!messages.is_array() || messages.empty()) fail_user(where + ": the list of messages is empty");
+  if (!messages.is_array()) fail_user(where + ": \"messages\" is no list");
+  if (messages.empty()) fail_user(where + ": the list of messages is empty");
   for (const Json& each : messages) {
     if (!each.is_object() || !each.contains("role") || !each["role"].is_string())
       fail_user(where + ": a message has no \"role\"");
-    if (!each.contains("content") && !each.contains("tool_calls"))
+    const Json* content = each.find("content");
+    if ((!content || content->is_null()) && !each.contains("tool_calls"))
       fail_user(where + ": a message of the role \"" + each["role"].text() + "\" has no \"content\"");
   }
 }
 
-LearnedText render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where) {
-  LearnedText rendered;
+std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where) {
+  std::vector<LearnedText> texts(1);
   Json before = Json::array();
   const auto render = [&](bool prompt) {
     try {
@@ -36,14 +38,15 @@ LearnedText render_chat(const ChatTemplate& chat, const Json& messages, const st
     if (!assistant) continue;
     std::string text = render(false);
     // What the model continues when it writes has to be what it learned from.
-    if (!text.starts_with(prompt) || !text.starts_with(rendered.text))
+    if (!text.starts_with(prompt))
       fail_user(where +
-                ": the chat template writes earlier turns differently once later ones follow; the answers cannot "
-                "be told from what they answer");
-    rendered.learned.push_back({prompt.size(), text.size()});
-    rendered.text = std::move(text);
+                ": the chat template writes a prompt differently once the answer follows; the answer cannot be "
+                "told from what it answers");
+    if (!text.starts_with(texts.back().text)) texts.emplace_back();
+    texts.back().learned.push_back({prompt.size(), text.size()});
+    texts.back().text = std::move(text);
   }
-  return rendered;
+  return texts;
 }
 
 TargetedTokens learned_tokens(const LearnedText& rendered, const PretrainedTokenizer& tokenizer, bool special) {

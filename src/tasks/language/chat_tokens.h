@@ -1,5 +1,7 @@
 // Conversations as tokens of which a language model learns some: what the assistant said.
 #pragma once
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,9 +24,11 @@ struct LearnedText {
   std::vector<TextRange> learned;
 };
 
-// A conversation as its template writes it; what the assistant says, up to what ends it, is learned. User error, naming
-// the place, for roles that the template refuses and templates that rewrite earlier turns.
-LearnedText render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where);
+// A conversation as its template writes it; what the assistant says, up to what ends it, is learned. A template may
+// write earlier turns differently once later ones follow (Qwen3 leaves out what was thought): then the conversation is
+// several texts, each as the model sees it when it writes the answers that are learned of it. User error, naming the
+// place, for roles that the template refuses.
+std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where);
 // `special`: with the tokens that the tokenizer puts around a text.
 TargetedTokens learned_tokens(const LearnedText& text, const PretrainedTokenizer& tokenizer, bool special = false);
 bool learns_anything(const TargetedTokens& tokens);
@@ -46,9 +50,18 @@ std::pair<std::vector<Record>, std::vector<Record>> load_records(const Config& c
     fail_user("task = \"" + data.task + "\" reads the file text, which is not given (--data FILE.jsonl)");
   std::vector<Record> all = read(data_path(data, data.text)), train, valid;
   if (!data.valid_text.empty()) return {std::move(all), read(data_path(data, data.valid_text))};
+  const auto goes_on = [](const Record& record) {
+    if constexpr (requires { record.goes_on; }) return record.goes_on;
+    return false;
+  };
+  const auto whole = static_cast<size_t>(std::ranges::count_if(all, std::not_fn(goes_on)));
   const std::vector<bool> chosen =
-      choose_held_out(std::vector<int32_t>(all.size(), 0), data.valid_share, static_cast<uint64_t>(config.train.seed));
-  for (size_t i = 0; i < all.size(); ++i) (chosen[i] ? valid : train).push_back(std::move(all[i]));
+      choose_held_out(std::vector<int32_t>(whole, 0), data.valid_share, static_cast<uint64_t>(config.train.seed));
+  size_t next = 0;
+  for (Record& record : all) {
+    if (!goes_on(record)) ++next;
+    (chosen[next - 1] ? valid : train).push_back(std::move(record));
+  }
   if (valid.empty())
     fail_user(std::string("too few ") + what + " to set some aside; --set data.valid_text=FILE names others");
   return {std::move(train), std::move(valid)};

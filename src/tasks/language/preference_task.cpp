@@ -155,7 +155,8 @@ class PairReader {
       if (std::ranges::all_of(pair.answers, learns_anything)) pairs.push_back(std::move(pair));
     }
     if (pairs.empty())
-      fail_user("'" + path + "' has no pair of answers within " + std::to_string(longest_) + " tokens");
+      fail_user("'" + path + "' has no pair of answers" +
+                (cut > 0 ? " within " + std::to_string(longest_) + " tokens; --set context=N takes longer ones" : ""));
     tell_cut_records("pairs", all, cut, all - std::ssize(pairs), longest_, model_);
     return pairs;
   }
@@ -200,12 +201,14 @@ class PairReader {
   // Of the turns in `answer` from `first` on.
   TargetedTokens of_turns(Json messages, const Json& answer, size_t first, const std::string& where) const {
     check_messages(messages, where);
-    const auto turns =
-        std::ranges::count_if(messages, [](const Json& each) { return each["role"].text() == "assistant"; });
+    std::ptrdiff_t turns = 0;
     for (size_t i = first; i < answer.size(); ++i) messages.push_back(answer[i]);
     check_messages(messages, where);
-    LearnedText text = render_chat(*chat_, messages, where);
-    text.learned.erase(text.learned.begin(), text.learned.begin() + turns);
+    for (size_t i = first; i < answer.size(); ++i) turns += answer[i]["role"].text() == "assistant";
+    LearnedText text = render_chat(*chat_, messages, where).back();
+    if (std::ssize(text.learned) < turns)
+      fail_user(where + ": the chat template writes the first turns of an answer differently once later ones follow");
+    text.learned.erase(text.learned.begin(), text.learned.end() - turns);
     return learned_tokens(text, tokenizer_);
   }
 

@@ -78,6 +78,7 @@ Json ranges_of(const Json& record, const std::string& context, const std::string
 TextRecord record_of(const Json& question, const std::string& context, bool labelled, const std::string& where) {
   TextRecord record{.text = text_at(question, "question", where), .pair = context, .where = where};
   record.text.erase(0, record.text.find_first_not_of(" \t\r\n"));
+  if (labelled && trimmed(context).empty()) fail_user(where + ": the context is empty");
   if (labelled) record.label = ranges_of(question, context, where);
   return record;
 }

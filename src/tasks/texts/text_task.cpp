@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "models/families/labels.h"
 
 namespace linnet {
@@ -32,10 +33,16 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
                               const TextClassifier& model, const Config&, int64_t longest, TextUse use) const {
   const EncodeOptions options{.max_length = longest, .offsets = is_of_tokens()};
   TextExamples examples(form(outputs, model, use));
+  const auto tokens_of = [&](const TextRecord& record, const EncodeOptions& how) {
+    return records.pairs ? tokenizer.encode_pair(record.text, record.pair, how) : tokenizer.encode(record.text, how);
+  };
+  int64_t cut = 0;
   for (const TextRecord& record : records.records) {
-    Encoding encoding = records.pairs ? tokenizer.encode_pair(record.text, record.pair, options)
-                                      : tokenizer.encode(record.text, options);
+    Encoding encoding = tokens_of(record, options);
     if (encoding.ids.empty()) fail_user(record.where + ": a text without tokens");
+    // One that fills all the room may be longer.
+    if (use != TextUse::kAsk && std::ssize(encoding.ids) >= longest)
+      cut += std::ssize(tokens_of(record, EncodeOptions{.offsets = false}).ids) > longest;
     const size_t numbers = is_of_tokens() ? encoding.ids.size() : static_cast<size_t>(examples.form.numbers);
     const std::vector<float> labels =
         use == TextUse::kAsk ? std::vector<float>(numbers, -1) : label(record, encoding, outputs);
@@ -43,6 +50,11 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
     if (use == TextUse::kAsk && is_of_tokens()) examples.offsets.push_back(std::move(encoding.offsets));
     examples.add(std::move(encoding.ids), labels);
   }
+  if (cut > 0)
+    log_warning(std::to_string(cut) + " of " + std::to_string(records.records.size()) + " texts are longer than " +
+                std::to_string(longest) + " tokens and are cut there" +
+                (is_of_tokens() ? "; words beyond are neither learned nor judged" : "") +
+                " (--set context=N takes longer ones, up to the model's)");
   return examples;
 }
 

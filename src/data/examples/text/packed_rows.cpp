@@ -41,7 +41,7 @@ void PackedRows::fill(int64_t first, const Order& order) {
     const int64_t offset = row * options_.length;
     if (first + row < row_count())
       for (const size_t i : rows_[static_cast<size_t>(order(first + row))]) {
-        const auto& [tokens, targets] = data_[i];
+        const std::vector<int32_t>&tokens = data_[i].tokens, &targets = data_[i].targets;
         std::ranges::copy(tokens, arrays.tokens + offset + at);
         std::ranges::copy(targets, arrays.targets + offset + at);
         const int64_t end = at + std::ssize(tokens);

@@ -11,6 +11,7 @@ namespace linnet {
 struct TargetedTokens {
   std::vector<int32_t> tokens;
   std::vector<int32_t> targets;  // what follows each token; -1 is not learned
+  bool goes_on = false;          // is of the same conversation as the one before it
 };
 
 class PackedRows : public BatchSource {
