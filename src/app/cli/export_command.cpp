@@ -179,6 +179,9 @@ void check_out(const Arguments& arguments) {
 }
 
 void check_adapter_out(const Arguments& arguments) {
+  for (const char* name : {"/config.toml", "/config.json"})
+    if (file_exists(arguments.adapter + name))
+      fail_user("--adapter '" + arguments.adapter + "' is a run or a model folder; name another one");
   if (!file_exists(arguments.adapter + "/adapter_config.json") || arguments.overwrite) return;
   fail_user("--adapter '" + arguments.adapter +
             "' holds an adapter already; name another folder, or replace it with --overwrite");

@@ -49,15 +49,22 @@ std::string TextStream::push(TokenId id) {
 std::string TextStream::finish() {
   std::string text = advance(true);
   window_.clear();
-  shown_ = 0;
+  shown_.clear();
   return text;
 }
 
 std::string TextStream::advance(bool last) {
   const std::string text = tokenizer_.decode(window_, skip_special_);
   if (!last && whole_size(text) < text.size()) return "";
-  std::string fresh = text.size() > shown_ ? text.substr(shown_) : "";
-  shown_ = text.size();
+  size_t begin = shown_.size();
+  // A run of byte tokens that turns out to be no UTF-8 is U+FFFD for each byte, also for those that were characters.
+  if (!text.starts_with(shown_)) {
+    begin = 0;
+    for (size_t left = count_code_points(shown_); left > 0 && begin < text.size(); --left)
+      begin += utf8_length_at(text, begin);
+  }
+  std::string fresh = text.substr(std::min(begin, text.size()));
+  shown_ = text;
   if (window_.size() >= kWindow) shorten_window();
   return fresh;
 }
@@ -69,7 +76,7 @@ void TextStream::shorten_window() {
     const std::string text = tokenizer_.decode(kept, skip_special_);
     const bool broken = text.starts_with(kReplacement) || (!text.empty() && (text[0] & 0xC0) == 0x80);
     if (broken && count < window_.size()) continue;
-    shown_ = whole_size(text);
+    shown_ = text.substr(0, whole_size(text));
     window_.erase(window_.begin(), window_.end() - static_cast<std::ptrdiff_t>(count));
     return;
   }

@@ -172,7 +172,7 @@ class TextStream {
   const PretrainedTokenizer& tokenizer_;
   bool skip_special_;
   std::vector<TokenId> window_;  // the last tokens: the text of a token may depend on those before it
-  size_t shown_ = 0;             // bytes of the window's text that were handed out
+  std::string shown_;            // the window's text as it was when its last part was handed out
 };
 
 // The same ranges in code points, as tokenizers counts them.

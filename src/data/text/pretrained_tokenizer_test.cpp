@@ -105,6 +105,18 @@ TEST(Pretrained, AStreamIsTheTextPieceByPiece) {
   }
 }
 
+// Byte tokens that turn out to be no character change the text before them too, which is told already.
+TEST(Pretrained, AStreamOfBrokenBytesIsStillText) {
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "llama.json");
+  TextStream stream(*tokenizer, false);
+  std::string text;
+  for (const char* piece : {"<0x6D>", "<0x7D>", "<0x8D>", "\u2581the"}) {
+    ASSERT_NE(tokenizer->id_of(piece), kNoToken) << piece;
+    text += stream.push(tokenizer->id_of(piece));
+  }
+  EXPECT_EQ(text + stream.finish(), "m}\uFFFD the");
+}
+
 TEST(Pretrained, ThreadsShareOneTokenizer) {
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "llama3.json");
   const std::string text = "Tokenizer don't 12345 世界 foo_bar <s> ...";
@@ -292,6 +304,8 @@ TEST(Pretrained, M2m100HasItsLanguagesWhereAFolderDoesNotListThem) {
   testing::TemporaryFolder run;
   tokenizer->save_pretrained(run.path());
   EXPECT_EQ(load_pretrained_tokenizer(run.path())->id_of("__zu__"), 103);
+  // transformers numbers them from the end of the file on, and would do so twice.
+  EXPECT_EQ(read_file(run / "vocab.json"), read_file(folder / "vocab.json"));
 }
 
 TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {

@@ -155,6 +155,11 @@ std::vector<ConfigFile> ConfigFile::objects(const std::string& key) const {
   return result;
 }
 
+bool ConfigFile::is_empty(const std::string& key) const {
+  const Json* value = find(key);
+  return value && (value->is_object() || value->is_array()) && value->size() == 0;
+}
+
 size_t ConfigFile::count(const std::string& key) const {
   const Json* value = find(key);
   return value && (value->is_object() || value->is_array()) ? value->size() : 0;

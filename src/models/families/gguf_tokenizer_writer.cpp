@@ -66,7 +66,9 @@ class Keys {
     }
     for (const Json& merge : model.at("merges"))
       merges.push_back(merge.is_array() ? merge[0].text() + " " + merge[1].text() : merge.text());
-    const auto unknown = falls_back ? model.at("vocab").find(model.value("unk_token", "")) : nullptr;
+    const Json* named = model.find("unk_token");  // null in what transformers 5 writes of Llama's
+    const auto unknown =
+        falls_back ? model.at("vocab").find(named && named->is_string() ? named->text() : "<unk>") : nullptr;
     for (const Json& token : json.at("added_tokens"))
       if (const auto id = token.at("id").get<int64_t>(); id >= size_ || id < 0 || types_[static_cast<size_t>(id)] != 6)
         set(id, token.at("content").text(), token.value("special", false) ? 3 : 4);

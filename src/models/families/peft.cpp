@@ -89,7 +89,9 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
     if (row.role == TensorRole::kHead && is_in_file(model, row) && row.tensor.ends_with(".weight")) {
       std::string module = row.tensor.substr(0, row.tensor.size() - 7);
       if (module.starts_with(model.names.prefix)) module = module.substr(model.names.prefix.size());
-      heads.push_back(module);
+      // PEFT trains "classifier" of a classifier whatever stands here, and cannot take its layers besides.
+      if (module.starts_with("classifier.")) module = "classifier";
+      if (heads.empty() || heads.back() != module) heads.push_back(module);
     }
   ConfigFile config;
   config.set("peft_type", "LORA");
@@ -127,7 +129,7 @@ LoraOptions read_adapter_options(const std::string& folder) {
   for (const char* key : {"rank_pattern", "alpha_pattern"})
     if (config.count(key) > 0) config.fail("\"" + std::string(key) + "\" is not supported: one rank and alpha for all");
   for (const char* key : {"layers_to_transform", "layer_replication", "trainable_token_indices", "target_parameters"})
-    if (config.has(key)) config.fail("\"" + std::string(key) + "\" is not supported");
+    if (config.has(key) && !config.is_empty(key)) config.fail("\"" + std::string(key) + "\" is not supported");
   LoraOptions options{.rank = config.size("r", 8), .alpha = config.number("lora_alpha", 8)};
   options.rank_stabilized = config.flag("use_rslora", false);
   if (config.is_text("target_modules")) {

@@ -61,7 +61,8 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   model.family = &find_family(config);
   const Architecture& architecture = chosen_architecture(*model.family, config, options);
   model.architecture = architecture.name, model.head = architecture.head;
-  if (options.labels > 0) set_labels(model.config, options.labels);
+  // Names that the folder has for as many classes stay.
+  if (options.labels > 0 && options.labels != label_count(config)) set_labels(model.config, options.labels);
   model.module = model.family->construct(model.config, model.head);
   check_parameter_count(*model.module, config);
   model.names = model.family->names(model.config, model.head);

@@ -28,7 +28,7 @@ std::vector<std::string> m2m_languages(const std::string& codes) {
   return languages;
 }
 
-// M2M100's vocab.json, whose languages come after it unless files() wrote it.
+// M2M100's vocab.json, whose languages come after it (older versions of Linnet wrote them into it).
 std::string with_languages(const std::string& vocabulary, const std::string& path,
                            const std::vector<std::string>& languages) {
   Json json = Json::parse(vocabulary, "'" + path + "'", JsonLimits::tables());
@@ -86,7 +86,9 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     if (languages.empty()) languages = m2m_languages(config.text("language_codes", "m2m100"));
     options.add_end = true;
     options.vocabulary_path = pieces;
-    options.vocabulary = with_languages(read_file(pieces), pieces, languages);
+    // transformers numbers languages from the end of the file on: it is given back without them.
+    options.vocabulary_file = read_file(pieces);
+    options.vocabulary = with_languages(options.vocabulary_file, pieces, languages);
     options.text_tokens = languages;
     for (const char* token : {"<s>", "</s>", "<pad>", "<unk>"}) options.text_tokens.emplace_back(token);
     options.first_piece = "__" + config.text("src_lang", "en") + "__";

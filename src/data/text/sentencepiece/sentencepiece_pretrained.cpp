@@ -265,7 +265,8 @@ bool SentencePiecePretrained::is_special(TokenId id) const {
 std::map<std::string, std::string> SentencePiecePretrained::files() const {
   std::map<std::string, std::string> files{
       {options_.file_name, bytes_}, {"tokenizer_config.json", format_tokenizer_config(*this, options_.config_json)}};
-  if (!options_.vocabulary.empty()) files["vocab.json"] = options_.vocabulary;
+  if (!options_.vocabulary.empty())
+    files["vocab.json"] = options_.vocabulary_file.empty() ? options_.vocabulary : options_.vocabulary_file;
   return files;
 }
 

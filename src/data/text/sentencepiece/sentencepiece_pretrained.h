@@ -15,6 +15,7 @@ struct SentencePieceOptions {
   bool add_begin = false, add_end = false;    // the template
   std::string vocabulary;                     // Marian: vocab.json, piece to id; else "": ids are the model's own
   std::string vocabulary_path;                // for messages
+  std::string vocabulary_file;                // what files() gives as vocab.json; "": vocabulary
   std::vector<std::string> text_tokens;       // special tokens that a text may spell: languages and others
   std::string first_piece;                    // before every text, if there is one: M2M100's source language
   bool language_marks = false;                // Marian: a text may begin with its language, as >>fra<<
