@@ -37,7 +37,7 @@ class ConfigFile {
   ConfigFile object(const std::string& key) const;                                // {} when absent
   std::vector<ConfigFile> objects(const std::string& key) const;  // a list of objects; empty when absent
   size_t count(const std::string& key) const;                     // members of an object or list; 0 for anything else
-  bool is_empty(const std::string& key) const;  // a list or an object of nothing
+  bool is_empty(const std::string& key) const;                    // a list or an object of nothing
 
   // The value must be `supported`, or absent when that is the default: else "config.json: "key" is true, Linnet
   // supports only false".

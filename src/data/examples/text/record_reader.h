@@ -36,7 +36,7 @@ class RecordReader {
   LineReader lines_;
   const std::vector<std::string_view> heading_;
   enum class Form { kTabs, kQuoted, kJson } form_;
-  char separator_ = ',';  // of kQuoted
+  char separator_ = ',';            // of kQuoted
   std::vector<std::string> names_;  // of the fields, once the first line was read
   bool has_heading_ = false;
   std::string where_;
