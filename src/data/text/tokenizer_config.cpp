@@ -87,7 +87,8 @@ std::string tokenizer_kind(const JsonObject& config, const std::string& folder) 
                                                             {"llama", "Llama"},
                                                             {"gemma", "Gemma"},
                                                             {"gemma2", "Gemma"},
-                                                            {"gemma3_text", "Gemma"}};
+                                                            {"gemma3_text", "Gemma"},
+                                                            {"gemma3", "Gemma"}};
   for (const auto& [name, kind] : kKinds)
     if (model == name) return kind;
   return "";

@@ -9,6 +9,24 @@ namespace {
 
 std::string quoted(const std::string& key) { return "\"" + key + "\""; }
 
+// Of a model of texts and pictures the text's part, as that model alone has it. Published files leave out what the
+// class takes for granted.
+void take_text_part(Json& config) {
+  const Json *type = config.find("model_type"), *own = config.find("text_config");
+  if (!type || !type->is_string() || type->text() != "gemma3" || !own || !own->is_object()) return;
+  Json text = {{"vocab_size", 262208},
+               {"num_attention_heads", 8},
+               {"num_key_value_heads", 4},
+               {"head_dim", 256},
+               {"max_position_embeddings", 131072}};
+  text.update(*own);
+  text["model_type"] = "gemma3_text";
+  text["architectures"] = std::vector<std::string>{"Gemma3ForCausalLM"};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype"})
+    if (config.contains(key)) text[key] = config.at(key);
+  config = std::move(text);
+}
+
 }  // namespace
 
 ConfigFile::ConfigFile(const std::string& path) : ConfigFile(parse(read_file(path), path)) {}
@@ -18,6 +36,7 @@ ConfigFile ConfigFile::parse(const std::string& text, const std::string& name) {
   file.path_ = name;
   file.json_ = Json::parse(text, "'" + name + "'", JsonLimits::settings());
   if (!file.json_.is_object()) file.fail("not a JSON object");
+  take_text_part(file.json_);
   return file;
 }
 

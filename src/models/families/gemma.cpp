@@ -85,6 +85,16 @@ NameTable four_norm_names(const DecoderConfig& config, ModelHead head) {
                         .result_norm2 = "post_feedforward_layernorm"});
 }
 
+// Gemma 3 of 4 billion parameters and more comes with a tower for pictures, which is left out.
+NameTable gemma3_names(const DecoderConfig& config, ModelHead head) {
+  NameTable names = four_norm_names(config, head);
+  names.old_beginnings = {{"language_model.model.", "model."},
+                          {"language_model.lm_head.", "lm_head."},
+                          {"model.language_model.", "model."}};
+  names.other_heads.insert(names.other_heads.end(), {"vision_tower.*", "multi_modal_projector.*"});
+  return names;
+}
+
 }  // namespace
 
 FamilyList families_of_gemma() {
@@ -101,7 +111,7 @@ FamilyList families_of_gemma() {
           Rows{rotary_field({.standard_theta = 1e6}), whole_pairs_field(), layer_types_field(4096, 6), local_rotary(),
                score_scale(), fixed("use_bidirectional_attention", false)} +
           caps(0, 0),
-      make_decoder, four_norm_names);
+      make_decoder, gemma3_names);
   return {&gemma, &gemma2, &gemma3};
 }
 

@@ -48,6 +48,8 @@ struct NameTable {
   std::vector<NameRow> rows;
   // Endings that old files have: {".gamma", ".weight"} reads x.gamma as x.weight. Saved with the new name.
   std::vector<std::pair<std::string, std::string>> old_endings;
+  // The same of beginnings: {"language_model.model.", "model."} reads the text part of a model of texts and pictures.
+  std::vector<std::pair<std::string, std::string>> old_beginnings;
   // Patterns ('*': any characters) over names without the prefix. `computed`: buffers that the model computes itself,
   // not read and not written. `other_heads`: parts of the same family that this architecture does not have; not read,
   // not written, listed as unused.

@@ -201,5 +201,24 @@ TEST(PublishedDecoders, HaveTheirNumberOfParameters) {
           << size.name;
 }
 
+// Gemma 3 of texts and pictures is read as its text's part; files leave out what its class takes for granted.
+TEST(PublishedDecoders, TheTextPartOfGemma3IsAModel) {
+  const std::string text = R"("model_type": "gemma3_text", "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+                              "sliding_window": 1024, )";
+  for (const auto& [sizes, parameters] :
+       {std::pair{R"("hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34)", INT64_C(3880263168)},
+        {R"("hidden_size": 3840, "intermediate_size": 15360, "num_hidden_layers": 48, "num_attention_heads": 16,
+            "num_key_value_heads": 8)",
+         INT64_C(11766034176)}}) {
+    const ConfigFile config = ConfigFile::parse(
+        R"({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
+            "vision_config": {"hidden_size": 1152}, "text_config": {)" +
+            text + sizes + "}}",
+        "gemma3");
+    EXPECT_EQ(new_pretrained(config).parameter_count(), parameters);
+    EXPECT_EQ(config.text("model_type"), "gemma3_text");
+  }
+}
+
 }  // namespace
 }  // namespace linnet

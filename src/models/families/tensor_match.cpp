@@ -42,7 +42,7 @@ TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRo
     : model_(model), files_(files) {
   const std::string& prefix = model.names.prefix;
   with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
-                  return weight.name.starts_with(prefix);
+                  return current_beginning(weight.name).starts_with(prefix);
                 });
   for (const WeightFiles::Weight& weight : files.weights()) {
     const std::string name = table_name(weight.name);
@@ -56,9 +56,15 @@ TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRo
   check_extra();
 }
 
-// Old endings replaced, and with the prefix where the table has it.
+std::string TensorMatch::current_beginning(const std::string& name) const {
+  for (const auto& [old_beginning, beginning] : model_.names.old_beginnings)
+    if (name.starts_with(old_beginning)) return beginning + name.substr(old_beginning.size());
+  return name;
+}
+
+// Old endings and beginnings replaced, and with the prefix where the table has it.
 std::string TensorMatch::table_name(const std::string& name) const {
-  std::string result = name;
+  std::string result = current_beginning(name);
   for (const auto& [old_ending, ending] : model_.names.old_endings)
     if (result.ends_with(old_ending)) result = result.substr(0, result.size() - old_ending.size()) + ending;
   if (with_prefix) return result;
