@@ -34,33 +34,37 @@ Json read_merge_lines(std::string_view text, const std::string& path) {
 
 Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
                          const std::string& merges_path, const std::string& kind, const JsonObject& config) {
-  Json model = {{"type", "BPE"}};
+  Json model;
+  model["type"] = "BPE";
   model["vocab"] = Json::parse(vocabulary, "'" + vocabulary_path + "'", JsonLimits::tables());
   model["merges"] = read_merge_lines(merges, merges_path);
   const bool qwen = kind.starts_with("Qwen2"), roberta = kind.starts_with("Roberta") || kind.starts_with("Bart");
   const bool prefix_space = config.flag("add_prefix_space", false);
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", prefix_space}, {"trim_offsets", false}, {"use_regex", !qwen}};
+  const auto json = [](const std::string& text) { return Json::parse(text, JsonLimits::settings()); };
+  Json byte_level = json(R"({"type": "ByteLevel", "trim_offsets": false})");
+  byte_level["add_prefix_space"] = prefix_space, byte_level["use_regex"] = !qwen;
   Json pre_tokenizer = byte_level;
   if (qwen) {
-    const Json words = {{"type", "Split"}, {"pattern", {{"Regex", kQwen2Expression}}}, {"behavior", "Isolated"}};
-    pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", Json::array({words, byte_level})}};
+    Json words = json(R"({"type": "Split", "behavior": "Isolated"})"), steps = Json::array();
+    words["pattern"]["Regex"] = kQwen2Expression;
+    steps.push_back(std::move(words)), steps.push_back(byte_level);
+    pre_tokenizer = json(R"({"type": "Sequence"})");
+    pre_tokenizer["pretokenizers"] = std::move(steps);
   }
   Pipeline pipeline;
   pipeline.model = read_model(JsonObject(model, "'" + vocabulary_path + "' and '" + merges_path + "'"), true);
   const Vocabulary& pieces = pipeline.model->vocabulary();
   if (qwen || kind.starts_with("GPTNeoX")) {
-    const Json normalizer = {{"type", "NFC"}};
+    const Json normalizer = json(R"({"type": "NFC"})");
     pipeline.normalizer = read_normalizer(JsonObject(normalizer, merges_path));
     pipeline.normalizer_json = normalizer.dump_sorted();
   }
   Json post = byte_level;
-  if (const TokenId begin = pieces.find("<s>"), end = pieces.find("</s>"); roberta && begin >= 0 && end >= 0)
-    post = {{"type", "RobertaProcessing"},
-            {"sep", {"</s>", end}},
-            {"cls", {"<s>", begin}},
-            {"trim_offsets", config.flag("trim_offsets", true)},
-            {"add_prefix_space", prefix_space}};
+  if (const TokenId begin = pieces.find("<s>"), end = pieces.find("</s>"); roberta && begin >= 0 && end >= 0) {
+    post = json(R"({"type": "RobertaProcessing", "sep": ["</s>", )" + std::to_string(end) + R"(], "cls": ["<s>", )" +
+                std::to_string(begin) + "]}");
+    post["trim_offsets"] = config.flag("trim_offsets", true), post["add_prefix_space"] = prefix_space;
+  }
   read_pre_tokenizer(JsonObject(pre_tokenizer, merges_path), pipeline.pre_tokenizers);
   read_post_processor(JsonObject(post, merges_path), pipeline.post);
   read_decoder(JsonObject(byte_level, merges_path), pipeline.decoders);

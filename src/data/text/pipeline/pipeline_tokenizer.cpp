@@ -138,7 +138,8 @@ void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) 
   }
 }
 
-void PipelineTokenizer::add_to_template(bool begin, bool end) {
+// Cold: small rather than fast.
+[[gnu::cold]] void PipelineTokenizer::add_to_template(bool begin, bool end) {
   begin = begin && roles_.begin != kNoToken, end = end && roles_.end != kNoToken;
   PostProcessing& post = pipeline_.post;
   if (special_count(post.single) > 0 || (!begin && !end)) return;

@@ -59,10 +59,7 @@ std::string vocabulary_json(const Vocabulary& vocabulary) {
 
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables) {
   const Json document = Json::parse(text, "'" + path + "'", JsonLimits::tables());
-  return read_tokenizer_json(JsonObject(document, "'" + path + "':"), tables);
-}
-
-Pipeline read_tokenizer_json(const JsonObject& root, const TokenizerTables* tables) {
+  const JsonObject root(document, "'" + path + "':");
   Pipeline pipeline;
   bool byte_level = false;
   if (root.has("normalizer")) {

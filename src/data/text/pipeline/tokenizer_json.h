@@ -10,7 +10,6 @@ class TokenizerTables;  // pipeline/tokenizer_tables.h
 // The whole file; `path` is for messages. What it asks for and Linnet lacks is a user error that names it.
 // `tables`: the model's vocabulary and merges or scores, which `text` then lacks.
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables = nullptr);
-Pipeline read_tokenizer_json(const JsonObject& root, const TokenizerTables* tables = nullptr);
 
 // A token of "added_tokens", whose id stands elsewhere in tokenizer_config.json.
 AddedToken read_added_token(const JsonObject& token, int64_t id);

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "data/text/base64.h"
-#include "data/text/pipeline/pipeline_reader-inl.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_normalizer.h"
@@ -128,17 +127,30 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-Json step(const char* type) { return {{"type", type}}; }
-Json replace(const char* kind, const char* pattern, const char* content) {
-  return {{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};
+// Parts of a tokenizer.json.
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
 }
-Json metaspace(const char* scheme, bool split) {
-  return {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", scheme}, {"split", split}};
+std::string step(std::string_view type, std::string_view more = {}) {
+  return joined({"{\"type\":\"", type, "\"", more, "}"});
 }
-Json sequence(const char* key, Json steps) {
-  Json all = step("Sequence");
-  all[key] = std::move(steps);
-  return all;
+std::string replace(std::string_view kind, std::string_view pattern, std::string_view content) {
+  return step("Replace",
+              joined({",\"pattern\":{\"", kind, "\":", quote_json(pattern), "},\"content\":", quote_json(content)}));
+}
+std::string metaspace(std::string_view scheme, bool split) {
+  return step("Metaspace", joined({",\"replacement\":\"\u2581\",\"prepend_scheme\":\"", scheme,
+                                   "\",\"split\":", split ? "true" : "false"}));
+}
+std::string list_of(const std::vector<std::string>& parts) {
+  std::string text = "[";
+  for (const std::string& part : parts) text += (text.size() > 1 ? "," : "") + part;
+  return text + "]";
+}
+std::string sequence(std::string_view key, const std::vector<std::string>& steps) {
+  return step("Sequence", joined({",\"", key, "\":", list_of(steps)}));
 }
 
 // One model file as one class reads it.
@@ -151,13 +163,10 @@ class Converter {
   }
 
   Pipeline pipeline(const std::string& path) const {
-    Json root = Json::object();
-    if (Json normalizer = this->normalizer(); !normalizer.is_null()) root["normalizer"] = std::move(normalizer);
-    root["pre_tokenizer"] = pre_tokenizer();
-    root["post_processor"] = post_processor();
-    root["decoder"] = decoder();
-    root["model"] = model();
-    Pipeline pipeline = read_tokenizer_json(JsonObject(root, "'" + path + "':"));
+    Pipeline pipeline = read_tokenizer_json(
+        joined({"{\"normalizer\":", normalizer(), ",\"pre_tokenizer\":", pre_tokenizer(),
+                ",\"post_processor\":", post_processor(), ",\"decoder\":", decoder(), ",\"model\":", model(), "}"}),
+        path);
     pipeline.added = added_;
     return pipeline;
   }
@@ -231,6 +240,7 @@ class Converter {
         token.special = true;
         break;
       }
+      names_.push_back(token.text);
       add(std::move(token));
     }
     for (const auto& piece : file_.pieces)
@@ -258,21 +268,21 @@ class Converter {
     return find(text);
   }
 
-  Json normalizer() const {
-    Json map = step("Precompiled");
-    map["precompiled_charsmap"] = encode_base64(file_.normalization.charsmap);
-    const bool has_map = !file_.normalization.charsmap.empty();
-    Json steps = Json::array();
-    if (rules_.text == Rules::kPlain) return rules_.cut == Rules::kGemma ? replace("String", " ", "\u2581") : Json();
-    if (rules_.text == Rules::kMap) return has_map ? map : Json();
+  std::string normalizer() const {
+    const std::string& charsmap = file_.normalization.charsmap;
+    const bool has_map = !charsmap.empty();
+    const std::string map =
+        has_map ? step("Precompiled", joined({",\"precompiled_charsmap\":\"", encode_base64(charsmap), "\""})) : "null";
+    std::vector<std::string> steps;
+    if (rules_.text == Rules::kPlain) return rules_.cut == Rules::kGemma ? replace("String", " ", "\u2581") : "null";
+    if (rules_.text == Rules::kMap) return map;
     if (rules_.text == Rules::kMapAndSpaces) {
-      if (!has_map && rules_.kind == "Nllb") return {};
+      if (!has_map && rules_.kind == "Nllb") return map;
       if (has_map) steps.push_back(map);
       if (!has_map && rules_.kind == "Pegasus") steps.push_back(replace("Regex", "\\n", " "));
       steps.push_back(replace("Regex", " {2,}", " "));
     } else if (rules_.text == Rules::kAlbert) {
-      steps.push_back(replace("String", "``", "\""));
-      steps.push_back(replace("String", "''", "\""));
+      steps = {replace("String", "``", "\""), replace("String", "''", "\"")};
       if (!config_.flag("keep_accents", false)) steps.push_back(step("NFKD")), steps.push_back(step("StripAccents"));
       if (config_.flag("do_lower_case", true)) steps.push_back(step("Lowercase"));
       if (has_map) steps.push_back(map);
@@ -280,98 +290,87 @@ class Converter {
       if (config_.flag("do_lower_case", false)) steps.push_back(step("Lowercase"));
       steps.push_back(replace("Regex", R"(\s{2,}|[\n\r\t])", " "));
       steps.push_back(step("NFC"));
-      steps.push_back({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}});
+      steps.push_back(step("Strip", ",\"strip_left\":false,\"strip_right\":true"));
     }
-    return sequence("normalizers", std::move(steps));
+    return sequence("normalizers", steps);
   }
 
-  Json pre_tokenizer() const {
+  std::string pre_tokenizer() const {
     const bool prefix = config_.flag("add_prefix_space", true);
-    switch (rules_.cut) {
-      case Rules::kLlama:
-        return metaspace(!prefix ? "never" : config_.flag("legacy", false) ? "always" : "first", false);
-      case Rules::kGemma: {
-        Json split = step("Split");
-        split["pattern"] = {{"String", " "}};
-        split["behavior"] = "MergedWithPrevious";
-        return split;
-      }
-      case Rules::kWords:
-        return sequence("pretokenizers",
-                        Json::array({step("WhitespaceSplit"), metaspace(prefix ? "always" : "never", true)}));
-      default:
-        break;
-    }
+    if (rules_.cut == Rules::kLlama)
+      return metaspace(!prefix ? "never" : config_.flag("legacy", false) ? "always" : "first", false);
+    if (rules_.cut == Rules::kGemma)
+      return step("Split", ",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\"");
+    if (rules_.cut == Rules::kWords)
+      return sequence("pretokenizers", {step("WhitespaceSplit"), metaspace(prefix ? "always" : "never", true)});
     if (rules_.text != Rules::kDeberta) return metaspace("always", true);
-    Json steps = Json::array();
-    if (config_.flag("split_by_punct", false)) steps.push_back({{"type", "Punctuation"}, {"behavior", "Isolated"}});
+    std::vector<std::string> steps;
+    if (config_.flag("split_by_punct", false)) steps.push_back(step("Punctuation", ",\"behavior\":\"Isolated\""));
     steps.push_back(metaspace(prefix ? "always" : "first", true));
-    return sequence("pretokenizers", std::move(steps));
+    return sequence("pretokenizers", steps);
   }
 
-  Json decoder() const {
+  std::string decoder() const {
     if (rules_.cut != Rules::kLlama && rules_.cut != Rules::kGemma) return metaspace("always", true);
-    Json steps = Json::array({replace("String", "\u2581", " "), step("ByteFallback"), step("Fuse")});
+    std::vector<std::string> steps{replace("String", "\u2581", " "), step("ByteFallback"), step("Fuse")};
     if (rules_.cut == Rules::kLlama && config_.flag("add_prefix_space", true))
-      steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    return sequence("decoders", std::move(steps));
+      steps.push_back(step("Strip", ",\"content\":\" \",\"start\":1,\"stop\":0"));
+    return sequence("decoders", steps);
   }
 
-  Json post_processor() const {
+  std::string post_processor() const {
     const bool legacy = rules_.kind == "Nllb" && config_.flag("legacy_behaviour", false);
-    Json tokens = Json::object();
+    std::string tokens;
     const auto items = [&](std::string_view text) {
-      Json list = Json::array();
+      std::vector<std::string> list;
       for (std::string word : words_of(text)) {
-        const int64_t segment = word.ends_with(":1");
-        if (segment) word.resize(word.size() - 2);
+        const bool second = word.ends_with(":1");
+        if (second) word.resize(word.size() - 2);
         if (word == "$L") word = config_.text("src_lang", rules_.kind == "Nllb" ? "eng_Latn" : "en_XX");
-        if (word == "$A" || word == "$B") {
-          list.push_back({{"Sequence", {{"id", word.substr(1)}, {"type_id", segment}}}});
-          continue;
-        }
-        // An unknown language is the unknown token, as there.
-        TokenId id = id_of(word);
-        if (id == kNoToken) id = std::max(find("<unk>"), 0);
-        tokens[word] = {{"id", word}, {"ids", Json::array({id})}, {"tokens", Json::array({word})}};
-        list.push_back({{"SpecialToken", {{"id", word}, {"type_id", segment}}}});
+        const bool is_text = word == "$A" || word == "$B";
+        const std::string id = quote_json(is_text ? word.substr(1) : word);
+        list.push_back(joined({is_text ? "{\"Sequence\"" : "{\"SpecialToken\"", ":{\"id\":", id,
+                               ",\"type_id\":", second ? "1}}" : "0}}"}));
+        if (is_text || tokens.find(id + ":") != tokens.npos) continue;
+        TokenId token = id_of(word);
+        if (token == kNoToken) token = std::max(find("<unk>"), 0);  // an unknown language, as there
+        tokens += joined({tokens.empty() ? "" : ",", id, ":{\"id\":", id, ",\"ids\":[", std::to_string(token),
+                          "],\"tokens\":[", id, "]}"});
       }
-      return list;
+      return list_of(list);
     };
     std::string single(legacy ? "$A </s> $L" : rules_.single), pair(legacy ? "$A $B </s> $L" : rules_.pair);
     if (single.empty()) {
-      const std::string begin = config_.flag("add_bos_token", true) ? added_[0].text : "";
-      const std::string end = config_.flag("add_eos_token", false) ? added_[1].text : "";
+      const std::string begin = config_.flag("add_bos_token", true) ? names_[0] : "";
+      const std::string end = config_.flag("add_eos_token", false) ? names_[1] : "";
       const auto around = [&](const std::string& text, const std::string& segment) {
-        return (begin.empty() ? "" : begin + segment + " ") + text + segment + (end.empty() ? "" : " " + end + segment);
+        std::string all = text + segment;
+        if (!begin.empty()) all = joined({begin, segment, " ", all});
+        return end.empty() ? all : joined({all, " ", end, segment});
       };
       single = around("$A", ""), pair = single + " " + around("$B", ":1");
     }
-    Json post = step("TemplateProcessing");
-    post["single"] = items(single), post["pair"] = items(pair);
-    post["special_tokens"] = std::move(tokens);
-    return post;
+    const std::string one = items(single), two = items(pair);
+    return step("TemplateProcessing",
+                joined({",\"single\":", one, ",\"pair\":", two, ",\"special_tokens\":{", tokens, "}"}));
   }
 
-  Json model() const {
-    Json model = step(is_bpe() ? "BPE" : "Unigram");
-    model["byte_fallback"] = rules_.cut == Rules::kLlama || rules_.cut == Rules::kGemma;
+  std::string model() const {
+    const bool falls_back = rules_.cut == Rules::kLlama || rules_.cut == Rules::kGemma;
     const std::string unknown = unknown_piece();
-    if (!is_bpe()) {
-      Json vocabulary = Json::array();
-      for (const auto& piece : pieces_)
-        vocabulary.push_back(Json::array({piece.text, static_cast<double>(piece.score)}));
-      model["vocab"] = std::move(vocabulary);
-      model["unk_id"] = find(unknown);
-      return model;
+    std::string pieces;
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      if (id > 0) pieces += ",";
+      const std::string text = quote_json(pieces_[id].text);
+      pieces += is_bpe() ? joined({text, ":", std::to_string(id)})
+                         : joined({"[", text, ",", number_json(static_cast<double>(pieces_[id].score)), "]"});
     }
-    model["fuse_unk"] = true;
-    model["unk_token"] = unknown;
-    Json vocabulary = Json::object();
-    for (const auto& piece : pieces_) vocabulary[piece.text] = find(piece.text);
-    model["vocab"] = std::move(vocabulary);
-    model["merges"] = merges();
-    return model;
+    const std::string_view bytes = falls_back ? ",\"byte_fallback\":true" : ",\"byte_fallback\":false";
+    if (!is_bpe())
+      return step("Unigram",
+                  joined({bytes, ",\"unk_id\":", std::to_string(find(unknown)), ",\"vocab\":[", pieces, "]"}));
+    return step("BPE", joined({bytes, ",\"fuse_unk\":true,\"unk_token\":", quote_json(unknown), ",\"vocab\":{", pieces,
+                               "},\"merges\":", merges()}));
   }
 
   std::string unknown_piece() const {
@@ -381,7 +380,7 @@ class Converter {
   }
 
   // Two pieces that are one, the best first: that of the largest score, or of pieces without one the first.
-  Json merges() const {
+  std::string merges() const {
     struct Merge {
       float score;
       TokenId id;
@@ -398,12 +397,13 @@ class Converter {
     std::ranges::sort(all, [](const Merge& a, const Merge& b) {
       return std::tuple(-a.score, a.id, a.characters) < std::tuple(-b.score, b.id, b.characters);
     });
-    Json merges = Json::array();
+    std::string merges = "[";
     for (const Merge& merge : all) {
       const std::string& text = pieces_[static_cast<size_t>(merge.id)].text;
-      merges.push_back(Json::array({text.substr(0, merge.left), text.substr(merge.left)}));
+      merges += joined({merges.size() > 1 ? ",[" : "[", quote_json(text.substr(0, merge.left)), ",",
+                        quote_json(text.substr(merge.left)), "]"});
     }
-    return merges;
+    return merges + "]";
   }
 
   const Rules& rules_;
@@ -413,7 +413,8 @@ class Converter {
   Pieces pieces_;
   std::unordered_map<std::string, TokenId> ids_;
   std::vector<AddedToken> added_;
-  size_t behind_ = 0;  // added tokens that are no pieces
+  std::vector<std::string> names_;  // of the special tokens, in the order of kRoles
+  size_t behind_ = 0;               // added tokens that are no pieces
 };
 
 }  // namespace
