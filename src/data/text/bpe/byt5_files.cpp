@@ -15,14 +15,16 @@ Pipeline read_byt5(const JsonObject& config) {
     spell_bytes({&text, 1}, spelling);
     pieces[spelling] = kFirstByte + byte;
   }
-  const Json model = {{"type", "BPE"}, {"vocab", pieces}, {"merges", Json::array()}};
-  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}};
-  const auto token = [](const char* kind, const char* id) { return Json{{kind, {{"id", id}, {"type_id", 0}}}}; };
-  const Json text = token("Sequence", "A"), second = token("Sequence", "B"), end = token("SpecialToken", "</s>");
-  const Json post = {{"type", "TemplateProcessing"},
-                     {"single", Json::array({text, end})},
-                     {"pair", Json::array({text, end, second, end})},
-                     {"special_tokens", {{"</s>", {{"id", "</s>"}, {"ids", {1}}, {"tokens", {"</s>"}}}}}}};
+  Json model = Json::parse(R"({"type": "BPE", "merges": []})", JsonLimits::settings());
+  model["vocab"] = std::move(pieces);
+  const Json byte_level =
+      Json::parse(R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false})", JsonLimits::settings());
+  const Json post = Json::parse(R"({"type": "TemplateProcessing",
+      "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+      "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}},
+               {"Sequence": {"id": "B", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+      "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}})",
+                                JsonLimits::settings());
   Pipeline pipeline;
   pipeline.model = read_model(JsonObject(model, config.where()), true);
   read_pre_tokenizer(JsonObject(byte_level, config.where()), pipeline.pre_tokenizers);

@@ -26,14 +26,13 @@ Json read_piece_lines(std::string_view text, const std::string& path) {
 Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, const std::string& kind,
                               const JsonObject& config) {
   const bool lowercase = config.flag("do_lower_case", true);
-  const Json normalizer = {{"type", "BertNormalizer"},
-                           {"clean_text", true},
-                           {"handle_chinese_chars", config.flag("tokenize_chinese_chars", true)},
-                           {"strip_accents", config.flag("strip_accents", lowercase)},
-                           {"lowercase", lowercase}};
-  const Json pre_tokenizer = {{"type", "BertPreTokenizer"}};
-  const Json decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
-  const Json model = {{"type", "WordPiece"}, {"vocab", read_piece_lines(text, path)}};
+  const auto json = [](const char* step) { return Json::parse(step, JsonLimits::settings()); };
+  Json normalizer = json(R"({"type": "BertNormalizer", "clean_text": true})"), model = json(R"({"type": "WordPiece"})");
+  normalizer["handle_chinese_chars"] = config.flag("tokenize_chinese_chars", true);
+  normalizer["strip_accents"] = config.flag("strip_accents", lowercase), normalizer["lowercase"] = lowercase;
+  const Json pre_tokenizer = json(R"({"type": "BertPreTokenizer"})");
+  const Json decoder = json(R"({"type": "WordPiece", "prefix": "##", "cleanup": true})");
+  model["vocab"] = read_piece_lines(text, path);
   Pipeline pipeline;
   pipeline.model = read_model(JsonObject(model, "'" + path + "'"), false);
   pipeline.normalizer = read_normalizer(JsonObject(normalizer, path));
