@@ -1,12 +1,13 @@
 """A task of `linnet train` in PyTorch: transformers, sentence-transformers, TRL and PEFT.
 
     build/peers/bin/python bench/peers/tasks.py make TASK FOLDER --real DATA
-    build/peers/bin/python bench/peers/tasks.py train TASK FOLDER [--mode eager|compile] [--steps 20] [--seed 1]
+    build/peers/bin/python bench/peers/tasks.py train TASK FOLDER [--mode MODE] [--steps 20] [--seed 1]
 
 `make` writes the model folder (random weights), the data, and task.json with the preset and the settings of
 `linnet train`. `train` trains that folder on the same batches as Linnet, whose order is a function of seed and epoch
 (ShuffledIndex, length_batches, ...), and prints one JSON object: losses and seconds of the steps, and the score of the
-validation examples. Dropout is 0 everywhere. DATA has the form of bench/check_presets.py's.
+validation examples. MODE is eager, compile, float64, or of tasks with adapters recompute (layers again in the backward pass)
+and fp32 (of a base that is bf16 otherwise). Dropout is 0 everywhere. DATA has the form of bench/check_presets.py's.
 """
 
 import argparse

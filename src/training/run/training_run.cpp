@@ -83,7 +83,7 @@ class TrainingRun {
       if (must_stop() || done_) finish_submitted(0);
       if (must_stop() || steps_.waiting() == 0) finish_step();
     }
-    if (!stopped_ && is_first_rank()) reporter_->warn_of_nothing_learned();
+    if (reporter_ && !stopped_) reporter_->warn_of_nothing_learned();
     close();
     default_stop_signals();
     return {stopped_, progress_, now() - began, task_.forecast().peak()};

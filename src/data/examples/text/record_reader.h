@@ -11,9 +11,9 @@
 namespace linnet {
 
 // By the file's name, each also with ".gz" behind it: .csv has comma-separated values (RFC 4180: fields in quotes may
-// hold commas, doubled quotes and line ends), or where the heading has no comma, semicolons or tabs, as spreadsheets
-// write them in half of Europe; .jsonl, .ndjson and .json have a JSON object on each line; any other file
-// has fields separated by tabs. Blank lines are skipped.
+// hold commas, doubled quotes and line ends), or where the heading has no comma, values between semicolons or tabs,
+// as spreadsheets write them where the comma is a decimal sign; .jsonl, .ndjson and .json have a JSON object on each
+// line; any other file has fields separated by tabs. Blank lines are skipped.
 //
 // The first line of a .csv file is a heading; that of a tab-separated file if one of its fields is in `heading`.
 // Without a heading fields are called "1", "2", ... Errors: user errors of one line that name file and line: those of
