@@ -18,6 +18,8 @@
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/world.h"
 
+using linnet::now;
+
 namespace {
 
 constexpr int kRuns = 11;

@@ -72,17 +72,7 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip,
   }
   for (; depth > 0; depth -= kSliceDepth<P>, a += skip) {
     const int64_t steps = std::min(depth, kSliceDepth<P>);
-    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) {
-      V y[kVectors];
-#pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) {
-        const V x = hn::Set(d, a[i * kRow]);
-#pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
-      }
-    }
+    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) tile::Step<P, M, kRow>(a, b, r);
   }
 #pragma GCC unroll 14
   for (int i = 0; i < M; ++i)

@@ -150,17 +150,7 @@ HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, 
   const int64_t x_step = pixels.x_step, slope_step = pixels.slope_step;
   for (int64_t strip = 0; strip < pixels.strips; ++strip, x += pixels.x_strip, dy += pixels.slope_strip)
     for (int64_t row = 0; row < pixels.rows; ++row, x += pixels.x_row, dy += pixels.slope_row)
-      for (int64_t j = 0; j < pixels.columns; ++j, x += x_step, dy += slope_step) {
-        V y[kVectors];
-#pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, x + h * kLanes);
-#pragma GCC unroll 16
-        for (int i = 0; i < M; ++i) {
-          const V slope = hn::Set(d, dy[i]);
-#pragma GCC unroll 2
-          for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(slope, y[h], r[i][h]);
-        }
-      }
+      for (int64_t j = 0; j < pixels.columns; ++j, x += x_step, dy += slope_step) tile::Step<P, M, 1>(dy, x, r);
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2

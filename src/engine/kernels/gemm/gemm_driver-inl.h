@@ -52,7 +52,6 @@ class Product {
       : g_(args),
         panels_(panels),
         apart_(sums_apart(args)),
-        in_place_(P::kPair == 1 && !args.trans_a && args.lda % 1024 != 0 && order(args.m, args.n) == Order::kRows),
         k_(ceil_div(args.k, P::kPair)),
         depth_(depth(k_)),
         order_(order(args.m, args.n, k_, apart_)),
@@ -169,7 +168,7 @@ class Product {
         const Depth now = part(block, k);
         for (int64_t i = 0; i < pieces.parts(); ++i) {
           const Tiles piece = piece_at(i);
-          if (!in_place_) pack_a(piece, now, scratch);
+          pack_a(piece, now, scratch);
           AheadRegion ahead;
           const int64_t calls = (piece.last - piece.first) * (p1 - p0);
           if (i + 1 < pieces.parts()) {
@@ -353,8 +352,6 @@ class Product {
   }
 
   const auto& tiles_for_a() const {
-    if constexpr (P::kPair == 1)
-      if (in_place_) return kStridedTiles<0, 1, 2, P>;
     return g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
   }
 
@@ -402,14 +399,13 @@ class Product {
     const bool epilogue = done && has_epilogue(g_);
     Finish finish;
     finish.accumulate = g_.accumulate || k.begin > 0;
-    finish.a_stride = g_.lda;
     finish.relu = done && g_.activation == GemmActivation::kRelu;
     for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
       if (done && g_.bias) finish.bias = g_.bias + column;
       for (int64_t t = tiles.first; t < tiles.last; ++t) {
         const int64_t row = tiles.row(t);
         const int rows = static_cast<int>(tiles.row(t + 1) - row);
-        const float* rows_of_a = in_place_ ? g_.a.f32() + row * g_.lda + value(k.begin) : packed_a(tiles, t, k.size, a);
+        const float* rows_of_a = packed_a(tiles, t, k.size, a);
         const int64_t location = row * g_.ldc + column;
         float* c = g_.c.f32() + location;
         finish.ahead = ahead.take();
@@ -442,9 +438,6 @@ class Product {
   const float* const panels_;
   // C or what lies beside it is bf16 in memory: sums are added up apart, in all of k, then finished and stored.
   const bool apart_;
-  // Rows of A need no packing, unless they are so far apart that a tile's rows fall into the same few sets of the
-  // cache.
-  const bool in_place_;
   const int64_t k_, depth_;
   const Order order_;
   float* const shared_;

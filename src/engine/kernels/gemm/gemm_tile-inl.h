@@ -34,14 +34,18 @@ constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 4 : 6;
 constexpr int kRowStride = gemm_blocking::kRowStride;
 constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
 
+// Rows whose value the multiply-add reads from memory itself, once for each vector of B: fewer instructions, more
+// loads. A core that two threads share decodes too few instructions for a load apart from every row.
+constexpr int kEmbedded = kLanes >= 16 ? 8 : 0;
+constexpr int64_t kPanelAhead = kLanes >= 16 ? 16 * kWidth : 0;  // of the panel of B, from L2 to L1
+
 // What happens to a finished tile: C = relu(tile [+ C or residual] [+ bias]).
 struct Finish {
   bool accumulate = false;
   const float* residual = nullptr;  // of the tile's first element; rows are as far apart as C's
   const float* bias = nullptr;      // of the tile's first column
   bool relu = false;
-  int64_t a_stride = 0;  // between rows of A, for tiles that do not know it
-  Ahead ahead = {};      // what the tile fetches on the side
+  Ahead ahead = {};  // what the tile fetches on the side
 };
 
 // What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbours along k.
@@ -53,9 +57,31 @@ struct F32 {
 
 HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
 
+// r[i, :] += a[i * kRow] * b[:] for M rows: what a tile does at every step along k. kAhead: floats from b to what is
+// fetched.
+template <class P, int M, int kRow, int64_t kAhead = 0, int kVectors>
+HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V (&r)[M][kVectors]) {
+  // The same address, which the compiler does not know: it would load a value once and keep it in a register.
+  const float* same = a;
+  if (kEmbedded > 0) asm("" : "+r"(same));
+  V y[kVectors];
+#pragma GCC unroll 2
+  for (int h = 0; h < kVectors; ++h) {
+    y[h] = hn::LoadU(d, b + h * kLanes);
+    if (kAhead > 0) hwy::Prefetch(b + kAhead + h * kLanes);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+    const V x = hn::Set(d, a[i * kRow]);
+    r[i][0] = P::MulAdd(x, y[0], r[i][0]);
+    if (kVectors == 1) continue;
+    const V again = i < M - kEmbedded ? x : hn::Set(d, same[i * kRow]);
+    r[i][kVectors - 1] = P::MulAdd(again, y[kVectors - 1], r[i][kVectors - 1]);
+  }
+}
+
 // c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
-// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn]; kRow is 0 for finish.a_stride, then kColumn
-// is 1.
+// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
 template <class P, int M, int kRow, int kColumn, int kVectors = 2>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
                        const Finish& finish) {
@@ -69,29 +95,12 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
   }
   constexpr int kL2 = 2;
   const float* ahead = finish.ahead.next;
-  // Without a constant stride, every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
-  const int64_t stride = finish.a_stride;
-  constexpr int kPointers = kRow == 0 ? (M + 2) / 3 : 1;
-  const float* rows[kPointers];
-#pragma GCC unroll 5
-  for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
   while (depth > 0) {
     for (int64_t i = 0; i < finish.ahead.lines; ++i) __builtin_prefetch(ahead + i * finish.ahead.stride, 0, kL2);
     ahead += finish.ahead.advance;
     const int64_t steps = depth < Ahead::kStep ? depth : Ahead::kStep;
-    for (int64_t k = 0; k < steps; ++k, b += kWidth) {
-      V y[kVectors];
 #pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) {
-        const V x = hn::Set(d, kRow == 0 ? rows[i / 3][i % 3 * stride] : rows[0][i * kRow]);
-#pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
-      }
-#pragma GCC unroll 5
-      for (int p = 0; p < kPointers; ++p) rows[p] += kColumn;
-    }
+    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) Step<P, M, kRow, kPanelAhead>(a, b, r);
     depth -= steps;
   }
   const float* added = finish.accumulate ? c : finish.residual;
@@ -122,7 +131,7 @@ template <class P, int kRow, int kColumn, int kVectors, int... I>
 constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, Tile<P, I + 1, kRow, kColumn, kVectors>...};
 }
-// Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler then needs one address.
+// Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler needs one address.
 template <int kRow, int kColumn, int kVectors = 2, class P = F32>
 constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
 // The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
@@ -130,7 +139,7 @@ inline HWY_NOINLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, 
                                   const float* b, float* c, int64_t ldc, const Finish& finish) {
   HWY_ALIGN float edge[kRows * kWidth];
   Finish plain;
-  plain.a_stride = finish.a_stride, plain.ahead = finish.ahead;
+  plain.ahead = finish.ahead;
   tile(depth, a, b, edge, kWidth, plain);
   const float* added = finish.accumulate ? c : finish.residual;
   int64_t done = 0;  // columns
