@@ -13,7 +13,6 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
 
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
@@ -60,7 +59,9 @@ struct F32Pack : F32 {
     return at.load(source);
   }
   static HWY_INLINE void PackRow(const float* source, int64_t depth, float* out) {
-    std::memcpy(out, source, static_cast<size_t>(depth) * sizeof(float));
+    int64_t k = 0;
+    for (; k + kLanes <= depth; k += kLanes) hn::StoreU(hn::LoadU(d, source + k), d, out + k);
+    if (k < depth) hn::StoreU(PartLanes{0, depth - k}.load(source + k), d, out + k);  // kRowStride leaves room
   }
 };
 

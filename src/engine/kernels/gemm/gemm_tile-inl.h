@@ -34,9 +34,10 @@ constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 4 : 6;
 constexpr int kRowStride = gemm_blocking::kRowStride;
 constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
 
-// Rows whose value the multiply-add reads from memory itself, once for each vector of B: fewer instructions, more
-// loads. A core that two threads share decodes too few instructions for a load apart from every row.
-constexpr int kEmbedded = kLanes >= 16 ? 8 : 0;
+// Of `rows`, those whose value the multiply-add reads from memory itself, once for each vector of B: fewer
+// instructions, more loads, of which there must not be more than multiply-adds. A core that two threads share decodes
+// too few instructions for a load apart from every row.
+constexpr int embedded(int rows) { return kLanes >= 16 ? rows * 4 / 7 : 0; }
 constexpr int64_t kPanelAhead = kLanes >= 16 ? 16 * kWidth : 0;  // of the panel of B, from L2 to L1
 
 // What happens to a finished tile: C = relu(tile [+ C or residual] [+ bias]).
@@ -63,7 +64,7 @@ template <class P, int M, int kRow, int64_t kAhead = 0, int kVectors>
 HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V (&r)[M][kVectors]) {
   // The same address, which the compiler does not know: it would load a value once and keep it in a register.
   const float* same = a;
-  if (kEmbedded > 0) asm("" : "+r"(same));
+  if (embedded(M) > 0) asm("" : "+r"(same));
   V y[kVectors];
 #pragma GCC unroll 2
   for (int h = 0; h < kVectors; ++h) {
@@ -75,7 +76,7 @@ HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V
     const V x = hn::Set(d, a[i * kRow]);
     r[i][0] = P::MulAdd(x, y[0], r[i][0]);
     if (kVectors == 1) continue;
-    const V again = i < M - kEmbedded ? x : hn::Set(d, same[i * kRow]);
+    const V again = i < M - embedded(M) ? x : hn::Set(d, same[i * kRow]);
     r[i][kVectors - 1] = P::MulAdd(again, y[kVectors - 1], r[i][kVectors - 1]);
   }
 }
