@@ -14,6 +14,7 @@
 namespace linnet {
 
 class ThreadPool;
+struct PackedWeight;
 
 // The functions as ops/pointwise computes them, to the bit. NaN stays NaN.
 enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh };
@@ -33,6 +34,9 @@ struct GemmArgs {
   StoredFloats b;  // [k, n]; trans_b: stored as [n, k] (the weight [out, in] of a linear layer)
   int64_t ldb = 0, b_batch = 0;
   bool trans_b = false;
+  // B as codes (quantized/packed_weight.h) without a tail, unpacked as panels of B are; b is not read. Of one product
+  // in fp32 that reads panels (gemm/panels.h).
+  const PackedWeight* b_codes = nullptr;
   MutableStoredFloats c;  // [m, n]; must not overlap a or b
   int64_t ldc = 0, c_batch = 0;
   bool accumulate = false;      // C += instead of C = (gradients)

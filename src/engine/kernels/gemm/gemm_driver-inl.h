@@ -18,6 +18,7 @@
 #include "engine/kernels/gemm/gemm_pack-inl.h"
 #include "engine/kernels/gemm/gemm_tasks.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
+#include "engine/kernels/quantized/packed_weight.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
@@ -277,6 +278,11 @@ class Product {
 
   // `columns` columns of op(B) from `column` on, as panels `distance` floats apart.
   void pack_b(Depth k, int64_t column, int64_t columns, int64_t distance, float* out) const {
+    if (P::kPair == 1 && g_.b_codes) {
+      for (; columns > 0; columns -= kWidth, column += kWidth, out += distance)
+        unpack_panel(*g_.b_codes, g_.trans_b, k.begin, k.size, column, std::min<int64_t>(columns, kWidth), out);
+      return;
+    }
     with_type(g_.b, [&](const auto* b) {
       if (!g_.trans_b)
         return PackPanels<P>(b + value(k.begin) * g_.ldb + column, g_.ldb, values(k), columns, distance, out);
@@ -337,6 +343,7 @@ class Product {
   }
   AheadRegion ahead_b(int64_t p, Depth k, int64_t calls, int64_t steps) const {
     const int64_t column = p * kWidth, width = std::min<int64_t>(kWidth, g_.n - column);
+    if (g_.b_codes) return {};
     if (panels_) {  // contiguous: as rows that a tile fetches one of, a line for every step of its own
       const int64_t row = std::max<int64_t>(1, steps / Ahead::kStep) * (64 / static_cast<int64_t>(sizeof(float)));
       return {packed_panel(k, p), ceil_div(k.size * kWidth, row), row, row, calls, steps};

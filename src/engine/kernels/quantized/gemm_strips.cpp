@@ -5,6 +5,7 @@
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 #include "engine/kernels/gemm/gemm_few_rows.h"
+#include "engine/kernels/gemm/panels.h"
 
 namespace linnet {
 namespace {
@@ -73,6 +74,13 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
   });
 }
 
+// Whether the product unpacks codes itself, panel by panel: without a matrix of fp32 between them.
+bool reads_codes(const GemmArgs& args, const PackedShape& shape) {
+  const bool in_bf16 = args.precision == Precision::kBf16 && gemm_has_bf16();
+  return !in_bf16 && !args.trans_a && shape.format != WeightFormat::kBf16 && shape.tail_rows == 0 &&
+         reads_panels(args.m, shape.rows, shape.columns) && reads_panels(args.m, shape.columns, shape.rows);
+}
+
 }  // namespace
 
 GemmArgs from_column(GemmArgs part, int64_t begin) {
@@ -84,17 +92,26 @@ GemmArgs from_column(GemmArgs part, int64_t begin) {
 
 size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
   if (shape.rows == 0) return 0;
+  const auto product_workspace = [&](int64_t rows, int64_t columns) {
+    return std::max(gemm_workspace(1, m, rows, columns, threads), gemm_workspace(1, m, columns, rows, threads));
+  };
   size_t most = 0;  // of a whole strip and of the last
   for (const int64_t rows : {strip_rows(shape), shape.rows % strip_rows(shape)})
-    most = std::max(
-        {most, gemm_workspace(1, m, rows, shape.columns, threads), gemm_workspace(1, m, shape.columns, rows, threads)});
-  return std::max(strip_bytes(shape) + most, static_cast<size_t>(threads) * few_workspace(shape, m));
+    most = std::max(most, product_workspace(rows, shape.columns));
+  return std::max({strip_bytes(shape) + most, static_cast<size_t>(threads) * few_workspace(shape, m),
+                   product_workspace(shape.rows, shape.columns)});
 }
 
 void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   const PackedShape& shape = weight.shape;
   if (args.trans_b && (args.m <= gemm_blocking::kFewRows || args.independent_rows))
     return multiply_few(args, weight, workspace, pool);
+  if (reads_codes(args, shape)) {
+    GemmArgs product = args;
+    product.b_codes = &weight;
+    product.n = args.trans_b ? shape.rows : shape.columns, product.k = args.trans_b ? shape.columns : shape.rows;
+    return gemm(product, workspace, pool);
+  }
   auto* values = reinterpret_cast<float*>(workspace);
   workspace += strip_bytes(shape);
   for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {

@@ -1,5 +1,6 @@
-// Products with a packed weight W [rows, columns] that is unpacked strip by strip (some rows at a time, 4 MB of fp32;
-// 128 KB by each thread where A has few rows, as in decoding):
+// Products with a packed weight W [rows, columns]. In fp32 the product unpacks codes as it packs its panels
+// (GemmArgs::b_codes); otherwise W is unpacked strip by strip (some rows at a time, 4 MB of fp32; 128 KB by each thread
+// where A has few rows, as in decoding):
 //
 //   args.trans_b:  C [m, rows] = A [m, columns] W^T         otherwise:  C [m, columns] = A [m, rows] W
 //

@@ -172,6 +172,11 @@ void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* pac
 // The numbers that a row, or rows [begin, end), stand for. `out` is [columns] or [end - begin, columns].
 void dequantize_row(const PackedWeight& weight, int64_t row, float* out);
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool);
+// Of a matrix with codes and without a tail, a panel of op(W) as products pack it (gemm/gemm_pack-inl.h): rows [first,
+// first + depth) and columns [column, column + width), which begin at a panel. `transposed`: op(W) is [columns, rows];
+// otherwise `first` is a multiple of 16.
+void unpack_panel(const PackedWeight& weight, bool transposed, int64_t first, int64_t depth, int64_t column,
+                  int64_t width, float* out);
 
 // What the format says of neighbors holds.
 bool neighbors_fit(std::span<const int8_t> row);

@@ -368,6 +368,33 @@ TEST(QuantizedGemm, BlocksGiveTheProductOfTheNumbersTheyStandFor) {
     }
 }
 
+// Many rows in fp32: codes are unpacked as the product packs its panels, also where these end within a block of codes.
+TEST(QuantizedGemm, CodesGiveTheBitsOfTheProductOfTheirNumbers) {
+  using enum WeightFormat;
+  ThreadPool pool(2);
+  for (const WeightFormat format : {kInt8Blocks, kInt4Blocks, kQ4_1, kQ5_0, kQ6K})
+    for (const int64_t n : {75, 850}) {
+      const int64_t m = 40, k = 2048;
+      Packed packed = random_packed({format, n, k});
+      const auto values = packed.values(), x = random_floats(m * k, 7), dy = random_floats(m * n, 8);
+      for_every_way([&] {
+        for (const bool forward : {true, false}) {
+          GemmArgs args{.m = m, .n = forward ? n : k, .k = forward ? k : n, .b = values.data(), .ldb = k};
+          args.trans_b = forward, args.lda = args.k, args.ldc = args.n;
+          args.a = forward ? x.data() : dy.data();
+          std::vector<float> expected(static_cast<size_t>(args.m * args.n)), found = expected;
+          args.c = expected.data();
+          AlignedBytes plain(gemm_workspace(1, args.m, args.n, args.k, pool.size()));
+          gemm(args, plain.data(), pool);
+          args.c = found.data(), args.b = {};
+          AlignedBytes workspace(quantized_gemm_workspace(packed.shape, m, /*few=*/false, pool.size()));
+          quantized_gemm(args, packed.weight(), workspace.data(), pool);
+          EXPECT_TRUE(same_bits(found, expected)) << static_cast<int>(format) << ", " << n << ", " << forward;
+        }
+      });
+    }
+}
+
 // What a training step needs of a frozen layer, of one strip and of several: forward with the values before the
 // activation function, and the gradient of its input with the derivative of the function before it.
 TEST(QuantizedGemm, StripsGiveWhatTheBackwardPassNeeds) {
