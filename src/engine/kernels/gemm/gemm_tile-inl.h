@@ -100,8 +100,14 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
     for (int64_t i = 0; i < finish.ahead.lines; ++i) __builtin_prefetch(ahead + i * finish.ahead.stride, 0, kL2);
     ahead += finish.ahead.advance;
     const int64_t steps = depth < Ahead::kStep ? depth : Ahead::kStep;
-#pragma GCC unroll 2
-    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) Step<P, M, kRow, kPanelAhead>(a, b, r);
+    const auto step = [&]() HWY_ATTR {
+      Step<P, M, kRow, kPanelAhead>(a, b, r);
+      a += kColumn, b += kWidth;
+    };
+    int64_t k = 0;
+    if (M + 3 >= kRows)  // two in a turn, where a product spends its time
+      for (; k + 2 <= steps; k += 2) step(), step();
+    for (; k < steps; ++k) step();
     depth -= steps;
   }
   const float* added = finish.accumulate ? c : finish.residual;
