@@ -166,6 +166,12 @@ TEST_F(Related, ExamplesToChooseByMayBeOthers) {
   const Outcome beside = run({"embed", kModel, "--adapter", folder_ / "adapter"}, {.input = "dog\n"}),
                 whole = run({"embed", folder_ / "embeddings"}, {.input = "dog\n"});
   EXPECT_EQ(beside.out, whole.out) << beside.error;
+  EXPECT_EQ(whole.error.find("not read"), std::string::npos) << whole.error;
+  std::string long_text;
+  for (int i = 0; i < 5000; ++i) long_text += "dog ";
+  const Outcome cut = run({"embed", folder_ / "embeddings"}, {.input = "dog\n" + long_text + "\n"});
+  EXPECT_EQ(cut.exit_code, 0);
+  EXPECT_NE(cut.error.find("1 of these texts fills the"), std::string::npos) << cut.error;
 }
 
 // Micro-batches, and batches that are accumulated, learn as one batch: losses and gradients are those of the whole.

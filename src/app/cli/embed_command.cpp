@@ -60,12 +60,18 @@ int embed_input(const Arguments& arguments) {
     sentences.clear();
   };
   InputLines input;
+  int64_t full = 0;
   for (std::string line; input.next_text(line);) {
     sentences.push_back(embedder->encode(prompt + line));
+    if (static_cast<int64_t>(sentences.back().tokens.size()) >= embedder->max_tokens()) ++full;
     lines.push_back(std::move(line));
     if (lines.size() == ahead) answer();
   }
   answer();
+  if (full > 0)
+    std::fprintf(stderr, "linnet: %s of these texts %s the %s tokens that the model reads; the rest was not read\n",
+                 std::to_string(full).c_str(), full == 1 ? "fills" : "fill",
+                 std::to_string(embedder->max_tokens()).c_str());
   return 0;
 }
 

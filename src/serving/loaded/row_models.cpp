@@ -60,6 +60,7 @@ class Embedder : public RowModel {
     if (pair) fail_user("the model embeds single texts, and two were given");
     return {tokenizer_->encode(text, {.max_length = embedder_.max_tokens(), .offsets = false}).ids};
   }
+  int64_t max_tokens() const override { return embedder_.max_tokens(); }
   void check(const std::vector<int32_t>& tokens) const override {
     check_tokens(tokens, embedder_.vocab_size(), embedder_.max_tokens());
   }
@@ -120,6 +121,7 @@ class RowClassifier : public RowModel {
     Encoding encoding = opened_.tokenizer->encode_pair(text, *pair, options);
     return {std::move(encoding.ids), {encoding.segments.begin(), encoding.segments.end()}};
   }
+  int64_t max_tokens() const override { return lengths_.back(); }
   void check(const std::vector<int32_t>& tokens) const override {
     check_tokens(tokens, opened_.tokenizer->vocab_size(), lengths_.back());
   }

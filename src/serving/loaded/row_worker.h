@@ -35,6 +35,7 @@ class RowModel {
   // The tokens of a text, or with `pair` of two, as many as the model takes; safe from several threads. User error
   // where it takes the one and the other is given.
   virtual RowText encode(const std::string& text, const std::string* pair = nullptr) const = 0;
+  virtual int64_t max_tokens() const = 0;  // where encode() cuts a text
   // Whether it gives one number for two texts.
   virtual bool is_reranker() const { return false; }
   // User error unless compute() takes these tokens of a caller, as they are.
