@@ -69,9 +69,9 @@ int embed_input(const Arguments& arguments) {
   }
   answer();
   if (full > 0)
-    std::fprintf(stderr, "linnet: %s of these texts %s the %s tokens that the model reads; the rest was not read\n",
-                 std::to_string(full).c_str(), full == 1 ? "fills" : "fill",
-                 std::to_string(embedder->max_tokens()).c_str());
+    std::fprintf(
+        stderr, "linnet: %s of these texts %s the %s tokens that the model reads; what follows them was not read\n",
+        std::to_string(full).c_str(), full == 1 ? "fills" : "fill", std::to_string(embedder->max_tokens()).c_str());
   return 0;
 }
 

@@ -453,17 +453,6 @@ class Product {
   const int64_t threads_, tasks_;
 };
 
-inline GemmArgs item(GemmArgs g, int64_t index) {
-  g.a = g.a + index * g.a_batch;
-  g.b = g.b + index * g.b_batch;
-  const int64_t skip = index * g.c_batch;
-  g.c = g.c + skip;
-  if (g.residual) g.residual = g.residual + skip;
-  if (g.pre_activation) g.pre_activation = g.pre_activation + skip;
-  if (g.aux) g.aux = g.aux + skip;
-  return g;
-}
-
 // All products of a batch. False, and nothing done, for the methods that do not pack. panels: see Product, of a batch
 // of one.
 template <class P>
@@ -478,7 +467,7 @@ bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const
     case Method::kOneTaskEach:
       pool.run(g.batch, [&](int64_t i, int worker) {
         float* scratch = workspace + worker * (shared + piece);
-        const GemmArgs one = item(g, i);
+        const GemmArgs one = product_of_batch(g, i);
         Product<P>(one, scratch, 1).run([&](int64_t tasks, const auto& body) {
           for (int64_t task = 0; task < tasks; ++task) body(task, scratch + shared);
         });
@@ -486,7 +475,7 @@ bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const
       return true;
     case Method::kShared:
       for (int64_t i = 0; i < g.batch; ++i) {
-        const GemmArgs one = item(g, i);
+        const GemmArgs one = product_of_batch(g, i);
         Product<P>(one, workspace, pool.size(), panels).run([&](int64_t tasks, const auto& body) {
           pool.run(tasks, [&](int64_t task, int worker) { body(task, workspace + shared + worker * piece); });
         });

@@ -9,6 +9,7 @@
 #include "engine/kernels/gemm/gemm_bf16.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 #include "engine/kernels/gemm/gemm_few_rows.h"
+#include "engine/kernels/gemm/gemm_tasks.h"
 #include "engine/kernels/gemm/panels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -81,7 +82,7 @@ void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& po
   const int64_t scratch_floats = gemm_blocking::workspace(how, g.m, g.n, g.k, 1);
   pool.run(g.batch * tasks, [&](int64_t task, int worker) {
     const int64_t begin = task % tasks * step, end = std::min(length, begin + step);
-    (rows ? few_rows : few_columns)(tile::item(g, task / tasks), begin, end, workspace + worker * scratch_floats);
+    (rows ? few_rows : few_columns)(product_of_batch(g, task / tasks), begin, end, workspace + worker * scratch_floats);
   });
 }
 
@@ -102,7 +103,7 @@ void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
 // k = 0: an empty sum.
 void empty_sums(const GemmArgs& all) {
   for (int64_t i = 0; i < all.batch; ++i) {
-    const GemmArgs g = tile::item(all, i);
+    const GemmArgs g = product_of_batch(all, i);
     for (int64_t row = 0; row < g.m; ++row)
       for (int64_t j = 0; j < g.n; ++j) {
         const int64_t location = row * g.ldc + j;

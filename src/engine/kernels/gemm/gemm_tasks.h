@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <thread>
 
+#include "engine/kernels/gemm/gemm.h"
+
 namespace linnet {
 
 // `total` things dealt to `parts` as evenly as can be, in order.
@@ -33,5 +35,17 @@ class Latch {
  private:
   std::atomic<int64_t> left_;
 };
+
+// Product `index` of a batch.
+inline GemmArgs product_of_batch(GemmArgs g, int64_t index) {
+  g.a = g.a + index * g.a_batch;
+  g.b = g.b + index * g.b_batch;
+  const int64_t skip = index * g.c_batch;
+  g.c = g.c + skip;
+  if (g.residual) g.residual = g.residual + skip;
+  if (g.pre_activation) g.pre_activation = g.pre_activation + skip;
+  if (g.aux) g.aux = g.aux + skip;
+  return g;
+}
 
 }  // namespace linnet

@@ -74,11 +74,12 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
   });
 }
 
-// Whether the product unpacks codes itself, panel by panel: without a matrix of fp32 between them.
-bool reads_codes(const GemmArgs& args, const PackedShape& shape) {
-  const bool in_bf16 = args.precision == Precision::kBf16 && gemm_has_bf16();
-  return !in_bf16 && !args.trans_a && shape.format != WeightFormat::kBf16 && shape.tail_rows == 0 &&
-         reads_panels(args.m, shape.rows, shape.columns) && reads_panels(args.m, shape.columns, shape.rows);
+// Whether a product can unpack its b_codes itself.
+bool reads_codes(const GemmArgs& product) {
+  const PackedShape& shape = product.b_codes->shape;
+  const bool in_bf16 = product.precision == Precision::kBf16 && gemm_has_bf16();
+  return !in_bf16 && !product.trans_a && shape.format != WeightFormat::kBf16 && shape.tail_rows == 0 &&
+         reads_panels(product.m, product.n, product.k);
 }
 
 }  // namespace
@@ -106,12 +107,10 @@ void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
   const PackedShape& shape = weight.shape;
   if (args.trans_b && (args.m <= gemm_blocking::kFewRows || args.independent_rows))
     return multiply_few(args, weight, workspace, pool);
-  if (reads_codes(args, shape)) {
-    GemmArgs product = args;
-    product.b_codes = &weight;
-    product.n = args.trans_b ? shape.rows : shape.columns, product.k = args.trans_b ? shape.columns : shape.rows;
-    return gemm(product, workspace, pool);
-  }
+  GemmArgs product = args;
+  product.b_codes = &weight;
+  product.n = args.trans_b ? shape.rows : shape.columns, product.k = args.trans_b ? shape.columns : shape.rows;
+  if (reads_codes(product)) return gemm(product, workspace, pool);
   auto* values = reinterpret_cast<float*>(workspace);
   workspace += strip_bytes(shape);
   for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {
