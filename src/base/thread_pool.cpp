@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/signals.h"
@@ -196,28 +196,12 @@ void ThreadPool::drain(int worker) {
   }
 }
 
-namespace {
-
-// Both cgroup versions say "quota period" in microseconds; an unlimited quota is "max" or -1.
-double cgroup_cpus() {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0) return std::stod(quota) / period;
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  double q = 0;
-  if (v1_quota >> q && v1_period >> period && q > 0 && period > 0) return q / period;
-  return 1e9;
-}
-
-}  // namespace
-
 int available_threads() {
   cpu_set_t set;
   CPU_ZERO(&set);
   int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
   if (count <= 0) count = static_cast<int>(std::thread::hardware_concurrency());
-  const double quota = std::ceil(cgroup_cpus());
+  const double quota = std::ceil(cgroup_processors());
   if (quota < count) count = static_cast<int>(quota);
   return std::max(count, 1);
 }

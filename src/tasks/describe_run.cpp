@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "formats/safetensors.h"
+#include "models/nn/frozen_weights.h"
 #include "models/nn/parameter_file.h"
 #include "tasks/images/image_session.h"
 #include "tasks/task_table.h"
@@ -46,6 +47,8 @@ std::string data_text(const Config& config) {
 std::string parameters_text(const SafetensorsFile& weights) {
   int64_t count = 0;
   for (const SafetensorsEntry& entry : weights.entries()) count += entry.type.shape.elements();
+  if (const auto frozen = FrozenWeights::beside(weights, FrozenWeights::Check::kShapes))
+    count += frozen->parameter_count();
   return std::to_string(count);
 }
 

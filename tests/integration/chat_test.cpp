@@ -139,6 +139,37 @@ TEST_F(Chat, ARunGoesOnToTheSameBits) {
   EXPECT_EQ(contents(folder_ / "parts/model.safetensors"), contents(folder_ / "whole/model.safetensors"));
 }
 
+// Weights that nothing changes are as large as the model: they are once in the folder, in their own form.
+TEST_F(Chat, FrozenWeightsAreSavedOnce) {
+  const Arguments settings{"max_steps=20",  "lora.base_storage=int4", "eval_every=10",
+                           "save_every=10", "keep_checkpoints=2",     "valid_text=" + folder_ / "messages.jsonl"};
+  Arguments longer = settings;
+  longer[0] = "max_steps=40";
+  ASSERT_EQ(train("whole", "messages.jsonl", longer).exit_code, 0);
+  ASSERT_EQ(train("parts", "messages.jsonl", settings).exit_code, 0);
+  const std::string frozen = contents(folder_ / "parts/frozen.safetensors");
+  ASSERT_EQ(train("parts", "messages.jsonl", longer, {"--resume"}).exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "parts/frozen.safetensors"), frozen);
+  for (const std::string file : {"model.safetensors", "checkpoints/40.safetensors"})
+    EXPECT_EQ(contents(folder_ / ("parts/" + file)), contents(folder_ / ("whole/" + file)));
+  EXPECT_EQ(contents(folder_ / "parts/model.safetensors").find("embedding"), std::string::npos);
+
+  // What reads the run finds them: its own evaluation, its adapters, the average of its checkpoints.
+  const double last = loss("whole", "messages.jsonl");
+  const std::vector<std::string> metrics = lines(contents(folder_ / "whole/metrics.jsonl"));
+  EXPECT_NEAR(Json::parse(metrics.back())["loss"].get<double>(), last, 1e-4);
+  const Outcome adapters = run({"export", folder_ / "whole", "--adapter", folder_ / "adapter"});
+  EXPECT_EQ(adapters.exit_code, 0) << adapters.error;
+  const Outcome average = run({"average", folder_ / "whole", "--last", "1", "--out", folder_ / "average"});
+  EXPECT_EQ(average.exit_code, 0) << average.error;
+  EXPECT_EQ(loss("average", "messages.jsonl"), last);
+
+  std::filesystem::remove(folder_ / "average/frozen.safetensors");
+  const Outcome missing = run({"eval", folder_ / "average", "--data", folder_ / "messages.jsonl"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.error.find("has the trained weights alone"), std::string::npos) << missing.error;
+}
+
 TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
   folder_.write("alone.jsonl", Json{{"messages", {message("user", "w1")}}}.dump());
   folder_.write("silent.jsonl", R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "w3"}]})");

@@ -26,11 +26,14 @@ struct Arguments : ConfigArguments {
 };
 
 // Whether the run fits, and what would.
-void print_fit(const PlanAnswer& answer, uint64_t limit) {
+void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limit) {
   const double megabytes = static_cast<double>(limit) / 1e6;
   const uint64_t peak = answer.forecast.peak();
   if (peak > limit)
     std::printf("this does not fit within %.1f MB: it takes %.1f MB\n", megabytes, static_cast<double>(peak) / 1e6);
+  if (peak > limit && train.memory.empty() && train.recompute == "auto")
+    std::printf("with --memory %lluMB layers would be computed again, to take less\n",
+                static_cast<unsigned long long>(limit / 1000000));
   if (answer.all_fit)
     std::printf("within %.1f MB even all examples fit in one batch\n", megabytes);
   else if (answer.more_may_fit)
@@ -174,7 +177,7 @@ int plan(const Arguments& arguments) {
     std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
     print_memory(answer);
   }
-  print_fit(answer, limit);
+  print_fit(answer, config.train, limit);
   if (!arguments.html.empty()) write_page(arguments, config, answer);
   if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
   return exit_code;

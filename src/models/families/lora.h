@@ -2,6 +2,7 @@
 // adapter_model.safetensors, whose tensors are called "base_model.model.<module>.lora_A.weight". What stands beside the
 // adapters and is trained in full, such as a new classifier, is in the same file ("modules_to_save").
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,6 +69,7 @@ PretrainedModel open_with_adapters(const std::string& folder, const std::vector<
 class AdapterFile;
 struct BoundRow;
 struct ParameterSpec;
+struct ParameterTarget;
 // The files of a model's adapters. What they hold has been checked against the model.
 class AdapterFiles {
  public:
@@ -79,8 +81,10 @@ class AdapterFiles {
  private:
   std::vector<AdapterFile> files_;
 };
-// Writes a folder that PEFT reads. `base`: the folder of the model that was adapted.
-void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                   const std::string& base, const std::string& folder);
+// Writes a folder that PEFT reads. `load` fills a buffer with all parameters; once it has finished one that the folder
+// leaves out, its memory is given back. `base`: the folder of the model that was adapted.
+void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
+                   const std::function<void(const ParameterTarget&)>& load, const std::string& base,
+                   const std::string& folder);
 
 }  // namespace linnet

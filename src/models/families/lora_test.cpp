@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -70,7 +71,8 @@ TEST_P(Lora, IsMergedAsPeftMergesIt) {
 
 TEST_P(Lora, IsSavedAsPeftSavedIt) {
   const Adapted adapted(GetParam());
-  save_adapters(adapted.model, adapted.layout, adapted.parameters.data(), "somewhere", folder.string());
+  const auto load = [&](const ParameterTarget& target) { std::ranges::copy(adapted.parameters, target.flat); };
+  save_adapters(adapted.model, adapted.layout, load, "somewhere", folder.string());
   const SafetensorsFile ours((folder / "adapter_model.safetensors").string(), SafetensorsTypes::kAll),
       theirs(adapted.adapters + "/adapter_model.safetensors", SafetensorsTypes::kAll);
   ASSERT_EQ(ours.entries().size(), theirs.entries().size());

@@ -5,9 +5,12 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/process_memory.h"
 #include "formats/safetensors.h"
 #include "models/families/binding.h"
 #include "models/families/labels.h"
@@ -301,10 +304,23 @@ void AdapterFiles::read(const ParameterSpec& spec, float* parameters) const {
   for (const AdapterFile& file : files_) file.read(spec, parameters);
 }
 
-void save_adapters(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
-                   const std::string& base, const std::string& folder) {
+void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
+                   const std::function<void(const ParameterTarget&)>& load, const std::string& base,
+                   const std::string& folder) {
   if (!model.lora) fail_user("the run has no adapters: it was not trained with lora.rank");
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  std::set<std::string> kept;
+  for (const BoundRow& bound : rows)
+    if (bound.spec && is_in_file(model, *bound.row)) kept.insert(bound.spec->name);
+  // Addresses for all parameters, of which only those that are kept have memory.
+  const auto values_of_all = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
+  float* const parameters = values_of_all.get();
+  ParameterTarget target = parameters;
+  target.finished = [&](const ParameterSlot& slot) {
+    if (!kept.contains(slot.spec.name))
+      give_back_pages(parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+  };
+  load(target);
   std::vector<SafetensorsTensor> tensors;
   std::deque<std::vector<float>> copies;  // of what a file has in another order
   for (const BoundRow& bound : rows) {

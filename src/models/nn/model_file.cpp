@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "models/nn/frozen_weights.h"
 #include "models/nn/parameter_file.h"
 #include "models/nn/quantized_training.h"
 
@@ -37,7 +38,15 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
   }
   const SafetensorsFile file(path);
   file.check_data();
-  copy_tensors(file, layout.parameters(), "", target);
+  const auto frozen = FrozenWeights::beside(file);
+  for (const ParameterSlot& slot : layout.parameters()) {
+    if (!frozen || !frozen->has(slot.spec.name)) {
+      copy_tensors(file, {&slot, 1}, "", target);
+      continue;
+    }
+    frozen->read(slot, target.flat + slot.offset);
+    target.finish(slot);
+  }
   if (file.entries().size() != layout.parameters().size())
     for (const SafetensorsEntry& entry : file.entries()) {
       bool known = false;

@@ -10,7 +10,8 @@ namespace linnet {
 
 using Metadata = std::map<std::string, std::string>;
 
-// Writes all weights as fp32, and replaces the file in one step.
+// Writes weights as fp32, and replaces the file in one step. Metadata that name a file of frozen weights
+// (models/nn/frozen_weights.h) leave those out.
 void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
                 const Metadata& metadata);
 // Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape. `path` may be a file

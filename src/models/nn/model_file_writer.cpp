@@ -1,5 +1,7 @@
+#include <set>
 #include <vector>
 
+#include "models/nn/frozen_weights.h"
 #include "models/nn/model_file.h"
 
 namespace linnet {
@@ -9,7 +11,11 @@ void save_model(const std::string& path, const ParameterLayout& layout, const Pa
   std::vector<SafetensorsTensor> tensors;
   std::map<std::string, const ParameterSlot*> quantized;
   std::vector<float> unpacked;
+  std::set<std::string> apart;
+  if (metadata.contains(kFrozenKey))
+    for (const QuantizedSlot* slot : frozen_packed(layout)) apart.insert(slot->slot.spec.name);
   for (const ParameterSlot& slot : layout.parameters()) {
+    if (apart.contains(slot.spec.name)) continue;
     const bool is_quantized = layout.is_quantized(slot);
     if (is_quantized) quantized[slot.spec.name] = &slot;
     tensors.push_back(

@@ -118,7 +118,7 @@ namespace {
 
 void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
   out.resize(static_cast<size_t>((end - row) * weight.shape.columns));
-  for (float* to = out.data(); row < end; ++row, to += weight.shape.columns) dequantize_row(weight, row, to);
+  dequantize_rows(weight, row, end, out.data());
 }
 
 }  // namespace

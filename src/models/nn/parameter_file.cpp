@@ -165,7 +165,7 @@ void ParameterFile::read_values(const ParameterSpec& spec, float* values) const 
   std::vector<std::max_align_t> aligned(packed->bytes() / sizeof(std::max_align_t) + 1);
   std::memcpy(aligned.data(), packed_bytes(spec.name, *packed), packed->bytes());
   const PackedWeight weight{*packed, reinterpret_cast<const std::byte*>(aligned.data())};
-  for (int64_t row = 0; row < packed->rows; ++row) dequantize_row(weight, row, values + row * packed->columns);
+  dequantize_rows(weight, 0, packed->rows, values);
 }
 
 void ParameterFile::check_weights() const {

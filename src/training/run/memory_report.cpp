@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 
@@ -84,16 +85,7 @@ uint64_t available_memory() {
   uint64_t value = 0, available = UINT64_MAX;
   while (meminfo >> key >> value >> unit)
     if (key == "MemAvailable:") available = value * 1024;
-  const auto cgroup = [](const char* path) {
-    std::ifstream file(path);
-    uint64_t bytes = 0;
-    return file >> bytes ? bytes : UINT64_MAX;
-  };
-  const uint64_t limit = cgroup("/sys/fs/cgroup/memory.max");
-  if (limit != UINT64_MAX) {
-    const uint64_t used = cgroup("/sys/fs/cgroup/memory.current");
-    available = std::min(available, limit > used ? limit - used : 0);
-  }
+  available = std::min(available, cgroup_memory_left());
   return available == UINT64_MAX ? available : available + resident_bytes();
 }
 

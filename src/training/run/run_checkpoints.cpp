@@ -17,6 +17,7 @@
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/activation_observer.h"
+#include "models/nn/frozen_weights.h"
 #include "models/nn/model_file.h"
 #include "models/nn/quantized_training.h"
 #include "training/run/pretrained_run.h"
@@ -103,6 +104,7 @@ bool RunCheckpoints::load_whole(Progress& progress) {
   if (resumed) {
     Metadata metadata;
     progress = load_training_state(folder_.state_path(), trainer_, &metadata);
+    frozen_saved_ = metadata.contains(kFrozenKey);
     if (progress.step >= config_.max_steps)
       log_info("the run has its " + std::to_string(progress.step) + " steps already; --steps N goes on to N");
     else
@@ -129,22 +131,35 @@ void RunCheckpoints::load_divided(bool resumed) {
 }
 
 void RunCheckpoints::save_best(const Progress& progress, const std::string& state) {
-  save_weights(progress, folder_.model_path(), state);
+  save_weights(progress, folder_.model_path(), state, "");
 }
 
-void RunCheckpoints::save_weights(const Progress& progress, const std::string& path, const std::string& state) {
-  if (shares_layers()) return save_divided_model(path, trainer_.state(), state, metadata(progress), *whole_);
+void RunCheckpoints::save_weights(const Progress& progress, const std::string& path, const std::string& state,
+                                  const char* frozen) {
+  save_frozen();
+  const Metadata about = metadata(progress, frozen);
+  if (shares_layers()) return save_divided_model(path, trainer_.state(), state, about, *whole_);
   if (!is_first_rank()) return;
   trainer_.state().pull();
-  save_model(path, trainer_.state().layout(), trainer_.state().values(state), metadata(progress));
+  save_model(path, trainer_.state().layout(), trainer_.state().values(state), about);
+}
+
+// Before the first file that names it.
+void RunCheckpoints::save_frozen() {
+  if (frozen_saved_ || !is_first_rank()) return;
+  const TrainingState& states = trainer_.state();
+  if (!frozen_packed(states.layout()).empty())
+    save_frozen_weights(folder_.path() + "/" + kFrozenFile, states.store(), states.layout(), {{"format", "linnet"}});
+  frozen_saved_ = true;
 }
 
 void RunCheckpoints::save(const Progress& progress) {
   // The model that is kept is written first: a run that is killed between the two files resumes before this step and
   // writes both again. In the other order the kept model would be missing for good.
   if (progress.step > 0 && is_due(progress.step)) keep(progress);
+  save_frozen();
   if (is_first_rank())
-    save_training_state(folder_.state_path(), trainer_, progress, metadata(progress), whole_ ? &*whole_ : nullptr);
+    save_training_state(folder_.state_path(), trainer_, progress, metadata(progress, ""), whole_ ? &*whole_ : nullptr);
   else if (whole_)
     give_training_state(trainer_.state(), *whole_);
   last_saved_ = progress.step;
@@ -157,17 +172,19 @@ bool RunCheckpoints::is_due(int64_t step) const {
 void RunCheckpoints::keep(const Progress& progress) {
   const bool for_good = config_.keep_every > 0 && progress.step % config_.keep_every == 0;
   if (config_.keep_checkpoints == 0 && !for_good) return;
-  save_weights(progress, kept_checkpoint_path(folder_.path(), progress.step), state::kParameters);
+  save_weights(progress, kept_checkpoint_path(folder_.path(), progress.step), state::kParameters, "../");
   if (is_first_rank()) remove_old_checkpoints(folder_.path(), config_);
 }
 
 bool RunCheckpoints::has_state() const { return is_first_rank() && file_exists(folder_.state_path()); }
 
-Metadata RunCheckpoints::metadata(const Progress& progress) const {
-  return {{"format", "linnet"},
-          {"isa", current_isa()},
-          {"trained_steps", std::to_string(progress.step)},
-          {"seed", std::to_string(config_.seed)}};
+Metadata RunCheckpoints::metadata(const Progress& progress, const char* frozen) const {
+  Metadata about{{"format", "linnet"},
+                 {"isa", current_isa()},
+                 {"trained_steps", std::to_string(progress.step)},
+                 {"seed", std::to_string(config_.seed)}};
+  if (!frozen_packed(trainer_.state().layout()).empty()) about[kFrozenKey] = std::string(frozen) + kFrozenFile;
+  return about;
 }
 
 void calibrate_steps(TrainingTask& task) {
@@ -294,6 +311,7 @@ void average_checkpoints(const std::string& run, int64_t count, const std::strin
   }
   SafetensorsMetadata metadata = last.metadata();
   metadata["averaged"] = std::to_string(count);
+  if (metadata.contains(kFrozenKey)) metadata[kFrozenKey] = kFrozenFile;
   make_directories(out);
   copy_assets(run, out);
   save_safetensors(RunFolder(out).model_path(), tensors, metadata);
@@ -304,9 +322,10 @@ void export_adapters(const std::string& folder, const std::string& out) {
   if (config.lora.rank == 0) fail_user("run '" + folder + "' has no adapters: it was trained without lora.rank");
   const PretrainedModel model = open_run_model(folder);
   const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_model(RunFolder(folder).best_weights(), layout, parameters.data());
-  save_adapters(model, layout, parameters.data(), config.model.from, out);
+  const std::string weights = RunFolder(folder).best_weights();
+  save_adapters(
+      model, layout, [&](const ParameterTarget& target) { load_model(weights, layout, target); }, config.model.from,
+      out);
 }
 
 void export_pretrained_run(const std::string& folder, const std::string& out) {

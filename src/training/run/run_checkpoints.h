@@ -43,9 +43,11 @@ class RunCheckpoints {
   bool is_divided() const { return trainer_.state().divides_moments() || shares_layers(); }
   bool load_whole(Progress& progress);
   void load_divided(bool resumed);
-  void save_weights(const Progress& progress, const std::string& path, const std::string& state);
+  void save_weights(const Progress& progress, const std::string& path, const std::string& state, const char* frozen);
   void keep(const Progress& progress);
-  Metadata metadata(const Progress& progress) const;
+  void save_frozen();
+  // `frozen`: the folder of the frozen weights as the file's own folder sees it: "", or "../".
+  Metadata metadata(const Progress& progress, const char* frozen) const;
 
   const TrainRequest& request_;
   const TrainConfig& config_;
@@ -54,6 +56,7 @@ class RunCheckpoints {
   Trainer& trainer_;
   Communicator& world_;
   std::optional<WholeStates> whole_;  // where ranks divide states
+  bool frozen_saved_ = false;         // the folder has this run's, or there are none
   int64_t last_saved_ = 0;
 };
 

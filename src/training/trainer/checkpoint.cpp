@@ -5,11 +5,13 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/digits.h"
 #include "base/error.h"
 #include "engine/plan/state_names.h"
 #include "formats/safetensors.h"
+#include "models/nn/frozen_weights.h"
 
 namespace linnet {
 namespace {
@@ -72,13 +74,13 @@ void add_state(std::vector<SafetensorsTensor>& tensors, const TrainingState& sta
                        WholeStates::is_divided(states, state, slot) ? nullptr : states.flat(state) + slot.offset});
 }
 
-std::vector<SafetensorsTensor> state_tensors(const TrainingState& states) {
+std::vector<SafetensorsTensor> state_tensors(const TrainingState& states, bool with_frozen) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : states.names())
     add_state(tensors, states, state, slots_of(states, state), state + ".");
   for (const DividedPackedState& state : states.divided_packed())
     tensors.push_back({kPackedPrefix + state.whole.name, state.whole.type, nullptr});
-  for (const auto& [name, type] : states.all_packed())
+  for (const auto& [name, type] : states.all_packed(with_frozen))
     tensors.push_back({kPackedPrefix + name, type, states.store().data(name)});
   return tensors;
 }
@@ -177,7 +179,7 @@ void save_training_state(const std::string& path, const Trainer& trainer, const 
   for (const DividedPackedState& state : states.divided_packed()) fetch.add(state);
   Metadata facts = with_progress(metadata, progress);
   add_loss_scale(facts, trainer);
-  save_safetensors(path, state_tensors(states), facts, fetch);
+  save_safetensors(path, state_tensors(states, !metadata.contains(kFrozenKey)), facts, fetch);
 }
 
 void give_training_state(const TrainingState& states, WholeStates& whole) {
@@ -236,8 +238,12 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
     for (const ParameterSlot& slot : slots_of(states, state))
       if (!WholeStates::is_divided(states, state, slot))
         copy_tensors(file, {&slot, 1}, state + ".", states.flat(state));
-  for (const auto& [name, type] : states.all_packed())
+  const auto frozen = FrozenWeights::beside(file);
+  for (const auto& [name, type] : states.all_packed(!frozen))
     copy_tensor(file, kPackedPrefix + name, type, states.store().data(name));
+  if (frozen)
+    for (const QuantizedSlot* slot : frozen_packed(states.layout()))
+      frozen->copy(*slot, states.store().data(slot->input()));
   read_loss_scale(file, trainer);
   states.push();
   if (metadata) *metadata = file.metadata();
@@ -252,12 +258,18 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
 }
 
 uint64_t checkpoint_bytes(const TrainingState& states) {
+  uint64_t frozen = 0;
+  std::set<std::string> apart;
+  for (const QuantizedSlot* slot : frozen_packed(states.layout()))
+    frozen += slot->shape.bytes(), apart.insert(slot->slot.spec.name);
   std::vector<SafetensorsTensor> model;
   for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
-    model.push_back({slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, nullptr});
+    if (!apart.contains(slot.spec.name))
+      model.push_back({slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, nullptr});
   // The new file of each kind stands beside the old one until it is renamed; the larger kind is written last.
-  const uint64_t state = safetensors_size(state_tensors(states)) + 4096, weights = safetensors_size(model) + 4096;
-  return state + weights + std::max(state, weights);
+  const uint64_t state = safetensors_size(state_tensors(states, false)) + 4096,
+                 weights = safetensors_size(model) + 4096;
+  return frozen + state + weights + std::max(state, weights);
 }
 
 }  // namespace linnet

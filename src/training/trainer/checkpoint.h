@@ -31,7 +31,8 @@ void save_divided_model(const std::string& path, const TrainingState& states, co
                         const Metadata& metadata, WholeStates& whole);
 void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole);
 
-// `whole`: of a trainer whose states ranks divide, which are gathered while the file is written; the other ranks call
+// Metadata that name a file of frozen weights (models/nn/frozen_weights.h) leave those out. `whole`: of a trainer whose
+// states ranks divide, which are gathered while the file is written; the other ranks call
 // give_training_state() meanwhile.
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
                          const Metadata& metadata, WholeStates* whole = nullptr);
@@ -41,7 +42,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
 // That, on every rank; `path` is read by rank 0.
 void load_divided_states(const std::string& path, const TrainingState& states, WholeStates& whole);
 
-// Bytes a run folder needs at most while it is replacing its files.
+// Bytes a run folder needs at most while it is replacing its files; it has frozen weights in a file of their own.
 uint64_t checkpoint_bytes(const TrainingState& states);
 
 }  // namespace linnet

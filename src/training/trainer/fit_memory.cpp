@@ -81,19 +81,31 @@ Choices chains(const std::vector<Block>& blocks, size_t length) {
   return choices;
 }
 
-// All choices in the order in which they are tried. The first layers come first: their backward pass is the last, when
-// most of what other layers saved is gone, so that computing them again needs no memory that the peak has.
-std::vector<Choices> ladder(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
-  std::vector<Choices> steps{Choices(blocks.size())};
-  for (const Upgrade& upgrade : find_upgrades(traced, blocks, backend))
+// All choices in the order in which they are tried.
+struct Ladder {
+  std::vector<Choices> steps;
+  std::vector<size_t> ends;  // the steps after which all layers of a kind have the same choice
+};
+
+// The first layers come first: their backward pass is the last, when most of what other layers saved is gone, so that
+// computing them again needs no memory that the peak has.
+Ladder ladder(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
+  Ladder made{.steps = {Choices(blocks.size())}, .ends = {0}};
+  std::vector<Choices>& steps = made.steps;
+  for (const Upgrade& upgrade : find_upgrades(traced, blocks, backend)) {
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (blocks[i].kind != upgrade.kind) continue;
       steps.push_back(steps.back());
       steps.back()[i] = upgrade.choice;
     }
-  for (const size_t length : {2, 3, 4, 6, 8})
-    if (2 * length <= blocks.size()) steps.push_back(chains(blocks, length));
-  return steps;
+    made.ends.push_back(steps.size() - 1);
+  }
+  for (const size_t length : {2, 3, 4, 6, 8}) {
+    if (2 * length > blocks.size()) continue;
+    steps.push_back(chains(blocks, length));
+    made.ends.push_back(steps.size() - 1);
+  }
+  return made;
 }
 
 class Search {
@@ -103,13 +115,13 @@ class Search {
         passes_(passes),
         planning_(planning),
         fits_(fits),
-        steps_(ladder(traced, find_blocks(traced), *passes.backend)) {
+        ladder_(ladder(traced, find_blocks(traced), *passes.backend)) {
     passes_.verify = false;
   }
 
   Fit run() {
     // No plan is smaller than its bound: the first step whose bound fits, by bisection, then the first whose plan does.
-    size_t low = 0, high = steps_.size();
+    size_t low = 0, high = ladder_.steps.size();
     while (low < high) {
       const size_t middle = (low + high) / 2;
       if (fits_(size(middle, false)))
@@ -117,7 +129,7 @@ class Search {
       else
         low = middle + 1;
     }
-    for (size_t i = low; i < steps_.size(); ++i) {
+    for (size_t i = low; i < ladder_.steps.size(); ++i) {
       const PlanSize placed = size(i, true);
       if (fits_(placed)) return result(i, placed, true);
     }
@@ -128,21 +140,22 @@ class Search {
   }
 
  private:
-  // The first step that takes hardly more than the one that takes least.
+  // The first step that takes hardly more than the one that takes least. Only the ends are looked at: each step costs a
+  // whole optimization, and a choice for half of the layers rarely takes less than for none or for all.
   size_t smallest() const {
     std::vector<size_t> bytes;
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      const PlanSize bound = size(i, false);
+    for (const size_t end : ladder_.ends) {
+      const PlanSize bound = size(end, false);
       bytes.push_back(bound.arena_bytes + bound.workspace_bytes);
     }
     const size_t least = *std::ranges::min_element(bytes);
     const auto first = std::ranges::find_if(bytes, [&](size_t b) { return b <= least + least / 100; });
-    return static_cast<size_t>(first - bytes.begin());
+    return ladder_.ends[static_cast<size_t>(first - bytes.begin())];
   }
 
   Graph optimized(size_t step) const {
     PassOptions passes = passes_;
-    passes.blocks = steps_[step];
+    passes.blocks = ladder_.steps[step];
     return optimize(traced_.clone(), passes);
   }
 
@@ -152,14 +165,15 @@ class Search {
 
   Fit result(size_t step, const PlanSize& size, bool fits) const {
     const double none = estimated_work(optimized(0));
-    return {fits, steps_[step], estimated_work(optimized(step)) / none - 1, size.arena_bytes + size.workspace_bytes};
+    return {fits, ladder_.steps[step], estimated_work(optimized(step)) / none - 1,
+            size.arena_bytes + size.workspace_bytes};
   }
 
   const Graph& traced_;
   PassOptions passes_;
   const PlanOptions& planning_;
   const FitsMemory& fits_;
-  const std::vector<Choices> steps_;
+  const Ladder ladder_;
 };
 
 }  // namespace

@@ -145,11 +145,16 @@ void TrainingState::exchange_average() {
   for (const char* name : {state::kParameters, state::kAverage}) store_.push(name);
 }
 
-std::vector<PackedState> TrainingState::all_packed() const {
+std::vector<PackedState> TrainingState::all_packed(bool with_frozen) const {
   std::vector<PackedState> all;
   if (!divides_moments_) all = packed_;
-  for (const QuantizedSlot& slot : layout_.quantized())
+  const auto add = [&](const QuantizedSlot& slot) {
     all.push_back({slot.input(), {DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}}});
+  };
+  if (with_frozen)
+    for (const QuantizedSlot& slot : layout_.quantized()) add(slot);
+  else
+    for (const PackedRange& range : layout_.packed_ranges()) add(layout_.quantized()[range.quantized]);
   return all;
 }
 

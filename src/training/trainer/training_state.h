@@ -91,9 +91,9 @@ class TrainingState {
   // What some optimizers keep in other forms; the store has their bytes by name. Where ranks divide them, this rank's
   // parts.
   const std::vector<PackedState>& packed() const { return packed_; }
-  // What training states hold as it lies in memory: those of packed(), unless ranks divide them, and frozen parameters
-  // with a storage of their own.
-  std::vector<PackedState> all_packed() const;
+  // What training states hold as it lies in memory: those of packed(), unless ranks divide them, and weights with a
+  // storage of their own, with or without those that nothing changes (models/nn/frozen_weights.h).
+  std::vector<PackedState> all_packed(bool with_frozen = true) const;
   // What each rank has a part of instead.
   const std::vector<DividedPackedState>& divided_packed() const { return divided_packed_; }
   // All states from the device to the host's copies, and back after they were written. Nothing to do on the CPU.

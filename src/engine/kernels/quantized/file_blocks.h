@@ -14,8 +14,8 @@ struct FileBlock {
   int8_t codes[256];      // as BlockFormat says
 };
 
-// The numbers of a row of a packed matrix with codes and without a tail: dequantize_row() of these.
-void dequantize_codes(const PackedWeight& weight, int64_t row, float* out);
+// The numbers of rows of one panel of a packed matrix with codes and without a tail: dequantize_rows() of these.
+void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, float* out);
 
 void read_file_block(WeightFormat format, const std::byte* block, FileBlock& read);
 // The numbers it stands for, 32 * BlockFormat::unit.

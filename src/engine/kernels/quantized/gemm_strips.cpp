@@ -67,7 +67,7 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
     const int64_t begin = task * step, end = std::min(shape.rows, begin + step);
     std::byte* own = workspace + static_cast<size_t>(worker) * few_workspace(shape, args.m);
     auto* values = reinterpret_cast<float*>(own);
-    for (int64_t row = begin; row < end; ++row) dequantize_row(weight, row, values + (row - begin) * shape.columns);
+    dequantize_rows(weight, begin, end, values);
     GemmArgs part = args;
     part.b = values, part.ldb = shape.columns, part.n = end - begin, part.k = shape.columns;
     multiply_transposed(part, begin, own + strip_bytes(shape, kFewStripFloats), alone);

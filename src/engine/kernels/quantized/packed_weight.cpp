@@ -314,16 +314,19 @@ void quantize_weight(const PackedShape& shape, const float* w, bool transposed, 
   });
 }
 
-void dequantize_row(const PackedWeight& weight, int64_t row, float* out) {
+void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out) {
   const PackedShape& shape = weight.shape;
-  if (row >= shape.rows - shape.tail_rows)
-    return dequantize_row(weight.tail(), row - shape.rows + shape.tail_rows, out);
-  if (shape.format == WeightFormat::kBf16) {
+  const int64_t head = shape.rows - shape.tail_rows, columns = shape.columns;
+  for (int64_t row = begin, last = 0; row < std::min(end, head); out += (last - row) * columns, row = last) {
+    last = std::min({end, head, (row / kPanel + 1) * kPanel});
+    if (shape.format != WeightFormat::kBf16) {
+      dequantize_codes(weight.head(), row, last - row, out);
+      continue;
+    }
     const uint16_t* from = weight.bf16_row(row);
-    for (int64_t i = 0; i < shape.columns; ++i) out[i] = from_bf16(from[i]);
-    return;
+    for (int64_t i = 0; i < (last - row) * columns; ++i) out[i] = from_bf16(from[i]);
   }
-  dequantize_codes(weight.head(), row, out);
+  if (end > head) dequantize_rows(weight.tail(), std::max<int64_t>(begin - head, 0), end - head, out);
 }
 
 void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool) {
@@ -363,8 +366,7 @@ void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, flo
   const int64_t tasks = (end - begin + kPanel - 1) / kPanel;
   pool.run(tasks, [&](int64_t task, int) {
     const int64_t first = begin + task * kPanel, last = std::min(end, first + kPanel);
-    for (int64_t row = first; row < last; ++row)
-      dequantize_row(weight, row, out + (row - begin) * weight.shape.columns);
+    dequantize_rows(weight, first, last, out + (first - begin) * weight.shape.columns);
   });
 }
 

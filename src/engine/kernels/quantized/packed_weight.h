@@ -169,8 +169,12 @@ void quantize_weight(const PackedShape& shape, const float* w, bool transposed, 
                      ThreadPool& pool);
 // The same of a format of files, whose blocks of all rows, those of the tail behind the others, are `rows`.
 void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool);
-// The numbers that a row, or rows [begin, end), stand for. `out` is [columns] or [end - begin, columns].
-void dequantize_row(const PackedWeight& weight, int64_t row, float* out);
+// The numbers that rows [begin, end), or one of them, stand for. `out` is [end - begin, columns] or [columns]. Rows of
+// a panel together cost little more than one.
+void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out);
+inline void dequantize_row(const PackedWeight& weight, int64_t row, float* out) {
+  dequantize_rows(weight, row, row + 1, out);
+}
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool);
 // Of a matrix with codes and without a tail, a panel of op(W) as products pack it (gemm/gemm_pack-inl.h): rows [first,
 // first + depth) and columns [column, column + width), which begin at a panel. `transposed`: op(W) is [columns, rows];

@@ -1,0 +1,118 @@
+#include "models/nn/frozen_weights.h"
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "engine/plan/store.h"
+
+namespace linnet {
+namespace {
+
+std::string text_of(const PackedShape& shape) {
+  const auto name = [](WeightFormat format) {
+    return std::string(enum_names(format)[static_cast<size_t>(format)]) + " ";
+  };
+  return name(shape.format) + std::to_string(shape.rows) + " " + std::to_string(shape.columns) + " " +
+         name(shape.tail_format) + std::to_string(shape.tail_rows);
+}
+
+std::optional<WeightFormat> format_of(const char* name) {
+  const auto names = enum_names(WeightFormat{});
+  for (size_t i = 0; i < names.size(); ++i)
+    if (std::strcmp(names[i], name) == 0) return static_cast<WeightFormat>(i);
+  return {};
+}
+
+// Empty: no such text.
+std::optional<PackedShape> parsed(const std::string& text) {
+  char format[16], tail_format[16];
+  long long rows = 0, columns = 0, tail_rows = 0;
+  constexpr long long kMost = 1 << 30;  // no product of two overflows
+  if (std::sscanf(text.c_str(), "%15s %lld %lld %15s %lld", format, &rows, &columns, tail_format, &tail_rows) != 5 ||
+      rows <= 0 || rows >= kMost || columns <= 0 || columns >= kMost || tail_rows < 0 || tail_rows >= rows)
+    return {};
+  const auto all = format_of(format), tail = format_of(tail_format);
+  if (!all || !tail) return {};
+  return PackedShape{*all, rows, columns, tail_rows, *tail};
+}
+
+}  // namespace
+
+std::vector<const QuantizedSlot*> frozen_packed(const ParameterLayout& layout) {
+  std::set<size_t> trained;
+  for (const PackedRange& range : layout.packed_ranges()) trained.insert(range.quantized);
+  std::vector<const QuantizedSlot*> frozen;
+  for (size_t i = 0; i < layout.quantized().size(); ++i)
+    if (!trained.contains(i)) frozen.push_back(&layout.quantized()[i]);
+  return frozen;
+}
+
+void save_frozen_weights(const std::string& path, const Store& store, const ParameterLayout& layout,
+                         SafetensorsMetadata metadata) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const QuantizedSlot* slot : frozen_packed(layout)) {
+    const std::string& name = slot->slot.spec.name;
+    tensors.push_back({name, {DType::kU8, {static_cast<int64_t>(slot->shape.bytes())}}, store.data(slot->input())});
+    metadata[name] = text_of(slot->shape);
+  }
+  save_safetensors(path, tensors, metadata);
+}
+
+std::unique_ptr<const FrozenWeights> FrozenWeights::beside(const SafetensorsFile& file, Check check) {
+  const auto found = file.metadata().find(kFrozenKey);
+  if (found == file.metadata().end()) return nullptr;
+  const size_t slash = file.path().rfind('/');
+  const std::string path = (slash == std::string::npos ? "" : file.path().substr(0, slash + 1)) + found->second;
+  if (!file_exists(path))
+    fail_user("'" + file.path() + "' has the trained weights alone; the others are missing: there is no '" + path +
+              "'");
+  std::unique_ptr<const FrozenWeights> frozen(new FrozenWeights(path));
+  if (check == Check::kData) frozen->file_.check_data();
+  return frozen;
+}
+
+int64_t FrozenWeights::parameter_count() const {
+  int64_t count = 0;
+  for (const SafetensorsEntry& entry : file_.entries()) {
+    const PackedShape packed = shape(entry.name);
+    count += packed.rows * packed.columns;
+  }
+  return count;
+}
+
+PackedShape FrozenWeights::shape(const std::string& parameter) const {
+  const auto found = file_.metadata().find(parameter);
+  const std::optional<PackedShape> shape = found == file_.metadata().end() ? std::nullopt : parsed(found->second);
+  const TensorType& type = file_.at(parameter).type;
+  if (!shape || type.dtype != DType::kU8 || type.bytes() != shape->bytes())
+    fail_user("'" + file_.path() + "' is damaged: it does not say in which form " + parameter + " is");
+  return *shape;
+}
+
+void FrozenWeights::read(const ParameterSlot& slot, float* values) const {
+  const PackedShape packed = shape(slot.spec.name);
+  const Shape& wanted = slot.spec.shape;
+  if (wanted.rank() < 2 || wanted[0] != packed.rows || wanted.elements() != packed.rows * packed.columns)
+    fail_user("'" + file_.path() + "': " + slot.spec.name + " is " + text_of(packed) + ", expected " + wanted.text());
+  // In the file the bytes may be unaligned.
+  std::vector<std::max_align_t> aligned(packed.bytes() / sizeof(std::max_align_t) + 1);
+  std::memcpy(aligned.data(), file_.at(slot.spec.name).data, packed.bytes());
+  file_.drop_pages();
+  const PackedWeight weight{packed, reinterpret_cast<const std::byte*>(aligned.data())};
+  dequantize_rows(weight, 0, packed.rows, values);
+}
+
+void FrozenWeights::copy(const QuantizedSlot& slot, std::byte* to) const {
+  const std::string& name = slot.slot.spec.name;
+  if (const PackedShape packed = shape(name); packed != slot.shape)
+    fail_user("'" + file_.path() + "': " + name + " is " + text_of(packed) + ", expected " + text_of(slot.shape));
+  std::memcpy(to, file_.at(name).data, slot.shape.bytes());
+  file_.drop_pages();
+}
+
+}  // namespace linnet
