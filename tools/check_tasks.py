@@ -601,6 +601,8 @@ def chats(a, report, scratch):
     for name, (template, marked, begin, end, able) in templates().items():
         guarded(report, f"chats, {name}", chat_template, a, report, Path(scratch, re.sub(r"\W+", "-", name)), name, template, marked, begin, end, able)
     guarded(report, "chats, packed", packed_chats, a, report, Path(scratch, "packed"))
+    for storage in ("fp32", "bf16", "int8", "int4"):
+        guarded(report, f"chats, adapters beside {storage}", adapter_gradients, a, report, Path(scratch, storage), storage)
 
 
 def chat_run(a, folder, path, **settings):
@@ -686,6 +688,42 @@ def packed_chats(a, report, folder):
     title = f"chats, 100 conversations, {sum(size > 64 for size in sizes[:100])} of them cut at 64 tokens"
     report.compare(f"{title}: tokens that are learned", ours["tokens"], len(chosen), 0)
     report.compare(f"{title}: mean loss", ours["loss"], math.fsum(chosen) / len(chosen), 1e-6, relative=True)
+
+
+def adapter_gradients(a, report, folder, storage):
+    """SGD without momentum: what a step changes in the adapters is the rate times their gradients."""
+    import peft
+    import safetensors.torch
+    folder.mkdir()
+    template, _, begin, end, able = templates()["Llama 3"]
+    made = conversations(a, 30, able)
+    tokenizer = chat_folder([m["content"] for c in made for m in c], folder / "model", template, begin, end)
+    one = max(made[:10], key=lambda c: len(learned_by_hand(tokenizer, c)[0][0]))
+    path, rate = folder / "chats.jsonl", 0.5
+    tasks.write_lines(path, [{"messages": one}])
+
+    def adapters(steps, rate=rate):
+        run, out = folder / f"run-{steps}-{rate}", folder / f"adapters-{steps}-{rate}"
+        a.linnet.train("chat", path, run, **PLAIN | {
+            "model.from": folder / "model", "data.valid_text": path, "context": 1024, "batch_size": 1, "max_steps": steps, "eval_every": 1000, "optimizer": "sgd",
+            "momentum": 0, "weight_decay": 0, "clip_norm": 0, "learning_rate": rate, "lora.rank": 4, "lora.base_storage": storage, "seed": a.seed})
+        a.linnet.run("export", run, "--adapter", out)
+        return run, out, safetensors.torch.load_file(out / "adapter_model.safetensors")
+
+    # The base with the numbers that its packed weights stand for: the adapters' product is still 0.
+    a.linnet.run("export", adapters(1, 1e-30)[0], "--out", folder / "base")
+    _, before, first = adapters(3)
+    second = adapters(4)[2]
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float64)
+    model = peft.PeftModel.from_pretrained(base, str(before), is_trainable=True, autocast_adapter_dtype=False).double()
+    (ids, learned), = learned_by_hand(tokenizer, one)
+    wanted = torch.tensor([i for i, is_learned in enumerate(learned) if is_learned and i > 0])
+    torch.nn.functional.cross_entropy(model(input_ids=torch.tensor([ids])).logits[0, wanted - 1], torch.tensor(ids)[wanted]).backward()
+    theirs = {name.replace(".default", ""): p.grad for name, p in model.named_parameters() if p.requires_grad}
+    ours = {name: (first[name].double() - second[name].double()) / rate for name in first}
+    worst = max(((ours[name] - theirs[name]).norm() / theirs[name].norm()).item() for name in ours) if set(ours) == set(theirs) else math.inf
+    report.line(f"chats, adapters beside a base in {storage}: gradients of {len(ours)} matrices on {len(wanted)} tokens, beside PEFT in float64: "
+                f"greatest difference {worst:.1e} of a matrix's norm (at most 1e-04)", worst <= 1e-4 and len(ours) == 28)
 
 
 # 3. Preferences.
