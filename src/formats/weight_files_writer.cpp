@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "formats/safetensors_format.h"
 #include "formats/weight_files.h"
@@ -98,10 +99,20 @@ void remove_others(const std::string& folder, const std::set<std::string>& writt
   }
 }
 
+// Said before anything is written.
+void check_disk(const std::string& path, const std::vector<WeightSource>& weights) {
+  uint64_t need = 0;
+  for (const WeightSource& weight : weights) need += bytes_of(weight);
+  if (const uint64_t free = free_disk_bytes(path); need > free)
+    fail_user("'" + path + "' needs " + std::to_string(need / 1000000) + " MB, and its disk has " +
+              std::to_string(free / 1000000) + " MB free");
+}
+
 }  // namespace
 
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
                       const SafetensorsMetadata& metadata, WeightOrder order) {
+  check_disk(path, weights);
   Shard all;
   for (const WeightSource& weight : weights) all.push_back(&weight);
   write_shard(path, all, metadata, order)->commit();
@@ -109,6 +120,7 @@ void save_weight_file(const std::string& path, const std::vector<WeightSource>& 
 
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
                        const SafetensorsMetadata& metadata) {
+  check_disk(folder, weights);
   make_directories(folder);
   const auto path = [&](const std::string& name) { return (fs::path(folder) / name).string(); };
   const std::vector<Shard> shards = cut(weights, max_shard_bytes);

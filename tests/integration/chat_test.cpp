@@ -139,6 +139,21 @@ TEST_F(Chat, ARunGoesOnToTheSameBits) {
   EXPECT_EQ(contents(folder_ / "parts/model.safetensors"), contents(folder_ / "whole/model.safetensors"));
 }
 
+// The preset reads conversations three times; asked for more steps, it takes them.
+TEST_F(Chat, StepsAreTakenThoughThePresetLimitsEpochs) {
+  const auto last_step = [&](const std::string& run_folder, const Arguments& more) {
+    Arguments arguments{"train",   "chat",       "--run", folder_ / run_folder,   "--data", folder_ / "pairs.jsonl",
+                        "--batch", "8",          "--set", "model.from=" + model_, "--set",  "context=20",
+                        "--set",   "lora.rank=2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return Json::parse(lines(contents(folder_ / run_folder + "/metrics.jsonl")).back())["step"].get<int>();
+  };
+  const int of_epochs = last_step("epochs", {});
+  EXPECT_EQ(last_step("steps", {"--steps", std::to_string(of_epochs + 7)}), of_epochs + 7);
+}
+
 // Weights that nothing changes are as large as the model: they are once in the folder, in their own form.
 TEST_F(Chat, FrozenWeightsAreSavedOnce) {
   const Arguments settings{"max_steps=20",  "lora.base_storage=int4", "eval_every=10",

@@ -59,7 +59,10 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
   char** const option = std::find_if(argv + 1, argv + argc, is_option);
   if (option == argv + argc) {
     char** const word = std::find_if(argv + 1, argv + argc, is_extra);
-    return word == argv + argc ? error.what() : std::string("there is nothing to do with '") + *word + "'";
+    if (word == argv + argc) return error.what();
+    const bool follows_setting = word - argv >= 3 && std::string_view(word[-2]) == "--set";
+    return std::string("there is nothing to do with '") + *word + "'" +
+           (follows_setting ? "; --set takes KEY=VALUE, without blanks" : "");
   }
   std::vector<std::string> names;
   for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front())
@@ -72,6 +75,8 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
 // CLI11 only says that a command is missing; most often it is misspelt.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
+  if (std::string_view(error.what()) == "config is required")
+    return "which CONFIG? The name of a preset (see `linnet presets`), a TOML file, or a run folder";
   if (!app.get_subcommands().empty() || argc < 2) return error.what();
   if (argv[1][0] == '-') return app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
   std::vector<std::string> names;

@@ -27,7 +27,7 @@ void ConfigArguments::declare(Command& command) {
             {.required = true, .type = "FILE", .suggestions = preset_names()})
       .take("--set", settings, "change one key of the configuration: --set key=value",
             {.type = "KEY=VALUE", .suggestions = key_starts()})
-      .take("--steps", steps, "short for --set max_steps=N", {.type = "N"})
+      .take("--steps", steps, "short for --set max_steps=N --set max_epochs=0", {.type = "N"})
       .take("--epochs", epochs, "short for --set max_epochs=N", {.type = "N"})
       .take("--batch", batch, "short for --set batch_size=N", {.type = "N"})
       .take("--lr", learning_rate, "short for --set learning_rate=RATE", {.type = "RATE"})

@@ -125,7 +125,10 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     });
   if (is_folder && is_byt5(folder))
     return read_with_config(folder, [](const std::string&, const JsonObject& config) { return read_byt5(config); });
-  fail_user("'" + path + "' holds no tokenizer of a kind that Linnet knows" + missing_model_hint(path));
+  fail_user("'" + path +
+            "' holds no tokenizer of a kind that Linnet knows (tokenizer.json, vocab.txt, vocab.json with "
+            "merges.txt, or a model of SentencePiece)" +
+            missing_model_hint(path));
 }
 
 bool has_pretrained_tokenizer(const std::string& folder) {

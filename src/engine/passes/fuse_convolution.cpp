@@ -1,12 +1,15 @@
 // What follows a convolution moves into it: a factor and a summand for each filter (a bias, or batch normalization with
-// the statistics it has learned), the addition of a tensor of the result's shape, and ReLU. The result then is written
-// once instead of being read and written again. The bits stay the same: the kernels round after each operation.
+// the statistics it has learned), the addition of a tensor of the result's shape, and an activation function. The
+// result then is written once instead of being read and written again. The bits stay the same: the kernels round after
+// each operation.
+#include <array>
 #include <map>
 #include <optional>
 
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/passes/passes.h"
@@ -26,6 +29,58 @@ Expression traced(const Function& function) {
   return graph.node(0).attrs.as<PointwiseAttrs>().expression;
 }
 
+// Whether two expressions of one operand are one function, operand by operand, whatever the order of their
+// instructions. Constants count as floats, as which kernels have them.
+class SameFunction {
+ public:
+  SameFunction(const Expression& a, const Expression& b) : a_(a.code), b_(b.code) {}
+  bool operator()() const { return same(static_cast<int>(a_.size()) - 1, static_cast<int>(b_.size()) - 1); }
+
+ private:
+  bool same(int i, int j) const {
+    if (i < 0 || j < 0) return i == j;
+    const Instruction &x = a_[static_cast<size_t>(i)], &y = b_[static_cast<size_t>(j)];
+    if (x.function != y.function) return false;
+    if (x.function == Scalar::kInput) return x.a == y.a;
+    if (x.function == Scalar::kConstant) return static_cast<float>(x.constant) == static_cast<float>(y.constant);
+    if (same(x.a, y.a) && same(x.b, y.b) && same(x.c, y.c)) return true;
+    const bool commutes = x.function == Scalar::kAdd || x.function == Scalar::kMul || x.function == Scalar::kMax ||
+                          x.function == Scalar::kMin;
+    return commutes && same(x.a, y.b) && same(x.b, y.a);
+  }
+
+  const std::vector<Instruction>&a_, &b_;
+};
+
+struct Activation {
+  GemmActivation kind;
+  Expression expression;
+};
+
+Expression hard_swish_expression() {
+  ExpressionBuilder b;
+  const auto x = b.input(0), line = b.apply(Scalar::kMul, x, b.constant(1.0 / 6));
+  const auto ramp = b.apply(Scalar::kMin, b.constant(1), b.apply(Scalar::kAdd, line, b.constant(0.5)));
+  return b.finish(b.apply(Scalar::kMul, x, b.apply(Scalar::kMax, b.constant(0), ramp)));
+}
+
+Expression relu6_expression() {
+  ExpressionBuilder b;
+  const auto x = b.apply(Scalar::kMax, b.input(0), b.constant(0));
+  return b.finish(b.apply(Scalar::kMin, x, b.constant(6)));
+}
+
+const std::vector<Activation>& activations() {
+  static const std::vector<Activation> all{
+      {GemmActivation::kRelu, traced([](Tensor x, Tensor) { return relu(x); })},
+      {GemmActivation::kGelu, traced([](Tensor x, Tensor) { return gelu(x); })},
+      {GemmActivation::kGeluTanh, traced([](Tensor x, Tensor) { return gelu_tanh(x); })},
+      {GemmActivation::kSilu, traced([](Tensor x, Tensor) { return silu(x); })},
+      {GemmActivation::kHardSwish, hard_swish_expression()},
+      {GemmActivation::kRelu6, relu6_expression()}};
+  return all;
+}
+
 class Convolutions : Fusion {
  public:
   using Fusion::Fusion;
@@ -39,8 +94,12 @@ class Convolutions : Fusion {
     if (!is(node, kPointwise)) return false;
     if (algebra_of(node) == Algebra::kAdd) return take_sum(node, 0) || take_sum(node, 1);
     const Expression& expression = node.attrs.as<PointwiseAttrs>().expression;
-    if (node.in.size() == 2 && expression == product_) return take_scale(node, 0) || take_scale(node, 1);
-    return node.in.size() == 1 && expression == relu_ && take_relu(node);
+    if (node.in.size() == 2 && expression == product_)
+      return take_scale(node, 0) || take_scale(node, 1) || take_silu(node, 0) || take_silu(node, 1);
+    if (node.in.size() != 1) return false;
+    for (const Activation& activation : activations())
+      if (SameFunction(expression, activation.expression)()) return take_activation(node, activation.kind);
+    return false;
   }
 
   const Node* lone_convolution(ValueId old) const {
@@ -65,7 +124,7 @@ class Convolutions : Fusion {
     const Node* convolution = lone_convolution(node.in[which]);
     if (!convolution) return false;
     Conv2dAttrs attrs = convolution->attrs.as<Conv2dAttrs>();
-    if (attrs.residual || attrs.relu) return false;
+    if (attrs.residual || attrs.activation != GemmActivation::kNone) return false;
     if (is_row(node, 1 - which) && !attrs.bias)
       attrs.bias = true;
     else if (matcher_.is_sum(node))
@@ -75,12 +134,28 @@ class Convolutions : Fusion {
     return replace(node, *convolution, attrs, rewriter_[node.in[1 - which]]);
   }
 
-  bool take_relu(const Node& node) {
+  bool take_activation(const Node& node, GemmActivation activation) {
     const Node* convolution = lone_convolution(node.in[0]);
-    if (!convolution || convolution->attrs.as<Conv2dAttrs>().relu) return false;
-    Conv2dAttrs attrs = convolution->attrs.as<Conv2dAttrs>();
-    attrs.relu = true;
-    return replace(node, *convolution, attrs, {});
+    return convolution && activate(node, *convolution, activation);
+  }
+
+  bool activate(const Node& node, const Node& convolution, GemmActivation activation) {
+    Conv2dAttrs attrs = convolution.attrs.as<Conv2dAttrs>();
+    if (attrs.activation != GemmActivation::kNone) return false;
+    attrs.activation = activation;
+    return replace(node, convolution, attrs, {});
+  }
+
+  // x * sigmoid(x) of two nodes, which alone read x.
+  bool take_silu(const Node& node, size_t which) {
+    const ValueId x = node.in[which];
+    const Node* sigmoid = matcher_.producer(node.in[1 - which]);
+    if (!is(sigmoid, kPointwise) || sigmoid->in != std::vector{x} || !matcher_.has_one_reader(sigmoid->out[0]) ||
+        matcher_.readers(x).size() != 2 || sigmoid->attrs.as<PointwiseAttrs>().expression != sigmoid_)
+      return false;
+    const NodeId producer = rewriter_.graph().value(rewriter_[x].id).producer;
+    if (producer == kNone || !is(rewriter_.graph().node(producer), kConv2d)) return false;
+    return activate(node, rewriter_.graph().node(producer), GemmActivation::kSilu);
   }
 
   // Operands come in the order in which they are taken in: factor, summand, residual.
@@ -94,7 +169,7 @@ class Convolutions : Fusion {
   }
 
   const Expression product_ = traced([](Tensor x, Tensor y) { return x * y; });
-  const Expression relu_ = traced([](Tensor x, Tensor) { return relu(x); });
+  const Expression sigmoid_ = traced([](Tensor x, Tensor) { return apply_scalar(Scalar::kSigmoid, x); });
 };
 
 class Int8Convolutions : Fusion {
@@ -123,11 +198,20 @@ class Int8Convolutions : Fusion {
                                     .scale = attrs.scale,
                                     .bias = attrs.bias,
                                     .residual = attrs.residual,
-                                    .relu = attrs.relu};
+                                    .relu = attrs.activation == GemmActivation::kRelu};
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
-    rewriter_.replace(node, kQuantizedConv2d, in, made);
+    const Tensor y = rewriter_.add(node, kQuantizedConv2d, in, made)[0];
+    rewriter_.map(node.out[0], after(node, y, attrs.activation));
     return true;
+  }
+
+  // These convolutions have no function but ReLU: others follow them.
+  Tensor after(const Node& node, Tensor y, GemmActivation activation) {
+    for (const Activation& other : activations())
+      if (other.kind == activation && activation != GemmActivation::kRelu)
+        return rewriter_.add(node, kPointwise, std::array{y}, PointwiseAttrs{other.expression})[0];
+    return y;
   }
 
   // What is nowhere negative has twice the steps: 0..255 stand for the numbers up to the same bound.
@@ -144,7 +228,7 @@ class Int8Convolutions : Fusion {
         if (!is_positive(in)) return false;
       return true;
     };
-    if (is(*node, kConv2d)) return node->attrs.as<Conv2dAttrs>().relu;
+    if (is(*node, kConv2d)) return node->attrs.as<Conv2dAttrs>().activation == GemmActivation::kRelu;
     if (is(*node, kPointwise)) return node->attrs.as<PointwiseAttrs>().expression == relu_;
     if (is(*node, kFill)) return node->attrs.as<FillAttrs>().value >= 0;
     return (is(*node, kMaxPool) || is(*node, kReshape) || is(*node, kConcat)) && all();

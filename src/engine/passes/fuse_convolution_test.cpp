@@ -1,12 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
 
 #include "engine/exec/interpreter.h"
 #include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
 #include "models/nn/layers.h"
@@ -73,6 +75,68 @@ TEST(FuseConvolution, LeavesWhatItsOrderDoesNotAllow) {
               graph.output("y", y), graph.output("z", relu(y));
             })),
             "conv2d");
+}
+
+// As imports of ONNX have them: one node, with instructions in another order than the pass has.
+Tensor hard_swish(const Tensor& x) {
+  ExpressionBuilder b;
+  const auto half = b.constant(0.5), in = b.input(0);
+  const auto line = b.apply(Scalar::kAdd, b.apply(Scalar::kMul, in, b.constant(1.0F / 6)), half);
+  const auto ramp = b.apply(Scalar::kMax, b.constant(0), b.apply(Scalar::kMin, b.constant(1), line));
+  return pointwise(b.finish(b.apply(Scalar::kMul, ramp, in)), std::array{x}, {});
+}
+Tensor relu6(const Tensor& x) {
+  ExpressionBuilder b;
+  const auto above = b.apply(Scalar::kMax, b.input(0), b.constant(0));
+  return pointwise(b.finish(b.apply(Scalar::kMin, above, b.constant(6))), std::array{x}, {});
+}
+Tensor silu_of_two_nodes(const Tensor& x) { return apply_scalar(Scalar::kSigmoid, At(x)) * x; }
+
+// Activation functions, in convolutions of every method: the bits are those of the functions apart.
+TEST(FuseConvolution, TakesInActivationsWithoutChangingABit) {
+  struct Case {
+    const char* name;
+    Shape filters;
+    int64_t stride, groups;
+  };
+  const Case cases[] = {{"product", {32, 1, 1, 16}, 1, 1},
+                        {"depthwise", {16, 3, 3, 1}, 1, 16},
+                        {"implicit", {32, 3, 3, 16}, 2, 1},
+                        {"winograd", {32, 3, 3, 16}, 1, 1}};
+  const std::pair<const char*, std::function<Tensor(Tensor)>> functions[] = {
+      {"relu", [](const Tensor& x) { return relu(x); }},
+      {"gelu", [](const Tensor& x) { return gelu(x); }},
+      {"gelu_tanh", [](const Tensor& x) { return gelu_tanh(x); }},
+      {"silu", [](const Tensor& x) { return silu(x); }},
+      {"silu", silu_of_two_nodes},
+      {"hard_swish", hard_swish},
+      {"relu6", relu6}};
+  for (const Case& test : cases)
+    for (const auto& [name, function] : functions) {
+      Graph graph;
+      const Tensor x = graph.input("x", {DType::kF32, {1, 12, 12, 16}});
+      const Tensor weight = graph.input("weight", {DType::kF32, test.filters});
+      const Tensor bias = graph.input("bias", {DType::kF32, {test.filters[0]}});
+      const int64_t padding = test.filters[1] / 2;
+      graph.output("y", function(conv2d(x, weight, test.stride, padding, 1, test.groups) + bias));
+      NamedTensors values;
+      uint64_t state = 7;
+      for (const GraphInput& input : graph.inputs()) {
+        HostTensor tensor(graph.value(input.value).type);
+        for (float& value : tensor.as<float>()) {
+          state = state * 6364136223846793005u + 1442695040888963407u;
+          value = static_cast<float>(static_cast<double>(state >> 40) / (1 << 23) - 1);
+        }
+        values[input.name] = std::move(tensor);
+      }
+      const Graph fused = optimize(graph.clone());
+      ASSERT_EQ(fused.node_count(), 1) << test.name << " " << name;
+      EXPECT_EQ(label_of(fused.node(0)), std::string("conv2d+bias+") + name);
+      const InterpreterOptions fast{.kernels = KernelSet::kFast};
+      EXPECT_EQ(interpret(fused, values, fast).outputs.at("y").values(),
+                interpret(graph, values, fast).outputs.at("y").values())
+          << test.name << " " << name;
+    }
 }
 
 // Batch normalization as it evaluates: against (x - mean) / sqrt(variance + epsilon) * weight + bias in float64.

@@ -31,7 +31,8 @@ std::vector<GivenAnswer> given_answers(const Json& record, const std::string& wh
   const Json* answers = record.find("answers");
   if (!answers) answers = record.find("answer");
   std::vector<GivenAnswer> given;
-  if (!answers || answers->is_null()) return given;
+  if (!answers) fail_user(where + ": there is no \"answers\" (\"answers\": [] says that the text has none)");
+  if (answers->is_null()) return given;
   const Json* texts = answers->is_object() ? answers->find("text") : nullptr;
   if (texts && texts->is_array()) {
     const Json* starts = answers->find("answer_start");
@@ -112,7 +113,8 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
     const Json whole = Json::parse(first, "'" + path + "'", JsonLimits::tables());
     const Json* data = whole.find("data");
     if (!data || !data->is_array())
-      fail_user("'" + path + "' has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line");
+      fail_user("'" + path +
+                "' has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line, which is a record");
     return read_articles(whole, labelled, path, use);
   }
   RecordReader reader(path, {});

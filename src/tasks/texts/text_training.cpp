@@ -38,11 +38,11 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   else
     valid = split_off(train, task.problem == TextProblem::kOneClass, data.held_out,
                       static_cast<uint64_t>(config.train.seed));
-  if (valid.records.empty())
+  if (valid.records.empty() && task.problem == TextProblem::kOneClass)
     fail_user(
         "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
         "(--set data.valid_tsv=FILE names other lines to choose by)");
-  if (train.records.empty())
+  if (train.records.empty() || valid.records.empty())
     fail_user("'" + path + "' has too few examples to set some aside (data.valid_tsv names others)");
   if (train.pairs != valid.pairs)
     fail_user(std::string("the training file has ") + (train.pairs ? "pairs of texts" : "single texts") +

@@ -42,7 +42,7 @@ void tell_of_export(const ModelConfig& model, bool joint_vocab) {
   if (model.final_norm) keys += " --set final_norm=false";
   if (!model.tie_head) keys += " --set tie_head=true";
   if (joint_vocab && !model.share_embeddings) keys += " --set share_embeddings=true";
-  log_info("other programs will read this model as an ONNX file alone; transformers reads a Marian (" + keys + ")");
+  log_info("`linnet export` can write this model as ONNX alone; transformers reads a Marian (" + keys + ")");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "training/run/config_choice.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <tuple>
 
@@ -63,6 +64,9 @@ Config ConfigChoice::load(bool resume) const {
                                            {"--pair-column", "pair_column", &pair_column},
                                            {"--label-column", "label_column", &label_column}})
     if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
+  // A preset's epochs would end training before so many steps.
+  const auto limits_epochs = [](const std::string& setting) { return setting.find("max_epochs=") != setting.npos; };
+  if (steps && !epochs && std::ranges::none_of(settings, limits_epochs)) loaded.train.max_epochs = 0;
   if (!parallel.empty()) set_value(loaded, "parallel=" + parallel, "--parallel " + parallel);
   if (!memory.empty()) set_value(loaded, "memory=" + memory, "--memory " + memory);
   if (threads > 0) loaded.train.threads = threads;

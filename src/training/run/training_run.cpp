@@ -412,6 +412,8 @@ class TrainingRun {
     reporter_->clear();
     if (stopped_)
       log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
+    else
+      log_info("the run is in '" + folder_.path() + "'; `linnet info " + folder_.path() + "` says what became of it");
   }
 
   const TrainRequest& request_;

@@ -21,7 +21,7 @@ const std::string& template_of(const PretrainedTokenizer& tokenizer, const std::
   if (tokenizer.chat_template().empty())
     fail_user("'" + folder +
               "' has no chat template: neither chat_template.jinja nor \"chat_template\" in its "
-              "tokenizer_config.json; --prompt without --chat takes the text as it is");
+              "tokenizer_config.json");
   return tokenizer.chat_template();
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/kernels/conv/convolution_layout.h"
+#include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
 
@@ -191,6 +192,13 @@ HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int6
       c[i * ldc + j] = accumulate ? c[i * ldc + j] + edge[i * kWidth + j] : edge[i * kWidth + j];
 }
 
+// A function beyond ReLU. Apart, as many loops have an epilogue; of each file its own, since some are compiled with
+// more instructions.
+static inline HWY_NOINLINE Floats Activated(GemmActivation activation, Floats x) {
+  tile::VisitActivation(activation, [&]<class F>(F) LINNET_LAMBDA { x = F::Value(x); });
+  return x;
+}
+
 // The epilogue of a vector of results of neighboring filters from number `filter` on. residual: where theirs begins.
 template <class At>
 HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, const At& at, int64_t filter,
@@ -199,8 +207,8 @@ HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, co
   if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
   if (residual) x = hn::Add(x, at.load(residual));
   // As ops/pointwise has it: NaN is neither above zero nor replaced.
-  if (epilogue.relu) x = hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x);
-  return x;
+  if (epilogue.activation == GemmActivation::kRelu) return hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x);
+  return epilogue.activation == GemmActivation::kNone ? x : Activated(epilogue.activation, x);
 }
 
 // Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`

@@ -83,8 +83,7 @@ void run_product_forward(const ConvolutionSizes& s, const float* x, const float*
   g.a = x, g.b = packed ? packed : weight, g.c = y;
   const bool plain = !epilogue.scale && !epilogue.residual;
   if (plain) {
-    g.bias = epilogue.bias;
-    if (epilogue.relu) g.activation = GemmActivation::kRelu;
+    g.bias = epilogue.bias, g.activation = epilogue.activation;
   }
   (packed ? gemm_panels : gemm)(g, workspace, pool);
   if (!plain) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);

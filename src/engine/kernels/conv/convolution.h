@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/kernels/gemm/activation.h"
+
 namespace linnet {
 
 class ThreadPool;
@@ -47,15 +49,15 @@ inline std::span<const char* const> enum_names(ConvolutionMethod) {
 }
 ConvolutionMethod convolution_method(const ConvolutionSizes& sizes);
 
-// What is done with a sum of products before it is stored: y = relu(y * scale + bias + residual), each part of it only
-// where it is asked for, and rounded after each operation as if they were separate.
+// What is done with a sum of products before it is stored: y = activation(y * scale + bias + residual), each part of it
+// only where it is asked for, and rounded after each operation as if they were separate.
 struct ConvolutionEpilogue {
-  const float* scale = nullptr;     // [filters], as folded batch normalization has it
-  const float* bias = nullptr;      // [filters]
-  const float* residual = nullptr;  // of y's shape; it must not overlap y
-  bool relu = false;                // NaN stays NaN
+  const float* scale = nullptr;                       // [filters], as folded batch normalization has it
+  const float* bias = nullptr;                        // [filters]
+  const float* residual = nullptr;                    // of y's shape; it must not overlap y
+  GemmActivation activation = GemmActivation::kNone;  // NaN stays NaN
 
-  bool any() const { return scale || bias || residual || relu; }
+  bool any() const { return scale || bias || residual || activation != GemmActivation::kNone; }
 };
 
 // Filters may be packed once for all runs of the forward pass, or of the input gradient, in an order that belongs to

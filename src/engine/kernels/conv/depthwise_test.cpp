@@ -92,7 +92,7 @@ TEST(Depthwise, EveryOtherPixelOfImagesOfEverySize) {
           std::vector<float> y(expected.size());
           AlignedBytes workspace(convolution_workspace(sizes, ConvolutionPass::kForward, pool.size()));
           convolution_forward(sizes, x.data(), weight.data(), y.data(), workspace.data(), pool,
-                              {.bias = bias.data(), .relu = true});
+                              {.bias = bias.data(), .activation = GemmActivation::kRelu});
           return y;
         },
         [&](const auto& y) { expect_close(y, expected, 2e-5); });

@@ -50,7 +50,8 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
           std::vector<Bfloat16> y(data.dy.size());
           AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, pool.size()));
           stored_convolution_forward(stored, data.x.data(), data.weight.data(), y.data(), workspace.data(), pool,
-                                     {.bias = data.bias.data(), .relu = true}, data.residual.data(), nullptr);
+                                     {.bias = data.bias.data(), .activation = GemmActivation::kRelu},
+                                     data.residual.data(), nullptr);
           return to_floats(y);
         },
         [&](const std::vector<float>& result) {
@@ -58,8 +59,9 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
           const std::vector<float> x = to_floats(data.x), residual = to_floats(data.residual);
           std::vector<float> y(data.dy.size());
           AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, 1));
-          convolution_forward(s, x.data(), data.weight.data(), y.data(), workspace.data(), pool,
-                              {.bias = data.bias.data(), .residual = residual.data(), .relu = true});
+          convolution_forward(
+              s, x.data(), data.weight.data(), y.data(), workspace.data(), pool,
+              {.bias = data.bias.data(), .residual = residual.data(), .activation = GemmActivation::kRelu});
           expect_rounded(result, y);
         });
     for_every_isa(

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/kernels/gemm/activation.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/stored_floats.h"
 
@@ -15,13 +16,6 @@ namespace linnet {
 
 class ThreadPool;
 struct PackedWeight;
-
-// The functions as ops/pointwise computes them, to the bit. NaN stays NaN.
-enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh };
-inline std::span<const char* const> enum_names(GemmActivation) {
-  static constexpr std::array kNames{"none", "relu", "gelu", "gelu_tanh"};
-  return kNames;
-}
 
 //   x = op(A) op(B) [+ C or residual] [+ bias],   C = activation(x) [* derivative'(aux)]
 // Row-major. Any size may be zero: k = 0 gives the bias alone (or 0).

@@ -79,7 +79,7 @@ FinishPanelFunction finish_panel(const GemmArgs& g) {
   const auto in_f32 = [](StoredFloats x) { return x && !x.is_bf16; };
   if (in_f32(g.c) || in_f32(g.residual) || in_f32(g.pre_activation) || in_f32(g.aux)) return nullptr;
   switch (g.derivative) {
-    case GemmActivation::kNone:
+    default:  // none
       break;
     case GemmActivation::kRelu:
       return finish_panel_of<P, DerivativeOf<ReluMask>>(g);
@@ -88,17 +88,10 @@ FinishPanelFunction finish_panel(const GemmArgs& g) {
     case GemmActivation::kGeluTanh:
       return finish_panel_of<P, DerivativeOf<GeluTanh>>(g);
   }
-  switch (g.activation) {
-    case GemmActivation::kNone:
-      break;
-    case GemmActivation::kRelu:
-      return finish_panel_of<P, ReluOf>(g);
-    case GemmActivation::kGelu:
-      return finish_panel_of<P, ActivationOf<Gelu>>(g);
-    case GemmActivation::kGeluTanh:
-      return finish_panel_of<P, ActivationOf<GeluTanh>>(g);
-  }
-  return finish_panel_of<P, Identity>(g);
+  if (g.activation == GemmActivation::kRelu) return finish_panel_of<P, ReluOf>(g);
+  FinishPanelFunction found = nullptr;
+  VisitActivation(g.activation, [&]<class F>(F) LINNET_LAMBDA { found = finish_panel_of<P, ActivationOf<F>>(g); });
+  return found ? found : finish_panel_of<P, Identity>(g);
 }
 
 // The rectangle of C at (row, column) from its finished sums, whose rows are `stride` apart: all that GemmArgs says of
@@ -121,21 +114,10 @@ inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64
       if (bias) x = hn::Add(x, at.load(bias));
       if (pre) at.store(x, pre);
       if (rounds) x = Widen(RoundToBf16(x));
-      switch (g.activation) {
-        case GemmActivation::kNone:
-          break;
-        case GemmActivation::kRelu:
-          x = hn::IfThenZeroElse(hn::Lt(x, zero), x);  // a NaN is not < 0: it stays
-          break;
-        case GemmActivation::kGelu:
-          x = Gelu::Value(x);
-          break;
-        case GemmActivation::kGeluTanh:
-          x = GeluTanh::Value(x);
-          break;
-      }
+      if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, zero), x);  // a NaN stays
+      VisitActivation(g.activation, [&]<class F>(F) LINNET_LAMBDA { x = F::Value(x); });
       switch (g.derivative) {
-        case GemmActivation::kNone:
+        default:  // none
           break;
         case GemmActivation::kRelu:
           x = ReluMask::Gradient(at.load(aux), hn::Mul(x, scale));

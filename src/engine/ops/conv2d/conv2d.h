@@ -8,7 +8,7 @@
 // filter of its own (a depthwise convolution). Where x is bf16 so is y, weights are f32 (on a GPU also bf16), and
 // their gradient is f32. Channels last in image and weight: PyTorch's channels_last.
 //
-// The pass fuse_convolution makes what follows a convolution a part of it: y = relu(y * scale + bias + residual), where
+// The pass fuse_convolution makes what follows a convolution a part of it: y = f(y * scale + bias + residual), where
 // scale and bias [O] are for each filter, as folded batch normalization has them, and residual has y's shape.
 #pragma once
 #include "engine/ir/graph.h"
@@ -25,16 +25,17 @@ struct Conv2dAttrs {
   // on a GPU less than fp32 allows TF32, and images in bf16 are multiplied as such.
   Precision precision = Precision::kF32;
   // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
-  bool scale = false, bias = false, residual = false, relu = false;
+  bool scale = false, bias = false, residual = false;
+  GemmActivation activation = GemmActivation::kNone;
   // The last operand f32 [packed_filter_floats()] holds the filters packed (engine/passes/pack_filters.h), and the
   // weight is not read. The CPU's kernels have it.
   bool packed = false;
 
-  bool is_fused() const { return scale || bias || residual || relu; }
+  bool is_fused() const { return scale || bias || residual || activation != GemmActivation::kNone; }
   void fields(FieldVisitor& visit) {
     visit("stride", stride), visit("padding", padding), visit("dilation", dilation), visit("groups", groups);
     visit("result", result), visit("precision", precision);
-    visit("scale", scale), visit("bias", bias), visit("residual", residual), visit("relu", relu);
+    visit("scale", scale), visit("bias", bias), visit("residual", residual), visit("activation", activation);
     visit("packed", packed);
   }
 };

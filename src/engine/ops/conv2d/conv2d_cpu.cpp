@@ -63,17 +63,17 @@ struct Fused {
     if (attrs.scale) scale = &args.in[next++];
     if (attrs.bias) bias = &args.in[next++];
     if (attrs.residual) residual = &args.in[next];
-    relu = attrs.relu;
+    activation = attrs.activation;
   }
   const TensorView *scale = nullptr, *bias = nullptr, *residual = nullptr;
-  bool relu = false;
+  GemmActivation activation = GemmActivation::kNone;
 };
 
 void run_forward(const KernelArgs& args) {
   const Fused fused(args);
   const ConvolutionEpilogue epilogue{.scale = fused.scale ? fused.scale->as<float>() : nullptr,
                                      .bias = fused.bias ? fused.bias->as<float>() : nullptr,
-                                     .relu = fused.relu};
+                                     .activation = fused.activation};
   stored_convolution_forward(stored_convolution<ConvolutionPass::kForward>(args.node, args.in, args.out),
                              stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace,
                              args.pool, epilogue, fused.residual ? stored(*fused.residual) : nullptr,
@@ -128,7 +128,7 @@ void run_reference(const KernelArgs& args) {
         if (scale) y[i] *= scale[i % s.filters];
         if (bias) y[i] += bias[i % s.filters];
         if (residual) y[i] += residual[i];
-        if (fused.relu && y[i] < 0) y[i] = 0;
+        y[i] = static_cast<T>(gemm_activation(fused.activation, y[i]));
       }
     });
   });

@@ -15,22 +15,7 @@ namespace {
 double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
 double rounded(double x, Precision) { return x; }
 
-// Activation functions and their slopes in double precision, for the reference kernel.
 constexpr double kGeluRoot = 0.7978845608028654, kGeluCube = 0.044715;  // sqrt(2 / pi)
-
-double gemm_activation(GemmActivation f, double x) {
-  switch (f) {
-    case GemmActivation::kNone:
-      return x;
-    case GemmActivation::kRelu:
-      return x < 0 ? 0 : x;
-    case GemmActivation::kGelu:
-      return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
-    case GemmActivation::kGeluTanh:
-      return x * (1 + std::tanh(kGeluRoot * (x + kGeluCube * x * x * x))) / 2;
-  }
-  fail_internal("an unknown activation function");
-}
 
 double slope(GemmActivation f, double x) {
   switch (f) {
@@ -45,8 +30,9 @@ double slope(GemmActivation f, double x) {
       const double tanh = std::tanh(kGeluRoot * (x + kGeluCube * x * x * x));
       return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * kGeluRoot * (1 + 3 * kGeluCube * x * x);
     }
+    default:
+      fail_internal("an activation function without a derivative");
   }
-  fail_internal("an unknown activation function");
 }
 
 template <class T>

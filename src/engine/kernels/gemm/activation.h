@@ -1,0 +1,42 @@
+// Functions that products and convolutions compute of their sums before they are stored: as ops/pointwise computes
+// them, to the bit. NaN stays NaN.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <span>
+
+namespace linnet {
+
+// The first four have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: min(max(x,
+// 0), 6).
+enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kHardSwish, kRelu6 };
+inline std::span<const char* const> enum_names(GemmActivation) {
+  static constexpr std::array kNames{"none", "relu", "gelu", "gelu_tanh", "silu", "hard_swish", "relu6"};
+  return kNames;
+}
+
+// In double precision, for references.
+inline double gemm_activation(GemmActivation f, double x) {
+  switch (f) {
+    case GemmActivation::kNone:
+      return x;
+    case GemmActivation::kRelu:
+      return x < 0 ? 0 : x;
+    case GemmActivation::kGelu:
+      return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+    case GemmActivation::kGeluTanh:
+      return x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) / 2;  // sqrt(2 / pi)
+    case GemmActivation::kSilu:
+      return x / (1 + std::exp(-x));
+    case GemmActivation::kHardSwish:
+      return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
+    case GemmActivation::kRelu6:
+      return std::clamp(x, 0.0, 6.0);
+  }
+  return x;
+}
+
+}  // namespace linnet
