@@ -105,8 +105,6 @@ TEST(FuseConvolution, TakesInActivationsWithoutChangingABit) {
                         {"winograd", {32, 3, 3, 16}, 1, 1}};
   const std::pair<const char*, std::function<Tensor(Tensor)>> functions[] = {
       {"relu", [](const Tensor& x) { return relu(x); }},
-      {"gelu", [](const Tensor& x) { return gelu(x); }},
-      {"gelu_tanh", [](const Tensor& x) { return gelu_tanh(x); }},
       {"silu", [](const Tensor& x) { return silu(x); }},
       {"silu", silu_of_two_nodes},
       {"hard_swish", hard_swish},

@@ -113,8 +113,9 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
     const Json whole = Json::parse(first, "'" + path + "'", JsonLimits::tables());
     const Json* data = whole.find("data");
     if (!data || !data->is_array())
-      fail_user("'" + path +
-                "' has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line, which is a record");
+      fail_user(
+          "'" + path +
+          "' has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line, which is a record");
     return read_articles(whole, labelled, path, use);
   }
   RecordReader reader(path, {});

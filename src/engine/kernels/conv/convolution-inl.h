@@ -192,14 +192,8 @@ HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int6
       c[i * ldc + j] = accumulate ? c[i * ldc + j] + edge[i * kWidth + j] : edge[i * kWidth + j];
 }
 
-// A function beyond ReLU. Apart, as many loops have an epilogue; of each file its own, since some are compiled with
-// more instructions.
-static inline HWY_NOINLINE Floats Activated(GemmActivation activation, Floats x) {
-  tile::VisitActivation(activation, [&]<class F>(F) LINNET_LAMBDA { x = F::Value(x); });
-  return x;
-}
-
-// The epilogue of a vector of results of neighboring filters from number `filter` on. residual: where theirs begins.
+// The epilogue of a vector of results of neighboring filters from number `filter` on, but for other functions than
+// ReLU, which tile::ActivateRows() computes of what is stored. residual: where theirs begins.
 template <class At>
 HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, const At& at, int64_t filter,
                                const float* residual) {
@@ -207,8 +201,7 @@ HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, co
   if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
   if (residual) x = hn::Add(x, at.load(residual));
   // As ops/pointwise has it: NaN is neither above zero nor replaced.
-  if (epilogue.activation == GemmActivation::kRelu) return hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x);
-  return epilogue.activation == GemmActivation::kNone ? x : Activated(epilogue.activation, x);
+  return epilogue.activation == GemmActivation::kRelu ? hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x) : x;
 }
 
 // Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`
@@ -222,6 +215,7 @@ HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filte
       at.store(WithEpilogue(epilogue, at.load(row), at, filter, residual ? residual + i * ldc : nullptr), row);
     });
   }
+  if (epilogue.activation > GemmActivation::kRelu) tile::ActivateRows(epilogue.activation, pixels, width, c, ldc);
 }
 
 }  // namespace linnet::HWY_NAMESPACE::convolution

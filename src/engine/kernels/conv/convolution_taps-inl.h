@@ -224,6 +224,8 @@ class TapTask {
     ForRow(width, [&](const auto& at) LINNET_LAMBDA {
       at.store(WithEpilogue(call_.epilogue, at.load(sums), at, filter, residual), out);
     });
+    if (call_.epilogue.activation > GemmActivation::kRelu)
+      tile::ActivateRows(call_.epilogue.activation, 1, width, out, 0);
   }
 
   // A phase that no tap meets.

@@ -252,6 +252,10 @@ class WinogradTask {
         });
       }
     }
+    if (call_.epilogue.activation <= GemmActivation::kRelu) return;
+    for (int64_t i = 0; i < std::min<int64_t>(F::kResults, rows_left); ++i)
+      tile::ActivateRows(call_.epilogue.activation, std::min<int64_t>(F::kResults, columns_left), PanelWidth(p_, panel),
+                         static_cast<Result*>(call_.result) + first + i * width * columns, columns);
   }
 
   HWY_INLINE void store(V x, int64_t index, int64_t filter) const {

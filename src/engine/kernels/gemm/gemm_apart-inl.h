@@ -73,7 +73,7 @@ FinishPanelFunction finish_panel_of(const GemmArgs& g) {
   return g.accumulate || g.residual ? FinishPanelOf<P, F, true> : FinishPanelOf<P, F, false>;
 }
 
-// Null where a matrix is fp32 in memory.
+// Null where a matrix is fp32 in memory, and for functions beyond GELU.
 template <class P>
 FinishPanelFunction finish_panel(const GemmArgs& g) {
   const auto in_f32 = [](StoredFloats x) { return x && !x.is_bf16; };
@@ -89,9 +89,9 @@ FinishPanelFunction finish_panel(const GemmArgs& g) {
       return finish_panel_of<P, DerivativeOf<GeluTanh>>(g);
   }
   if (g.activation == GemmActivation::kRelu) return finish_panel_of<P, ReluOf>(g);
-  FinishPanelFunction found = nullptr;
-  VisitActivation(g.activation, [&]<class F>(F) LINNET_LAMBDA { found = finish_panel_of<P, ActivationOf<F>>(g); });
-  return found ? found : finish_panel_of<P, Identity>(g);
+  if (g.activation == GemmActivation::kGelu) return finish_panel_of<P, ActivationOf<Gelu>>(g);
+  if (g.activation == GemmActivation::kGeluTanh) return finish_panel_of<P, ActivationOf<GeluTanh>>(g);
+  return g.activation == GemmActivation::kNone ? finish_panel_of<P, Identity>(g) : nullptr;
 }
 
 // The rectangle of C at (row, column) from its finished sums, whose rows are `stride` apart: all that GemmArgs says of
@@ -115,7 +115,8 @@ inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64
       if (pre) at.store(x, pre);
       if (rounds) x = Widen(RoundToBf16(x));
       if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, zero), x);  // a NaN stays
-      VisitActivation(g.activation, [&]<class F>(F) LINNET_LAMBDA { x = F::Value(x); });
+      if (g.activation == GemmActivation::kGelu) x = Gelu::Value(x);
+      if (g.activation == GemmActivation::kGeluTanh) x = GeluTanh::Value(x);
       switch (g.derivative) {
         default:  // none
           break;
@@ -131,6 +132,7 @@ inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64
       }
       at.store(x, c);
     });
+    if (g.activation > GemmActivation::kGeluTanh) ActivateRows(g.activation, 1, columns, c, 0);
   }
 }
 

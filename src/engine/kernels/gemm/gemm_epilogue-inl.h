@@ -47,42 +47,9 @@ struct GeluTanh {
   static constexpr float kRoot = 0.7978845608f, kCube = 0.044715f;
 };
 
-// As ops/pointwise has them: NaN if x is.
-HWY_INLINE Floats Least(Floats x, Floats y) { return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y); }
-HWY_INLINE Floats Largest(Floats x, Floats y) { return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y); }
-
-struct Silu {
-  static HWY_INLINE Floats Value(Floats x) { return hn::Mul(x, Sigmoid(x)); }
-};
-struct HardSwish {
-  static HWY_INLINE Floats Value(Floats x) {
-    const Floats line = hn::Add(hn::Mul(x, SetAll(static_cast<float>(1.0 / 6))), SetAll(0.5f));
-    return hn::Mul(x, Largest(SetAll(0), Least(SetAll(1), line)));
-  }
-};
-struct Relu6 {
-  static HWY_INLINE Floats Value(Floats x) { return Least(Largest(x, SetAll(0)), SetAll(6)); }
-};
-
-// Calls visit(F()) for a function beyond ReLU.
-template <class Visit>
-HWY_INLINE void VisitActivation(GemmActivation activation, const Visit& visit) {
-  switch (activation) {
-    case GemmActivation::kNone:
-    case GemmActivation::kRelu:
-      return;
-    case GemmActivation::kGelu:
-      return visit(Gelu());
-    case GemmActivation::kGeluTanh:
-      return visit(GeluTanh());
-    case GemmActivation::kSilu:
-      return visit(Silu());
-    case GemmActivation::kHardSwish:
-      return visit(HardSwish());
-    case GemmActivation::kRelu6:
-      return visit(Relu6());
-  }
-}
+// A function beyond GELU, of results that have been stored: what a node that follows would compute of them. Defined
+// once for each instruction set (activation_simd.cpp), as many loops have an epilogue.
+void ActivateRows(GemmActivation activation, int64_t rows, int64_t columns, MutableStoredFloats first, int64_t stride);
 
 struct ReluMask {
   static HWY_INLINE Floats Gradient(Floats x, Floats dy) {
@@ -128,7 +95,9 @@ struct WithVnni;
 // For a rectangle of C whose sums, bias and ReLU are done.
 template <class Unit>
 HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
-  VisitActivation(g.activation, [&]<class F>(F) LINNET_LAMBDA { Activate<F>(g, c, rows, columns); });
+  if (g.activation == GemmActivation::kGelu) Activate<Gelu>(g, c, rows, columns);
+  if (g.activation == GemmActivation::kGeluTanh) Activate<GeluTanh>(g, c, rows, columns);
+  if (g.activation > GemmActivation::kGeluTanh) ActivateRows(g.activation, rows, columns, c, g.ldc);
   switch (g.derivative) {
     default:  // none
       break;
