@@ -72,7 +72,9 @@ function(linnet_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  if(LINNET_SANITIZE)  # kernels without vectors take up to two minutes for a test
+  if(CMAKE_CROSSCOMPILING)  # qemu takes 10 to 40 times as long
+    math(EXPR ARG_TIMEOUT "20 * ${ARG_TIMEOUT}")
+  elseif(LINNET_SANITIZE)  # kernels without vectors take up to two minutes for a test
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
   add_executable(${name} ${ARG_SOURCES})

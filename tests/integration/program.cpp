@@ -17,8 +17,6 @@
 namespace linnet::testing {
 namespace {
 
-constexpr unsigned kMostSeconds = 120;
-
 void redirect(const std::string& path, int flags, int descriptor) {
   const int file = ::open(path.c_str(), flags, 0644);
   if (file < 0 || ::dup2(file, descriptor) < 0) ::_exit(125);
@@ -76,8 +74,8 @@ Outcome Program::wait() {
   int status = 0;
   rusage usage{};
   for (unsigned waited = 0; ::wait4(pid_, &status, WNOHANG, &usage) == 0; ++waited) {
-    if (waited == kMostSeconds * 1000) {
-      ADD_FAILURE() << "linnet still runs after " << kMostSeconds << " s";
+    if (waited == LINNET_MOST_SECONDS * 1000) {
+      ADD_FAILURE() << "linnet still runs after " << LINNET_MOST_SECONDS << " s";
       send(SIGKILL);
     }
     ::usleep(1000);

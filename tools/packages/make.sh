@@ -107,8 +107,17 @@ dependencies() {
     tr ',' '\n' | sed 's/^ *//' | grep -vE "^($brought)" | paste -sd, | sed 's/,/, /g'
 }
 
-program() {
-  local folder=$stage/program
+# documents FOLDER: README and docs, which the program's messages name, and what these link to.
+documents() {
+  cp -r LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$1"
+  find src -name README.md -exec cp --parents -t "$1" {} +
+  cp --parents -t "$1" bench/*.md bench/results/*.md bench/results/*.svg examples/*.toml examples/python/*.py \
+    tools/packages/Containerfile
+}
+
+# What the package of the program and the tarball both have.
+program_files() {
+  local folder=$stage/files
   into "$folder" program
   mkdir -p "$folder/usr/lib/linnet" "$folder/usr/share/doc/linnet/licenses"
   local package
@@ -118,6 +127,13 @@ program() {
   cp "dist/linnet-$version-$machine.spdx.json" "$folder/usr/share/doc/linnet/"
   libraries_of $release/bin/linnet "$brought" | xargs cp -L -t "$folder/usr/lib/linnet"
   chmod 644 "$folder"/usr/lib/linnet/*
+}
+
+program() {
+  local folder=$stage/program
+  cp -a "$stage/files" "$folder"
+  documents "$folder/usr/share/doc/linnet"
+  rm "$folder/usr/share/doc/linnet/LICENSE"  # Debian has it in common-licenses
   package "$folder" linnet science "$(dependencies "$folder/usr/bin/linnet" "$folder"/usr/lib/linnet/*)" \
     "trains and runs transformers and convolutional networks" \
     "Linnet trains, fine-tunes, quantizes and serves language models, encoders, translation models and image classifiers on CPUs, in little memory, which it plans and prints before the first step."
@@ -181,7 +197,7 @@ TEXT
 tarball() {
   local name=linnet-$version-$machine-linux folder=$stage/tarball/linnet-$version
   mkdir -p "$stage/tarball"
-  cp -a "$stage/program/usr" "$folder"
+  cp -a "$stage/files/usr" "$folder"
   libraries_of $release/bin/linnet "$brought_elsewhere" | xargs cp -L -t "$folder/lib/linnet"
   chmod 644 "$folder"/lib/linnet/*
   mkdir -p "$folder/libexec"
@@ -189,11 +205,7 @@ tarball() {
   launcher "$(readelf -V "$folder/libexec/linnet" "$folder"/lib/linnet/* | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)" \
     >"$folder/bin/linnet"
   chmod 755 "$folder/bin/linnet"
-  # README and docs link to each other and to these.
-  cp -r LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$folder"
-  find src -name README.md -exec cp --parents -t "$folder" {} +
-  cp --parents -t "$folder" bench/*.md bench/results/*.md bench/results/*.svg examples/*.toml examples/python/*.py \
-    tools/packages/Containerfile
+  documents "$folder"
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$stage/tarball" -cf - "linnet-$version" |
     gzip -9n >"dist/$name.tar.gz"
 }
@@ -214,9 +226,10 @@ bill_of_materials() {
 mkdir -p dist
 rm -f dist/*_"$architecture".deb dist/*-"$machine"-linux.tar.gz dist/*-"$machine".spdx.json dist/SHA256SUMS
 bill_of_materials
+program_files
 program
+tarball
 mpi_module
 [[ $release != build/release ]] || libraries
-tarball
 (cd dist && sha256sum -- * >SHA256SUMS)
 ls -l dist

@@ -183,7 +183,9 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
         {"3", "The loss or the gradient is not finite."},
         {"70", "A broken invariant of Linnet itself."}})
     append_item(out, code, meaning);
-  if (!path.empty()) out += ".SH SEE ALSO\n.BR linnet (1)\n";
+  out += ".SH SEE ALSO\n";
+  if (!path.empty()) out += ".BR linnet (1)\n.P\n";
+  out += "The guide, which messages call docs/: /usr/share/doc/linnet/docs, the folder docs of the tarball or of the sources.\n";
   return out;
 }
 
