@@ -17,6 +17,9 @@ struct OpDef;
 
 using NodeId = int32_t;
 
+// The place of a node or a value in a vector that has one entry for each.
+inline size_t at(int32_t id) { return static_cast<size_t>(id); }
+
 // A value that has no memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
 // `base`. Only the views pass makes these; before it every value is dense.
 struct View {

@@ -12,8 +12,6 @@ namespace {
 
 constexpr const char* kStageInput = "pipeline.in.";
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 // A graph as the cut sees it: nodes in the order of the forward pass, and where blocks begin and end.
 class Model {
  public:

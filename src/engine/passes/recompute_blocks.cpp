@@ -27,8 +27,6 @@ namespace {
 constexpr const char* kLoss = "loss_sum";
 constexpr double kOperationsPerByte = 8;  // a CPU core does about 80 GFLOP/s and reads about 10 GB/s
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 bool moves_nothing(const Node& node) {
   const Algebra algebra = algebra_of(node);
   return algebra == Algebra::kReshape || algebra == Algebra::kSplit;

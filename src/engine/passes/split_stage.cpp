@@ -9,8 +9,6 @@
 namespace linnet {
 namespace {
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 class Splitter {
  public:
   Splitter(const Graph& graph, FunctionRef<std::string(size_t)> name)

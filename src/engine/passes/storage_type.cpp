@@ -60,7 +60,6 @@ class CastToStorageType {
   struct Versions {
     Tensor f32, reduced;
   };
-  static size_t at(ValueId id) { return static_cast<size_t>(id); }
   size_t values() const { return at(old_.value_count()); }
   bool is_f32(ValueId id) const { return old_.value(id).type.dtype == DType::kF32; }
 

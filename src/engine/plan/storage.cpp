@@ -8,8 +8,6 @@ namespace linnet {
 
 namespace {
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 // The bytes of its root that a value spans (with holes, when it is strided).
 Access access_of(const Graph& graph, NodeId node, ValueId id) {
   const Root root = root_of(graph, id);

@@ -16,8 +16,6 @@ namespace linnet {
 
 namespace {
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 // The values that the loss of a training step and its count leave the graph with, or go into the next one's states.
 std::vector<ValueId> loss_values(const Graph& graph) {
   const auto is_loss = [](std::string_view name) { return name == "loss_sum" || name == "token_count"; };
