@@ -37,9 +37,11 @@ std::string one_line(std::string message) {
 
 void fail_user(const std::string& message) { throw Error(ErrorKind::kUser, one_line(message)); }
 
-void fail_system(const std::string& message) {
+void fail_system(const std::string& message) { throw Error(ErrorKind::kSystem, one_line(message)); }
+
+void fail_errno(const std::string& message) {
   const int code = errno;
-  throw Error(ErrorKind::kSystem, one_line(code ? message + ": " + std::strerror(code) : message));
+  fail_system(code ? message + ": " + std::strerror(code) : message);
 }
 
 void fail_internal(const std::string& message) { throw Error(ErrorKind::kInternal, message); }

@@ -23,7 +23,8 @@ class Error : public std::runtime_error {
 };
 
 [[noreturn]] void fail_user(const std::string& message);      // throws Error(kUser)
-[[noreturn]] void fail_system(const std::string& message);    // throws Error(kSystem), with the text of errno if set
+[[noreturn]] void fail_system(const std::string& message);    // throws Error(kSystem)
+[[noreturn]] void fail_errno(const std::string& message);     // fail_system() with the text of errno, if it is set
 [[noreturn]] void fail_internal(const std::string& message);  // throws Error(kInternal)
 
 // The exit code a program should end with after an error of this kind.

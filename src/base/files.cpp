@@ -155,7 +155,7 @@ void make_directories(const std::string& path) {
   if (code == ENOTDIR || code == EEXIST || code == ENAMETOOLONG || code == ENOENT)
     fail_user(message + ": " + std::strerror(code));
   errno = code;
-  fail_system(message);
+  fail_errno(message);
 }
 
 uint64_t free_disk_bytes(const std::string& path) {
@@ -164,10 +164,16 @@ uint64_t free_disk_bytes(const std::string& path) {
   struct statvfs status {};
   while (::statvfs(folder.c_str(), &status) != 0) {
     if ((errno != ENOENT && errno != ENOTDIR) || folder == folder.parent_path())
-      fail_system("cannot ask for the free space of '" + path + "'");
+      fail_errno("cannot ask for the free space of '" + path + "'");
     folder = folder.parent_path();
   }
   return static_cast<uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+void check_free_disk(const std::string& path, uint64_t need, const std::string& what, const std::string& use) {
+  if (const uint64_t free = free_disk_bytes(path); need > free)
+    fail_user(what + " needs " + std::to_string(need / 1000000) + " MB" + use + ", and its disk has " +
+              std::to_string(free / 1000000) + " MB free");
 }
 
 MappedFile::MappedFile(const std::string& path) {
@@ -176,7 +182,7 @@ MappedFile::MappedFile(const std::string& path) {
   size_ = static_cast<size_t>(file.status.st_size);
   if (size_ == 0) return;
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
-  if (mapped == MAP_FAILED) fail_system("cannot map '" + path + "' into memory");
+  if (mapped == MAP_FAILED) fail_errno("cannot map '" + path + "' into memory");
   data_ = static_cast<const std::byte*>(mapped);
   watch_pages(path, data_, data_, size_);
 }
@@ -206,7 +212,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(path +
   is_device_ = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
   const std::string& target = is_device_ ? path_ : temporary_;
   descriptor_ = ::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0666);
-  if (descriptor_ < 0) fail_system("cannot write '" + path_ + "'");
+  if (descriptor_ < 0) fail_errno("cannot write '" + path_ + "'");
 }
 
 AtomicFile::~AtomicFile() {
@@ -220,7 +226,7 @@ void AtomicFile::fail() {
   descriptor_ = -1;
   if (!is_device_) ::unlink(temporary_.c_str());
   errno = code;
-  fail_system("cannot write '" + path_ + "'");
+  fail_errno("cannot write '" + path_ + "'");
 }
 
 void AtomicFile::write(const void* bytes, size_t size) {
@@ -242,7 +248,7 @@ void AtomicFile::commit() {
   committed_ = true;
   if (is_device_) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) committed_ = false, fail();
-  if (!sync_folder_of(path_)) fail_system("cannot sync the folder of '" + path_ + "'");
+  if (!sync_folder_of(path_)) fail_errno("cannot sync the folder of '" + path_ + "'");
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
@@ -254,7 +260,7 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 AppendFile::AppendFile(const std::string& path) : path_(path) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   struct stat status {};
-  if (!file.open() || ::fstat(file.get(), &status) != 0) fail_system("cannot write '" + path + "'");
+  if (!file.open() || ::fstat(file.get(), &status) != 0) fail_errno("cannot write '" + path + "'");
   size_ = static_cast<uint64_t>(status.st_size);
   descriptor_ = file.release();
 }
@@ -270,7 +276,7 @@ void AppendFile::write_line(std::string_view line) {
     const int code = errno;
     [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, static_cast<off_t>(size_));
     errno = code;
-    fail_system("cannot write '" + path_ + "'");
+    fail_errno("cannot write '" + path_ + "'");
   }
   size_ += line_.size();
 }
@@ -279,26 +285,26 @@ void AppendFile::truncate_to(uint64_t bytes) {
   if (bytes > size_)
     fail_user("'" + path_ + "' has " + std::to_string(size_) + " bytes, fewer than the " + std::to_string(bytes) +
               " that were written: it was changed or replaced");
-  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) fail_system("cannot shorten '" + path_ + "'");
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) fail_errno("cannot shorten '" + path_ + "'");
   size_ = bytes;
 }
 
 void AppendFile::sync() {
-  if (::fsync(descriptor_) != 0) fail_system("cannot write '" + path_ + "'");
+  if (::fsync(descriptor_) != 0) fail_errno("cannot write '" + path_ + "'");
 }
 
 FolderLock::FolderLock(const std::string& folder) {
   const std::string path = folder + "/.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file.open()) fail_system("cannot write to the run folder '" + folder + "'");
+  if (!file.open()) fail_errno("cannot write to the run folder '" + folder + "'");
   if (!lock_patiently(file.get())) {
-    if (errno != EWOULDBLOCK) fail_system("cannot lock the run folder '" + folder + "'");
+    if (errno != EWOULDBLOCK) fail_errno("cannot lock the run folder '" + folder + "'");
     const std::string holder = read_holder(file.get());
     fail_user("run folder '" + folder + "' is in use by " + (holder.empty() ? "another process" : "process " + holder));
   }
   const std::string self = std::to_string(::getpid()) + "\n";
   if (::ftruncate(file.get(), 0) != 0 || !write_all(file.get(), self.data(), self.size()))
-    fail_system("cannot write to the run folder '" + folder + "'");
+    fail_errno("cannot write to the run folder '" + folder + "'");
   descriptor_ = file.release();
 }
 

@@ -18,6 +18,8 @@ void make_directories(const std::string& path);
 // What an ordinary user may still write on the file system of `path` or, where it does not exist yet, of its nearest
 // parent that does.
 uint64_t free_disk_bytes(const std::string& path);
+// Throws Error(kUser), "WHAT needs N MBUSE, ...", where that is less than `need` bytes. `use`: " for its checkpoints".
+void check_free_disk(const std::string& path, uint64_t need, const std::string& what, const std::string& use = "");
 
 // Replaces a file in one step: whatever interrupts, `path` holds the old contents or the new. The bytes go to
 // path + ".tmp"; a crash leaves at most that one file, which the next writer overwrites.

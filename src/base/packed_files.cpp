@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <tuple>
 
@@ -39,9 +41,13 @@ bool stat_regular(const std::string& path, struct stat& status) {
 }
 
 struct Opened {
+  std::string path;
   Stamp stamp;
   std::shared_ptr<const PackedFiles> files;
 };
+
+// Opening a model reads several of its files one by one. A file that is in use beyond that has owners elsewhere.
+constexpr size_t kKept = 4;
 
 }  // namespace
 
@@ -62,18 +68,20 @@ bool is_gguf(const std::string& path) {
 
 std::shared_ptr<const PackedFiles> open_packed(const std::string& path) {
   static std::mutex mutex;
-  static std::map<std::string, Opened> opened;
+  static std::list<Opened> opened;  // what was asked for last is first
   struct stat status {};
   if (!stat_regular(path, status)) fail_user("there is no file '" + path + "'");
   const Stamp stamp{status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
   const std::lock_guard lock(mutex);
-  Opened& found = opened[path];
-  if (!found.files || found.stamp != stamp) {
-    found.files = nullptr;
-    found.files = std::make_shared<const PackedFiles>(reader_of(path)(path));
-    found.stamp = stamp;
+  const auto found = std::ranges::find(opened, path, &Opened::path);
+  if (found != opened.end() && found->stamp == stamp) {
+    opened.splice(opened.begin(), opened, found);
+    return found->files;
   }
-  return found.files;
+  if (found != opened.end()) opened.erase(found);
+  opened.push_front({path, stamp, std::make_shared<const PackedFiles>(reader_of(path)(path))});
+  if (opened.size() > kKept) opened.pop_back();
+  return opened.front().files;
 }
 
 PackedPath split_packed_path(const std::string& path) {
@@ -109,7 +117,7 @@ SharedFile::SharedFile(const std::string& path)
   if (!is_regular || mapped == MAP_FAILED) {
     ::close(descriptor_);
     if (!is_regular) fail_user("'" + path + "' is not a regular file");
-    fail_system("cannot map '" + path + "' into memory");
+    fail_errno("cannot map '" + path + "' into memory");
   }
   data_ = static_cast<const std::byte*>(mapped);
   watch_pages(path_, data_, data_, size_);
@@ -131,7 +139,7 @@ void SharedFile::map_over(std::byte* at, size_t offset, size_t count) const {
   if (count == 0) return;
   if (::mmap(at, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, descriptor_, static_cast<off_t>(offset)) ==
       MAP_FAILED)
-    fail_system("cannot map weights into memory");
+    fail_errno("cannot map weights into memory");
   watch_pages(path_, data_, at, count);
 }
 

@@ -39,7 +39,7 @@ void set_packed_reader(const char* ending, PackedReader reader);
 // Whether a regular file of that name is to be read as a folder: a packed model, or a file of llama.cpp.
 bool is_packed(const std::string& path);
 bool is_gguf(const std::string& path);
-// Read once, then kept until the file changes.
+// Read once, then kept until the file changes or four others have been opened.
 std::shared_ptr<const PackedFiles> open_packed(const std::string& path);
 
 // "a/model.linnet/config.json" as {"a/model.linnet", "config.json"}; both empty where no such file is on the path.

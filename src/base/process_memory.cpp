@@ -20,7 +20,7 @@ uint64_t status_bytes(const char* name) {
   char text[8192];
   Descriptor file(::open("/proc/self/status", O_RDONLY | O_CLOEXEC));
   const ssize_t got = file.open() ? ::read(file.get(), text, sizeof text - 1) : -1;
-  if (got < 0) fail_system("cannot read /proc/self/status");
+  if (got < 0) fail_errno("cannot read /proc/self/status");
   text[got] = '\0';
   const char* line = std::strstr(text, name);
   if (!line) fail_internal(std::string("/proc/self/status does not name ") + name);
@@ -48,7 +48,7 @@ double process_seconds() {
   char text[4096];
   Descriptor file(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
   const ssize_t got = file.open() ? ::read(file.get(), text, sizeof text - 1) : -1;
-  if (got < 0) fail_system("cannot read /proc/self/stat");
+  if (got < 0) fail_errno("cannot read /proc/self/stat");
   text[got] = '\0';
   // proc(5): after the name in parentheses come fields 3 on; field 22 is the start, in clock ticks since boot.
   const char* field = std::strrchr(text, ')');

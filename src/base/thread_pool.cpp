@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -220,7 +219,6 @@ std::thread start_thread(std::function<void()> work) {
   try {
     return std::thread(std::move(work));
   } catch (const std::system_error& error) {
-    errno = 0;
     fail_system("cannot start a thread: " + error.code().message() + process_limit() + memory_limit() +
                 "; --threads 1 needs fewest");
   }

@@ -130,7 +130,7 @@ EventFile::EventFile(const std::string& folder, int64_t first_step) {
   path_ =
       folder + "/" + std::string(kPrefix) + std::to_string(time) + "." + host_name() + "." + std::to_string(getpid());
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail_system("cannot create '" + path_ + "'");
+  if (descriptor_ < 0) fail_errno("cannot create '" + path_ + "'");
   ProtoWriter version, status, fields;
   version.text(event::kFileVersion, "brain.Event:2");
   add_event(version);
@@ -223,7 +223,7 @@ void EventFile::flush() {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       buffer_.clear();
-      fail_system("cannot write '" + path_ + "'");
+      fail_errno("cannot write '" + path_ + "'");
     }
     from += written, left -= static_cast<size_t>(written);
   }

@@ -103,9 +103,7 @@ void remove_others(const std::string& folder, const std::set<std::string>& writt
 void check_disk(const std::string& path, const std::vector<WeightSource>& weights) {
   uint64_t need = 0;
   for (const WeightSource& weight : weights) need += bytes_of(weight);
-  if (const uint64_t free = free_disk_bytes(path); need > free)
-    fail_user("'" + path + "' needs " + std::to_string(need / 1000000) + " MB, and its disk has " +
-              std::to_string(free / 1000000) + " MB free");
+  check_free_disk(path, need, "'" + path + "'");
 }
 
 }  // namespace

@@ -109,6 +109,13 @@ RequestId Engine::submit(GenerateRequest request) {
   if (request.beams < 1 || request.beams > beams())
     fail_internal("a request of " + std::to_string(request.beams) + " beams, and the engine was planned for " +
                   std::to_string(beams()));
+  // What a model's folder names, which is not checked against the vocabulary; such tokens are never written.
+  const auto is_unknown = [&](int32_t token) { return token < 0 || token >= model_->vocab_size(); };
+  std::erase_if(request.settings.ends, is_unknown);
+  std::erase_if(request.settings.never, is_unknown);
+  if (const auto first = std::ranges::find_if(request.settings.begin, is_unknown); first != request.settings.begin.end())
+    fail_user("texts of this model are to begin with token " + std::to_string(*first) + ", and it has " +
+              std::to_string(model_->vocab_size()));
   auto job = std::make_unique<Job>(Job{.id = next_id_++, .request = std::move(request)});
   const GenerateSettings& settings = job->request.settings;
   job->sequence = settings.begin.empty() ? model_->first_tokens(job->request.prompt) : std::vector{settings.begin[0]};
@@ -346,7 +353,7 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
   }
   job.picked =
       job.sampler->pick(output.logits, job.sequence, settings.first_sample, static_cast<uint64_t>(written), allowed);
-  if (settings.log_probabilities) job.picked_log_probability = log_probability_of(output.logits, job.picked);
+  if (settings.log_probabilities) job.picked_log_probability = output.logits[static_cast<size_t>(job.picked)] - log_sum_exp_of(output.logits);
 }
 
 void Engine::accept_next(Job& job, const SlotModel::Output& output) {

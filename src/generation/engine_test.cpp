@@ -159,6 +159,22 @@ TEST(Engine, EndsWhereTheCacheIsFullAndSlidesApartFromOtherRequests) {
   EXPECT_EQ(run(fixture).at(again).result.tokens, all.at(sliding).result.tokens);
 }
 
+// A model's folder may name them.
+TEST(Engine, TokensBeyondTheVocabularyNeverEndAText) {
+  EngineFixture fixture({.rows = 1});
+  const auto written = [&](const Ids& unknown) {
+    GenerateRequest request = greedy({1, 2, 3}, 6);
+    request.settings.rules.min_tokens = 4;
+    request.settings.ends = unknown, request.settings.never = unknown;
+    const RequestId id = fixture.engine->submit(request);
+    return run(fixture).at(id).result.tokens;
+  };
+  EXPECT_EQ(written({2'000'000'000, kVocab, -1}), written({}));
+  GenerateRequest forced = greedy({1}, 2);
+  forced.settings.begin = {kVocab};
+  EXPECT_THROW(fixture.engine->submit(forced), Error);
+}
+
 TEST(Engine, ABadPromptIsRefusedWhenItIsSubmitted) {
   EngineFixture fixture({.rows = 1, .max_length = 24, .prompt_lengths = {16}});
   EXPECT_THROW(fixture.engine->submit(greedy({}, 1)), Error);

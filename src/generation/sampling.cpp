@@ -149,11 +149,11 @@ void Sampler::drop_unlikely() {
   for (size_t i = 0; i < count_; ++i) candidates_[i].probability /= sum;
 }
 
-double log_probability_of(std::span<const float> logits, int32_t token) {
-  float sum = 0;  // its logarithm
+double log_sum_exp_of(std::span<const float> logits) {
+  float result = 0;
   ThreadPool alone(1);
-  log_sum_exp_rows(1, static_cast<int64_t>(logits.size()), logits.data(), &sum, alone);
-  return static_cast<double>(logits[static_cast<size_t>(token)]) - sum;
+  log_sum_exp_rows(1, static_cast<int64_t>(logits.size()), logits.data(), &result, alone);
+  return result;
 }
 
 }  // namespace linnet

@@ -59,7 +59,7 @@ class Sampler {
   size_t count_ = 0;
 };
 
-// Of one token, given the logits of all.
-double log_probability_of(std::span<const float> logits, int32_t token);
+// What a token's logit less this is the logarithm of its probability.
+double log_sum_exp_of(std::span<const float> logits);
 
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"
 #include "models/nn/parameter_file.h"
@@ -60,6 +61,11 @@ void apply(const InferenceOptions& options, Config& config, const std::string& f
   config.train.device = options.device;
   config.quantization = folder_quantization(folder, options.quantize, options.keep, options.device);
   config.quantization.observer = options.observer;
+}
+
+void use_isa_of(const std::string& folder) {
+  const RunFolder run(folder);
+  force_isa(run.has_config() ? run.load_config().train.isa : "auto");
 }
 
 Config inference_config(const std::string& folder, const InferenceOptions& options) {

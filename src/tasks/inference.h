@@ -15,6 +15,10 @@ struct InferenceOptions {
   std::shared_ptr<ActivationObserver> observer = {};  // of what linear layers read
 };
 
+// Commands compute with the instruction set that a run was trained with, and for other models with the best. What is
+// opened in a process that has models already leaves it as it is: their weights are laid out for it.
+void use_isa_of(const std::string& folder);
+
 // take_weights() of the model in `folder`, which may be packed: then its file becomes the session's memory if it can.
 void take_model_weights(Session& session, const std::string& folder, const std::string& advice,
                         const LoadWeights& load);

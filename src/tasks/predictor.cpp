@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "engine/kernels/isa.h"
 #include "tasks/images/image_session.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_classifier.h"
@@ -18,7 +17,6 @@ class PredictorOfTexts : public Predictor {
       : opened_(open_text_classifier(folder, parse_adapters(options.adapters))), task_(text_task(opened_.problem())) {
     if (!opened_.is_run) opened_.pairs = opened_.pairs || pairs;
     apply(options, opened_.config, folder);
-    force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = rows;
     task_.set_up(opened_.model, opened_.config, {}, nullptr);
     session_ = std::make_unique<TextSession>(opened_.config, task_, opened_.model.as<TextClassifier>(), opened_.outputs,
@@ -63,7 +61,6 @@ class PredictorOfImages : public Predictor {
                     int64_t rows)
       : format_(std::move(format)), task_(text_task(format_.problem)), columns_(config.data) {
     apply(options, config, folder);
-    force_isa(config.train.isa);
     config.data.batch_size = rows;
     fit_ = image_fit(config.data.image_fit);
     session_ = std::make_unique<ImageSession>(config, format_, false);

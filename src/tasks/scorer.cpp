@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "data/examples/text/token_chunks.h"
-#include "engine/kernels/isa.h"
 #include "tasks/language/language_model.h"
 #include "tasks/predictor.h"
 #include "tasks/task_table.h"
@@ -43,7 +42,6 @@ class LanguageScorer : public Scorer {
  public:
   LanguageScorer(const std::string& folder, const InferenceOptions& options) : opened_(open_language_model(folder)) {
     apply(options, opened_.config, folder);
-    force_isa(opened_.config.train.isa);
     const int64_t context = opened_.config.data.context;
     const CausalModel& model = *opened_.model;
     lengths_ = padded_lengths(context > 0 ? std::min(context, model.max_length()) : model.usual_length());
@@ -90,7 +88,6 @@ class TranslationScorer : public Scorer {
     Config config = opened_.config;
     apply(options, config, folder);
     config.train.label_smoothing = 0;
-    force_isa(config.train.isa);
     lengths_ = padded_lengths(config.model.max_seq_len);
     SessionOptions needs;
     needs.training = false;

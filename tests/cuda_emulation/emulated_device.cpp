@@ -34,7 +34,7 @@ EmulatedDevice::~EmulatedDevice() {
 std::byte* EmulatedDevice::allocate(size_t bytes, const std::string& what) {
   const size_t mapped = (bytes + kPage - 1) / kPage * kPage;
   void* memory = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) fail_system("cannot allocate " + what);
+  if (memory == MAP_FAILED) fail_errno("cannot allocate " + what);
   // NaN: what nothing wrote must not be read.
   mprotect(memory, mapped, PROT_READ | PROT_WRITE);
   std::memset(memory, 0xff, mapped);

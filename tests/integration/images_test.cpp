@@ -73,6 +73,19 @@ TEST_F(Images, AnOnnxNetworkIsTrained) {
   EXPECT_NE(missing.error.find("cannot read '" + file), std::string::npos) << missing.error;
 }
 
+// Events have the gradient of the last micro-batch, which is computed again: statistics of batches must not notice.
+TEST_F(Images, EventsChangeNoBitOfAResidualNetwork) {
+  const auto trained = [&](const std::string& events) {
+    const Outcome outcome =
+        train_images(events, {"--set", "architecture=resnet", "--set", "depth=8", "--set", "max_steps=6", "--set",
+                              "eval_every=3", "--set", "micro_batches=2", "--set", "tensorboard=" + events});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return contents(folder_ / events + "/model.safetensors");
+  };
+  EXPECT_EQ(trained("false"), trained("true"));
+  EXPECT_EQ(read_metrics(folder_ / "false"), read_metrics(folder_ / "true"));
+}
+
 // A residual network's file, with other classes than the data's: frozen stages stay as they are, statistics included.
 TEST_F(Images, AResidualNetworkIsFineTuned) {
   const Arguments small{"--set", "architecture=resnet", "--set", "depth=8", "--set", "max_steps=40"};

@@ -258,13 +258,15 @@ StepResult Learner::step(double rate) {
 }
 
 std::string Learner::diagnose() const {
-  const State& s = state();
+  State& s = state();
+  const Busy busy(s.busy, "a learner");
   if (!s.last_trained) fail_user("there is no step to look at: none was taken, or evaluation followed");
   return s.trainer->find_non_finite(s.last_trained->number);
 }
 
 void Learner::set_bytes(const std::string& input, DType dtype, std::span<const std::byte> bytes) {
   State& s = state();
+  const Busy busy(s.busy, "a learner");
   if (s.kinds.size() != 1) fail_user("the learner has several batch shapes; give step() a batch");
   const InputTypes& used = s.kinds[0]->used;
   const auto found = used.find(input);
@@ -281,6 +283,7 @@ void Learner::set_bytes(const std::string& input, DType dtype, std::span<const s
 
 double Learner::evaluate() {
   State& s = state();
+  const Busy busy(s.busy, "a learner");
   const State::BatchKind& kind = s.given_kind("evaluate");
   const LossTotal total = s.evaluate(kind, 0);
   s.last_outputs = s.outputs_of(kind, 0);
@@ -289,6 +292,7 @@ double Learner::evaluate() {
 
 Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics) {
   State& s = state();
+  const Busy busy(s.busy, "a learner");
   loader.seek({loader.position().epoch, 0});
   Evaluation evaluation;
   double sum = 0;
@@ -356,10 +360,15 @@ std::span<float> Learner::parameter(const std::string& name) {
   return {s.trainer->state().flat(state::kParameters) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }
 
-void Learner::push() { state().weights().trainer->state().reset_ema(); }
+void Learner::push() {
+  State& s = state().weights();
+  const Busy busy(s.busy, "a learner");
+  s.trainer->state().reset_ema();
+}
 
 std::vector<float> Learner::gradient(const std::string& name) {
   State& s = state();
+  const Busy busy(s.busy, "a learner");
   const ParameterSlot& slot = s.slot_of(name);
   if (slot.offset >= s.layout.trained_count()) fail_user("parameter \"" + name + "\" is frozen and has no gradient");
   if (s.options.accumulate > 1) fail_user("gradients of steps of several micro-batches are not kept");

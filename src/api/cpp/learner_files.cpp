@@ -184,6 +184,7 @@ void choose_filters(Source& source, const TensorFile& file, FilterLayout layout)
 
 LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
   State& s = state().weights();
+  const Busy busy(s.busy, "a learner");
   const std::unique_ptr<const TensorFile> opened = open_tensor_file(path);
   const TensorFile& file = *opened;
   if (const auto* checked = dynamic_cast<const SafetensorsFile*>(&file)) checked->check_data();
@@ -226,6 +227,7 @@ void Learner::save_state(const std::string& path, const LoaderPosition& position
 
 LoaderPosition Learner::load_state(const std::string& path) {
   State& s = state();
+  const Busy busy(s.busy, "a learner");
   {
     const SafetensorsFile file(path);
     for (const auto& [key, expected] : facts_of(s.options)) check_key(path, file.metadata(), key, expected);

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "config/hints.h"
-#include "engine/kernels/isa.h"
 #include "tasks/check_subject.h"
 #include "tasks/planning/plan_memory.h"
 #include "tasks/task_table.h"
@@ -122,7 +121,6 @@ nb::tuple evaluate(const std::string& folder, const nb::dict& given) {
   const EvaluationAnswer answer = without_gil([&] {
     Config config = evaluation_config(folder);
     apply(request, config, folder);
-    force_isa(config.train.isa);
     return task_actions(config).evaluate(request, config);
   });
   return nb::make_tuple(answer.result.loss, answer.result.items, to_dict_of(answer.result.metrics), answer.line);

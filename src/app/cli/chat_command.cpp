@@ -37,7 +37,7 @@ void interrupt(int) {
 
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  if (std::fflush(stdout) != 0) fail_system("cannot write the answer");
+  if (std::fflush(stdout) != 0) fail_errno("cannot write the answer");
 }
 
 class Chat {

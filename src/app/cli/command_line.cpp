@@ -72,11 +72,20 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
   return "there is no option '" + given + "' (did you mean " + nearest(given, names) + "?)";
 }
 
+// CLI11 names what is missing; its help says what it is.
+std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  for (const CLI::Option* option : command->get_options())
+    if (option->get_required() && option->count() == 0)
+      return option->get_name() + " is missing: " + option->get_description();
+  return error.what();
+}
+
 // CLI11 only says that a command is missing; most often it is misspelt.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
-  if (std::string_view(error.what()) == "config is required")
-    return "which CONFIG? The name of a preset (see `linnet presets`), a TOML file, or a run folder";
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) return required_text(app, error);
   if (!app.get_subcommands().empty() || argc < 2) return error.what();
   if (argv[1][0] == '-') return app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
   std::vector<std::string> names;

@@ -11,6 +11,8 @@ namespace linnet {
 // Arguments that several commands share.
 struct ConfigArguments : ConfigChoice {
   void declare(Command& command);
+  // The command then computes with the configuration's instruction set.
+  Config load(bool resume = false) const;
 };
 
 // All commands, in the order of the help page: each is a line here and a function add_NAME_command in a file of its

@@ -1,6 +1,7 @@
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "config/config_keys.h"
+#include "engine/kernels/isa.h"
 
 namespace linnet {
 
@@ -51,6 +52,12 @@ void ConfigArguments::declare(Command& command) {
       .take_threads(threads)
       .take_device(device, "cpu, cuda or cuda:N")
       .take_isa(isa);
+}
+
+Config ConfigArguments::load(bool resume) const {
+  Config loaded = ConfigChoice::load(resume);
+  force_isa(loaded.train.isa);
+  return loaded;
 }
 
 }  // namespace linnet

@@ -36,7 +36,7 @@ void print(const Arguments& arguments, const std::vector<std::string>& lines, st
     out += arguments.json ? "]}\n" : "\n";
   }
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
-    fail_system("cannot write to standard output");
+    fail_errno("cannot write to standard output");
 }
 
 int embed_input(const Arguments& arguments) {

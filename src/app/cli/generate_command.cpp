@@ -60,7 +60,7 @@ std::vector<TextRequest> read_requests(const Arguments& arguments) {
 
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  if (std::fflush(stdout) != 0) fail_system("cannot write the text");
+  if (std::fflush(stdout) != 0) fail_errno("cannot write the text");
 }
 
 // One text is shown as it comes; several samples, one after another when they are done.

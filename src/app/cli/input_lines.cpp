@@ -31,7 +31,7 @@ std::string read_standard_input(const std::string& instead) {
   // Not beyond an end that was seen once: a terminal would have to be ended twice.
   do text.append(buffer, std::fread(buffer, 1, sizeof buffer, stdin));
   while (!std::feof(stdin) && !std::ferror(stdin));
-  if (std::ferror(stdin)) fail_system("cannot read standard input");
+  if (std::ferror(stdin)) fail_errno("cannot read standard input");
   return text;
 }
 
@@ -46,7 +46,7 @@ bool InputLines::next(std::string_view& line) {
     at_ = 0, searched = buffer_.size();
     buffer_.resize(searched + kPart);
     const ssize_t size = ::read(STDIN_FILENO, buffer_.data() + searched, kPart);
-    if (size < 0) fail_system("cannot read standard input");
+    if (size < 0) fail_errno("cannot read standard input");
     buffer_.resize(searched + static_cast<size_t>(size));
     ended_ = size == 0;
   }

@@ -22,7 +22,7 @@ namespace {
 // What was printed must have arrived: a full disk shows here at the latest.
 void check_output() {
   errno = 0;
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) linnet::fail_system("cannot write to standard output");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) linnet::fail_errno("cannot write to standard output");
 }
 
 int run(int argc, char** argv) {

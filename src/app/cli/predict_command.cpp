@@ -67,7 +67,7 @@ class Predictions {
     done_ += static_cast<int64_t>(waiting_.size());
     waiting_.clear();
     if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it
-    if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
+    if (std::fflush(stdout) != 0) fail_errno("cannot write to standard output");
   }
 
   // Damaged images are told as they come, and do not keep the others from being classified.
@@ -150,6 +150,7 @@ class TabCount {
 int predict(Arguments arguments) {
   if (arguments.json && arguments.csv) fail_user("give either --json or --csv");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
+  use_isa_of(arguments.model);
   Predictions predictions(arguments);
   TabCount tabs;
   const bool images = predictions.predictor().takes_images(), pairs = predictions.predictor().takes_pairs();

@@ -70,7 +70,7 @@ class WaitedSignals {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, kReady}) sigaddset(&set_, signal);
     sigprocmask(SIG_BLOCK, &set_, &before_);
     descriptor_ = signalfd(-1, &set_, SFD_CLOEXEC);
-    if (descriptor_ < 0) fail_system("cannot wait for signals");
+    if (descriptor_ < 0) fail_errno("cannot wait for signals");
   }
   ~WaitedSignals() {
     close(descriptor_);
@@ -172,9 +172,9 @@ Ending run_mpirun(std::vector<std::string> command) {
   words.push_back(nullptr);
   const WaitedSignals signals;
   int pipe[2];
-  if (pipe2(pipe, O_CLOEXEC) != 0) fail_system("cannot make a pipe");
+  if (pipe2(pipe, O_CLOEXEC) != 0) fail_errno("cannot make a pipe");
   const pid_t parent = getpid(), child = fork();
-  if (child < 0) fail_system("cannot start " + command[0]);
+  if (child < 0) fail_errno("cannot start " + command[0]);
   if (child == 0) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -78,7 +78,7 @@ int run_images(const Arguments& arguments) {
         std::printf("%s\n", line.c_str());
     }
     paths.clear();
-    if (std::fflush(stdout) != 0) fail_system("cannot write the answers");
+    if (std::fflush(stdout) != 0) fail_errno("cannot write the answers");
   };
   InputLines input;
   for (std::string line; input.next_text(line);) {
@@ -128,13 +128,13 @@ int run_model(const Arguments& arguments) {
     if (file) return file->write_line(answer);
     std::fwrite(answer.data(), 1, answer.size(), stdout);
     std::fputc('\n', stdout);
-    if (terminal && std::fflush(stdout) != 0) fail_system("cannot write the answers");
+    if (terminal && std::fflush(stdout) != 0) fail_errno("cannot write the answers");
   };
   // At a terminal each line is answered at once.
   options.ahead = terminal ? 0 : BatchOptions{}.ahead;
   const BatchCounts counts = answer_batch(*model, options, next, take, stop_requested);
   if (file) file->sync();
-  if (std::fflush(stdout) != 0) fail_system("cannot write the answers");
+  if (std::fflush(stdout) != 0) fail_errno("cannot write the answers");
   if (model->text) log_reuse(model->text->load().counts);
   if (options.skip > 0) log_info("went on after " + std::to_string(options.skip) + " answers");
   if (stop_requested())

@@ -43,7 +43,7 @@ class Scores {
       std::printf("%.6f\t%lld\t%s%s%s\n", score.log_probability, static_cast<long long>(score.tokens), source.c_str(),
                   takes_pairs() ? "\t" : "", text.c_str());
     }
-    if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
+    if (std::fflush(stdout) != 0) fail_errno("cannot write to standard output");
   }
 
  private:
@@ -54,6 +54,7 @@ class Scores {
 int score(Arguments arguments) {
   if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
+  use_isa_of(arguments.model);
   Scores scores(arguments);
   if (!arguments.source.empty()) {
     if (!scores.takes_pairs()) fail_user("--source and --target are for models of translation");

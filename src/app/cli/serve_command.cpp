@@ -71,7 +71,7 @@ void serve(const Arguments& arguments) {
   const std::string host = is_ipv6 ? "[" + arguments.host + "]" : arguments.host;
   for (const std::string& name : service->names()) std::printf("model %s\n", name.c_str());
   std::printf("http://%s:%d\n", host.c_str(), server.port());
-  if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
+  if (std::fflush(stdout) != 0) fail_errno("cannot write to standard output");
   if (server.is_loopback() || !arguments.allowed_hosts.empty()) {
     std::vector<std::string> names = {"localhost", "127.0.0.1", "[::1]", host};
     names.insert(names.end(), arguments.allowed_hosts.begin(), arguments.allowed_hosts.end());
@@ -81,7 +81,12 @@ void serve(const Arguments& arguments) {
   }
   if (!server.is_loopback() && arguments.service.api_key_file.empty())
     log_warning("anyone who reaches " + host + " may use the models: --api-key-file FILE asks for a key");
-  server.run([&] { service->reload(); });
+  try {
+    server.run([&] { service->reload(); });
+  } catch (...) {
+    service.reset();
+    throw;
+  }
   service.reset();
   log_info("all requests are answered");
 }

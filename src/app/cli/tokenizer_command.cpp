@@ -25,7 +25,7 @@ struct Arguments {
 };
 
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_system("cannot write to standard output");
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_errno("cannot write to standard output");
 }
 
 // Of a run, a model folder, or a tokenizer's file.

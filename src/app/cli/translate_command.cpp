@@ -28,7 +28,7 @@ void print(const std::vector<std::vector<Translation>>& translations, int64_t fi
         std::printf("%lld\t%.6f\t", static_cast<long long>(first_line + static_cast<int64_t>(i)), translation.score);
       std::printf("%s\n", translation.text.c_str());
     }
-  if (std::fflush(stdout) != 0) fail_system("cannot write the translations");
+  if (std::fflush(stdout) != 0) fail_errno("cannot write the translations");
 }
 
 int translate_input(const Arguments& arguments) {

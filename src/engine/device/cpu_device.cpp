@@ -100,7 +100,7 @@ Buffer::Buffer(size_t bytes) : mapped_(mapped_bytes(bytes)) {
   const bool huge = mapped_ >= kHugePage;
   const size_t asked = huge ? mapped_ + kHugePage : mapped_;
   void* memory = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) fail_system("cannot allocate " + std::to_string(bytes >> 20) + " MiB" + memory_limit());
+  if (memory == MAP_FAILED) fail_errno("cannot allocate " + std::to_string(bytes >> 20) + " MiB" + memory_limit());
   auto* start = static_cast<std::byte*>(memory);
   if (huge) {
     auto* aligned = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<size_t>(start), kHugePage));

@@ -135,21 +135,16 @@ double least_seconds(const Tuning& tuning, const std::string& way) {
 }  // namespace
 
 std::optional<std::string> cached_bytes(const std::string& kind, const std::string& key) {
-  const int error = errno;
-  std::optional<std::string> bytes;
-  if (const fs::path location = folder(); !location.empty()) bytes = read_entry(location / file_name(kind, key), key);
-  errno = error;  // messages of later failures add what is in it
-  return bytes;
+  const fs::path location = folder();
+  return location.empty() ? std::nullopt : read_entry(location / file_name(kind, key), key);
 }
 
 void cache_bytes(const std::string& kind, const std::string& key, std::string_view bytes) noexcept {
-  const int error = errno;
   try {
     if (const fs::path location = folder(); !location.empty() && bytes.size() <= kMostBytes)
       write_entry(location, file_name(kind, key), key, bytes);
   } catch (...) {  // no memory for a path: then it is not kept
   }
-  errno = error;
 }
 
 std::string fastest(const Tuning& tuning) {

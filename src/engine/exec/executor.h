@@ -1,5 +1,5 @@
 // Runs a plan: one loop over kernels whose operands were bound to memory beforehand. Nothing is allocated. On a device
-// the same loop is recorded once and then replayed (engine/exec/executor.h).
+// the same loop is recorded once and then replayed.
 #pragma once
 #include <array>
 #include <map>

@@ -70,7 +70,7 @@ Expression relu6_expression() {
   return b.finish(b.apply(Scalar::kMin, x, b.constant(6)));
 }
 
-const std::vector<Activation>& activations() {
+const std::vector<Activation>& activations() {  // ReLU first
   static const std::vector<Activation> all{{GemmActivation::kRelu, traced([](Tensor x, Tensor) { return relu(x); })},
                                            {GemmActivation::kSilu, traced([](Tensor x, Tensor) { return silu(x); })},
                                            {GemmActivation::kHardSwish, hard_swish_expression()},
@@ -236,7 +236,7 @@ class Int8Convolutions : Fusion {
     return is(node, kReshape) ? before_reshapes(node->in[0]) : value;
   }
 
-  const Expression relu_ = traced([](Tensor x, Tensor) { return relu(x); });
+  const Expression& relu_ = activations().front().expression;
 };
 
 // The codes that results are handed on as.

@@ -97,9 +97,10 @@ TEST(FuseConvolution, TakesInActivationsWithoutChangingABit) {
   struct Case {
     const char* name;
     Shape filters;
-    int64_t stride, groups;
+    int64_t stride, groups, size = 12;  // of the images
   };
   const Case cases[] = {{"product", {32, 1, 1, 16}, 1, 1},
+                        {"product of one pixel", {33, 1, 1, 16}, 1, 1, 1},
                         {"depthwise", {16, 3, 3, 1}, 1, 16},
                         {"implicit", {32, 3, 3, 16}, 2, 1},
                         {"winograd", {32, 3, 3, 16}, 1, 1}};
@@ -112,7 +113,7 @@ TEST(FuseConvolution, TakesInActivationsWithoutChangingABit) {
   for (const Case& test : cases)
     for (const auto& [name, function] : functions) {
       Graph graph;
-      const Tensor x = graph.input("x", {DType::kF32, {1, 12, 12, 16}});
+      const Tensor x = graph.input("x", {DType::kF32, {1, test.size, test.size, 16}});
       const Tensor weight = graph.input("weight", {DType::kF32, test.filters});
       const Tensor bias = graph.input("bias", {DType::kF32, {test.filters[0]}});
       const int64_t padding = test.filters[1] / 2;

@@ -1,6 +1,5 @@
 #include "models/nn/frozen_weights.h"
 
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -99,12 +98,8 @@ void FrozenWeights::read(const ParameterSlot& slot, float* values) const {
   const Shape& wanted = slot.spec.shape;
   if (wanted.rank() < 2 || wanted[0] != packed.rows || wanted.elements() != packed.rows * packed.columns)
     fail_user("'" + file_.path() + "': " + slot.spec.name + " is " + text_of(packed) + ", expected " + wanted.text());
-  // In the file the bytes may be unaligned.
-  std::vector<std::max_align_t> aligned(packed.bytes() / sizeof(std::max_align_t) + 1);
-  std::memcpy(aligned.data(), file_.at(slot.spec.name).data, packed.bytes());
+  dequantize_unaligned(packed, file_.at(slot.spec.name).data, values);
   file_.drop_pages();
-  const PackedWeight weight{packed, reinterpret_cast<const std::byte*>(aligned.data())};
-  dequantize_rows(weight, 0, packed.rows, values);
 }
 
 void FrozenWeights::copy(const QuantizedSlot& slot, std::byte* to) const {

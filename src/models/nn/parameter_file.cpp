@@ -161,11 +161,7 @@ void ParameterFile::read_values(const ParameterSpec& spec, float* values) const 
     const SafetensorsEntry& entry = *tensors_.find(spec.name);
     return read_floats(entry.dtype, entry.data, spec.shape.elements(), values);
   }
-  // A file of other programs may have the bytes unaligned.
-  std::vector<std::max_align_t> aligned(packed->bytes() / sizeof(std::max_align_t) + 1);
-  std::memcpy(aligned.data(), packed_bytes(spec.name, *packed), packed->bytes());
-  const PackedWeight weight{*packed, reinterpret_cast<const std::byte*>(aligned.data())};
-  dequantize_rows(weight, 0, packed->rows, values);
+  dequantize_unaligned(*packed, packed_bytes(spec.name, *packed), values);
 }
 
 void ParameterFile::check_weights() const {

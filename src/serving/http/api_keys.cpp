@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -34,15 +36,19 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return result == 0;
 }
 
-bool ApiKeys::accept(std::string_view authorization) const {
+std::string_view key_of(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() < kScheme.size()) return false;
+  if (authorization.size() < kScheme.size()) return {};
   for (size_t i = 0; i < kScheme.size(); ++i) {
     const char c = authorization[i];
-    if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != kScheme[i]) return false;
+    if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != kScheme[i]) return {};
   }
-  std::string_view key = authorization.substr(kScheme.size());
-  while (key.starts_with(' ')) key.remove_prefix(1);
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', kScheme.size()), authorization.size()));
+  return authorization;
+}
+
+bool ApiKeys::accept(std::string_view authorization) const {
+  const std::string_view key = key_of(authorization);
   bool accepted = false;
   for (const std::string& known : keys_) accepted |= equal_in_constant_time(key, known);  // looks at all of them
   return accepted;

@@ -23,6 +23,9 @@ class ApiKeys {
   std::vector<std::string> keys_;
 };
 
+// KEY of "Bearer KEY"; "" of anything else. (Lines of a file of keys are not empty.)
+std::string_view key_of(std::string_view authorization);
+
 // The time depends on the sizes alone.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 

@@ -45,11 +45,16 @@ void HttpServer::State::accept() {
   acceptor.async_accept([this](error_code error, tcp::socket socket) {
     accepting = false;
     if (!error) add(std::move(socket));
-    if (error == asio::error::no_descriptors && !close_idle()) {  // goes on when a connection is closed
-      log_warning("a connection was refused: the process has no file descriptors left");
-      return;
-    }
-    accept();
+    if (!error || error == asio::error::connection_aborted || (error == asio::error::no_descriptors && close_idle()))
+      return accept();
+    if (draining) return;
+    // The process, or the whole system, is short of descriptors or of memory: goes on when a connection is closed, and
+    // otherwise tries again.
+    log_warning("connections have to wait: " + error.message());
+    retry.expires_after(std::chrono::seconds(1));
+    retry.async_wait([this](error_code cancelled) {
+      if (!cancelled) accept();
+    });
   });
 }
 
@@ -101,6 +106,7 @@ void HttpServer::State::drain() {
     add(std::move(socket));
   }
   acceptor.close(error);
+  retry.cancel();
   reload_signals.cancel(error);
   for (const auto& session : std::set(sessions)) session->drain();
 }
@@ -134,7 +140,7 @@ int64_t HttpServer::connections() const { return std::ssize(state_->sessions); }
 void HttpServer::run(const std::function<void()>& reload) {
   State& state = *state_;
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail_system("cannot make a pipe for signals");
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail_errno("cannot make a pipe for signals");
   asio::posix::stream_descriptor stop(state.io, ends[0]);
   stop_pipe = ends[1], stop_requested_once = false;
   struct sigaction action {};

@@ -249,6 +249,7 @@ void HttpSession::admit() {
 void HttpSession::turn_away() {
   if (state_ != kIdle && state_ != kReading && state_ != kParked) return close();
   if (id_.empty()) began_ = Clock::now();
+  if (state_ == kReading) socket_.cancel();  // else that read would go on into memory that linger() gives back
   fail_read(503, "too many connections; try again in a moment");
 }
 

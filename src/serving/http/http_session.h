@@ -32,6 +32,7 @@ struct HttpServer::State {
   const HttpLimits limits;
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
+  asio::steady_timer retry{io};  // of an accept that failed
   asio::signal_set reload_signals{io};
   std::set<std::shared_ptr<HttpSession>> sessions;
   std::deque<std::shared_ptr<HttpSession>> spares;  // those of them beyond the limit, in the order in which they came

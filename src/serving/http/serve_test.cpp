@@ -29,6 +29,7 @@ TEST(ApiKeys, TakeABearerOfAnyKeyOfTheFile) {
   for (const char* value :
        {"", "second", "Bearer", "Bearer ", "Bearer secon", "Bearer second2", "Bearer # a comment", "Basic second"})
     EXPECT_FALSE(keys.accept(value)) << value;
+  EXPECT_EQ(key_of("BEARER   second"), key_of("Bearer second"));  // one client, however it spells the header
   EXPECT_THROW(keys_of("# nothing\n\n"), Error);
   EXPECT_FALSE(ApiKeys().needed());
   std::remove(path.c_str());

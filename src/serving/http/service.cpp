@@ -237,7 +237,7 @@ void Service::finished(const HttpRequest& request, const std::string& id, int st
 // By its key where keys are needed; there one cannot be made up to be another client.
 std::string Service::client_of(const HttpRequest& request) const {
   const std::lock_guard lock(mutex_);
-  return std::string(keys_.needed() ? request.header("authorization") : request.client);
+  return std::string(keys_.needed() ? key_of(request.header("authorization")) : request.client);
 }
 
 void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {

@@ -5,7 +5,6 @@
 #include "base/packed_files.h"
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
-#include "engine/kernels/isa.h"
 #include "models/families/sentence_embedder.h"
 #include "models/families/static_scales.h"
 #include "models/nn/forward.h"
@@ -87,7 +86,6 @@ class RowClassifier : public RowModel {
         lengths_(text_lengths(opened_.config, opened_.model.as<TextClassifier>())) {
     if (opened_.model.head == ModelHead::kTokenClasses || opened_.model.head == ModelHead::kSpans)
       fail_user("'" + folder + "' labels words or finds answers; `linnet predict` does that");
-    force_isa(opened_.config.train.isa);
     auto& model = opened_.model.as<TextClassifier>();
     std::vector<Forward::Function> functions;
     for (const bool pairs : {false, true})

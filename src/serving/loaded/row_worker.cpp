@@ -74,7 +74,7 @@ RowWorker::Turn RowWorker::next_turn() {
 }
 
 // Texts that are padded to one length are computed together, so that the padding of a text follows from itself alone.
-void RowWorker::compute(const Turn& turn) {
+void RowWorker::compute(const Turn& turn) try {
   std::map<std::pair<int64_t, bool>, Turn> by_length;
   for (const auto& [order, text] : turn) {
     const RowText& row = order->texts[text];
@@ -82,9 +82,9 @@ void RowWorker::compute(const Turn& turn) {
   }
   const size_t width = model_->width();
   for (const auto& [length, alike] : by_length) {
-    std::vector<RowText> texts;
-    for (const auto& [order, text] : alike) texts.push_back(order->texts[text]);
     try {
+      std::vector<RowText> texts;
+      for (const auto& [order, text] : alike) texts.push_back(order->texts[text]);
       const std::vector<float> rows = model_->compute(texts);
       for (size_t k = 0; k < alike.size(); ++k)
         std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(k * width), width,
@@ -93,6 +93,8 @@ void RowWorker::compute(const Turn& turn) {
       for (const auto& [order, text] : alike) order->outcome.error = error.what();
     }
   }
+} catch (const std::exception& error) {
+  for (const auto& [order, text] : turn) order->outcome.error = error.what();
 }
 
 }  // namespace linnet

@@ -78,8 +78,8 @@ void TextWorker::work() {
       wake_.wait(lock, [&] { return engine.busy() || !waiting_.empty() || !cancelled_.empty() || stop_; });
       if (stop_ && waiting_.empty() && !engine.busy()) return;
     }
-    take_orders();
     try {
+      take_orders();
       if (engine.busy()) engine.step(model_->pool());
       {
         const std::lock_guard lock(mutex_);
@@ -136,8 +136,9 @@ std::unique_ptr<TextWorker::Sample> TextWorker::next_sample() {
   Waiting& next = waiting_.front();
   const int64_t ahead = kAhead * slots_of(*next.order);
   if (!next.client->empty() && slots_taken() >= model_->engine().slots() + ahead) return nullptr;
-  auto sample = std::make_unique<Sample>(Sample{next.id, next.begun++, next.order, next.client,
+  auto sample = std::make_unique<Sample>(Sample{next.id, next.begun, next.order, next.client,
                                                 WrittenRow(next.order->job.flow(), next.order->job.stops)});
+  ++next.begun;
   waiting_.end_turn(sample->index + 1 == sample->request->samples);
   return sample;
 }
@@ -162,8 +163,9 @@ void TextWorker::begin(std::unique_ptr<Sample> sample) {
       return !heard_by->row.stopped();
     };
     samples_[model_->engine().submit(std::move(request))] = std::move(sample);
-  } catch (const Error& error) {
-    const bool bad_request = error.kind() == ErrorKind::kUser;
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const bool bad_request = known && known->kind() == ErrorKind::kUser;
     order->events.finished(sample->index, {.error = error.what(), .bad_request = bad_request});
     forget(*sample);
   }
@@ -181,8 +183,9 @@ void TextWorker::hear(Sample& sample, const GeneratedToken& heard) {
   if (heard.token < 0) return;  // a search knows its text at its end
   const TextOrder& order = *sample.request;
   if (order.alternatives >= 0) {
+    const double log_sum = log_sum_exp_of(heard.logits);
     const auto chance = [&](int32_t token) {
-      return TokenChance{token, model_->piece_of(token), log_probability_of(heard.logits, token)};
+      return TokenChance{token, model_->piece_of(token), heard.logits[static_cast<size_t>(token)] - log_sum};
     };
     WrittenToken token{chance(heard.token)};
     if (const int64_t count = std::min(order.alternatives, std::ssize(heard.logits)); count > 0) {

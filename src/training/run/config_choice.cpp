@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "data/examples/text/record_reader.h"
-#include "engine/kernels/isa.h"
 #include "models/families/pretrained.h"
 #include "training/run/run_folder.h"
 
@@ -77,7 +76,6 @@ Config ConfigChoice::load(bool resume) const {
   // A preset's keys are not the user's, who may have chosen another architecture for it. And a run made before such
   // keys were refused can still be resumed.
   if (!resume && !is_preset(config)) check_keys_belong(loaded);
-  force_isa(loaded.train.isa);
   return loaded;
 }
 

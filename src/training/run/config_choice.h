@@ -18,7 +18,7 @@ struct ConfigChoice {
   std::string isa, device, memory;
   std::string parallel;  // --parallel, of commands that take --ranks
 
-  // Reads, applies the settings, validates, and selects the instruction set.
+  // Reads, applies the settings, and validates.
   Config load(bool resume = false) const;
 };
 

@@ -161,10 +161,8 @@ void divide_into_shards(Config& config) {
 }
 
 void check_space(const RunFolder& folder, const TrainingState& states) {
-  const uint64_t need = checkpoint_bytes(states) + (1 << 20), free = free_disk_bytes(folder.path());
-  if (need > free)
-    fail_user("run folder '" + folder.path() + "' needs " + std::to_string(need / 1000000) +
-              " MB for its checkpoints, and its disk has " + std::to_string(free / 1000000) + " MB free");
+  check_free_disk(folder.path(), checkpoint_bytes(states) + (1 << 20), "run folder '" + folder.path() + "'",
+                  " for its checkpoints");
 }
 
 void check_resumable(const Config& saved, const Config& wanted, const std::string& folder) {

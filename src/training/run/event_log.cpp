@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "base/error.h"
 #include "base/json.h"
 
 namespace linnet {
@@ -66,10 +67,12 @@ class Line {
   }
   template <class T>
   void number(T value) {  // the shortest text that reads back exactly
-    size_ = static_cast<size_t>(std::to_chars(text_ + size_, text_ + sizeof text_, value).ptr - text_);
+    const std::to_chars_result written = std::to_chars(text_ + size_, text_ + sizeof text_, value);
+    if (written.ec != std::errc{}) fail_internal("a line of metrics is longer than its buffer");
+    size_ = static_cast<size_t>(written.ptr - text_);
   }
 
-  char text_[512];
+  char text_[4096];
   size_t size_ = 0;
 };
 
@@ -89,17 +92,19 @@ void EventLog::write(const MetricsLine& line) {
   for (const auto& [name, value] : line.metrics) scalar(std::string(name), value);
 }
 
-void EventLog::count_gradient(Trainer& trainer, int shape, int64_t tokens) {
+void EventLog::count_gradient(Trainer& trainer, int shape, int64_t step_tokens, double loss_scale) {
   gradients_.clear();
-  const double factor = 1 / static_cast<double>(std::max<int64_t>(tokens, 1));
-  trainer.visit_gradient(shape, [&](const TrainedRange& range, std::span<const float> values) {
+  auto tokens = static_cast<double>(step_tokens);
+  const auto count = [&](const TrainedRange& range, std::span<const float> values) {
+    const double factor = 1 / (std::max(tokens, 1.0) * loss_scale);
     for (const ParameterSlot& slot : trainer.state().layout().trained()) {
       if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
       const auto first = static_cast<size_t>(slot.offset - range.offset);
       gradients_[module_of(slot.spec.name)].add(values.subspan(first, static_cast<size_t>(slot.spec.shape.elements())),
                                                 factor);
     }
-  });
+  };
+  trainer.visit_gradient(shape, count, &tokens);
 }
 
 void EventLog::write_histograms(int64_t step, const ParameterLayout& layout, const float* parameters) {

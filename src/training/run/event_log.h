@@ -56,7 +56,7 @@ class EventLog {
   void write(const MetricsLine& line);
   // Counts the gradient of the step that the trainer ran last, which was of this shape and had so many tokens; before
   // anything else runs. It is written with the next write_histograms().
-  void count_gradient(Trainer& trainer, int shape, int64_t tokens);
+  void count_gradient(Trainer& trainer, int shape, int64_t step_tokens, double loss_scale);
   void write_histograms(int64_t step, const ParameterLayout& layout, const float* parameters);
   void write_samples(int64_t step, const std::vector<std::string>& samples);
   void flush() { file_.flush(); }

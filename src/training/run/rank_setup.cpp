@@ -42,7 +42,7 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (fs::temp_directory_path() / "linnet-rank-XXXXXX").string();
-    if (!mkdtemp(name.data())) fail_system("cannot make a folder in " + fs::temp_directory_path().string());
+    if (!mkdtemp(name.data())) fail_errno("cannot make a folder in " + fs::temp_directory_path().string());
     path_ = name;
   }
   ~TemporaryFolder() {

@@ -16,6 +16,7 @@
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/tensor_group.h"
 #include "engine/exec/backend.h"
+#include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
 #include "engine/profile/rank_profiles.h"
 #include "training/run/data_fingerprint.h"
@@ -347,7 +348,7 @@ class TrainingRun {
       if (!shares_layers()) points.emplace(trainer_.pool());
       // Evaluation writes over what the step has left in memory.
       if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
-        reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_ * static_cast<int64_t>(last_scale_));
+        reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_, last_scale_);
       return judge();
     } catch (const Stopped&) {
       return {};
@@ -463,6 +464,7 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
     if (world.rank() == 0) divide_into_shards(request.config);
   });
   request.config = share_config(world, request.config);
+  force_isa(request.config.train.isa);
   const std::unique_ptr<TrainingTask> task = make_shared_task(
       world, assets, request.config, [&](const std::string& from) { return make_task(request.config, from); });
   check_tasks_agree(world, *task);

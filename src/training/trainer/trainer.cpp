@@ -262,12 +262,25 @@ std::string Trainer::find_non_finite(int shape) const {
   return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
 }
 
-bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
+bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens) {
   if (pipeline_) return false;
   if (options_.accumulates()) {
-    visit_accumulated(shape, visit);
-    const float zero = 0;
-    for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+    std::vector<float> buffers;  // which a micro-batch moves
+    if (store_.has(kBufferInput)) {
+      store_.pull(kBufferInput);
+      buffers.resize(static_cast<size_t>(layout_.stored_count() - layout_.buffer_offset()));
+      std::copy_n(store_.as<float>(kBufferInput), buffers.size(), buffers.begin());
+    }
+    const auto clear_totals = [&] {
+      const float zero = 0;
+      for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+    };
+    clear_totals();
+    visit_accumulated(shape, visit, micro_batch_tokens);
+    clear_totals();
+    if (buffers.empty()) return true;
+    std::ranges::copy(buffers, store_.as<float>(kBufferInput));
+    store_.push(kBufferInput);
     return true;
   }
   const Plan& plan = plans_.train_executor(shape).plan();
@@ -291,10 +304,16 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
   return true;
 }
 
-void Trainer::visit_accumulated(int shape, GradientVisitor visit) {
+void Trainer::visit_accumulated(int shape, GradientVisitor visit, double* tokens) {
   const Executor& executor = plans_.train_executor(shape);
+  const auto count_tokens = [&] {
+    if (!tokens) return;
+    store_.pull("token_count");
+    *tokens = *store_.as<float>("token_count");
+  };
   if (state_.has_whole_gradient()) {
     executor.run(pool_);
+    count_tokens();
     for (const TrainedRange& range : layout_.ranges()) {
       const std::string name = state::kGradient + range.suffix;
       store_.pull(name);
@@ -315,6 +334,7 @@ void Trainer::visit_accumulated(int shape, GradientVisitor visit) {
       std::copy_n(held[next].values(store_), bucket.count, gradient.begin() + first);
     }
   });
+  count_tokens();
   for (const TrainedRange& range : layout_.ranges())
     visit(range, std::span(gradient).subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
 }

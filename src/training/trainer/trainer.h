@@ -94,10 +94,10 @@ class Trainer {
   std::string find_non_finite(int shape) const;
   // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
   // shape, for all ranges but packed ones; call it before any other plan runs. The values are read where the step has
-  // left them; of a step of several micro-batches those of the last one are computed again. With a loss scale they are
-  // multiplied by it. False: the plan has written something else over them, or the process is a stage of a pipeline.
+  // left them; of a step of several micro-batches those of the last one are computed again, and its tokens counted in
+  // `micro_batch_tokens`. With a loss scale they are multiplied by it. False: the plan has written something else over them, or the process is a stage of a pipeline.
   using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
-  bool visit_gradient(int shape, GradientVisitor visit);
+  bool visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens = nullptr);
 
   // Of the next step; collect() moves it. Only where options().loss_scale is on.
   const LossScale& loss_scale() const { return loss_scale_; }
@@ -111,7 +111,7 @@ class Trainer {
   void set_control(double learning_rate, int64_t step);
   void set_loss_scale_input();
   void set_random(int64_t step, int64_t micro);
-  void visit_accumulated(int shape, GradientVisitor visit);
+  void visit_accumulated(int shape, GradientVisitor visit, double* tokens);
 
   const TrainerOptions options_;
   const SharedRegions shared_;

@@ -162,7 +162,7 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   check_options(options, lines);
   int result[2];
   const int output = ::memfd_create("sentencepiece", MFD_CLOEXEC);
-  if (output < 0 || ::pipe2(result, O_CLOEXEC) != 0) fail_system("cannot start the tokenizer's training");
+  if (output < 0 || ::pipe2(result, O_CLOEXEC) != 0) fail_errno("cannot start the tokenizer's training");
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) train_in_child(options, lines, parent, result[1], output);
@@ -181,10 +181,9 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   const std::string printed = read_to_end(output);
   ::close(output);
   errno = code;
-  if (child < 0) fail_system("cannot start the tokenizer's training");
+  if (child < 0) fail_errno("cannot start the tokenizer's training");
 
   if (WIFSIGNALED(status)) {
-    errno = 0;
     fail_system("training the tokenizer was stopped by signal " + std::to_string(WTERMSIG(status)) + " (" +
                 ::strsignal(WTERMSIG(status)) + ")");
   }

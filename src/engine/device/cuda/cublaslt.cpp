@@ -41,7 +41,6 @@ const Functions& lt() {
 
 void check(cublasStatus_t status, const std::string& doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  errno = 0;  // fail_system would add it
   fail_system("cuBLASLt: " + doing + ": " + lt().status_string(status));
 }
 

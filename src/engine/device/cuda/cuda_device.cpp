@@ -60,7 +60,6 @@ CudaDevice::CudaDevice(int index)
     : index_(index),
       check_each_op_(std::getenv("LINNET_CUDA_CHECK") != nullptr),
       poisons_(std::getenv("LINNET_CUDA_POISON") != nullptr) {
-  errno = 0;  // fail_system would add it
   select_device(index);
   cudaDeviceProp properties;
   cuda_check(cudaGetDeviceProperties(&properties, index), "reading the GPU's properties");

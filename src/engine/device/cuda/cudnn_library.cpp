@@ -20,7 +20,6 @@ std::string cudnn_error(cudnnStatus_t status) {
 
 void cudnn_check(cudnnStatus_t status, const char* doing) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  errno = 0;  // fail_system would add it
   fail_system(std::string("cuDNN: ") + doing + ": " + cudnn_error(status));
 }
 

@@ -62,7 +62,6 @@ OpenLibrary::OpenLibrary(const std::vector<std::string>& names) : handle_(find_l
   if (handle_) return;
   std::string locations;
   for (const std::string& folder : library_folders()) locations += ", " + folder;
-  errno = 0;
   fail_system("cannot find " + names.front() + " (looked in the system's folders" + locations +
               "; LINNET_CUDA_LIBRARIES names others)");
 }

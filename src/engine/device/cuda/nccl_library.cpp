@@ -19,7 +19,6 @@ std::string nccl_version() {
 
 void nccl_check(ncclResult_t status, const char* doing) {
   if (status == ncclSuccess) return;
-  errno = 0;  // fail_system would add it
   std::string text = std::string("NCCL: ") + doing + ": " + nccl().error_string(status);
   if (const char* more = nccl().last_error(nullptr); more && *more) text += std::string(": ") + more;
   if (const size_t line = text.find('\n'); line != text.npos) text.resize(line);

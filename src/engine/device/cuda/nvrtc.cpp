@@ -55,7 +55,6 @@ const Nvrtc& nvrtc() {
 
 void check(int result, const char* doing) {
   if (result == 0) return;
-  errno = 0;
   fail_system(std::string("NVRTC: ") + doing + ": " + nvrtc().error_text(result));
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <span>
 
@@ -18,8 +19,9 @@ inline std::span<const char* const> enum_names(GemmActivation) {
   return kNames;
 }
 
-// In double precision, for references.
+// In double precision, for references: the functions, and the slopes of those that have derivatives.
 inline double gemm_activation(GemmActivation f, double x) {
+  constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCube = 0.044715;
   switch (f) {
     case GemmActivation::kNone:
       return x;
@@ -28,7 +30,7 @@ inline double gemm_activation(GemmActivation f, double x) {
     case GemmActivation::kGelu:
       return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
     case GemmActivation::kGeluTanh:
-      return x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) / 2;  // sqrt(2 / pi)
+      return x * (1 + std::tanh(kRoot * (x + kCube * x * x * x))) / 2;
     case GemmActivation::kSilu:
       return x / (1 + std::exp(-x));
     case GemmActivation::kHardSwish:
@@ -37,6 +39,25 @@ inline double gemm_activation(GemmActivation f, double x) {
       return std::clamp(x, 0.0, 6.0);
   }
   return x;
+}
+
+inline double gemm_slope(GemmActivation f, double x) {
+  constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCube = 0.044715;
+  switch (f) {
+    case GemmActivation::kRelu:
+      return x > 0 ? 1 : 0;
+    case GemmActivation::kGelu:
+      return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
+             x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    case GemmActivation::kGeluTanh: {
+      const double tanh = std::tanh(kRoot * (x + kCube * x * x * x));
+      return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * kRoot * (1 + 3 * kCube * x * x);
+    }
+    case GemmActivation::kNone:
+      return 1;
+    default:
+      return std::numeric_limits<double>::quiet_NaN();
+  }
 }
 
 }  // namespace linnet

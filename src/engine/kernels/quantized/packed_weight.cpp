@@ -329,6 +329,12 @@ void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, flo
   if (end > head) dequantize_rows(weight.tail(), std::max<int64_t>(begin - head, 0), end - head, out);
 }
 
+void dequantize_unaligned(const PackedShape& shape, const std::byte* data, float* out) {
+  std::vector<std::max_align_t> aligned(shape.bytes() / sizeof(std::max_align_t) + 1);
+  std::memcpy(aligned.data(), data, shape.bytes());
+  dequantize_rows({shape, reinterpret_cast<const std::byte*>(aligned.data())}, 0, shape.rows, out);
+}
+
 void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool) {
   if (shape.tail_rows > 0) {
     const PackedShape head = shape.head();

@@ -172,6 +172,8 @@ void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* pac
 // The numbers that rows [begin, end), or one of them, stand for. `out` is [end - begin, columns] or [columns]. Rows of
 // a panel together cost little more than one.
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out);
+// All rows of a matrix whose bytes lie in a file: there they may be unaligned.
+void dequantize_unaligned(const PackedShape& shape, const std::byte* data, float* out);
 inline void dequantize_row(const PackedWeight& weight, int64_t row, float* out) {
   dequantize_rows(weight, row, row + 1, out);
 }

@@ -1,7 +1,3 @@
-#include <cmath>
-#include <numbers>
-
-#include "base/error.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/panels.h"
 #include "engine/ops/matmul/dense_head.h"
@@ -14,26 +10,6 @@ namespace {
 // An operand as the product sees it.
 double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
 double rounded(double x, Precision) { return x; }
-
-constexpr double kGeluRoot = 0.7978845608028654, kGeluCube = 0.044715;  // sqrt(2 / pi)
-
-double slope(GemmActivation f, double x) {
-  switch (f) {
-    case GemmActivation::kNone:
-      return 1;
-    case GemmActivation::kRelu:
-      return x > 0 ? 1 : 0;
-    case GemmActivation::kGelu:
-      return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
-             x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
-    case GemmActivation::kGeluTanh: {
-      const double tanh = std::tanh(kGeluRoot * (x + kGeluCube * x * x * x));
-      return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * kGeluRoot * (1 + 3 * kGeluCube * x * x);
-    }
-    default:
-      fail_internal("an activation function without a derivative");
-  }
-}
 
 template <class T>
 void reference_product(const KernelArgs& args) {
@@ -54,7 +30,7 @@ void reference_product(const KernelArgs& args) {
         sum = gemm_activation(attrs.activation, sum);
         // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
         if (attrs.has_aux()) {
-          const double factor = slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[location]);
+          const double factor = gemm_slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[location]);
           sum = factor == 0 && attrs.derivative == GemmActivation::kRelu ? 0 : sum * attrs.derivative_scale * factor;
         }
         args.out[0].as<T>()[location] = static_cast<T>(sum);
