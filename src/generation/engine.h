@@ -51,9 +51,6 @@ struct GenerateSettings {
   // Where the cache is full: false stops there; true goes on from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i draws as sample first_sample + i
-  // Asked after each token of a row: true ends that row there. Not with beams. An engine's request has a listener
-  // instead.
-  std::function<bool(int64_t row, int32_t token)> ends_row = {};
   // If set, a sampled text is one of the grammar, and ends where it is whole; `texts` are those of the vocabulary.
   std::shared_ptr<const TextGrammar> grammar = {};
   std::shared_ptr<const TokenTexts> texts = {};
@@ -81,7 +78,7 @@ struct GeneratedToken {
 
 struct GenerateRequest {
   std::vector<int32_t> prompt;
-  GenerateSettings settings = {};  // of settings.ends_row nothing is asked; the sample is settings.first_sample
+  GenerateSettings settings = {};  // the sample is settings.first_sample
   int64_t beams = 1;               // > 1: beam search
   bool search = false;             // with one beam: greedy search for the likeliest text, instead of sampling
   int64_t n_best = 1;              // hypotheses of a search that are wanted, at most beams

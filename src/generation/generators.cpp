@@ -22,9 +22,8 @@ std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<
       request.settings.first_sample += i;
       request.listener = [&, row = static_cast<int64_t>(i)](const GeneratedToken& heard) {
         last_logits_ = heard.logits;
-        const bool stops = !search && settings.ends_row && settings.ends_row(row, heard.token);
         if (listener && !listener(search ? -1 : row, heard.token)) cancel_all();
-        return !stops;
+        return true;
       };
       ids.push_back(engine_.submit(std::move(request)));
     }

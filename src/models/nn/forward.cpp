@@ -92,10 +92,10 @@ Forward& Forward::run(size_t function) {
   return *this;
 }
 
-std::vector<Forward::NodeTime> Forward::time_nodes(int64_t times, size_t function) {
+std::vector<Forward::NodeTime> Forward::time_nodes(int64_t times) {
   std::vector<double> seconds;
-  for (int64_t i = 0; i < times; ++i) executors_[function]->run_timed(pool_, seconds);
-  const Graph& graph = plans_[function].graph;
+  for (int64_t i = 0; i < times; ++i) executors_[0]->run_timed(pool_, seconds);
+  const Graph& graph = plans_[0].graph;
   std::vector<NodeTime> nodes;
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);

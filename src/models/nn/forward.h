@@ -76,12 +76,12 @@ class Forward {
 
   size_t memory_bytes() const { return store_.total_bytes(); }
 
-  // Where the time of a run goes: the mean of `times` runs.
+  // Where the time of a run of the first function goes: the mean of `times` runs.
   struct NodeTime {
     std::string op, types;  // "conv2d", "f32[1, 3, 224, 224] f32[16, 3, 3, 3] -> f32[1, 16, 112, 112]"
     double seconds;
   };
-  std::vector<NodeTime> time_nodes(int64_t times, size_t function = 0);
+  std::vector<NodeTime> time_nodes(int64_t times);
 
  private:
   void* location(const std::string& input, size_t bytes);

@@ -66,12 +66,6 @@ void expect_whole(const ParameterSpec& spec, int64_t count) {
   if (count != spec.shape.elements()) fail_internal(spec.name + " is updated as a whole and was divided");
 }
 
-int64_t elements(const std::vector<RangePiece>& pieces, bool matrices) {
-  int64_t count = 0;
-  for (const RangePiece& piece : pieces) count += piece.is_matrix == matrices ? piece.count : 0;
-  return count;
-}
-
 }  // namespace
 
 OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common) {
@@ -94,28 +88,29 @@ bool has_moment(const OptimizerAttrs& attrs, int moment) {
 }
 
 std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
-                                          const OptimizerAttrs& common, DType dtype) {
+                                          const OptimizerAttrs& common) {
   std::vector<PackedState> states;
   const auto add = [&](const char* name, const TensorType& type) { states.push_back({name + range.suffix, type}); };
   const OptimizerAttrs attrs = optimizer_of(range, common);
   if (attrs.kind == Kind::kAdam8bit) {
     for (const char* codes : {"moment1.codes", "moment2.codes"}) add(codes, moment_codes_type(range.count));
-    for (const char* scales : {"moment1.scales", "moment2.scales"}) add(scales, moment_scales_type(range.count, dtype));
+    for (const char* scales : {"moment1.scales", "moment2.scales"})
+      add(scales, moment_scales_type(range.count, DType::kF32));
   } else if (attrs.kind == Kind::kMuon) {
     const int64_t others = other_elements(layer_matrices(layout, range));
-    if (others > 0) add("moment2.rest", {dtype, {others}});
+    if (others > 0) add("moment2.rest", {DType::kF32, {others}});
   } else if (attrs.kind == Kind::kAdafactor) {
     const std::vector<RangePiece> pieces = tensors_of(layout, range);
-    if (const int64_t factors = factor_elements(pieces); factors > 0) add("moment2.factors", {dtype, {factors}});
-    if (const int64_t others = other_elements(pieces); others > 0) add("moment2.rest", {dtype, {others}});
+    if (const int64_t factors = factor_elements(pieces); factors > 0) add("moment2.factors", {DType::kF32, {factors}});
+    if (const int64_t others = other_elements(pieces); others > 0) add("moment2.rest", {DType::kF32, {others}});
   }
   return states;
 }
 
-std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common, DType dtype) {
+std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common) {
   std::vector<PackedState> states;
   const auto add_range = [&](const TrainedRange& range) {
-    for (PackedState& state : packed_states_of(layout, range, common, dtype)) states.push_back(std::move(state));
+    for (PackedState& state : packed_states_of(layout, range, common)) states.push_back(std::move(state));
   };
   for (const TrainedRange& range : layout.ranges()) add_range(range);
   for (const PackedRange& packed : layout.packed_ranges()) {
@@ -123,7 +118,8 @@ std::vector<PackedState> packed_states(const ParameterLayout& layout, const Opti
     const OptimizerAttrs attrs = optimizer_of(packed.range, common);
     for (const int moment : {1, 2})
       if (has_moment(attrs, moment))
-        states.push_back({"moment" + std::to_string(moment) + packed.range.suffix, {dtype, {packed.range.count}}});
+        states.push_back(
+            {"moment" + std::to_string(moment) + packed.range.suffix, {DType::kF32, {packed.range.count}}});
   }
   return states;
 }
@@ -189,7 +185,10 @@ std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedR
   return pieces;
 }
 
-int64_t matrix_elements(const std::vector<RangePiece>& pieces) { return elements(pieces, true); }
-int64_t other_elements(const std::vector<RangePiece>& pieces) { return elements(pieces, false); }
+int64_t other_elements(const std::vector<RangePiece>& pieces) {
+  int64_t count = 0;
+  for (const RangePiece& piece : pieces) count += piece.is_matrix ? 0 : piece.count;
+  return count;
+}
 
 }  // namespace linnet

@@ -24,10 +24,9 @@ OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& com
 // Whether the range's optimizer keeps "moment1" or "moment2".
 bool has_moment(const OptimizerAttrs& attrs, int moment);
 std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
-                                          const OptimizerAttrs& common, DType dtype = DType::kF32);
+                                          const OptimizerAttrs& common);
 // Of all ranges.
-std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common,
-                                       DType dtype = DType::kF32);
+std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common);
 // Whether any part of a range can be updated without the rest.
 bool is_elementwise(const OptimizerAttrs& attrs);
 
@@ -80,8 +79,7 @@ std::vector<RangePiece> layer_matrices(const ParameterLayout& layout, const Trai
 // Each tensor by itself; matrices are all that have two axes of at least two elements.
 std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedRange& range);
 
-// The pieces of each kind, side by side.
-int64_t matrix_elements(const std::vector<RangePiece>& pieces);
+// Of the pieces that are no matrices, side by side.
 int64_t other_elements(const std::vector<RangePiece>& pieces);
 
 }  // namespace linnet

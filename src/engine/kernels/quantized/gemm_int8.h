@@ -13,7 +13,6 @@
 // weight in fp32, unpacked part by part (gemm_strips.h), as are all products with kBf16; these have the other form A W,
 // too, and whatever else may follow a product of gemm().
 #pragma once
-#include "base/function_ref.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/quantized/packed_weight.h"
 
@@ -53,15 +52,6 @@ size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, i
 // `rounding` and `bytes` are of kInt8 alone; codes as `bytes.a` need a rounding that has a scale.
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
                     const StaticRounding& rounding = {}, const ByteOperands& bytes = {});
-
-// The product of rows that are bytes already and need not lie in memory all at once: write_rows(first, count, codes)
-// writes rows [first, first + count) of A, round up(k, 32) codes each, the padding `rounding.zero`. It is called by
-// several threads, with blocks of rows that stay in the cache while they are multiplied, and for a row maybe more than
-// once. With kInt8 and a rounding that has a scale.
-using RowWriter = FunctionRef<void(int64_t first, int64_t count, uint8_t* codes)>;
-void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, const StaticRounding& rounding,
-                    RowWriter write_rows, std::byte* workspace, ThreadPool& pool);
-size_t written_rows_workspace(int64_t k, int threads);
 
 // Does the current instruction set multiply bytes and add to 32 bits in one instruction (AVX-512 VNNI)?
 bool has_vnni();

@@ -40,8 +40,6 @@ int64_t padded(int64_t k) { return round_up(k, kBlock); }
 
 // Codes of activations that a block of rows may have, so that it stays in the L2 cache while it is multiplied.
 constexpr int64_t kCodesInCache = 192 << 10;
-// Rows of a block; a multiple of the rows of every tile.
-int64_t written_rows(int64_t depth) { return std::max<int64_t>(12, kCodesInCache / depth / 12 * 12); }
 
 // round() of every vector of a row.
 template <class Round>
@@ -272,38 +270,6 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   });
 }
 
-size_t written_rows_bytes(int64_t k, int threads) {
-  const int64_t depth = padded(k), rows = written_rows(depth);
-  return static_cast<size_t>(rows) * sizeof(float) + static_cast<size_t>(threads * rows * depth);
-}
-
-// A task writes a block of rows and multiplies it, by a part of the columns if there are few blocks. How the work is
-// cut never shows, as sums are exact.
-template <class Sums>
-void run_written_rows(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
-                      RowWriter write_rows, std::byte* workspace, ThreadPool& pool) {
-  const int64_t n = weight.shape.rows, depth = padded(weight.shape.columns), most_rows = written_rows(depth);
-  auto* row_scales = reinterpret_cast<float*>(workspace);
-  std::fill_n(row_scales, most_rows, rounding.scale);
-  auto* memory = reinterpret_cast<uint8_t*>(row_scales + most_rows);
-  constexpr int64_t kTileColumns = Sums::kPanels * kPanel, kTasksOfThread = 4, kFewest = 48;
-  const auto pieces = [](int64_t x, int64_t size) { return (x + size - 1) / size; };
-  const int64_t wanted = pool.size() == 1 ? 1 : kTasksOfThread * pool.size(), tiles = pieces(n, kTileColumns);
-  const int64_t block_rows = std::min(most_rows, std::max(kFewest, pieces(pieces(g.m, wanted), 12) * 12));
-  const int64_t blocks = pieces(g.m, block_rows), parts = std::clamp(wanted / blocks, int64_t{1}, tiles);
-  const int64_t strip = pieces(tiles, parts) * kTileColumns;
-  pool.run(blocks * parts, [&](int64_t task, int worker) {
-    const int64_t first = task / parts * block_rows, rows = std::min(block_rows, g.m - first);
-    const int64_t begin = task % parts * strip;
-    if (begin >= n) return;
-    uint8_t* codes = memory + worker * most_rows * depth;
-    write_rows(first, rows, codes);
-    GemmArgs block = g;
-    block.m = rows, block.c = g.c.f32() + first * g.ldc;
-    multiply<Sums>(block, weight, Rounded{codes, row_scales}, 0, rows, begin, std::min(n, begin + strip));
-  });
-}
-
 #if HWY_TARGET == HWY_AVX3
 bool cpu_has_vnni() {
   static const bool has = __builtin_cpu_supports("avx512vnni");
@@ -318,33 +284,21 @@ bool cpu_has_vnni() {  // sdot, which does the same
 bool cpu_has_vnni() { return false; }
 #endif
 
-// Calls `body` with a value of the struct that is this processor's way to add up products of bytes (sum_tiles-inl.h).
-template <class Body>
-void with_sums([[maybe_unused]] bool vnni, [[maybe_unused]] bool any_weight, const Body& body) {
+// Takes the struct that is this processor's way to add up products of bytes (sum_tiles-inl.h).
+void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, const ByteOperands& bytes,
+             [[maybe_unused]] bool vnni, std::byte* workspace, ThreadPool& pool) {
 #if HWY_TARGET == HWY_AVX3
-  if (vnni && cpu_has_vnni()) return body(VnniSums{});
+  if (vnni && cpu_has_vnni()) return run_product<VnniSums>(g, weight, rounding, bytes, workspace, pool);
 #endif
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  if (any_weight) return body(SplitPairSums{});
-  body(PairSums{});
+  if (rounding.any_weight) return run_product<SplitPairSums>(g, weight, rounding, bytes, workspace, pool);
+  run_product<PairSums>(g, weight, rounding, bytes, workspace, pool);
 #elif HWY_ARCH_ARM_A64
-  if (vnni && cpu_has_vnni()) return body(DotSums{});
-  body(NeonSums{});
+  if (vnni && cpu_has_vnni()) return run_product<DotSums>(g, weight, rounding, bytes, workspace, pool);
+  run_product<NeonSums>(g, weight, rounding, bytes, workspace, pool);
 #else
-  body(PlainSums{});
+  run_product<PlainSums>(g, weight, rounding, bytes, workspace, pool);
 #endif
-}
-
-void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, const ByteOperands& bytes,
-             bool vnni, std::byte* workspace, ThreadPool& pool) {
-  with_sums(vnni, rounding.any_weight,
-            [&]<class Sums>(Sums) { run_product<Sums>(g, weight, rounding, bytes, workspace, pool); });
-}
-
-void product_of_written_rows(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
-                             RowWriter write_rows, bool vnni, std::byte* workspace, ThreadPool& pool) {
-  with_sums(vnni, rounding.any_weight,
-            [&]<class Sums>(Sums) { run_written_rows<Sums>(g, weight, rounding, write_rows, workspace, pool); });
 }
 
 }  // namespace
@@ -360,8 +314,6 @@ namespace {
 
 HWY_EXPORT(cpu_has_vnni);
 HWY_EXPORT(product);
-HWY_EXPORT(product_of_written_rows);
-HWY_EXPORT(written_rows_bytes);
 HWY_EXPORT(round_row);
 HWY_EXPORT(round_by);
 
@@ -402,14 +354,6 @@ void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte*
   if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
   HWY_DYNAMIC_DISPATCH(product)(args, weight, rounding, bytes, has_vnni(), workspace, pool);
 }
-
-void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, const StaticRounding& rounding,
-                    RowWriter write_rows, std::byte* workspace, ThreadPool& pool) {
-  if (args.m == 0 || weight.shape.rows == 0) return;
-  HWY_DYNAMIC_DISPATCH(product_of_written_rows)(args, weight, rounding, write_rows, has_vnni(), workspace, pool);
-}
-
-size_t written_rows_workspace(int64_t k, int threads) { return HWY_DYNAMIC_DISPATCH(written_rows_bytes)(k, threads); }
 
 }  // namespace linnet
 #endif

@@ -30,8 +30,6 @@ extern const OpDef kGroupedMatmul;
 // a [Ra, N], b [Rb, K], choice [M], [accumulator] -> of each weight the sum of a[m mod Ra]^T b[m mod Rb] over the rows
 // that choose it: [G N, K]
 extern const OpDef kGroupedMatmulGrad;
-KernelList grouped_matmul_kernels();
-KernelList grouped_matmul_grad_kernels();
 
 Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAttrs& attrs);
 

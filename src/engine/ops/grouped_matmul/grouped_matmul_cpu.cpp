@@ -192,13 +192,10 @@ void run_grad(const KernelArgs& args) {
   begin(attrs.groups);
 }
 
-constexpr Kernel kKernels[] = {{"gemm", supports, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"gemm", supports, grad_workspace, run_grad},
-                                   {"reference", nullptr, nullptr, run_grad_reference}};
-
 }  // namespace
 
-KernelList grouped_matmul_kernels() { return kKernels; }
-KernelList grouped_matmul_grad_kernels() { return kGradKernels; }
+LINNET_KERNELS(grouped_matmul, {"gemm", supports, workspace, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(grouped_matmul_grad, {"gemm", supports, grad_workspace, run_grad},
+               {"reference", nullptr, nullptr, run_grad_reference})
 
 }  // namespace linnet
