@@ -1,9 +1,10 @@
-// A file descriptor that closes itself, and writing all of a buffer to one. For the .cpp files of this folder.
+// A file descriptor that closes itself, and reading and writing all that there is.
 #pragma once
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <string>
 #include <utility>
 
 namespace linnet {
@@ -41,6 +42,17 @@ inline bool write_all(int descriptor, const void* bytes, size_t size) {
     size -= static_cast<size_t>(wrote);
   }
   return true;
+}
+
+// Appends what is left to read. False, with errno set, when reading fails.
+inline bool read_to_end(int descriptor, std::string& bytes) {
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got == 0;
+    bytes.append(buffer, static_cast<size_t>(got));
+  }
 }
 
 }  // namespace linnet

@@ -95,17 +95,11 @@ bool is_hub_name(std::string_view path) {
 
 namespace {
 
-std::string read_to_end(const OpenFile& file, const std::string& path) {
+std::string read_all(const OpenFile& file, const std::string& path) {
   std::string bytes;
   if (S_ISREG(file.status.st_mode)) bytes.reserve(static_cast<size_t>(file.status.st_size));
-  char buffer[1 << 16];
-  for (;;) {
-    const ssize_t got = ::read(file.descriptor.get(), buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_read(path, errno);
-    if (got == 0) return bytes;
-    bytes.append(buffer, static_cast<size_t>(got));
-  }
+  if (!read_to_end(file.descriptor.get(), bytes)) fail_read(path, errno);
+  return bytes;
 }
 
 [[noreturn]] void fail_irregular(const std::string& path) {
@@ -128,12 +122,12 @@ std::string read_file(const std::string& path) {
   if (auto bytes = read_packed(path)) return std::move(*bytes);
   const OpenFile file(path, O_NONBLOCK);
   if (!S_ISREG(file.status.st_mode)) fail_irregular(path);
-  return read_to_end(file, path);
+  return read_all(file, path);
 }
 
 std::string read_input(const std::string& path) {
   if (auto bytes = read_packed(path)) return std::move(*bytes);
-  return read_to_end(OpenFile(path), path);
+  return read_all(OpenFile(path), path);
 }
 
 bool file_exists(const std::string& path) {

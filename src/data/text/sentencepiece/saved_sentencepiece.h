@@ -5,7 +5,10 @@
 
 namespace linnet {
 
-// What SentencePieceTokenizer::save() wrote: tokens and texts are those of that class.
+// Text is normalized by SentencePiece's nmt_nfkc: Unicode NFKC, control characters removed, runs of blanks made one and
+// blanks at either end dropped. Ordinary text comes back as it was ("…" comes back as "...", "²" as "2"), while
+// composed and decomposed accents, full and half width, common and no-break spaces get the same tokens. A character
+// that the model does not know is `unknown` and decodes to " ⁇ ".
 class SavedSentencePiece : public Tokenizer {
  public:
   // `model` is a serialized ModelProto with our ids for the special tokens; `path` is for messages.

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/sentencepiece/sentencepiece_seal.h"
-#include "data/text/sentencepiece/sentencepiece_tokenizer.h"
+#include "data/text/sentencepiece/sentencepiece_trainer.h"
 
 namespace linnet {
 namespace {
@@ -111,21 +112,28 @@ TEST_P(SentencePieceTest, TheSameTextGivesTheSameModel) {
   EXPECT_EQ(train_sentencepiece(small(GetParam()), corpus()), train_sentencepiece(small(GetParam()), corpus()));
 }
 
-TEST_P(SentencePieceTest, SavedTokenizersComeBackTheSame) {
-  const auto tokenizer = train_tokenizer(small(GetParam()), corpus());
-  tokenizer->save(folder_, "source");
-  const auto again = load_tokenizer(folder_, "source");
-  ASSERT_EQ(again->vocab_size(), tokenizer->vocab_size());
-  for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) EXPECT_EQ(again->piece(id), tokenizer->piece(id));
+TEST_P(SentencePieceTest, SavedTokenizersGiveTheTokensAndTextsOfSentencePiece) {
+  train_tokenizer(small(GetParam()), corpus())->save(folder_, "source");
+  const auto tokenizer = load_tokenizer(folder_, "source");
+  sentencepiece::SentencePieceProcessor processor;
+  ASSERT_TRUE(processor.LoadFromSerializedProto(train_sentencepiece(small(GetParam()), corpus())).ok());
+  ASSERT_EQ(tokenizer->vocab_size(), processor.GetPieceSize());
+  for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) EXPECT_EQ(tokenizer->piece(id), processor.IdToPiece(id));
   std::vector<std::string> lines = corpus();
   lines.insert(lines.end(),
                {"日 Park", "Park日本 Das", " ein  Park ", "ﬁ ① ½ ｆｕｌｌ\u00a0width", "</s> <s> <unk>", "a\u0308"});
   for (const std::string& line : lines) {
-    Ids ids = encode(*tokenizer, line);
-    EXPECT_EQ(encode(*again, line), ids) << line;
-    ids.insert(ids.begin(), {2, 0});
-    ids.push_back(3);
-    for (; !ids.empty(); ids.pop_back()) EXPECT_EQ(again->decode(ids), tokenizer->decode(ids)) << line;
+    Ids ids;
+    ASSERT_TRUE(processor.Encode(line, &ids).ok());
+    EXPECT_EQ(encode(*tokenizer, line), ids) << line;
+    for (; !ids.empty(); ids.pop_back()) {
+      std::string text;
+      ASSERT_TRUE(processor.Decode(ids, &text).ok());
+      Ids with_special = {2, 0};
+      with_special.insert(with_special.end(), ids.begin(), ids.end());
+      with_special.push_back(3);
+      EXPECT_EQ(tokenizer->decode(with_special), text) << line;
+    }
   }
 }
 

@@ -1,3 +1,5 @@
+#include "data/text/sentencepiece/sentencepiece_trainer.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sentencepiece_trainer.h>
@@ -12,10 +14,10 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/terminal_line.h"
-#include "data/text/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace linnet {
 namespace {
@@ -67,15 +69,6 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
   return arguments;
 }
 
-void send_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t wrote = ::write(descriptor, bytes.data(), bytes.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) ::_exit(1);  // the parent is gone
-    bytes.remove_prefix(static_cast<size_t>(wrote));
-  }
-}
-
 // The child: never returns, and runs none of the parent's destructors or exit handlers.
 [[noreturn]] void train_in_child(const TokenizerOptions& options, const std::vector<std::string>& lines, pid_t parent,
                                  int result, int output) {
@@ -100,20 +93,8 @@ void send_all(int descriptor, std::string_view bytes) {
     message = error.what();
   }
   const bool failed = !message.empty() || model.empty();
-  send_all(result, std::string(1, failed ? kMessageFollows : kModelFollows));
-  send_all(result, failed ? message : model);
-  ::_exit(0);
-}
-
-std::string read_to_end(int descriptor) {
-  std::string bytes;
-  char buffer[1 << 16];
-  for (;;) {
-    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return bytes;
-    bytes.append(buffer, static_cast<size_t>(got));
-  }
+  const std::string answer = (failed ? kMessageFollows : kModelFollows) + (failed ? message : model);
+  ::_exit(write_all(result, answer.data(), answer.size()) ? 0 : 1);  // 1: the parent is gone
 }
 
 void wait_for_answer(int descriptor) {
@@ -172,13 +153,14 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   int status = 0;
   if (child > 0) {
     wait_for_answer(result[0]);
-    answer = read_to_end(result[0]);
+    read_to_end(result[0], answer);
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
   }
   ::close(result[0]);
   ::lseek(output, 0, SEEK_SET);
-  const std::string printed = read_to_end(output);
+  std::string printed;
+  read_to_end(output, printed);
   ::close(output);
   errno = code;
   if (child < 0) fail_errno("cannot start the tokenizer's training");
