@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/temporary_folder.h"
 #include "engine/plan/state_names.h"
 #include "models/families/gguf.h"
 #include "models/families/pretrained.h"
@@ -96,17 +98,12 @@ void export_image_onnx(const std::string& run, const Config& config, const std::
   format.save(out);
 }
 
-// A folder that is removed again, whatever happens.
-struct TemporaryFolder {
-  explicit TemporaryFolder(std::string path) : path(std::move(path)) {}
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string path;
-};
+// How the path of a folder beside `out` begins, whose parent is made.
+std::string folder_beside(const std::string& out) {
+  const fs::path parent = fs::path(out).parent_path();
+  if (!parent.empty()) make_directories(parent.string());
+  return out + ".folder.";
+}
 
 void export_onnx(const Arguments& arguments) {
   const OnnxFolderOptions options = options_of(arguments);
@@ -123,9 +120,9 @@ void export_onnx(const Arguments& arguments) {
     return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision,
                            arguments.opset == Arguments{}.opset ? 0 : arguments.opset);
   // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.
-  const TemporaryFolder folder(arguments.onnx + ".folder.tmp");
-  task_actions(config).export_model(arguments.run, folder.path);
-  export_model_folder(folder.path, arguments.onnx, options);
+  const TemporaryFolder folder(folder_beside(arguments.onnx));
+  task_actions(config).export_model(arguments.run, folder.path());
+  export_model_folder(folder.path(), arguments.onnx, options);
 }
 
 void export_gguf(const Arguments& arguments) {
@@ -140,8 +137,13 @@ void export_gguf(const Arguments& arguments) {
     fail_user("--gguf '" + arguments.gguf + "' is there already; name another file, or replace it with --overwrite");
   const RunFolder run(arguments.run);
   std::string folder = arguments.run;
-  const TemporaryFolder temporary(arguments.gguf + ".folder.tmp");
-  if (run.has_config()) task_actions(run.load_config()).export_model(arguments.run, folder = temporary.path);
+  std::optional<TemporaryFolder> temporary;
+  if (run.has_config()) {
+    temporary.emplace(folder_beside(arguments.gguf));
+    // The file's "general.name" is the name of the folder.
+    folder = temporary->path() + "/" + fs::path(arguments.gguf).filename().string() + ".folder.tmp";
+    task_actions(run.load_config()).export_model(arguments.run, folder);
+  }
   const PretrainedModel model = open_pretrained(folder);
   const ParameterLayout layout(*model.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));

@@ -1,12 +1,11 @@
 #include "training/run/rank_setup.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <type_traits>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/temporary_folder.h"
 #include "distributed/comm/agreement.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
@@ -36,26 +35,6 @@ std::string common_text(Config config) {
   config.train.threads = 0;
   return to_toml(config, false);
 }
-
-// A folder that goes with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "linnet-rank-XXXXXX").string();
-    if (!mkdtemp(name.data())) fail_errno("cannot make a folder in " + fs::temp_directory_path().string());
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // The files below rank 0's folder come into the others'.
 void share_files(Communicator& world, const std::string& folder) {
@@ -121,7 +100,7 @@ std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::s
   std::unique_ptr<TrainingTask> task;
   std::unique_ptr<TemporaryFolder> folder;
   run_on_all(world, [&] {
-    folder = std::make_unique<TemporaryFolder>();
+    folder = std::make_unique<TemporaryFolder>((fs::temp_directory_path() / "linnet-rank-").string());
     if (world.rank() > 0) return;
     task = make(assets);
     task->save_assets(folder->path());
