@@ -133,7 +133,7 @@ TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {
   }
 }
 
-TEST(LlamaConfig, ReadsWindowsAsTheirMakersDo) {
+TEST(LlamaConfig, ReadsWindowsAsTheirAuthorsDo) {
   const auto window = [](const char* type, void (*change)(ConfigFile&)) {
     DecoderConfig config = small_config();
     config.max_seq_len = 10000;

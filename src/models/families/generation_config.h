@@ -1,4 +1,4 @@
-// generation_config.json: how a model's makers let it write.
+// generation_config.json: how a model's author lets it write.
 #pragma once
 #include <cstdint>
 #include <optional>

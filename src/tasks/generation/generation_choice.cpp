@@ -24,22 +24,22 @@ bool changes_logits(const TextGenerationOptions& options) {
          !options.logit_bias.empty() || options.grammar;
 }
 
-// Beams of the makers count where the user neither samples nor compares.
-int64_t choose_beams(const TextGenerationOptions& options, const GenerationConfig& makers) {
+// The author's number of beams counts where the user neither samples nor compares.
+int64_t choose_beams(const TextGenerationOptions& options, const GenerationConfig& author) {
   if (options.beams) return *options.beams;
-  const bool own_way = samples(options) || changes_logits(options) || options.no_cache || makers.sample.value_or(false);
-  return own_way ? 1 : makers.beams.value_or(1);
+  const bool own_way = samples(options) || changes_logits(options) || options.no_cache || author.sample.value_or(false);
+  return own_way ? 1 : author.beams.value_or(1);
 }
 
-SamplingOptions choose_sampling(const TextGenerationOptions& options, const GenerationConfig& makers) {
-  const bool greedy = makers.sample && !*makers.sample && !samples(options);
-  const int64_t top_k = makers.sample.value_or(false) ? kUsualTopK : 0;
+SamplingOptions choose_sampling(const TextGenerationOptions& options, const GenerationConfig& author) {
+  const bool greedy = author.sample && !*author.sample && !samples(options);
+  const int64_t top_k = author.sample.value_or(false) ? kUsualTopK : 0;
   SamplingOptions sampling;
-  sampling.repetition_penalty = first_of(options.repetition_penalty, makers.repetition_penalty, 1.0);
-  sampling.temperature = greedy ? 0 : first_of(options.temperature, makers.temperature, 1.0);
-  sampling.top_k = first_of(options.top_k, makers.top_k, top_k);
-  sampling.top_p = first_of(options.top_p, makers.top_p, 1.0);
-  sampling.min_p = first_of(options.min_p, makers.min_p, 0.0);
+  sampling.repetition_penalty = first_of(options.repetition_penalty, author.repetition_penalty, 1.0);
+  sampling.temperature = greedy ? 0 : first_of(options.temperature, author.temperature, 1.0);
+  sampling.top_k = first_of(options.top_k, author.top_k, top_k);
+  sampling.top_p = first_of(options.top_p, author.top_p, 1.0);
+  sampling.min_p = first_of(options.min_p, author.min_p, 0.0);
   sampling.frequency_penalty = options.frequency_penalty.value_or(0);
   sampling.presence_penalty = options.presence_penalty.value_or(0);
   sampling.bias = options.logit_bias;
@@ -47,10 +47,10 @@ SamplingOptions choose_sampling(const TextGenerationOptions& options, const Gene
   return sampling;
 }
 
-int64_t choose_length(const TextGenerationOptions& options, const GenerationConfig& makers, int64_t prompt_tokens) {
+int64_t choose_length(const TextGenerationOptions& options, const GenerationConfig& author, int64_t prompt_tokens) {
   if (options.max_tokens) return *options.max_tokens;
-  if (makers.max_new_tokens) return *makers.max_new_tokens;
-  return makers.max_length ? std::max<int64_t>(1, *makers.max_length - prompt_tokens) : GenerationChoice{}.max_tokens;
+  if (author.max_new_tokens) return *author.max_new_tokens;
+  return author.max_length ? std::max<int64_t>(1, *author.max_length - prompt_tokens) : GenerationChoice{}.max_tokens;
 }
 
 void check_search(const TextGenerationOptions& options) {
@@ -74,27 +74,27 @@ void warn_of(const std::string& what, const std::string& folder) {
 }  // namespace
 
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis) {
-  const GenerationConfig& makers = basis.makers;
+  const GenerationConfig& author = basis.author;
   GenerationChoice choice;
-  choice.beams = choose_beams(options, makers);
+  choice.beams = choose_beams(options, author);
   if (options.beams.value_or(1) > 1) check_search(options);
-  choice.max_tokens = choose_length(options, makers, basis.prompt_tokens);
-  choice.sampling = choose_sampling(options, makers);
-  choice.length_penalty = first_of(options.length_penalty, makers.length_penalty, 1.0);
-  choice.early_stopping = early_stopping(makers.early_stopping);
-  const int64_t least = std::max<int64_t>(0, makers.min_length.value_or(0) - basis.prompt_tokens);
-  choice.rules = {std::max(least, makers.min_new_tokens.value_or(0)), makers.no_repeat_ngram.value_or(0)};
+  choice.max_tokens = choose_length(options, author, basis.prompt_tokens);
+  choice.sampling = choose_sampling(options, author);
+  choice.length_penalty = first_of(options.length_penalty, author.length_penalty, 1.0);
+  choice.early_stopping = early_stopping(author.early_stopping);
+  const int64_t least = std::max<int64_t>(0, author.min_length.value_or(0) - basis.prompt_tokens);
+  choice.rules = {std::max(least, author.min_new_tokens.value_or(0)), author.no_repeat_ngram.value_or(0)};
   if (!options.ignore_end) {
     choice.ends = basis.ends;
-    for (const int64_t end : makers.ends)
+    for (const int64_t end : author.ends)
       if (std::ranges::find(choice.ends, end) == choice.ends.end()) choice.ends.push_back(static_cast<int32_t>(end));
   }
   if (!basis.warn) return choice;
-  for (const std::string& key : makers.unsupported) warn_of("\"" + key + "\"", basis.folder);
-  if (!makers.forbidden.empty()) warn_of("\"bad_words_ids\"", basis.folder);
-  if (!options.beams && makers.sample.value_or(false) && makers.beams.value_or(1) > 1)
+  for (const std::string& key : author.unsupported) warn_of("\"" + key + "\"", basis.folder);
+  if (!author.forbidden.empty()) warn_of("\"bad_words_ids\"", basis.folder);
+  if (!options.beams && author.sample.value_or(false) && author.beams.value_or(1) > 1)
     warn_of("\"num_beams\" of a search that samples", basis.folder);
-  if (choice.beams > 1 && makers.repetition_penalty.value_or(1) != 1)
+  if (choice.beams > 1 && author.repetition_penalty.value_or(1) != 1)
     warn_of("\"repetition_penalty\" of a search", basis.folder);
   return choice;
 }

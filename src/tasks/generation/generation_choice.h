@@ -1,4 +1,4 @@
-// How a text is written: as the user says, else as the model's makers do (generation_config.json), else in a standard
+// How a text is written: as the user says, else as the model's author says (generation_config.json), else in a standard
 // way.
 #pragma once
 #include <memory>
@@ -16,7 +16,7 @@
 namespace linnet {
 
 struct TextGenerationOptions {
-  // Empty: by the model's makers, or as the comment says.
+  // If unset, generation_config.json decides; if that has no value either, the default in the comment.
   std::optional<int64_t> max_tokens;                                 // 200
   std::optional<int64_t> beams;                                      // 1: sampling
   std::optional<double> temperature, top_p;                          // 1
@@ -55,16 +55,18 @@ struct GenerationChoice {
   bool default_temperature = false;  // sampled at a temperature that neither the user nor the model's author gave
 };
 
-// What there is beside the options: what the makers say in `folder`, tokens that end a text, tokens that are there.
+// What there is beside the options: the author's generation_config.json in `folder`, tokens that end a text, tokens
+// that are there.
 struct GenerationBasis {
   std::string folder;
-  GenerationConfig makers;
+  GenerationConfig author;
   std::vector<int32_t> ends;
   int64_t prompt_tokens = 0;
   bool warn = true;  // of what the model's author asks for and Linnet does not do
 };
 
-// User error for options that exclude each other. A warning for what the model's makers ask for and Linnet does not do.
+// User error for options that exclude each other. A warning for what the model's author asks for and Linnet does not
+// do.
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis);
 
 }  // namespace linnet

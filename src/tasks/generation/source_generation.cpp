@@ -50,15 +50,15 @@ std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const S
 
 // Where neither the user nor the model's author says how, the likeliest answer rather than a random one.
 GenerationChoice choose(const TextGenerationOptions& options, const OpenedTranslationModel& opened,
-                        GenerationConfig makers, bool warn) {
+                        GenerationConfig author, bool warn) {
   if (options.no_cache) fail_user("--no-cache is for models that go on from their prompt");
   if (options.grammar) fail_user("\"response_format\" is for models that go on from their prompt");
   const SpecialTokens& special = opened.tokenizers.special;
-  makers.sample = makers.sample.value_or(false);
+  author.sample = author.sample.value_or(false);
   // Padding is never written, which is all that Marian's folders forbid.
-  std::erase_if(makers.forbidden, [&](const auto& words) { return words == std::vector<int64_t>{special.pad}; });
-  GenerationChoice choice = choose_generation(options, {opened.folder, makers, {special.end}, 1, warn});
-  choice.forced_end = makers.forced_end.has_value() && !options.ignore_end;
+  std::erase_if(author.forbidden, [&](const auto& words) { return words == std::vector<int64_t>{special.pad}; });
+  GenerationChoice choice = choose_generation(options, {opened.folder, author, {special.end}, 1, warn});
+  choice.forced_end = author.forced_end.has_value() && !options.ignore_end;
   // What is drawn needs no step for its last token, which is the end, whatever was likely.
   if (choice.forced_end && choice.beams == 1 && choice.max_tokens > 1) --choice.max_tokens;
   choice.max_tokens = std::min(choice.max_tokens, opened.model->max_length());
@@ -92,7 +92,7 @@ class SourceGeneration : public TextModel {
   SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
       : TextModel(folder, options),
         opened_(open_translation_model(folder, adapters_)),
-        makers_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
+        author_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
     if (!options.draft.empty())
       fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
     never_ = opened_.tokenizers.never_written();
@@ -136,7 +136,7 @@ class SourceGeneration : public TextModel {
                       request.options.languages);
     const SentenceFrame frame = framed.frame();
     TextJob job{.prompt = encode_source(opened_, frame, request),
-                .choice = choose(request.options, opened_, makers_, warn),
+                .choice = choose(request.options, opened_, author_, warn),
                 .begin = frame.target_begin};
     job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
     return job;
@@ -179,7 +179,7 @@ class SourceGeneration : public TextModel {
   }
 
   const OpenedTranslationModel opened_;
-  const GenerationConfig makers_;  // what the model's author says of generation; of a run nothing
+  const GenerationConfig author_;  // what the model's author says of generation; of a run nothing
 };
 
 }  // namespace

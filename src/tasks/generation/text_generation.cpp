@@ -65,7 +65,7 @@ class TextGeneration : public TextModel {
   TextGeneration(const std::string& folder, const TextGenerationOptions& options)
       : TextModel(folder, options),
         opened_(open_language_model(folder, adapters_)),
-        makers_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
+        author_(opened_.is_run ? run_generation_config(folder) : read_generation_config(folder)) {
     slides_ = true;
     const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
     try {
@@ -89,12 +89,12 @@ class TextGeneration : public TextModel {
   TextJob prepare_job(const TextRequest& request, bool warn) const override {
     TextJob job{.prompt = encode_prompt(request)};
     job.choice = choose_generation(
-        request.options, {opened_.folder, makers_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
+        request.options, {opened_.folder, author_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
     // An answer is a text of its own; what goes on from a prompt is read with it.
     const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
     job.flow = [this, context] { return opened_.coder->flow(context); };
     job.choice.default_temperature = job.choice.beams == 1 && job.choice.sampling.temperature != 0 &&
-                                     !request.options.temperature && !makers_.temperature;
+                                     !request.options.temperature && !author_.temperature;
     if (!request.options.grammar) return job;
     job.grammar = request.options.grammar, job.texts = token_texts();
     if (!TokenFilter(job.grammar, job.texts, {}).allowed())
@@ -133,7 +133,7 @@ class TextGeneration : public TextModel {
       log_warning(std::to_string(options.max_length) + " tokens of a text are asked for, and the model takes " +
                   std::to_string(most));
     CausalOptions plan{.rows = options.slots,
-                       .beams = std::max(options.beams, makers_.beams.value_or(1)),
+                       .beams = std::max(options.beams, author_.beams.value_or(1)),
                        .threads = pool_.size(),
                        .plan_on_demand = true};
     plan.max_length = std::min(most, limit);
@@ -231,7 +231,7 @@ class TextGeneration : public TextModel {
   }
 
   const OpenedLanguageModel opened_;
-  const GenerationConfig makers_;  // what the model's author says of generation; of a run nothing
+  const GenerationConfig author_;  // what the model's author says of generation; of a run nothing
   std::optional<ChatTemplate> template_;
   std::string template_error_;  // why there is none
   std::unique_ptr<Draft> draft_;

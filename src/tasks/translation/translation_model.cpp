@@ -70,13 +70,13 @@ void set_special(TranslationModel& model, const Config& run) {
 }
 
 // Tokens that some folders have in generation_config.json alone.
-void take_generation_tokens(ConfigFile& config, const GenerationConfig& makers) {
+void take_generation_tokens(ConfigFile& config, const GenerationConfig& author) {
   const auto take = [&](const char* key, const std::optional<int64_t>& token) {
     if (token && !config.has(key)) config.set(key, *token);
   };
-  take("bos_token_id", makers.begin);
-  take("decoder_start_token_id", makers.decoder_start);
-  take("forced_bos_token_id", makers.forced_begin);
+  take("bos_token_id", author.begin);
+  take("decoder_start_token_id", author.decoder_start);
+  take("forced_bos_token_id", author.forced_begin);
 }
 
 void check_vocabulary(const TranslationModel& model, const std::string& folder) {
@@ -168,9 +168,9 @@ Config translation_folder_config(const std::string& folder) {
   config.model.architecture = file.text("model_type");
   config.model.max_seq_len = std::min(kFolderLength, file.size("max_position_embeddings", kFolderLength));
   config.model.from = folder;
-  const GenerationConfig makers = read_generation_config(folder);
-  config.train.beam = makers.beams.value_or(config.train.beam);
-  config.train.length_penalty = makers.length_penalty.value_or(config.train.length_penalty);
+  const GenerationConfig author = read_generation_config(folder);
+  config.train.beam = author.beams.value_or(config.train.beam);
+  config.train.length_penalty = author.length_penalty.value_or(config.train.length_penalty);
   return config;
 }
 

@@ -18,8 +18,8 @@ void save_pretrained_assets(const std::string& folder, const PretrainedModel& mo
 
 // The folder within a run that says what its model is, as a model folder does.
 std::string model_description(const std::string& run);
-// How the makers of the model that a run began with let it write: kept beside that description, for what the run writes
-// and for the folders that are made of it.
+// How the author of the model that a run began with lets it write: kept beside that description, for what the run
+// writes and for the folders that are made of it.
 void keep_generation_config(const PretrainedModel& model, const std::string& run);
 GenerationConfig run_generation_config(const std::string& run);
 std::map<std::string, std::string> generation_files(const std::string& run);
