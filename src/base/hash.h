@@ -1,6 +1,7 @@
-// Two small hash functions, the same on every machine.
+// Two small hash functions and random numbers, the same on every machine.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace linnet {
@@ -14,6 +15,16 @@ constexpr uint64_t mix64(uint64_t x) {
 
 // The next number of a SplitMix64 sequence.
 constexpr uint64_t next_splitmix64(uint64_t& state) { return mix64(state += 0x9e3779b97f4a7c15u); }
+
+// A number of that sequence, uniform in [0, bound), without the bias of a remainder. Our own, like shuffles by it,
+// because the standard distributions and std::shuffle differ between libraries.
+constexpr uint64_t uniform_below(uint64_t bound, uint64_t& state) {
+  const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;
+  uint64_t value = 0;
+  do value = next_splitmix64(state);
+  while (value >= limit);
+  return value % bound;
+}
 
 // FNV-1a, 64 bits; `hash` continues an earlier one.
 constexpr uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325u) {

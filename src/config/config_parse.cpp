@@ -4,8 +4,10 @@
 #include <charconv>
 #include <map>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
@@ -179,11 +181,7 @@ class TomlReader {
   std::map<std::string, toml::source_index> lines_;
 };
 
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == text.npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
+std::string without_blanks(std::string_view text) { return std::string(trimmed(text, " \t\r\n")); }
 
 template <typename Number>
 bool parse_number(const std::string& text, Number& number) {
@@ -226,7 +224,7 @@ bool looks_like_a_name(const std::string& text) {
 
 std::vector<const ConfigKey*> keys_of_setting(const std::string& key_and_value) {
   std::string problem;
-  return keys_of(trimmed(key_and_value.substr(0, key_and_value.find('='))), problem);
+  return keys_of(without_blanks(key_and_value.substr(0, key_and_value.find('='))), problem);
 }
 
 Config parse_config(std::string_view toml, const std::string& name) {
@@ -248,7 +246,7 @@ Config load_config(const std::string& path_or_preset) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.push_back(preset.name);
     const std::string near = nearest(path_or_preset, names);
-    const bool is_near = edit_distance(path_or_preset, near) <= 2;
+    const bool is_near = edit_distance<char>(path_or_preset, near) <= 2;
     fail_user("no preset and no file is called \"" + path_or_preset + "\" (" +
               (is_near ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)"));
   }
@@ -261,9 +259,9 @@ void set_value(Config& config, const std::string& key_and_value, const std::stri
     fail_user("--set: byte " + std::to_string(bad + 1) + " of its argument is not valid UTF-8");
   const size_t equals = key_and_value.find('=');
   if (equals == key_and_value.npos) fail_user(where + "expected key=value");
-  const std::string value = trimmed(key_and_value.substr(equals + 1));
+  const std::string value = without_blanks(key_and_value.substr(equals + 1));
   std::string problem;
-  for (const ConfigKey* key : keys_of(trimmed(key_and_value.substr(0, equals)), problem)) {
+  for (const ConfigKey* key : keys_of(without_blanks(key_and_value.substr(0, equals)), problem)) {
     problem = assign_field(*key, config, typed(*key, config, value));
     if (!problem.empty()) break;
   }

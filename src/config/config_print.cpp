@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "config/config_keys.h"
 
@@ -24,9 +25,7 @@ std::string comment(const ConfigKey& key) {
 std::string quoted(const std::string& text) { return value_text(FieldValue(text)); }
 
 std::string group_text(const GroupConfig& group) {
-  std::string names;
-  for (const std::string& pattern : group.parameters) names += (names.empty() ? "" : ", ") + quoted(pattern);
-  std::string text = "\n[[train.groups]]\nparameters = [" + names + "]\n";
+  std::string text = "\n[[train.groups]]\nparameters = [" + joined(group.parameters, ", ", quoted) + "]\n";
   const GroupConfig usual;
   if (group.frozen) text += "frozen = true\n";
   if (group.storage != usual.storage) text += "storage = " + quoted(group.storage) + "\n";

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "config/config_keys.h"
@@ -379,10 +380,10 @@ TEST(Config, DamagedTextNeverCrashes) {
 }
 
 TEST(Hints, CountEditsAndSwaps) {
-  EXPECT_EQ(edit_distance("", "abc"), 3);
-  EXPECT_EQ(edit_distance("abc", "abc"), 0);
-  EXPECT_EQ(edit_distance("d_modle", "d_model"), 1);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance<char>("", "abc"), 3);
+  EXPECT_EQ(edit_distance<char>("abc", "abc"), 0);
+  EXPECT_EQ(edit_distance<char>("d_modle", "d_model"), 1);
+  EXPECT_EQ(edit_distance<char>("kitten", "sitting"), 3);
 }
 
 // A task that the table of keys offers and the table of tasks lacks would end a program with an internal error.

@@ -1,12 +1,14 @@
 #include "config/hints.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/edit_distance.h"
+#include "base/text.h"
 
 namespace linnet {
 
@@ -14,28 +16,11 @@ namespace {
 
 std::string folded(std::string_view text) {
   std::string result(text);
-  for (char& c : result) c = c == '-' ? '_' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (char& c : result) c = c == '-' ? '_' : lower_ascii(c);
   return result;
 }
 
 }  // namespace
-
-// Damerau and Levenshtein's recurrence, with the three rows it looks at:
-//   d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + (a[i] != b[j]), d[i-2][j-2] + 1 where neighbours swap)
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    std::swap(before, last);
-    std::swap(last, row);
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-  }
-  return row[b.size()];
-}
 
 std::string nearest(std::string_view text, std::span<const std::string> candidates) {
   constexpr size_t kLongest = 64;  // no key is longer, and the distance takes quadratic time
@@ -43,7 +28,7 @@ std::string nearest(std::string_view text, std::span<const std::string> candidat
   std::string best;
   int best_distance = 0;
   for (const std::string& candidate : candidates) {
-    int distance = edit_distance(wanted, candidate);
+    int distance = edit_distance<char>(wanted, candidate);
     if (wanted.size() >= 3 && candidate.find(wanted) != candidate.npos) distance = std::min(distance, 1);
     if (!best.empty() && distance >= best_distance) continue;
     best = candidate;
@@ -64,7 +49,7 @@ std::optional<uint64_t> parse_byte_size(std::string_view text) {
   if (error != std::errc() || !std::isfinite(value) || value <= 0) return {};
   std::string unit;
   for (const char* c = end; c < text.data() + text.size(); ++c)
-    if (*c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+    if (*c != ' ') unit += lower_ascii(*c);
   for (const auto& [name, factor] : kUnits)
     if (unit == name && value * factor >= 1 && value * factor < kMost) return static_cast<uint64_t>(value * factor);
   return {};

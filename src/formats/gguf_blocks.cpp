@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/text.h"
 #include "engine/kernels/quantized/file_blocks.h"
 
 namespace linnet {
@@ -74,11 +75,7 @@ std::string gguf_type_name(uint32_t id) {
   return "of type " + std::to_string(id);
 }
 
-std::string gguf_type_names() {
-  std::string names;
-  for (const GgufBlocks& blocks : kBlocks) names += (names.empty() ? "" : ", ") + std::string(blocks.name);
-  return names;
-}
+std::string gguf_type_names() { return joined(kBlocks, ", ", &GgufBlocks::name); }
 
 void read_gguf(const GgufBlocks& blocks, const std::byte* data, int64_t count, std::byte* out) {
   if (!blocks.format) {

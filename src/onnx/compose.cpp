@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/literal/literal.h"
@@ -128,9 +129,7 @@ std::optional<Tensor> spatial_sum(Tensor x, double factor) {
 
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {
   if (const auto full = linnet::broadcast_shape(shapes)) return *full;
-  std::string text;
-  for (const Shape& shape : shapes) text += (text.empty() ? "" : " and ") + shape.text();
-  call.fail("operands of shapes " + text + " do not fit together");
+  call.fail("operands of shapes " + joined(shapes, " and ", &Shape::text) + " do not fit together");
 }
 
 Tensor expand(Tensor x, const Shape& shape) { return broadcast_to(x, shape); }
@@ -183,8 +182,6 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   for (size_t i = 1; i < indices.size(); ++i) in_a_row = in_a_row && indices[i] == indices[0] + static_cast<int64_t>(i);
   if (in_a_row && count > 0) return slice(x, axis, indices[0], count);
   const Shape shape = x.shape();
-  Shape result = shape;
-  result.set(axis, count);
   if (count == 0) return slice(x, axis, 0, 0);
   std::vector<int32_t> ids(indices.begin(), indices.end());
   const Tensor locations = literal(*x.graph, {DType::kI32, {count}}, ids.data());

@@ -2,6 +2,7 @@
 // formulas of https://onnx.ai/onnx/operators.
 #include <algorithm>
 
+#include "base/text.h"
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -49,7 +50,7 @@ std::vector<Activation> activations(const OnnxCall& call, std::vector<std::strin
   size_t alpha = 0, beta = 0;
   std::vector<Activation> result;
   for (std::string name : names) {
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    name = lower_ascii(name);
     const auto* row = std::ranges::find(kActivations, name, [](const ActivationRow& r) { return std::string(r.name); });
     if (row == std::end(kActivations)) call.fail("the activation \"" + name + "\"");
     const auto next = [](const std::vector<float>& values, size_t& at, bool has, double otherwise) {

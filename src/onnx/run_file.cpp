@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"
@@ -51,11 +52,6 @@ std::map<std::string, HostTensor> read_inputs(const OnnxNetwork& network, const 
   for (const SafetensorsEntry& entry : file.entries())
     if (!inputs.contains(entry.name)) fail_user("'" + path + "': the network has no input \"" + entry.name + "\"");
   return inputs;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<int64_t>(values.size() / 2));
-  return values[values.size() / 2];
 }
 
 namespace fs = std::filesystem;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -90,10 +91,7 @@ void add_head(OnnxGraph& graph, const std::string& features, bool mean, const Sh
 }
 
 std::string sizes_text(const std::vector<OnnxDim>& dims) {
-  std::string text;
-  for (const OnnxDim& dim : dims)
-    text += (text.empty() ? "" : " x ") + (dim.size >= 0 ? std::to_string(dim.size) : std::string("?"));
-  return text;
+  return joined(dims, " x ", [](const OnnxDim& dim) { return dim.size >= 0 ? std::to_string(dim.size) : "?"; });
 }
 
 // The first axis is the batch; a size that the network leaves open fits.

@@ -4,16 +4,11 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/hints.h"
 
 namespace linnet {
 namespace {
-
-std::string_view without_spaces(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
 
 // "spam=5,ham=1"
 std::vector<double> read_weights(const std::string& asked, const std::vector<std::string>& names) {
@@ -23,11 +18,11 @@ std::vector<double> read_weights(const std::string& asked, const std::vector<std
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
     const size_t sign = part.rfind('=');
     double weight = 0;
-    const std::string_view number = sign == part.npos ? "" : without_spaces(part.substr(sign + 1));
+    const std::string_view number = sign == part.npos ? "" : trimmed(part.substr(sign + 1), " ");
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
     if (error != std::errc() || end != number.data() + number.size() || !(weight >= 0 && weight <= 1e6))
       fail_user("class_weights: \"" + std::string(part) + "\" is no CLASS=WEIGHT with a weight from 0 to 1000000");
-    const std::string name(without_spaces(part.substr(0, sign)));
+    const std::string name(trimmed(part.substr(0, sign), " "));
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
       fail_user("class_weights: the training examples have no class \"" + name + "\"" + " (did you mean \"" +

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <new>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "api/cpp/helpers.h"
+#include "base/text.h"
 #include "linnet/error.h"
 
 namespace linnet {
@@ -71,8 +73,7 @@ void Arrays::set_bytes(const std::string& name, const TensorType& type, std::spa
 const Arrays::Entry& Arrays::find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found != entries_.end()) return found->second;
-  std::string names;
-  for (const auto& [known, entry] : entries_) names += (names.empty() ? "" : ", ") + known;
+  const std::string names = joined(std::views::keys(entries_));
   fail_user("there is no array \"" + name + "\"; there is " + (names.empty() ? "none" : names));
 }
 

@@ -4,6 +4,7 @@
 
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/passes/rewriter.h"
@@ -71,8 +72,7 @@ bool reaches_any(std::span<const TrainingGroup> groups, size_t number, const Par
 }  // namespace
 
 std::string types_text(const InputTypes& types) {
-  std::string text;
-  for (const auto& [name, type] : types) text += (text.empty() ? "" : ", ") + name + " " + type.text();
+  const std::string text = joined(types, ", ", [](const auto& row) { return row.first + " " + row.second.text(); });
   return text.empty() ? "nothing" : text;
 }
 

@@ -4,18 +4,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
+
 namespace linnet {
 
-// Random numbers of 64 bits (splitmix64, Steele et al. 2014).
+// Random numbers of 64 bits.
 class SplitMix {
  public:
   SplitMix(uint64_t seed, uint64_t stream) : state_(seed * 0x9e3779b97f4a7c15u ^ (stream + 1) * 0xbf58476d1ce4e5b9u) {}
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-  }
+  uint64_t next() { return next_splitmix64(state_); }
   // In [0, count); the bias is below count / 2^64.
   uint64_t below(uint64_t count) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * count) >> 64);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/plan/state_names.h"
@@ -34,8 +36,7 @@ Tensor Tracer::input(const std::string& name) {
   if (!types_) fail_user("input \"" + name + "\" has no type: give it one, or construct the learner with batch shapes");
   const auto found = types_->find(name);
   if (found != types_->end()) return input(name, found->second);
-  std::string names;
-  for (const auto& [known, type] : *types_) names += (names.empty() ? "" : ", ") + known;
+  const std::string names = joined(std::views::keys(*types_));
   fail_user("the batches have no \"" + name + "\"; they have " + (names.empty() ? "nothing" : names));
 }
 

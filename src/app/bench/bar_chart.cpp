@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace linnet {
 namespace {
 
@@ -25,24 +27,9 @@ constexpr const char* kStyle = R"(
 )";
 constexpr size_t kColors = 7;
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else
-      safe += c;
-  }
-  return safe;
-}
-
 std::string text_at(double x, double y, const std::string& text, const char* kind = "", const char* anchor = "start") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, kind,
-                     escaped(text));
+                     html_escaped(text));
 }
 
 }  // namespace
@@ -75,7 +62,7 @@ std::string bar_chart(const std::string& title, const std::vector<BarGroup>& gro
       "role=\"img\" aria-label=\"{2}\">\n<style>{3}</style>\n<rect class=\"paper\" width=\"100%\" "
       "height=\"100%\"/>\n{4}"
       "</svg>\n",
-      kWidth, y, escaped(title), kStyle, body);
+      kWidth, y, html_escaped(title), kStyle, body);
 }
 
 }  // namespace linnet

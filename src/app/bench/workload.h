@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "engine/ops/optimizer/optimizer.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
@@ -57,23 +58,16 @@ Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch)
 Workload bert_workload(const WorkloadOptions& options, int64_t batch);
 
 // Whole numbers for made data: the same on every machine.
-
-// splitmix64 (Steele, Lea & Flood 2014).
 class MadeNumbers {
  public:
   explicit MadeNumbers(uint64_t seed) : state_(seed) {}
   // Uniform in [low, high).
   int32_t next(int64_t low, int64_t high) {
-    return static_cast<int32_t>(low + static_cast<int64_t>(word() % static_cast<uint64_t>(high - low)));
+    return static_cast<int32_t>(low +
+                                static_cast<int64_t>(next_splitmix64(state_) % static_cast<uint64_t>(high - low)));
   }
 
  private:
-  uint64_t word() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
   uint64_t state_;
 };
 

@@ -39,8 +39,6 @@ void for_each_command(const CommandDescription& command, const Visit& visit,
   }
 }
 
-std::string join(const std::vector<std::string>& words, const std::string& separator);
-
 // What `linnet help COMMAND` and `linnet COMMAND --help` print.
 
 // `path`: the names that lead from `root` to the command. It must be one of root's.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "app/cli/command_description.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -48,9 +49,9 @@ std::string known_commands(const CommandDescription& root, const std::string& be
   std::vector<std::string> all;
   for_each_command(root, [&](const Path& path, const CommandDescription&) {
     if (path.empty()) return;
-    all.push_back(quoted(join(Path(path.begin(), path.end() - 1), " ") + " " + path.back()));
+    all.push_back(quoted(joined(Path(path.begin(), path.end() - 1), " ") + " " + path.back()));
   });
-  return join(all, between);
+  return joined(all, between);
 }
 
 // --- bash
@@ -58,7 +59,7 @@ std::string known_commands(const CommandDescription& root, const std::string& be
 // What to offer for a value of this argument, as the body of a case.
 std::string bash_values(const ArgumentDescription& argument) {
   const std::string words =
-      "mapfile -t COMPREPLY < <(compgen -W " + quoted(join(argument.values, " ")) + " -- \"$cur\")";
+      "mapfile -t COMPREPLY < <(compgen -W " + quoted(joined(argument.values, " ")) + " -- \"$cur\")";
   switch (value_kind(argument)) {
     case ValueKind::kWords:
       return (goes_on(argument) ? "compopt -o nospace; " : "") + words;
@@ -88,18 +89,18 @@ std::string bash_words(const CommandDescription& command) {
          std::string(files     ? "-f "
                      : folders ? "-d "
                                : "") +
-         "-W " + quoted(join(words, " ")) + " -- \"$cur\")";
+         "-W " + quoted(joined(words, " ")) + " -- \"$cur\")";
   return out;
 }
 
 std::string bash_script(const CommandDescription& root) {
   std::string values, options, words;
   for_each_command(root, [&](const Path& path, const CommandDescription& command) {
-    const std::string name = join(path, " ");
+    const std::string name = joined(path, " ");
     for (const ArgumentDescription& argument : command.arguments)
       if (argument.is_option() && !argument.is_flag)
         values += "    " + quoted(name + " " + argument.name) + ") " + bash_values(argument) + "; return ;;\n";
-    options += "      " + quoted(name) + ") options=" + quoted(join(option_names(command), " ")) + " ;;\n";
+    options += "      " + quoted(name) + ") options=" + quoted(joined(option_names(command), " ")) + " ;;\n";
     words += "    " + quoted(name) + ") " + bash_words(command) + " ;;\n";
   });
   return "# Completion of linnet for bash, printed by `linnet completion bash`.\n"
@@ -149,8 +150,8 @@ std::string zsh_values(const ArgumentDescription& argument) {
       std::vector<std::string> words;
       for (const std::string& word : argument.values) words.push_back(zsh_text(word));
       // After "key=" goes the value: no blank.
-      if (goes_on(argument)) return "{compadd -S '' -- " + join(argument.values, " ") + "}";
-      return "(" + join(words, " ") + ")";
+      if (goes_on(argument)) return "{compadd -S '' -- " + joined(argument.values, " ") + "}";
+      return "(" + joined(words, " ") + ")";
     }
     case ValueKind::kFolder:
       return "_files -/";
@@ -178,7 +179,7 @@ std::string zsh_specification(const ArgumentDescription& argument) {
 std::string zsh_script(const CommandDescription& root) {
   std::string cases;
   for_each_command(root, [&](const Path& path, const CommandDescription& command) {
-    cases += "    " + quoted(join(path, " ")) + ")\n";
+    cases += "    " + quoted(joined(path, " ")) + ")\n";
     if (!command.subcommands.empty()) {
       cases += "      local -a names=(\n";
       for (const CommandDescription& child : command.subcommands)
@@ -223,7 +224,7 @@ std::string fish_line(const std::string& command, const std::string& rest, const
 std::string fish_values(const ArgumentDescription& argument) {
   switch (value_kind(argument)) {
     case ValueKind::kWords:
-      return " -f -a " + quoted(join(argument.values, " "));
+      return " -f -a " + quoted(joined(argument.values, " "));
     case ValueKind::kFolder:
       return " -f -a '(__fish_complete_directories)'";
     case ValueKind::kFile:
@@ -237,7 +238,7 @@ std::string fish_values(const ArgumentDescription& argument) {
 std::string fish_script(const CommandDescription& root) {
   std::string lines;
   for_each_command(root, [&](const Path& path, const CommandDescription& command) {
-    const std::string name = join(path, " ");
+    const std::string name = joined(path, " ");
     for (const CommandDescription& child : command.subcommands)
       lines += fish_line(name, "-f -a " + quoted(child.name), child.help);
     for (const ArgumentDescription& argument : command.arguments) {
@@ -246,7 +247,7 @@ std::string fish_script(const CommandDescription& root) {
                            "-l " + argument.name.substr(2) + (argument.is_flag ? " -f" : " -r" + fish_values(argument)),
                            argument.help);
       else if (!argument.values.empty())
-        lines += fish_line(name, (argument.type == "FILE" ? "-a " : "-f -a ") + quoted(join(argument.values, " ")),
+        lines += fish_line(name, (argument.type == "FILE" ? "-a " : "-f -a ") + quoted(joined(argument.values, " ")),
                            placeholder(argument));
     }
   });

@@ -4,6 +4,7 @@
 #include "app/cli/build_version.h"
 #include "app/cli/command_description.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace linnet {
 
@@ -58,12 +59,6 @@ std::string meaning(const ArgumentDescription& argument) {
 
 }  // namespace
 
-std::string join(const std::vector<std::string>& words, const std::string& separator) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : separator) + word;
-  return out;
-}
-
 const CommandDescription* find_command(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription* at = &root;
   for (const std::string& name : path) {
@@ -82,8 +77,8 @@ std::string placeholder(const ArgumentDescription& argument) {
 
 std::string usage_line(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription* command = find_command(root, path);
-  if (!command) fail_internal("there is no command '" + join(path, " ") + "'");
-  std::string line = "linnet" + std::string(path.empty() ? "" : " ") + join(path, " ");
+  if (!command) fail_internal("there is no command '" + joined(path, " ") + "'");
+  std::string line = "linnet" + std::string(path.empty() ? "" : " ") + joined(path, " ");
   if (!command->subcommands.empty()) return line + " COMMAND ...";
   for (const ArgumentDescription& argument : command->arguments)
     if (argument.is_option() && argument.is_required) line += " " + argument.name + " " + argument.type;
@@ -116,7 +111,7 @@ std::string help_page(const CommandDescription& root, const std::vector<std::str
   Rows rows;
   for (const CommandDescription& child : command.subcommands) rows.emplace_back(child.name, child.help);
   out += "\ncommands:\n" + table(rows);
-  out += "\n`linnet help " + (path.empty() ? "" : join(path, " ") + " ") + "COMMAND` tells what a command takes.\n";
+  out += "\n`linnet help " + (path.empty() ? "" : joined(path, " ") + " ") + "COMMAND` tells what a command takes.\n";
   return out;
 }
 
@@ -157,7 +152,7 @@ void append_arguments(std::string& out, const CommandDescription& command, bool 
 }  // namespace
 
 std::string man_page_name(const std::vector<std::string>& path) {
-  return path.empty() ? "linnet" : "linnet-" + join(path, "-");
+  return path.empty() ? "linnet" : "linnet-" + joined(path, "-");
 }
 
 std::string man_page(const CommandDescription& root, const std::vector<std::string>& path) {

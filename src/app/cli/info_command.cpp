@@ -3,6 +3,7 @@
 
 #include "app/cli/build_version.h"
 #include "app/cli/commands.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
@@ -29,8 +30,7 @@ int describe_device(const std::string& name) {
 }
 
 int describe_program() {
-  std::string isas;
-  for (const std::string& isa : available_isas()) isas += (isas.empty() ? "" : " ") + isa;
+  const std::string isas = joined(available_isas(), " ");
   std::printf("%s\n", build_version().c_str());
   std::printf("instruction sets  %s (best first; --isa chooses)\n", isas.c_str());
   const bool bf16 = cpu_precision(Precision::kBf16) == Precision::kBf16;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "app/cli/commands.h"
+#include "base/text.h"
 #include "onnx/network.h"
 #include "onnx/run_file.h"
 
@@ -74,11 +75,9 @@ int import_model(const std::string& file, const std::string& out) {
   std::printf("%s: %zu nodes, %lld parameters\n", out.c_str(), network->model().graph.nodes.size(),
               static_cast<long long>(network->parameter_count()));
   for (const OnnxValueInfo& input : network->inputs()) {
-    std::string dims;
-    for (const OnnxDim& dim : input.dims)
-      dims += (dims.empty() ? "" : ", ") + (dim.size >= 0        ? std::to_string(dim.size)
-                                            : dim.symbol.empty() ? "?"
-                                                                 : dim.symbol);
+    const std::string dims = joined(input.dims, ", ", [](const OnnxDim& dim) {
+      return dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
+    });
     std::printf("input %s: %s[%s]\n", input.name.c_str(), element_name(input.element).c_str(), dims.c_str());
   }
   return 0;

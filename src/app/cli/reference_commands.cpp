@@ -5,6 +5,7 @@
 #include "app/cli/command_line.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "config/hints.h"
 
 namespace linnet {
@@ -18,8 +19,9 @@ void check_command(const CommandDescription& root, const std::vector<std::string
     const std::vector<std::string> above(part.begin(), part.end() - 1);
     std::vector<std::string> names;
     for (const CommandDescription& child : find_command(root, above)->subcommands) names.push_back(child.name);
-    if (names.empty()) fail_user("'" + join(above, " ") + "' has no commands below it, such as '" + part.back() + "'");
-    fail_user("there is no command '" + join(part, " ") + "' (did you mean " + nearest(part.back(), names) + "?)");
+    if (names.empty())
+      fail_user("'" + joined(above, " ") + "' has no commands below it, such as '" + part.back() + "'");
+    fail_user("there is no command '" + joined(part, " ") + "' (did you mean " + nearest(part.back(), names) + "?)");
   }
 }
 
@@ -29,7 +31,7 @@ int print_man_page(const CommandDescription& root, const std::vector<std::string
     std::fputs(man_page(root, path).c_str(), stdout);
     return 0;
   }
-  if (!path.empty()) fail_user("--out writes the pages of all commands; leave '" + join(path, " ") + "' out");
+  if (!path.empty()) fail_user("--out writes the pages of all commands; leave '" + joined(path, " ") + "' out");
   make_directories(folder);
   for_each_command(root, [&](const std::vector<std::string>& each, const CommandDescription&) {
     write_file_atomically(folder + "/" + man_page_name(each) + ".1", man_page(root, each));

@@ -5,6 +5,7 @@
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "training/run/run_record.h"
 
 namespace linnet {
@@ -41,9 +42,7 @@ int report(const Arguments& arguments) {
   name_apart(runs, arguments.runs);
   ReportTitle title{.title = arguments.title, .subtitle = "", .command = "report"};
   if (title.title.empty()) title.title = runs.size() == 1 ? runs[0].name : std::to_string(runs.size()) + " runs";
-  if (runs.size() == 1) title.subtitle = "A training run";
-  for (const ReportRun& run : runs)
-    if (runs.size() > 1) title.subtitle += (title.subtitle.empty() ? "" : ", ") + run.name;
+  title.subtitle = runs.size() == 1 ? "A training run" : joined(runs, ", ", &ReportRun::name);
   write_file_atomically(page, report_page(title, runs));
   std::printf("%s\n", page.c_str());
   return 0;

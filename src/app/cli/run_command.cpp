@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "engine/kernels/isa.h"
 #include "serving/loaded/batch.h"
@@ -70,8 +71,7 @@ int run_images(const Arguments& arguments) {
   std::vector<std::string> paths;
   const auto answer = [&] {
     for (const Answer& found : predictor->answer(paths, 1)) {
-      std::string line;
-      for (const std::string& cell : found.cells) line += (line.empty() ? "" : "\t") + cell;
+      const std::string line = joined(found.cells, "\t");
       if (file)
         file->write_line(line);
       else

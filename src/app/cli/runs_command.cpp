@@ -14,6 +14,7 @@
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "training/run/run_checkpoints.h"
 #include "training/run/run_folder.h"
 
@@ -75,11 +76,8 @@ void sort_by(const std::string& metric, const std::string& folder, std::vector<R
   std::set<std::string> known{"date"};
   for (const Row& row : rows)
     for (const auto& [name, value] : row.best) known.insert(name);
-  if (!known.contains(metric)) {
-    std::string names;
-    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-    fail_user("--sort " + metric + ": no run in '" + folder + "' has it; there are " + names);
-  }
+  if (!known.contains(metric))
+    fail_user("--sort " + metric + ": no run in '" + folder + "' has it; there are " + joined(known));
   std::ranges::stable_sort(rows, {}, [&](const Row& row) {
     if (metric == "date") return static_cast<double>(row.changed);
     const auto found = row.best.find(metric);

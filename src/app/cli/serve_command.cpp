@@ -6,6 +6,7 @@
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "engine/kernels/isa.h"
 #ifdef LINNET_SERVER
 #include "serving/http/http_server.h"
@@ -75,8 +76,7 @@ void serve(const Arguments& arguments) {
   if (server.is_loopback() || !arguments.allowed_hosts.empty()) {
     std::vector<std::string> names = {"localhost", "127.0.0.1", "[::1]", host};
     names.insert(names.end(), arguments.allowed_hosts.begin(), arguments.allowed_hosts.end());
-    for (std::string& name : names)
-      std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+    for (std::string& name : names) name = lower_ascii(name);
     service->allow_hosts(std::move(names));
   }
   if (!server.is_loopback() && arguments.service.api_key_file.empty())

@@ -10,32 +10,10 @@
 namespace linnet {
 namespace {
 
-// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014). Our own, like the
-// shuffle, because std::shuffle and the standard distributions differ between libraries.
-
-class SplitMix64 {
- public:
-  SplitMix64(uint64_t seed, uint64_t epoch, uint64_t stream)
-      : state_(mix64(mix64(mix64(seed + kStep) + epoch) + stream)) {}
-  uint64_t next() { return mix64(state_ += kStep); }
-  // Uniform in [0, bound), without the bias of a remainder.
-  uint64_t below(uint64_t bound) {
-    const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;
-    uint64_t value;
-    do value = next();
-    while (value >= limit);
-    return value % bound;
-  }
-
- private:
-  static constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
-  uint64_t state_;
-};
-
 // Fisher-Yates.
 template <typename T>
-void shuffle_span(std::span<T> items, SplitMix64 random) {
-  for (size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[random.below(left)]);
+void shuffle_span(std::span<T> items, uint64_t state) {
+  for (size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[uniform_below(left, state)]);
 }
 
 }  // namespace
@@ -75,11 +53,11 @@ void BatchOrder::sort() {
 
 void BatchOrder::shuffle(uint64_t seed, int64_t epoch) {
   sort();
-  const uint64_t number = static_cast<uint64_t>(epoch);
-  shuffle_span(std::span(batches_), SplitMix64(seed, number, 0));
+  const uint64_t key = mix64(mix64(seed + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
+  shuffle_span(std::span(batches_), mix64(key));
   for (size_t bucket = 0; bucket < rows_.size(); ++bucket)
     shuffle_span(std::span(pairs_).subspan(starts_[bucket], starts_[bucket + 1] - starts_[bucket]),
-                 SplitMix64(seed, number, bucket + 1));
+                 mix64(key + bucket + 1));
 }
 
 std::span<const int32_t> BatchOrder::pairs(int64_t batch) const {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/metrics/python_space.h"
 
 namespace linnet {
@@ -21,12 +22,6 @@ bool is_period_or_comma(char c) { return c == '.' || c == ','; }
 bool always_stands_alone(char c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
          (c >= ':' && c <= '@') || c == '/';
-}
-
-std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
 }
 
 std::string without_trailing_space(std::string_view text) {
@@ -139,13 +134,13 @@ void finish(const Counts& counts, Bleu& bleu) {
 
 std::vector<std::string> tokenize_13a(std::string_view line) {
   std::string text = without_trailing_space(line);
-  text = replace_all(std::move(text), "<skipped>", "");
-  text = replace_all(std::move(text), "-\n", "");
-  text = replace_all(std::move(text), "\n", " ");
-  text = replace_all(std::move(text), "&quot;", "\"");
-  text = replace_all(std::move(text), "&amp;", "&");
-  text = replace_all(std::move(text), "&lt;", "<");
-  text = replace_all(std::move(text), "&gt;", ">");
+  replace_all(text, "<skipped>", "");
+  replace_all(text, "-\n", "");
+  replace_all(text, "\n", " ");
+  replace_all(text, "&quot;", "\"");
+  replace_all(text, "&amp;", "&");
+  replace_all(text, "&lt;", "<");
+  replace_all(text, "&gt;", ">");
 
   std::string spaced = " ";
   for (const char c : text) {

@@ -53,20 +53,6 @@ void broadcast(Communicator& world, int root, std::span<std::byte> bytes) {
 
 void broadcast(Communicator& world, int root, std::span<float> values) { broadcast(world, root, bytes_of(values)); }
 
-void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all) {
-  if (all.size() != mine.size() * static_cast<size_t>(world.size())) fail_internal("all_gather: sizes do not agree");
-  const auto block = [&](int rank) { return all.subspan(static_cast<size_t>(rank) * mine.size(), mine.size()); };
-  std::vector<Communicator::Outgoing> outgoing;
-  std::vector<Communicator::Incoming> incoming;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (rank == world.rank()) continue;
-    outgoing.push_back({rank, mine});
-    incoming.push_back({rank, block(rank)});
-  }
-  if (!mine.empty()) std::memcpy(block(world.rank()).data(), mine.data(), mine.size());
-  world.exchange(outgoing, incoming);
-}
-
 namespace {
 
 size_t block_count(size_t count) { return (count + kSliceUnit - 1) / kSliceUnit; }
@@ -96,6 +82,14 @@ Slice equal_blocks(size_t count, int rank, int size) {
 Slice bytes_of(Slice values, size_t size) { return {values.first * size, values.count * size}; }
 
 }  // namespace
+
+void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all) {
+  const size_t size = mine.size();
+  if (all.size() != size * static_cast<size_t>(world.size())) fail_internal("all_gather: sizes do not agree");
+  const auto block = [&](int rank) { return Slice{static_cast<size_t>(rank) * size, size}; };
+  if (size > 0) std::memcpy(all.data() + block(world.rank()).first, mine.data(), size);
+  all_gather_parts(world, all, block);
+}
 
 Slice slice(size_t count, int rank, int size) {
   const Slice blocks = equal_blocks(count, rank, size);

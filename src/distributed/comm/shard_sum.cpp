@@ -41,6 +41,13 @@ void add_values(ThreadPool& pool, float* into, const float* from, size_t count) 
   });
 }
 
+void add_values(DeviceRanks* device, ThreadPool& pool, float* into, const float* from, size_t count) {
+  if (device)
+    device->add(into, from, count);
+  else
+    add_values(pool, into, from, count);
+}
+
 void fill_values(ThreadPool& pool, std::span<float> values, float value) {
   in_tasks(pool, values.size(), [&](size_t begin, size_t end) {
     std::fill(values.begin() + static_cast<std::ptrdiff_t>(begin), values.begin() + static_cast<std::ptrdiff_t>(end),
@@ -106,10 +113,7 @@ void ShardSum::exchange_and_add(std::span<const std::span<float>> nodes, size_t 
 void ShardSum::add_last_two(ThreadPool& pool, size_t count) {
   const float* last = values_.back();
   values_.pop_back();
-  if (device_)
-    device_->add(values_.back(), last, count);
-  else
-    add_values(pool, values_.back(), last, count);
+  add_values(device_, pool, values_.back(), last, count);
 }
 
 void ShardSum::copy(float* into, const float* from, size_t count) {

@@ -114,6 +114,8 @@ class ShardSum {
 
 // into[i] += from[i]
 void add_values(ThreadPool& pool, float* into, const float* from, size_t count);
+// The same of values on `device`, or on the host where it is null.
+void add_values(DeviceRanks* device, ThreadPool& pool, float* into, const float* from, size_t count);
 void fill_values(ThreadPool& pool, std::span<float> values, float value);
 // Copies `from` to `into` and sets it to zero.
 void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from);

@@ -11,33 +11,20 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/module.h"
 #include "base/thread_pool.h"
 
 namespace linnet {
 
 namespace {
 
-constexpr const char* kModule = "liblinnet_mpi.so";
-
-std::vector<std::filesystem::path> module_places() {
-  if (const char* given = std::getenv("LINNET_MPI_MODULE")) return {given};
-  std::error_code ignored;
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  // Beside the program, or installed in its library folder.
-  return {folder / kModule, folder / "../lib/linnet" / kModule};
-}
-
 std::filesystem::path find_module() {
-  std::string looked;
-  for (const auto& location : module_places()) {
-    if (std::filesystem::exists(location)) return location;
-    looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
-  }
+  const ModuleSearch search = search_module("liblinnet_mpi.so", "LINNET_MPI_MODULE");
+  if (!search.found.empty()) return search.found;
   fail_user(
       "this program has no MPI module, which training by several ranks needs: install the package linnet-mpi, or build "
-      "it where "
-      "MPI is installed (Debian: libopenmpi-dev; looked for " +
-      looked + ")");
+      "it where MPI is installed (Debian: libopenmpi-dev; looked for " +
+      search.looked + ")");
 }
 
 OpenWorld load_module() {

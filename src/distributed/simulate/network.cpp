@@ -1,7 +1,6 @@
 #include "distributed/simulate/network.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "base/text.h"
 
 namespace linnet {
 
@@ -26,26 +26,15 @@ constexpr Unit kBandwidths[] = {{"B/s", 1},          {"KB/s", 1e3},       {"MB/s
                                 {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}};
 constexpr Unit kTimes[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 
-bool equal_without_case(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
-  });
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
-
 // The value of "25 GB/s"; below 0 where the text is not a number and one of the units.
 double parse_quantity(std::string_view text, std::span<const Unit> units) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || !std::isfinite(value)) return -1;
-  const std::string_view unit = trimmed(text.substr(static_cast<size_t>(end - text.data())));
+  const std::string_view unit = trimmed(text.substr(static_cast<size_t>(end - text.data())), " ");
+  const auto lower = [](char c) { return lower_ascii(c); };
   for (const Unit& known : units)
-    if (equal_without_case(unit, known.name)) return value * known.factor;
+    if (std::ranges::equal(unit, known.name, {}, lower, lower)) return value * known.factor;
   return -1;
 }
 
@@ -53,7 +42,7 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
   std::vector<std::string_view> words;
   for (;;) {
     const size_t comma = std::min(text.find(','), text.size());
-    words.push_back(trimmed(text.substr(0, comma)));
+    words.push_back(trimmed(text.substr(0, comma), " "));
     if (comma == text.size()) return words;
     text.remove_prefix(comma + 1);
   }
@@ -83,7 +72,8 @@ std::vector<size_t> nodes_by_rank(const ShardShare& share) {
 
 }  // namespace
 
-Network parse_network(const std::string& text, const std::string& option) {
+Network parse_network(const std::string& text) {
+  const std::string option = "--network";
   const std::string wanted = "; write bandwidth and latency, for example " + option + " 25GB/s,5us";
   const std::vector<std::string_view> words = split_at_commas(text);
   if (words.size() < 2 || words.size() > 3) fail_user(option + " \"" + text + "\" is not understood" + wanted);

@@ -19,8 +19,8 @@ struct Network {
 };
 
 // "25GB/s,5us" or "100Gbit/s,2us": bandwidth (B, KB, MB, GB, TB or bit, Kbit, Mbit, Gbit, Tbit a second) and latency
-// (s, ms, us or ns). A third word "no-overlap" clears Network::overlaps. `option` is named in the user error.
-Network parse_network(const std::string& text, const std::string& option = "--network");
+// (s, ms, us or ns). A third word "no-overlap" clears Network::overlaps. User errors name the option --network.
+Network parse_network(const std::string& text);
 // A text that parse_network() reads as nearly the same network.
 std::string network_text(const Network& network);
 

@@ -5,12 +5,12 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 
 #include "base/error.h"
+#include "base/module.h"
 #include "distributed/comm/world.h"
 
 namespace linnet {
@@ -27,29 +27,16 @@ int cuda_index(const std::string& device) {
   return problem == std::errc() && stop == end && index >= 0 ? index : kNoCuda;
 }
 
-constexpr const char* kModule = "liblinnet_cuda.so";
-
-std::vector<std::filesystem::path> module_places() {
-  if (const char* given = std::getenv("LINNET_CUDA_MODULE")) return {given};
-  std::error_code ignored;
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  // Beside the program, or installed in its library folder.
-  return {folder / kModule, folder / "../lib/linnet" / kModule};
-}
-
 void* load_module() {
-  std::string looked;
-  for (const auto& location : module_places()) {
-    looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
-    if (!std::filesystem::exists(location)) continue;
-    // Its symbols stay its own; it is never unloaded.
-    void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!module) fail_user("cannot load the CUDA module: " + std::string(dlerror()));
-    if (!dlsym(module, "linnet_cuda_open")) fail_user(location.string() + " is not Linnet's CUDA module");
-    return module;
-  }
-  throw Error(ErrorKind::kSystem,
-              "this program has no CUDA module, a part of builds for GPUs (looked for " + looked + ")");
+  const ModuleSearch search = search_module("liblinnet_cuda.so", "LINNET_CUDA_MODULE");
+  if (search.found.empty())
+    throw Error(ErrorKind::kSystem,
+                "this program has no CUDA module, a part of builds for GPUs (looked for " + search.looked + ")");
+  // Its symbols stay its own; it is never unloaded.
+  void* module = dlopen(search.found.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!module) fail_user("cannot load the CUDA module: " + std::string(dlerror()));
+  if (!dlsym(module, "linnet_cuda_open")) fail_user(search.found.string() + " is not Linnet's CUDA module");
+  return module;
 }
 
 // What the module exports as `linnet_cuda_count`: the number of GPUs.

@@ -1,9 +1,9 @@
 #include "engine/kernels/isa.h"
 
-#include <cctype>
 #include <cstdint>
 
 #include "base/error.h"
+#include "base/text.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/isa.cpp"
@@ -35,8 +35,7 @@ namespace {
 HWY_EXPORT(this_target);
 
 std::string isa_name(int64_t target) {
-  std::string name = hwy::TargetName(target);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string name = lower_ascii(hwy::TargetName(target));
   if (name.starts_with("avx3")) name.replace(0, 4, "avx512");
   return name;
 }

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/text.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/own/own.h"
 
@@ -40,8 +41,7 @@ const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend)
 }
 
 [[noreturn]] void fail_no_kernel(const KernelQuery& query, const Backend& backend) {
-  std::string types;
-  for (const TensorType& type : query.in) types += (types.empty() ? "" : ", ") + type.text();
+  const std::string types = joined(query.in, ", ", &TensorType::text);
   fail_user(backend.device->info().name + " has no kernel for " + query.node.op->name + "(" + types + ") {" +
             query.node.attrs.text() + "}");
 }

@@ -99,40 +99,34 @@ std::string ConfigFile::text(const std::string& key, const std::string& fallback
   return has(key) ? text(key) : fallback;
 }
 
+// The items of the list `value`, each of which must be of the kind that `is` tells and `expected` names.
+template <class T>
+std::vector<T> ConfigFile::list_of(const std::string& key, const Json& value, bool (Json::*is)() const,
+                                   const char* expected) const {
+  for (const Json& item : value)
+    if (!(item.*is)()) fail(quoted(key) + " holds " + shown(item) + ", expected " + expected);
+  return value.get<std::vector<T>>();
+}
+
 std::vector<std::string> ConfigFile::texts(const std::string& key) const {
-  std::vector<std::string> result;
   const Json* value = find(key);
-  if (!value) return result;
+  if (!value) return {};
   if (!value->is_array()) fail(quoted(key) + " is " + shown(*value) + ", expected a list of strings");
-  for (const Json& item : *value) {
-    if (!item.is_string()) fail(quoted(key) + " holds " + shown(item) + ", expected strings");
-    result.push_back(item.text());
-  }
-  return result;
+  return list_of<std::string>(key, *value, &Json::is_string, "strings");
 }
 
 std::vector<int64_t> ConfigFile::integers(const std::string& key) const {
-  std::vector<int64_t> result;
   const Json* value = find(key);
-  if (!value) return result;
+  if (!value) return {};
   if (!value->is_array()) return {integer(key)};
-  for (const Json& item : *value) {
-    if (!item.is_integer()) fail(quoted(key) + " holds " + shown(item) + ", expected integers");
-    result.push_back(item.get<int64_t>());
-  }
-  return result;
+  return list_of<int64_t>(key, *value, &Json::is_integer, "integers");
 }
 
 std::vector<double> ConfigFile::numbers(const std::string& key) const {
-  std::vector<double> result;
   const Json* value = find(key);
-  if (!value) return result;
+  if (!value) return {};
   if (!value->is_array()) return {number(key, 0)};
-  for (const Json& item : *value) {
-    if (!item.is_number()) fail(quoted(key) + " holds " + shown(item) + ", expected numbers");
-    result.push_back(item.get<double>());
-  }
-  return result;
+  return list_of<double>(key, *value, &Json::is_number, "numbers");
 }
 
 std::vector<std::vector<int64_t>> ConfigFile::integer_lists(const std::string& key) const {
@@ -200,14 +194,6 @@ std::string ConfigFile::choice(const std::string& key, std::initializer_list<con
   fail(quoted(key) + " is " + shown(value) + ", Linnet supports " + names);
 }
 
-void ConfigFile::set(const std::string& key, int64_t value) { json_[key] = value; }
-void ConfigFile::set(const std::string& key, double value) { json_[key] = value; }
-void ConfigFile::set(const std::string& key, bool value) { json_[key] = value; }
-void ConfigFile::set(const std::string& key, const std::string& value) { json_[key] = value; }
-void ConfigFile::set(const std::string& key, const std::vector<std::string>& values) { json_[key] = values; }
-void ConfigFile::set(const std::string& key, const std::vector<double>& values) { json_[key] = values; }
-void ConfigFile::set(const std::string& key, const std::vector<int64_t>& values) { json_[key] = values; }
-void ConfigFile::set(const std::string& key, const ConfigFile& value) { json_[key] = value.json_; }
 void ConfigFile::set_null(const std::string& key) { json_[key] = nullptr; }
 void ConfigFile::erase(const std::string& key) { json_.erase(key); }
 

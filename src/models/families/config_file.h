@@ -46,16 +46,8 @@ class ConfigFile {
   std::string choice(const std::string& key, std::initializer_list<const char*> supported) const;
   [[noreturn]] void fail(const std::string& problem) const;  // "'path': problem"
 
-  void set(const std::string& key, int64_t value);
-  void set(const std::string& key, int value) { set(key, static_cast<int64_t>(value)); }
-  void set(const std::string& key, double value);
-  void set(const std::string& key, bool value);
-  void set(const std::string& key, const std::string& value);
-  void set(const std::string& key, const char* value) { set(key, std::string(value)); }
-  void set(const std::string& key, const std::vector<std::string>& values);
-  void set(const std::string& key, const std::vector<double>& values);
-  void set(const std::string& key, const std::vector<int64_t>& values);
-  void set(const std::string& key, const ConfigFile& value);
+  void set(const std::string& key, Json value) { json_[key] = std::move(value); }
+  void set(const std::string& key, const ConfigFile& value) { json_[key] = value.json_; }
   void set_null(const std::string& key);
   void erase(const std::string& key);
 
@@ -65,6 +57,9 @@ class ConfigFile {
 
  private:
   const Json* find(const std::string& key) const;  // null when absent
+  template <class T>
+  std::vector<T> list_of(const std::string& key, const Json& value, bool (Json::*is)() const,
+                         const char* expected) const;
 
   Json json_ = Json::object();
   std::string path_ = "config.json";

@@ -1,5 +1,6 @@
 // DeBERTa-v2 and v3 (He et al. 2021, 2023): BERT's layers with disentangled attention, whose embeddings of distances
 // all layers project as they project states.
+#include "base/text.h"
 #include "models/families/encoder_family.h"
 
 namespace linnet {
@@ -16,9 +17,7 @@ EncoderConfig deberta_kind() {
 // "p2c|c2p", or a list of both.
 void check_scores(const ConfigFile& file) {
   constexpr const char* kKey = "pos_att_type";
-  std::string text = file.is_text(kKey) ? file.text(kKey) : "";
-  if (!file.is_text(kKey))
-    for (const std::string& type : file.texts(kKey)) text += (text.empty() ? "" : "|") + type;
+  const std::string text = file.is_text(kKey) ? file.text(kKey) : joined(file.texts(kKey), "|");
   if (text != "p2c|c2p" && text != "c2p|p2c") file.fail("\"pos_att_type\" is not \"p2c|c2p\"");
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/packed_files.h"
+#include "base/text.h"
 #include "formats/weight_files.h"
 #include "models/families/pretrained.h"
 #include "models/families/static_scales.h"
@@ -57,9 +58,7 @@ std::string in_megabytes(double bytes) {
 std::string types(const WeightFiles& files) {
   std::set<std::string> names;
   for (const WeightFiles::Weight& weight : files.weights()) names.insert(weight.entry->form_name());
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return joined(names);
 }
 
 std::string tokenizer_files(const std::string& folder) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "models/families/binding.h"
 #include "models/families/pretrained.h"
 #include "models/nn/layers.h"
@@ -51,9 +52,7 @@ std::string names_of(const std::vector<Target>& targets) {
     const std::string name = target.module.substr(target.module.rfind('.') + 1);
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return joined(names);
 }
 
 std::vector<Target> chosen(const PretrainedModel& model, const std::vector<Target>& layers,

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/packed_files.h"
+#include "base/text.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/pretrained.h"
@@ -62,11 +63,6 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
   }
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return text;
-}
-
 // The value of config.json's "dtype".
 std::string dtype_setting(FileDType dtype) {
   switch (dtype) {
@@ -104,7 +100,7 @@ void save_companions(const PretrainedModel& model, const std::string& folder) {
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                      const std::string& folder, const SaveOptions& options) {
   if (options.dtype && !is_float(*options.dtype))
-    fail_user("weights cannot be saved as " + lower(file_dtype_name(*options.dtype)));
+    fail_user("weights cannot be saved as " + lower_ascii(file_dtype_name(*options.dtype)));
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   std::vector<float> merged;
   if (model.lora) {

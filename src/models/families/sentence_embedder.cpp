@@ -4,11 +4,13 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_reader.h"
 #include "base/packed_files.h"
+#include "base/text.h"
 #include "models/families/fields.h"
 #include "models/families/labels.h"
 #include "models/families/pretrained.h"
@@ -182,8 +184,7 @@ std::string SentencePrompts::of(const std::string& name) const {
   if (found != prompts.end() && !included && !found->second.empty())
     fail_user("\"include_prompt\" is false: the model leaves its prompts out of the pooling, which Linnet does not");
   if (found != prompts.end()) return found->second;
-  std::string names;
-  for (const auto& [known, text] : prompts) names += (names.empty() ? "" : ", ") + known;
+  const std::string names = joined(std::views::keys(prompts));
   fail_user("the model has no prompt \"" + name + "\"" + (names.empty() ? "" : "; it has " + names));
 }
 

@@ -5,32 +5,14 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/nn/parameter_groups.h"
 
 namespace linnet {
-
-bool matches(const std::string& pattern, const std::string& name) {
-  // Greedy with one place to come back to: after the last star.
-  size_t p = 0, n = 0, star = pattern.npos, mark = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      mark = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != pattern.npos) {
-      p = star + 1;
-      n = ++mark;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == pattern.npos;
-}
 
 namespace {
 
 bool any_matches(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(pattern, name); });
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
 }
 
 std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""; }

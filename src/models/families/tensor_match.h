@@ -40,7 +40,4 @@ class TensorMatch {
   std::map<std::string, const WeightFiles::Weight*> by_name_;  // as the table calls them
 };
 
-// `pattern` with '*' for any characters.
-bool matches(const std::string& pattern, const std::string& name);
-
 }  // namespace linnet

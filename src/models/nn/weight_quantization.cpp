@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "models/nn/module.h"
 #include "models/nn/parameter_groups.h"
 
@@ -39,9 +40,7 @@ WeightQuantization parse_quantization(const std::string& word, const std::vector
   if (word == "int8") return {.linear = kInt8, .table = kInt8, .keep = keep};
   if (word == "int8-weights") return {.linear = kInt8Blocks, .table = kInt8Blocks, .keep = keep};
   if (word == "int4-weights") return {.linear = kInt4Blocks, .table = kInt8Blocks, .keep = keep};
-  std::string known;
-  for (const std::string& each : quantization_words()) known += (known.empty() ? "" : ", ") + each;
-  fail_user("\"" + word + "\" is no way to quantize; there are " + known);
+  fail_user("\"" + word + "\" is no way to quantize; there are " + joined(quantization_words()));
 }
 
 }  // namespace linnet

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace linnet {
 
@@ -38,11 +39,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 
 std::string_view key_of(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() < kScheme.size()) return {};
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    const char c = authorization[i];
-    if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != kScheme[i]) return {};
-  }
+  if (lower_ascii(authorization.substr(0, kScheme.size())) != kScheme) return {};
   authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', kScheme.size()), authorization.size()));
   return authorization;
 }

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -25,19 +26,12 @@ std::string date() {
   return text;
 }
 
-std::string lower_case(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
 HttpRequest convert(http::request<http::string_body>&& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   std::string target(message.target());
   for (const std::string_view scheme : {"http://", "https://"})
-    if (lower_case(std::string_view(target).substr(0, scheme.size())) == scheme) {
+    if (lower_ascii(std::string_view(target).substr(0, scheme.size())) == scheme) {
       const size_t end = std::min(target.find_first_of("/?", scheme.size()), target.size());
       request.host = target.substr(scheme.size(), end - scheme.size());
       target = target.substr(end);
@@ -46,7 +40,7 @@ HttpRequest convert(http::request<http::string_body>&& message) {
     }
   request.path = target.substr(0, target.find('?'));
   for (const auto& field : message)
-    request.headers.emplace_back(lower_case({field.name_string().data(), field.name_string().size()}),
+    request.headers.emplace_back(lower_ascii({field.name_string().data(), field.name_string().size()}),
                                  std::string(field.value()));
   request.body = std::move(message.body());
   return request;
@@ -72,7 +66,7 @@ std::string fault_of(const HttpRequest& head, bool is_1_1) {
   if (count("transfer-encoding") == 0) return "";
   if (!is_1_1) return "HTTP/1.0 has no \"transfer-encoding\"";
   if (count("content-length") > 0) return "the request has both \"transfer-encoding\" and \"content-length\"";
-  return lower_case(head.header("transfer-encoding")) == "chunked"
+  return lower_ascii(head.header("transfer-encoding")) == "chunked"
              ? ""
              : "the only \"transfer-encoding\" that is supported is \"chunked\"";
 }
@@ -255,7 +249,7 @@ void HttpSession::turn_away() {
 
 void HttpSession::read_body() {
   if (parser_->is_done()) return handle();
-  if (chunked_ && lower_case(request_.header("expect")) == "100-continue" && buffer_.size() == 0)
+  if (chunked_ && lower_ascii(request_.header("expect")) == "100-continue" && buffer_.size() == 0)
     send("HTTP/1.1 100 Continue\r\n\r\n");
   http::async_read(socket_, buffer_, *parser_,
                    [self = shared_from_this()](error_code error, size_t) { self->got_body(error); });

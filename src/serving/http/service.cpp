@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "base/text.h"
 #include "serving/http/api_answer.h"
 
 namespace linnet {
@@ -45,10 +46,7 @@ const Route* find_route(std::string_view path) {
 // The name in "localhost:8080" or "[::1]:8080", in lower case.
 std::string host_name(std::string_view host) {
   const size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
-  std::string name(host.substr(0, end));
-  for (char& c : name)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return name;
+  return lower_ascii(host.substr(0, end));
 }
 
 // "NAME=FOLDER" or "FOLDER".

@@ -3,20 +3,17 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
 
 constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kSpace = " \t\r\n";
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = std::min(text.find_first_not_of(kSpace), text.size());
-  text.remove_prefix(first);
-  return text.substr(0, text.find_last_not_of(kSpace) + 1);
-}
+std::string_view without_blanks(std::string_view text) { return trimmed(text, kSpace); }
 
 bool add_call(std::string_view text, std::span<const std::string> functions, std::vector<ToolCall>& calls) {
-  const Json json = Json::parse_or_null(trimmed(text), JsonLimits::request());
+  const Json json = Json::parse_or_null(without_blanks(text), JsonLimits::request());
   const Json* name = json.find("name");
   if (!name || !name->is_string() || std::ranges::find(functions, name->text()) == functions.end()) return false;
   const Json* arguments = json.find("arguments");
@@ -43,7 +40,8 @@ bool add_bare_calls(std::string_view text, std::span<const std::string> function
 
 TextWithCalls find_tool_calls(const std::string& text, std::span<const std::string> functions) {
   TextWithCalls found;
-  if (trimmed(text).starts_with('{') && add_bare_calls(trimmed(text), functions, found.calls)) return found;
+  if (without_blanks(text).starts_with('{') && add_bare_calls(without_blanks(text), functions, found.calls))
+    return found;
   found.calls.clear();
   const size_t first = text.find(kOpen);
   for (size_t at = first; at != text.npos; at = text.find(kOpen, at)) {

@@ -8,6 +8,7 @@
 #include "base/digits.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -187,9 +188,7 @@ class Batch {
       case ModelKind::kEmbedder:
         break;
     }
-    std::string numbers;
-    for (const float value : item.row->rows)
-      numbers += (numbers.empty() ? "" : options_.json ? "," : " ") + shortest(value);
+    const std::string numbers = joined(item.row->rows, options_.json ? "," : " ", shortest<float>);
     if (!options_.json) return numbers;
     const std::string head = json.dump();
     return head.substr(0, head.size() - 1) + ",\"embedding\":[" + numbers + "]}";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/examples/text/record_reader.h"
 #include "data/text/unicode/utf8.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/examples/text/record_reader.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"

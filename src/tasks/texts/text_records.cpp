@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "data/examples/held_out.h"
 #include "data/examples/text/record_reader.h"
 
@@ -55,10 +56,9 @@ double as_number(const Json& label) {
 
 // The names of a record's fields, for the error that one is missing.
 std::string names_of(const Json& record, const std::string& where) {
-  std::string names;
-  for (const auto& [key, value] : record.items()) names += (names.empty() ? "" : ", ") + key;
   const bool is_csv = where.find(".csv:") != where.npos || where.find(".csv.gz:") != where.npos;
-  return names + (is_csv ? "; the first line of a .csv file is its heading" : "");
+  return joined(record.items(), ", ", &Json::Member::key) +
+         (is_csv ? "; the first line of a .csv file is its heading" : "");
 }
 
 // `images`: records have the path of an image where others have a text.

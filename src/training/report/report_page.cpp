@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "data/text/base64.h"
 
 namespace linnet {
@@ -125,23 +126,6 @@ Json run_data(const ReportRun& run, bool with_pictures) {
   return json;
 }
 
-// Text that may stand within HTML's text and attributes.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text)
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '"')
-      result += "&quot;";
-    else
-      result += c;
-  return result;
-}
-
 // JSON that may stand within a script element: nothing in it can end the element.
 std::string script_text(const std::string& json) {
   std::string result;
@@ -243,8 +227,8 @@ std::string report_page(const ReportTitle& title, std::span<const ReportRun> run
 
 std::string filled_page(const std::string& title, const std::string& command, const char* script,
                         const std::string& json) {
-  return filled({{"title", escaped(title)},
-                 {"command", escaped(command)},
+  return filled({{"title", html_escaped(title)},
+                 {"command", html_escaped(command)},
                  {"style", kPageStyle},
                  {"script", script},
                  {"data", script_text(json)}});

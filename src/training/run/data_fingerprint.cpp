@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "training/run/run_folder.h"
 #include "training/trainer/checkpoint.h"
 
@@ -53,12 +54,6 @@ DataFingerprint::Entry of_folder(const std::string& key, const std::string& path
   uint64_t hash = fnv1a("");
   for (const std::string& file : files) hash = fnv1a(file, hash);
   return {key, bytes, fmt::format("{:016x}", hash)};
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 bool is_path_of_data(const std::string& key) {

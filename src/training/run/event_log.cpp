@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 
 namespace linnet {
 
@@ -119,8 +120,7 @@ void EventLog::write_histograms(int64_t step, const ParameterLayout& layout, con
 }
 
 void EventLog::write_samples(int64_t step, const std::vector<std::string>& samples) {
-  std::string text;
-  for (const std::string& sample : samples) text += (text.empty() ? "" : "\n\n---\n\n") + as_code(sample);
+  const std::string text = joined(samples, "\n\n---\n\n", as_code);
   if (!text.empty()) file_.add_text(step, "samples", text);
   file_.flush();
 }

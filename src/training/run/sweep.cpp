@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/config_keys.h"
 #include "training/run/run_folder.h"
 #include "training/run/run_record.h"
@@ -142,12 +143,6 @@ std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> 
 
 namespace {
 
-std::string joined(const std::vector<std::string>& settings) {
-  std::string text;
-  for (const std::string& setting : settings) text += (text.empty() ? "" : " ") + setting;
-  return text;
-}
-
 class SweepRunner {
  public:
   SweepRunner(const SweepRequest& request, MakeTask* make_task)
@@ -251,7 +246,7 @@ class SweepRunner {
     for (const SweepRun& run : sweep_.runs)
       if (RunFolder(folder_of(run)).has_config()) {
         runs.push_back(read_report_run(folder_of(run)));
-        runs.back().name = run.name + " " + joined(run.settings);
+        runs.back().name = run.name + " " + joined(run.settings, " ");
       }
     const ReportTitle title{request_.folder, std::to_string(runs.size()) + " runs, the best first", "sweep"};
     if (!runs.empty()) write_file_atomically(request_.folder + "/report.html", report_page(title, runs));
@@ -260,7 +255,7 @@ class SweepRunner {
   // Up to the first evaluation after this share of the steps.
   void train(size_t index, size_t round, double share) {
     SweepRun& run = sweep_.runs[index];
-    log_info("run " + run.name + " of " + std::to_string(sweep_.runs.size()) + ": " + joined(run.settings) +
+    log_info("run " + run.name + " of " + std::to_string(sweep_.runs.size()) + ": " + joined(run.settings, " ") +
              (share < 1 ? ", up to 1/" + std::to_string(std::llround(1 / share)) + " of its steps" : ""));
     TrainRequest request{.config = configs_[index], .folder = folder_of(run)};
     request.resume = RunFolder(request.folder).has_config();

@@ -207,10 +207,7 @@ std::span<float> ShardedStep::waiting_gradient(size_t index) const {
 }
 
 void ShardedStep::add_gradient(std::span<float> into, std::span<const float> from) {
-  if (device_)
-    device_->add(into.data(), from.data(), into.size());
-  else
-    add_values(trainer_.pool(), into.data(), from.data(), into.size());
+  add_values(device_, trainer_.pool(), into.data(), from.data(), into.size());
 }
 
 // The gradient is zero for the next shard.

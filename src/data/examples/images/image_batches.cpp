@@ -12,15 +12,6 @@
 namespace linnet {
 namespace {
 
-// Uniform in [0, bound), without the bias of a remainder.
-uint64_t below(uint64_t bound, uint64_t& state) {
-  const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;
-  uint64_t value;
-  do value = next_splitmix64(state);
-  while (value >= limit);
-  return value % bound;
-}
-
 // Of image `index`; -1: none.
 void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedBatch& owned) {
   if (!dataset.has_numbers()) {
@@ -86,11 +77,11 @@ void ImageBatches::take_share(BatchShare share) {
 
 int64_t ImageBatches::batches_per_epoch() const { return evaluation_batches(dataset_, batch_size_); }
 
-// Fisher-Yates from the sorted order, with our own generator: std::shuffle differs between libraries.
+// Fisher-Yates from the sorted order.
 void ImageBatches::shuffle(int64_t epoch) {
   std::iota(order_.begin(), order_.end(), 0);
   uint64_t state = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
-  for (size_t left = order_.size(); left > 1; --left) std::swap(order_[left - 1], order_[below(left, state)]);
+  for (size_t left = order_.size(); left > 1; --left) std::swap(order_[left - 1], order_[uniform_below(left, state)]);
   ordered_epoch_ = epoch;
 }
 

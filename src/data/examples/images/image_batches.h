@@ -46,7 +46,6 @@ class ImageBatches : public BatchSource {
   BatchPosition next_rows(std::span<int32_t> rows) override;
 
   int64_t batch_size() const { return batch_size_; }
-  size_t order_bytes() const { return order_.size() * sizeof(int32_t); }
 
  private:
   struct Made {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -16,6 +15,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/examples/images/image_stb-inl.h"
 
 namespace linnet {
@@ -95,9 +95,7 @@ Decoded decode(const std::string& path, int64_t channels) {
 }
 
 std::string lower_ending(const std::string& path) {
-  std::string ending = path.substr(std::min(path.rfind('.'), path.size()));
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending;
+  return lower_ascii(path.substr(std::min(path.rfind('.'), path.size())));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/edit_distance.h"
 #include "base/hash.h"
 #include "data/text/unicode/utf8.h"
 
@@ -181,28 +182,11 @@ std::u32string letters_of(const std::string& name) {
   return letters;
 }
 
-// Optimal string alignment distance: the fewest insertions, deletions, replacements and swaps of neighbours.
-size_t edit_distance(const std::u32string& a, const std::u32string& b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  }
-  return d[a.size()][b.size()];
-}
-
 bool means_only(const std::u32string& word, int month) {
   for (const LanguageNames& names : kNames) {
     for (int other = 1; other <= kMonthCount; ++other) {
       for (const char* name : {names.months[other - 1], names.month_abbreviations[other - 1]}) {
-        const size_t distance = edit_distance(word, letters_of(name));
+        const int distance = edit_distance<char32_t>(word, letters_of(name));
         if (distance == 0 || (other != month && distance < 2)) return false;
       }
     }

@@ -5,12 +5,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/examples/gzip_limit.h"
 #include "data/text/unicode/utf8.h"
 
@@ -127,8 +127,7 @@ void LineReader::check(std::string& line) const {
 }
 
 bool has_ending(const std::string& path, std::string_view ending) {
-  std::string lower = path;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string lower = lower_ascii(path);
   if (lower.ends_with(".gz")) lower.resize(lower.size() - 3);
   return lower.ends_with(ending);
 }

@@ -18,10 +18,6 @@ constexpr int64_t kScoring = -2;
 constexpr uint64_t kMaskedOffsets = 0x6d61736b6f666673u, kMaskedOrders = 0x6d61736b6f726472u,
                    kMasks = 0x6d61736b6d61736bu;
 
-uint64_t stream_key(uint64_t seed, uint64_t use, int64_t epoch) {
-  return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
-}
-
 double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 int64_t places_of(int64_t tokens) { return std::max<int64_t>(1, std::llround(kShare * static_cast<double>(tokens))); }
@@ -74,8 +70,8 @@ int64_t MaskedChunks::batches() const {
 // Shuffled, sorted by length within pools of batches, and the batches shuffled again.
 int64_t MaskedChunks::prepare_epoch(int64_t epoch) {
   if (prepared_ == epoch) return batches();
-  cut(static_cast<int64_t>(stream_key(seed_, kMaskedOffsets, epoch) % static_cast<uint64_t>(content_)));
-  const uint64_t key = stream_key(seed_, kMaskedOrders, epoch);
+  cut(static_cast<int64_t>(epoch_key(seed_, kMaskedOffsets, epoch) % static_cast<uint64_t>(content_)));
+  const uint64_t key = epoch_key(seed_, kMaskedOrders, epoch);
   const auto count = static_cast<int64_t>(pieces_.size());
   const ShuffledIndex order(count, key), batch_order(batches(), mix64(key + 1));
   std::vector<TokenSpan> shuffled(pieces_.size());
@@ -100,7 +96,7 @@ const Batch& MaskedChunks::next() {
   if (++made_ % kBatchesBetweenDrops == 0) stream_.drop_pages();
   const auto taken = cursor_.take([this](int64_t epoch) { return prepare_epoch(epoch); });
   static_cast<BatchPosition&>(owned_.batch) = taken.position;
-  fill(starts_[static_cast<size_t>(taken.index)], stream_key(seed_, kMasks, taken.epoch));
+  fill(starts_[static_cast<size_t>(taken.index)], epoch_key(seed_, kMasks, taken.epoch));
   return owned_.batch;
 }
 
@@ -115,7 +111,7 @@ int64_t MaskedChunks::scoring_batches() {
 
 const Batch& MaskedChunks::scoring_batch(int64_t index) {
   if (index < 0 || index >= scoring_batches()) fail_internal("there is no such batch to score");
-  fill(index * options_.rows, stream_key(0, kMasks, kScoring));
+  fill(index * options_.rows, epoch_key(0, kMasks, kScoring));
   return owned_.batch;
 }
 

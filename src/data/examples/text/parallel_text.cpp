@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/terminal_line.h"
+#include "base/text.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/record_reader.h"
 
@@ -30,11 +31,10 @@ std::vector<std::string> read_lines(const std::string& path) {
   return result;
 }
 
-std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where, int columns,
-                                               const char* wanted) {
+std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where) {
   const auto tabs = std::count(line.begin(), line.end(), '\t');
-  if (tabs < 1 || tabs >= columns)
-    fail_user(where + ": expected " + wanted + ", found " +
+  if (tabs < 1 || tabs > 2)
+    fail_user(where + ": expected source<TAB>target, found " +
               (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
   const size_t tab = line.find('\t'), next = std::min(line.find('\t', tab + 1), line.size());
   return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
@@ -54,8 +54,7 @@ std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns
       if (!found && asked.empty()) found = record.find(name);
     if (!found && asked.empty() && record.size() == 2) found = &record.items()[place].value;
     if (found && found->is_string()) return found->text();
-    std::string names;
-    for (const auto& [key, value] : record.items()) names += (names.empty() ? "" : ", ") + key;
+    const std::string names = joined(record.items(), ", ", &Json::Member::key);
     fail_user(where + ": no text is called \"" + (asked.empty() ? *usual.begin() : asked) + "\" (there are " + names +
               "); --text-column and --label-column name source and target");
   };

@@ -22,10 +22,8 @@ struct PairColumns {
 // pairs, and counting them, is the batcher's decision.
 ParallelText read_table(const std::string& path, const PairColumns& columns = {});
 
-// The two columns of a line. `where`: "path:line", for messages. `columns`: the most there may be. `wanted`: what they
-// hold, as messages name it.
-std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where, int columns = 3,
-                                               const char* wanted = "source<TAB>target");
+// The first two columns of a line that has two or three. `where`: "path:line", for messages.
+std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where);
 
 // Two files of equally many lines; unequal counts are an error that gives both.
 ParallelText read_pair(const std::string& source_path, const std::string& target_path);

@@ -3,13 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace linnet {
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
-  return begin == text.npos ? std::string_view() : text.substr(begin, end - begin + 1);
-}
 
 namespace {
 bool has_json(const std::string& path) {

@@ -45,7 +45,4 @@ class RecordReader {
 // Whether a file's name says that it has records: a table or JSON lines.
 bool has_records(const std::string& path);
 
-// Removes spaces, tabs and carriage returns around a text.
-std::string_view trimmed(std::string_view text);
-
 }  // namespace linnet

@@ -13,10 +13,6 @@ constexpr uint64_t kOffsets = 0x6f66667365747300u, kOrders = 0x6f72646572730000u
 
 constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
 
-uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
-  return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
-}
-
 // Row `row` of the batch: `count` <= length inputs from `first` on, each with the token behind it as target.
 void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t row, int64_t first, int64_t count,
               const TokenBatch& batch) {
@@ -41,6 +37,10 @@ void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t ro
 }
 
 }  // namespace
+
+uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
+  return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
+}
 
 ShuffledIndex::ShuffledIndex(int64_t count, uint64_t key) : count_(static_cast<uint64_t>(count)), key_(key) {
   half_bits_ = std::max(1, (static_cast<int>(std::bit_width(count_ > 0 ? count_ - 1 : 0)) + 1) / 2);

@@ -28,6 +28,9 @@ struct ChunkOptions {
   bool separator_ends = true;
 };
 
+// The key of the random draws of one epoch; `use` tells apart the sequences of one seed.
+uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch);
+
 // A bijection of [0, count) that looks random: a Feistel network of four rounds, walked until it lands inside.
 class ShuffledIndex {
  public:

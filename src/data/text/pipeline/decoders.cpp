@@ -1,22 +1,11 @@
 #include "data/text/pipeline/decoders.h"
 
+#include "base/text.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  if (from.empty()) return;
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
-std::string joined(const std::vector<std::string>& tokens) {
-  std::string text;
-  for (const std::string& token : tokens) text += token;
-  return text;
-}
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -89,7 +78,7 @@ void ByteFallbackDecoder::apply(std::vector<std::string>& tokens) const {
   tokens = std::move(result);
 }
 
-void FuseDecoder::apply(std::vector<std::string>& tokens) const { tokens = {joined(tokens)}; }
+void FuseDecoder::apply(std::vector<std::string>& tokens) const { tokens = {joined(tokens, "")}; }
 
 void StripDecoder::apply(std::vector<std::string>& tokens) const {
   if (content_.empty()) return;

@@ -1,0 +1,58 @@
+// Small functions of texts.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace linnet {
+
+// text_of(item) of all items, with `separator` behind what is not empty.
+template <class Items, class TextOf = std::identity>
+std::string joined(const Items& items, std::string_view separator = ", ", const TextOf& text_of = {}) {
+  std::string text;
+  for (const auto& item : items) {
+    if (!text.empty()) text += separator;
+    text += std::invoke(text_of, item);
+  }
+  return text;
+}
+
+// `text` without the characters of `blanks` at either end.
+inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r") {
+  const size_t begin = text.find_first_not_of(blanks);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  if (from.empty()) return;
+  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+// The letters A to Z in lower case, whatever the locale; other bytes as they are.
+constexpr char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+inline std::string lower_ascii(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = lower_ascii(c);
+  return lower;
+}
+
+// Text that may stand within the text and the attributes of HTML and SVG.
+inline std::string html_escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text)
+    if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else
+      result += c;
+  return result;
+}
+
+}  // namespace linnet
