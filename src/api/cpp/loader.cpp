@@ -234,7 +234,7 @@ std::vector<InputTypes> Loader::shapes() const {
   for (size_t i = 0; i < state_->buckets.size(); ++i) {
     const int64_t count = std::ssize(state_->members[i]), rest = count % options.batch;
     const bool rest_alone = rest > 0 && !options.drop_last && !options.pad_last;
-    if (rest_alone ? count > rest : count > 0) shapes.push_back(state_->types_of(i, options.batch));
+    if (options.pad_last ? count > 0 : count >= options.batch) shapes.push_back(state_->types_of(i, options.batch));
     if (rest_alone) shapes.push_back(state_->types_of(i, rest));
   }
   return shapes;

@@ -151,8 +151,9 @@ class MpiWorld {
         sleep_for(std::chrono::milliseconds(20));
       }
       while (!are_done(sending)) sleep_for(kLook);
-    } catch (const std::exception&) {
-      give_up_on(before);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "linnet: rank %d no longer hears its neighbors: %s\n", rank_, error.what());
+      _exit(Communicator::kLostRank);
     }
   }
 

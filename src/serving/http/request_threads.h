@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "serving/loaded/fair_queue.h"
 
 namespace linnet {
@@ -15,17 +16,15 @@ namespace linnet {
 class RequestThreads {
  public:
   explicit RequestThreads(int threads) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < threads; ++i) threads_.push_back(start_thread([this] { work(); }));
+    } catch (...) {
+      end();
+      throw;
+    }
   }
   // Does what is left first.
-  ~RequestThreads() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~RequestThreads() { end(); }
   RequestThreads(const RequestThreads&) = delete;
   RequestThreads& operator=(const RequestThreads&) = delete;
 
@@ -38,6 +37,14 @@ class RequestThreads {
   }
 
  private:
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
   void work() {
     for (;;) {
       std::unique_lock lock(mutex_);

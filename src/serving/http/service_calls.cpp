@@ -151,13 +151,13 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
   }
   int64_t tokens = 0;
   for (const RowText& text : texts) tokens += std::ssize(text.tokens);
-  metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
   const auto finished = [exchange, format, tokens](RowOutcome&& outcome) {
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
     exchange->respond({.body = format(std::move(outcome.rows), tokens) + "\n"});
   };
   const bool taken = worker.submit(std::move(texts), finished, client);
   if (!taken) throw ApiError(429, "too many requests wait; try again in a moment");
+  metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
 }
 
 void Service::embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client) {

@@ -86,6 +86,8 @@ bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_
   if (location.region != arena) return true;
   const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
   const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
+  for (const auto& [node, offset] : plan.workspace_in_arena)  // its end is not known
+    if (node >= norm && offset < location.offset + bytes) return false;
   return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
     return tenant.first >= norm && tenant.offset < location.offset + bytes &&
            location.offset < tenant.offset + tenant.bytes;
