@@ -180,7 +180,9 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
     append_item(out, code, meaning);
   out += ".SH SEE ALSO\n";
   if (!path.empty()) out += ".BR linnet (1)\n.P\n";
-  out += "The guide, which messages call docs/: /usr/share/doc/linnet/docs, the folder docs of the tarball or of the sources.\n";
+  out +=
+      "The guide, which messages call docs/: /usr/share/doc/linnet/docs, the folder docs of the tarball or of the "
+      "sources.\n";
   return out;
 }
 
