@@ -85,8 +85,9 @@ std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
 // CLI11 only says that a command is missing; most often it is misspelt.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
-  if (dynamic_cast<const CLI::RequiredError*>(&error)) return required_text(app, error);
-  if (!app.get_subcommands().empty() || argc < 2) return error.what();
+  if (!app.get_subcommands().empty())
+    return dynamic_cast<const CLI::RequiredError*>(&error) ? required_text(app, error) : error.what();
+  if (argc < 2) return error.what();
   if (argv[1][0] == '-') return app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
