@@ -131,7 +131,7 @@ using OnnxOperator = std::function<void(OnnxCall& call)>;
 
 struct OnnxOperatorRow {
   const char* name;
-  OnnxOperator run;
+  OnnxOperator run;        // null: of nodes that have graphs within, which OnnxNetwork traces (control_flow.cpp)
   const char* note = "";  // what of it is not there
 };
 

@@ -115,7 +115,7 @@ OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(m
 
 void OnnxNetwork::check_operators(const std::vector<OnnxNode>& nodes) const {
   visit_nodes(nodes, [&](const OnnxNode& node) {
-    if (find_function(node) || find_onnx_operator(full_name(node)) || full_name(node) == "If") return;
+    if (find_function(node) || find_onnx_operator(full_name(node))) return;
     fail_user("'" + file_ + "' needs the operator " + full_name(node) +
               (node.name.empty() ? "" : " (node \"" + node.name + "\")") +
               ", which Linnet does not have; `linnet onnx operators` lists those it has");
@@ -231,13 +231,22 @@ void OnnxNetwork::trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, 
   graph.set_origin(std::nullopt);
 }
 
+std::vector<TracedValue> OnnxNetwork::run_operator(Graph& graph, const OnnxNode& node, int64_t version,
+                                                   std::vector<TracedValue> in, bool known) {
+  Graph scratch;
+  OnnxCall call(node, version, known ? scratch : graph, std::move(in));
+  (*find_onnx_operator(full_name(node)))(call);
+  call.check_attributes();
+  return known ? fold(call, scratch) : call.out();
+}
+
 void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& values) {
   std::vector<TracedValue> results;
   const OnnxFunction* function = find_function(node);
   if (function) {
     results = trace_function(graph, node, *function, values);
-  } else if (full_name(node) == "If") {
-    results = trace_if(graph, node, values);
+  } else if (!*find_onnx_operator(full_name(node))) {
+    results = trace_control(graph, node, values);
   } else {
     std::vector<TracedValue> in;
     bool known = true;
@@ -247,12 +256,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
       known = known && (name.empty() || is_known(in.back()) || is_type_alone);
     }
     const auto opset = model_.opsets.find(node.domain);
-    const int64_t version = opset == model_.opsets.end() ? 1 : opset->second;
-    Graph scratch;
-    OnnxCall call(node, version, known ? scratch : graph, std::move(in));
-    (*find_onnx_operator(full_name(node)))(call);
-    call.check_attributes();
-    results = known ? fold(call, scratch) : call.out();
+    results = run_operator(graph, node, opset == model_.opsets.end() ? 1 : opset->second, std::move(in), known);
   }
   for (size_t i = 0; i < node.out.size() && i < results.size(); ++i) {
     if (node.out[i].empty()) continue;
@@ -260,42 +264,6 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
       fail_user("'" + file_ + "': " + full_name(node) + " has no result " + std::to_string(i));
     values[node.out[i]] = results[i];
   }
-}
-
-// A condition that is known chooses the branch, and the other is not traced; otherwise both are computed.
-std::vector<TracedValue> OnnxNetwork::trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values) {
-  const TracedValue condition = values.at(node.in.at(0));
-  OnnxCall call(node, 1, graph, {condition});
-  if (condition.known || condition.initial)
-    return trace_branch(graph, node, call.number(0, 0) != 0 ? "then_branch" : "else_branch", values);
-  if (condition.tensor.shape().elements() != 1) call.fail("a condition of shape " + condition.tensor.shape().text());
-  std::vector<TracedValue> yes = trace_branch(graph, node, "then_branch", values);
-  const std::vector<TracedValue> no = trace_branch(graph, node, "else_branch", values);
-  for (size_t i = 0; i < std::min(yes.size(), no.size()); ++i) {
-    OnnxCall both(node, 1, graph, {condition, yes[i], no[i]});
-    if (both.shape(1) != both.shape(2) || both.element(1) != both.element(2))
-      both.fail("its branches give " + both.shape(1).text() + " and " + both.shape(2).text() +
-                ", and which of them is computed");
-    const DType dtype = traced_dtype(both.element(1));
-    const Tensor chosen = compose::elementwise(
-        both, {reshape(both.tensor(0, dtype), {}), both.tensor(1), both.tensor(2)},
-        [](compose::Number condition, compose::Number yes, compose::Number no) { return select(condition, yes, no); });
-    yes[i] = {.element = both.element(1), .tensor = chosen};
-  }
-  return yes;
-}
-
-std::vector<TracedValue> OnnxNetwork::trace_branch(Graph& graph, const OnnxNode& node, const std::string& name,
-                                                   const TracedValues& values) {
-  const OnnxAttribute* branch = node.find(name);
-  if (!branch || !branch->graph) OnnxCall(node, 1, graph, {}).fail("a branch is missing");
-  TracedValues inner = values;
-  for (const OnnxTensor& tensor : branch->graph->initializers)
-    inner[tensor.name] = {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
-  trace_nodes(graph, branch->graph->nodes, inner);
-  std::vector<TracedValue> results;
-  for (const OnnxValueInfo& output : branch->graph->outputs) results.push_back(inner.at(output.name));
-  return results;
 }
 
 std::vector<TracedValue> OnnxNetwork::trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,

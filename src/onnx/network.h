@@ -58,9 +58,17 @@ class OnnxNetwork : public Module {
   bool is_filters(const OnnxTensor& tensor) const { return tensor.dims.size() == 4 && filters_.contains(tensor.name); }
   void trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, TracedValues& values);
   void trace_node(Graph& graph, const OnnxNode& node, TracedValues& values);
+  static std::vector<TracedValue> run_operator(Graph& graph, const OnnxNode& node, int64_t version,
+                                               std::vector<TracedValue> in, bool known);
+  // control_flow.cpp: nodes that have graphs within.
+  std::vector<TracedValue> trace_control(Graph& graph, const OnnxNode& node, const TracedValues& values);
   std::vector<TracedValue> trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values);
-  std::vector<TracedValue> trace_branch(Graph& graph, const OnnxNode& node, const std::string& name,
-                                        const TracedValues& values);
+  std::vector<TracedValue> trace_loop(Graph& graph, const OnnxNode& node, const TracedValues& values);
+  std::vector<TracedValue> trace_scan(Graph& graph, const OnnxNode& node, const TracedValues& values);
+  // `arguments`: of the graph's inputs, in their order.
+  std::vector<TracedValue> trace_body(Graph& graph, const OnnxNode& node, const char* name, const TracedValues& values,
+                                      const std::vector<TracedValue>& arguments);
+  static TracedValue stacked(Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values, int64_t axis);
   std::vector<TracedValue> trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,
                                           const TracedValues& values);
   TracedValue initial_value(Graph& graph, const OnnxTensor& tensor) const;
