@@ -388,8 +388,6 @@ TEST(OnnxOperators, AScanGoesOverThePartsOfAnAxis) {
   OnnxModel model;
   model.opsets[""] = 17;
   model.graph.inputs = named({"x"});
-  model.graph.initializers = {float_tensor({2}, {0, 10})};
-  model.graph.initializers[0].name = "begin";
   OnnxGraph body{.inputs = named({"sum", "row"})};
   body.nodes = {{.name = "", .op = "Add", .in = {"sum", "row"}, .out = {"next"}},
                 {.name = "", .op = "Identity", .in = {"next"}, .out = {"part"}}};
@@ -397,7 +395,12 @@ TEST(OnnxOperators, AScanGoesOverThePartsOfAnAxis) {
   OnnxNode scan{.name = "s", .op = "Scan", .in = {"begin", "x"}, .out = {"last", "all"}};
   scan.attributes = {graph_attribute("body", body), int_attribute("num_scan_inputs", 1),
                      ints_attribute("scan_input_directions", {1}), ints_attribute("scan_output_axes", {1})};
-  model.graph.nodes = {scan};
+  model.graph.nodes = {{.name = "",
+                        .op = "Constant",
+                        .in = {},
+                        .out = {"begin"},
+                        .attributes = {tensor_attribute("value", float_tensor({2}, {0, 10}))}},
+                       scan};
   model.graph.outputs = named(scan.out);
   const auto results = computed(model, {3, 2}, {1, 2, 3, 4, 5, 6}, scan.out);
   expect_near(results.at("last"), {9, 22});
