@@ -70,6 +70,7 @@ class OnnxCall {
   size_t operands() const { return in_.size(); }
   bool has(size_t i) const { return i < in_.size() && (in_[i].tensor.defined() || in_[i].known); }
   const TracedValue& in(size_t i) const;
+  void replace(size_t i, Tensor tensor) { in_.at(i) = {.tensor = tensor}; }  // an operand by another form of it
   OnnxElement element(size_t i = 0) const { return in(i).element; }
   Shape shape(size_t i = 0) const { return in(i).shape(); }
   Tensor tensor(size_t i = 0);  // in traced_dtype()
@@ -131,7 +132,7 @@ using OnnxOperator = std::function<void(OnnxCall& call)>;
 
 struct OnnxOperatorRow {
   const char* name;
-  OnnxOperator run;        // null: of nodes that have graphs within, which OnnxNetwork traces (control_flow.cpp)
+  OnnxOperator run;       // null: of nodes that have graphs within, which OnnxNetwork traces (control_flow.cpp)
   const char* note = "";  // what of it is not there
 };
 

@@ -41,9 +41,8 @@ void dequantize_linear(OnnxCall& call) {
   call.set_quantization(*known);
 }
 
-// uint8 with the range of the tensor's numbers, which includes 0.
-void dynamic_quantize_linear(OnnxCall& call) {
-  const Tensor x = call.tensor(0);
+// For uint8 with the range of the tensor's numbers, which includes 0.
+Scaling dynamic_scaling(OnnxCall& call, Tensor x) {
   const Tensor row = reshape(x, {1, x.shape().elements()});
   const Tensor zero = call.number(0, DType::kF32);
   const auto extreme = [&](Tensor (*of_two)(Tensor, Tensor)) {
@@ -57,7 +56,12 @@ void dynamic_quantize_linear(OnnxCall& call) {
   const Tensor point = elementwise(call, {least, scale}, [](Number least, Number scale) {
     return select(equal(scale, 0), 0, min(max(round(-(least / scale)), 0), 255));
   });
-  const Scaling scaling{reshape(scale, {}), reshape(point, {})};
+  return {reshape(scale, {}), reshape(point, {})};
+}
+
+void dynamic_quantize_linear(OnnxCall& call) {
+  const Tensor x = call.tensor(0);
+  const Scaling scaling = dynamic_scaling(call, x);
   call.set(0, quantized(call, x, scaling, {0, 255}), OnnxElement::kUint8);
   call.set(1, scaling.scale, OnnxElement::kFloat);
   call.set(2, scaling.zero, OnnxElement::kUint8);
@@ -238,6 +242,12 @@ Tensor global_average_pool(OnnxCall& call) {
 }
 
 }  // namespace
+
+Tensor dynamically_rounded(OnnxCall& call, Tensor x) {
+  Scaling scaling = dynamic_scaling(call, x);
+  scaling.scale = elementwise(call, {scaling.scale}, [](Number scale) { return select(equal(scale, 0), 1, scale); });
+  return dequantized(call, quantized(call, x, scaling, {0, 255}), scaling);
+}
 
 OnnxOperatorRows quantized_operators() {
   return {

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "onnx/operators.h"
+#include "onnx/quantized_product.h"
 
 namespace linnet {
 namespace {
@@ -202,13 +203,15 @@ class Recurrence {
   Tensor x_, lengths_;
 };
 
-void lstm(OnnxCall& call) {
+// `rounded`: what the recurrent product reads of the state before.
+void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
   Recurrence recurrence(call, 4, true);
   const double clip = call.real("clip", 0);
   const bool coupled = call.integer("input_forget", 0) != 0;
-  const Step step = [&call, clip, coupled](const Direction& d, Tensor projected, const State& before) {
+  const Step step = [&call, clip, coupled, rounded](const Direction& d, Tensor projected, const State& before) {
     const Activation &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
-    const std::vector<Tensor> gates = parts_of(projected + matmul(before.hidden, d.recurrent, false, true), 4);
+    const Tensor hidden_before = rounded ? rounded(call, before.hidden) : before.hidden;
+    const std::vector<Tensor> gates = parts_of(projected + matmul(hidden_before, d.recurrent, false, true), 4);
     const Tensor none = call.number(0, projected.type().dtype);
     const std::vector<Tensor> looks = d.peepholes.defined() ? parts_of(d.peepholes, 3) : std::vector(3, none);
     const Tensor cell =
@@ -224,6 +227,25 @@ void lstm(OnnxCall& call) {
     return State{hidden, cell};
   };
   recurrence.run(step, {"Sigmoid", "Tanh", "Tanh"}, /*bias_apart=*/false);
+}
+
+// ONNX Runtime's: weights [directions, inputs, 4 H] of 8 bits with a scale and a zero point for each direction, or for
+// each column of one; the input as a whole and the state before each step are rounded to 8 bits as they come.
+void dynamic_quantize_lstm(OnnxCall& call) {
+  const auto weights = [&call](size_t i, size_t scale, size_t zero) {
+    const Shape shape = call.shape(i);
+    if (shape.rank() != 3) call.fail("weights of shape " + shape.text());
+    const auto of_columns = [&](Tensor numbers) {  // [directions] or [directions, 4 H]
+      const Shape given = numbers.shape();
+      return reshape(numbers, {given[0], 1, given.rank() == 2 ? given[1] : 1});
+    };
+    const Scaling scaling{of_columns(call.tensor(scale, DType::kF32)), of_columns(call.tensor(zero, DType::kF32))};
+    call.replace(i, compose::move_axes(dequantized(call, call.tensor(i, DType::kF32), scaling), {0, 2, 1}));
+  };
+  weights(1, 8, 9);
+  weights(2, 10, 11);
+  call.replace(0, dynamically_rounded(call, call.tensor(0)));
+  lstm(call, dynamically_rounded);
 }
 
 void gru(OnnxCall& call) {
@@ -270,8 +292,9 @@ void rnn(OnnxCall& call) {
 OnnxOperatorRows recurrent_operators() {
   return {
       {"GRU", gru, "unrolled: of at most 4096 steps"},
-      {"LSTM", lstm, "unrolled: of at most 4096 steps"},
+      {"LSTM", [](OnnxCall& call) { lstm(call, nullptr); }, "unrolled: of at most 4096 steps"},
       {"RNN", rnn, "unrolled: of at most 4096 steps"},
+      {"com.microsoft.DynamicQuantizeLSTM", dynamic_quantize_lstm, "unrolled: of at most 4096 steps"},
   };
 }
 

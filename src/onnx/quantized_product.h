@@ -43,6 +43,9 @@ int quantized_axis(const OnnxCall& call, const Shape& x);
 Tensor dequantized(const OnnxCall& call, Tensor x, const Scaling& s);
 Tensor quantized(const OnnxCall& call, Tensor x, const Scaling& s, QuantizedRange range);
 
+// x by way of uint8, as DynamicQuantizeLinear finds its scale (operators_quantized.cpp).
+Tensor dynamically_rounded(OnnxCall& call, Tensor x);
+
 // The product of matrices of whole numbers.
 Tensor whole_product(OnnxCall& call, Tensor a, Tensor b);
 // The node as a Conv of other operands: [N, O, ...].

@@ -207,8 +207,8 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
     TracedValues known;
     for (const OnnxValueInfo& info : network.inputs()) {
       const HostTensor& host = values.at(info.name);
-      // A whole number that is no array, such as a sampling rate, chooses a branch or a size.
-      if (is_whole(info.element) && host.type().shape.rank() == 0)
+      // One whole number, such as a sampling rate, chooses a branch or a size.
+      if (is_whole(info.element) && host.type().shape.elements() == 1)
         known[info.name] = known_numbers(info.element, host.type().shape, host.values());
       else
         tensors[info.name] = trace.input(info.name, host.type()), taken.insert(info.name);
