@@ -64,10 +64,12 @@ TEST_F(BadInput, CommandLines) {
   std::filesystem::create_directory(folder_ / "encoder");
   folder_.write("encoder/config.json", R"({"model_type": "bert"})");
   expect_refused(run({"translate", folder_ / "encoder"}), {"`linnet info " + (folder_ / "encoder")});
-  expect_refused(run({"train"}), {"config is missing: a TOML file, the name of a preset"});
+  expect_refused(run({"train"}), {"CONFIG is missing: a TOML file, the name of a preset"});
   expect_refused(run({"train", "dates", "--thread", "1"}), {"no option '--thread'", "did you mean --threads?"});
   expect_refused(run({"generate", "x", "--temprature=1"}), {"no option '--temprature' (did you mean --temperature?)"});
   expect_refused(run({"train", "dates", "translate"}), {"nothing to do with 'translate'"});
+  expect_refused(run({"trian", "translate"}), {"no command 'trian'", "did you mean train?"});
+  expect_refused(run({"train", "dates", "README.md"}), {"nothing to do with 'README.md'; --data README.md"});
   expect_refused(run({"train", "dates", "--run", ""}), {"--run: the value is empty"});
   expect_refused(run({"train", "dates", "--threads", "many"}), {"--threads", "many"});
   expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "512"});

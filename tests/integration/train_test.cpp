@@ -98,7 +98,7 @@ TEST_P(Signal, EndsAtOnceBeforeTheFirstStep) {
   program.send(GetParam());
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.signal, GetParam());
-  EXPECT_EQ(outcome.error, "linnet: stopped before training began; the run folder is as it was\n");
+  EXPECT_EQ(outcome.error, "linnet: stopped before training began; nothing was learned\n");
   EXPECT_FALSE(exists(folder / "run/config.toml"));
 }
 

@@ -60,9 +60,16 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
   if (option == argv + argc) {
     char** const word = std::find_if(argv + 1, argv + argc, is_extra);
     if (word == argv + argc) return error.what();
-    const bool follows_setting = word - argv >= 3 && std::string_view(word[-2]) == "--set";
-    return std::string("there is nothing to do with '") + *word + "'" +
-           (follows_setting ? "; --set takes KEY=VALUE, without blanks" : "");
+    const std::string text = std::string("there is nothing to do with '") + *word + "'";
+    if (word - argv >= 3 && std::string_view(word[-2]) == "--set")
+      return text + "; --set takes KEY=VALUE, without blanks";
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    if (file_exists(*word) && command->get_option_no_throw("--data"))
+      return text + "; --data " + *word + " takes data from there";
+    if (file_exists(*word) || std::string_view(*word).find(' ') != std::string_view::npos)
+      return text + "; texts come from standard input: < FILE, or echo TEXT |";
+    return text;
   }
   std::vector<std::string> names;
   for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front())
@@ -77,21 +84,24 @@ std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
   for (const CLI::Option* option : command->get_options())
-    if (option->get_required() && option->count() == 0)
-      return option->get_name() + " is missing: " + option->get_description();
-  return error.what();
+    if (option->get_required() && option->count() == 0) {
+      std::string name = option->get_name();
+      std::ranges::transform(name, name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
+      return name + " is missing: " + option->get_description();
+    }
+  return command->get_subcommands({}).empty() ? error.what() : "a command is missing";
 }
 
-// CLI11 only says that a command is missing; most often it is misspelt.
+// CLI11 only says that a command is missing, or takes a word behind it for the command; most often it is misspelt.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
-  if (!app.get_subcommands().empty())
-    return dynamic_cast<const CLI::RequiredError*>(&error) ? required_text(app, error) : error.what();
-  if (argc < 2) return error.what();
-  if (argv[1][0] == '-') return app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return std::string("there is no command '") + argv[1] + "' (did you mean " + nearest(argv[1], names) + "?)";
+  if (argc >= 2 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end())
+    return std::string("there is no command '") + argv[1] + "' (did you mean " + nearest(argv[1], names) + "?)";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) && !app.get_subcommands().empty())
+    return required_text(app, error);
+  return argc < 2 || app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
 }
 
 // An empty value, as an unset variable of a shell script gives it, is only ever meant where any text may stand.

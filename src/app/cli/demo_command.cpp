@@ -5,6 +5,8 @@
 
 #include "app/cli/commands.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/log.h"
 #include "base/process_memory.h"
 #include "data/metrics/exact_match.h"
 #include "tasks/task_table.h"
@@ -61,6 +63,7 @@ int demo(const std::string& folder, bool resume, const std::vector<std::string>&
                   {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
                   {"predicted_peak_mb", static_cast<double>(outcome.predicted_peak) / 1e6}};
   std::printf("%s\n", json.dump().c_str());
+  log_info("`echo \"May 1, 2031\" | linnet translate " + folder + "` asks it");
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/terminal_line.h"
@@ -165,6 +166,8 @@ int predict(Arguments arguments) {
         for_each_line({path}, false, [&](const std::string& line, const std::string&) { add_text(line); });
         continue;
       }
+      if (path.find(' ') != path.npos && !file_exists(path))
+        fail_user("there is no file '" + path + "'; a text comes from standard input: echo TEXT |");
       if (!images || has_records(path)) {
         predictions.predictor().for_each_text(path, arguments.columns, add_text);
         continue;

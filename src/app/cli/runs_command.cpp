@@ -43,7 +43,8 @@ bool is_metric(const std::string& key) {
   return std::ranges::find(kOthers, key) == kOthers.end() && !key.ends_with("_per_second");
 }
 
-// The last training loss and the rate of the last lines; and the best value of each metric.
+// The last training loss and the rate of the last lines; the best value of each metric; and the loss of the evaluation
+// whose shown metric is the best.
 void read_metrics(const std::string& path, Row& row) {
   constexpr double kKeep = 0.95;  // of the running average of rates
   const std::string text = file_exists(path) ? read_file(path) : "";
@@ -64,10 +65,12 @@ void read_metrics(const std::string& path, Row& row) {
       if (trains || !is_metric(key)) continue;
       if (row.shown.empty() && !is_loss(key)) row.shown = key;  // what chooses the best weights comes first
       const auto [best, fresh] = row.best.emplace(key, number);
-      if (!fresh && (is_loss(key) ? number < best->second : number > best->second)) best->second = number;
+      const bool better = fresh || (is_loss(key) ? number < best->second : number > best->second);
+      if (better) best->second = number;
+      if (better && key == (row.shown.empty() ? "loss" : row.shown))
+        row.valid = formatted("%.4f", line["loss"].get<double>());
     }
   }
-  if (row.best.contains("loss")) row.valid = formatted("%.4f", row.best["loss"]);
   if (!row.shown.empty()) row.best_text = row.shown + " " + formatted("%.4f", row.best[row.shown]);
 }
 
