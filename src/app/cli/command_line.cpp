@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "app/cli/build_version.h"
+#include "base/files.h"
 #include "config/hints.h"
 #include "models/nn/weight_quantization.h"
 #include "tasks/generation/generation_choice.h"
