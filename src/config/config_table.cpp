@@ -430,7 +430,8 @@ std::span<const ConfigKey> config_keys() {
       of(kPairs, between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024)),
       of({"language"},
          between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6)),
-      between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
+      resumable(
+          between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount)),
       one_of(TRAIN(metric), "What makes a checkpoint the best.", metric_names()),
       of(kPairs, resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024))),
       of(kPairs, resumable(between(TRAIN(length_penalty),

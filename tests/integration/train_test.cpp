@@ -411,6 +411,13 @@ TEST(Resume, OfARunThatStoppedEarlyDoesNotGoOn) {
     ASSERT_EQ(train(run, settings, {"--resume"}).exit_code, 0);
     EXPECT_EQ(read_metrics(run), before) << settings[0];
   }
+  Arguments longer = patience;
+  longer[0] = "patience=3";
+  const std::string run = folder / "patie";
+  const size_t before = read_metrics(run).size();
+  const Outcome resumed = train(run, longer, {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
+  EXPECT_GT(read_metrics(run).size(), before);
 }
 
 TEST(Resume, OfAFolderWithoutCheckpointStartsFromTheBeginning) {
