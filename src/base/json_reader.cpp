@@ -107,10 +107,12 @@ std::optional<double> JsonObject::number(const char* key, bool (*fits)(double), 
 
 void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<const std::string>)) const {
   for (const auto& [key, value] : value_->items())
-    if (std::ranges::find(known_, key) == known_.end())
-      throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key +
-                               "\" (did you mean \"" + nearest(key, known_) + "\"?)"),
+    if (std::ranges::find(known_, key) == known_.end()) {
+      const std::string near = nearest(key, known_);
+      throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key + "\"" +
+                               (near.empty() ? "" : " (did you mean \"" + near + "\"?)")),
                       key);
+    }
 }
 
 void JsonObject::fail(const std::string& what) const {

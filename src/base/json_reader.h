@@ -34,7 +34,7 @@ class JsonObject {
 
   // Keys that are not read, but may be there.
   void ignore(std::initializer_list<const char*> keys) const { known_.insert(known_.end(), keys.begin(), keys.end()); }
-  // User error for a key that nothing has asked for; nearest(key, known) is the one that was meant.
+  // User error for a key that nothing has asked for; nearest(key, known) is the one that was meant; it may be empty.
   void check_names(std::string (*nearest)(std::string_view key, std::span<const std::string> known)) const;
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;  // of the field

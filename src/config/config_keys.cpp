@@ -41,14 +41,14 @@ const ConfigKey* find_key(std::string_view name) {
 
 std::string hint_for(std::string_view section, std::string_view name) {
   for (const auto& [other, ours] : kElsewhere)
-    if (name == other) return ours;
+    if (name == other) return std::string(" (did you mean \"") + ours + "\"?)";
   std::vector<std::string> candidates;
   for (const ConfigKey& key : config_keys())
     if (section.empty() || section == key.section) candidates.push_back(key.name);
   for (const ShortForm& form : kShortForms)
     if (section == form.section || (section.empty() && std::string_view(form.name) == "num_layers"))
       candidates.push_back(form.name);
-  return nearest(name, candidates);
+  return did_you_mean(name, candidates);
 }
 
 const char* type_text(const FieldValue& value) {
@@ -90,8 +90,7 @@ std::string assign_field(const ConfigKey& key, Config& config, FieldValue value)
     accepted = std::ranges::find(key.choices, *text) != key.choices.end();
   if (!accepted) {
     std::string problem = name + " must be " + range_text(key) + ", got " + value_text(value);
-    if (!key.choices.empty())
-      problem += " (did you mean \"" + nearest(std::get<std::string>(value), key.choices) + "\"?)";
+    if (!key.choices.empty()) problem += did_you_mean(std::get<std::string>(value), key.choices);
     return problem;
   }
   std::visit([&](auto* pointer) { *pointer = std::get<std::remove_pointer_t<decltype(pointer)>>(value); }, target);
@@ -123,7 +122,7 @@ std::vector<const ConfigKey*> find_keys(std::string_view section, std::string_vi
   if (key) {
     problem += " (\"" + std::string(name) + "\" belongs in [" + key->section + "])";
   } else {
-    problem += " (did you mean \"" + hint_for(section, name) + "\"?)";
+    problem += hint_for(section, name);
   }
   return {};
 }

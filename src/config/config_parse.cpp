@@ -4,7 +4,6 @@
 #include <charconv>
 #include <map>
 
-#include "base/edit_distance.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -148,8 +147,8 @@ class TomlReader {
       } else {
         const std::string keys[] = {"parameters",           "frozen",       "storage",
                                     "learning_rate_factor", "weight_decay", "optimizer"};
-        fail(line, "unknown key \"" + std::string(key.str()) + "\" in [[train.groups]] (did you mean \"" +
-                       nearest(std::string(key.str()), keys) + "\"?)");
+        fail(line,
+             "unknown key \"" + std::string(key.str()) + "\" in [[train.groups]]" + did_you_mean(key.str(), keys));
       }
     }
     if (group.parameters.empty()) fail(table.source().begin.line, "a group of [[train.groups]] has no \"parameters\"");
@@ -173,7 +172,7 @@ class TomlReader {
 
   [[noreturn]] void fail_section(toml::source_index line, const std::string& section) const {
     const std::vector<std::string> sections(section_names().begin(), section_names().end());
-    fail(line, "unknown section [" + section + "] (did you mean [" + nearest(section, sections) + "]?)");
+    fail(line, "unknown section [" + section + "]" + did_you_mean(section, sections, "[", "]"));
   }
 
   const std::string& name_;
@@ -246,9 +245,8 @@ Config load_config(const std::string& path_or_preset) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.push_back(preset.name);
     const std::string near = nearest(path_or_preset, names);
-    const bool is_near = edit_distance<char>(path_or_preset, near) <= 2;
     fail_user("no preset and no file is called \"" + path_or_preset + "\" (" +
-              (is_near ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)"));
+              (!near.empty() ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)"));
   }
   return parse_config(read_input(path_or_preset), path_or_preset);
 }

@@ -103,6 +103,7 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
     EXPECT_CONTAINS(user_error([&] { validate(config); }), part);
   };
   refused({"image_memory=much"}, "image_memory = \"much\" is not an amount; write for example 4GiB or 500MB");
+  refused({"image_memory=2"}, "image_memory = \"2\": give a unit, such as 2GB");
   refused({"num_heads=5"}, "d_model = 192 is not divisible by num_heads = 5");
   refused({"patch_size=5"}, "image_size = 32 is not divisible by patch_size = 5");
   const Config vit = load_config("vit-tiny");
@@ -137,6 +138,7 @@ TEST(Config, MisspeltKeysNameLineAndNearest) {
   EXPECT_CONTAINS(parse_error("num_layer = 1"), "did you mean \"num_layers\"?");
   EXPECT_CONTAINS(parse_error("lr = 1"), "did you mean \"learning_rate\"?");
   EXPECT_CONTAINS(parse_error("Batch-Size = 1"), "did you mean \"batch_size\"?");
+  EXPECT_EQ(parse_error("xylophone = 1"), "config.toml:1: unknown key \"xylophone\"");
   EXPECT_CONTAINS(parse_error("smoothing = 1"), "did you mean \"label_smoothing\"?");
 }
 
@@ -274,6 +276,7 @@ TEST(Config, ChangedKeysAndWhatResumeAllows) {
   EXPECT_EQ(wanted.train.seed, 9);
   EXPECT_TRUE(may_change_on_resume("max_steps"));
   EXPECT_TRUE(may_change_on_resume("threads"));
+  EXPECT_TRUE(may_change_on_resume("patience"));
   EXPECT_TRUE(may_change_on_resume("log_every"));
   EXPECT_FALSE(may_change_on_resume("d_ff"));
   EXPECT_FALSE(may_change_on_resume("seed"));

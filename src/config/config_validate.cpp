@@ -173,6 +173,11 @@ void check_texts(const Config& config) {
   require(config.data.batch_size > 0, "task = \"" + config.data.task + "\" needs a batch_size");
 }
 
+void check_byte_size(const std::string& key, const std::string& value) {
+  const std::string problem = byte_size_problem(value);
+  require(problem.empty(), key + " = \"" + value + "\"" + problem);
+}
+
 void check_images(const Config& config) {
   const DataConfig& data = config.data;
   const ModelConfig& model = config.model;
@@ -182,8 +187,7 @@ void check_images(const Config& config) {
   require(data.task == "images" || config.train.label_smoothing == 0,
           task + " has no classes: label_smoothing must be 0");
   require(data.task != "images_regression" || config.train.class_weights.empty(), task + " has no class_weights");
-  require(parse_byte_size(data.image_memory).has_value(),
-          "image_memory = \"" + data.image_memory + "\" is not an amount; write for example 4GiB or 500MB");
+  check_byte_size("image_memory", data.image_memory);
   if (model.architecture != "vit" || !model.from.empty()) return;
   check_layers(model);
   require(data.image_size % model.patch_size == 0,
@@ -247,8 +251,7 @@ void check_training(const Config& config) {
   require(train.epsilon > 0, "epsilon must be above 0");
   require(std::log2(train.loss_scale) == std::floor(std::log2(train.loss_scale)),
           "loss_scale = " + value_text(FieldValue(train.loss_scale)) + " is not a power of two");
-  require(train.memory.empty() || parse_byte_size(train.memory),
-          "memory = \"" + train.memory + "\" is not an amount; write for example 6GiB or 500MB");
+  if (!train.memory.empty()) check_byte_size("memory", train.memory);
   require(train.final_learning_rate <= peak_learning_rate(config), "final_learning_rate is above learning_rate");
 }
 

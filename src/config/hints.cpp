@@ -15,6 +15,7 @@ namespace linnet {
 namespace {
 
 std::string folded(std::string_view text) {
+  while (text.starts_with('-')) text.remove_prefix(1);  // of an option: they would make all names alike
   std::string result(text);
   for (char& c : result) c = c == '-' ? '_' : lower_ascii(c);
   return result;
@@ -28,13 +29,24 @@ std::string nearest(std::string_view text, std::span<const std::string> candidat
   std::string best;
   int best_distance = 0;
   for (const std::string& candidate : candidates) {
-    int distance = edit_distance<char>(wanted, candidate);
-    if (wanted.size() >= 3 && candidate.find(wanted) != candidate.npos) distance = std::min(distance, 1);
-    if (!best.empty() && distance >= best_distance) continue;
+    const std::string name = folded(candidate);
+    int distance = edit_distance<char>(wanted, name);
+    const bool is_part = wanted.size() >= 3 && name.find(wanted) != name.npos;
+    if (is_part) distance = std::min(distance, 1);
+    const bool is_near = is_part || (wanted.size() >= 2 && name.starts_with(wanted)) ||
+                         (name.size() >= 3 && wanted.starts_with(name)) ||
+                         distance <= static_cast<int>(std::max(wanted.size(), name.size()) + 1) / 3;
+    if (!is_near || (!best.empty() && distance >= best_distance)) continue;
     best = candidate;
     best_distance = distance;
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view text, std::span<const std::string> candidates, const std::string& before,
+                         const std::string& after) {
+  const std::string name = nearest(text, candidates);
+  return name.empty() ? "" : " (did you mean " + before + name + after + "?)";
 }
 
 std::optional<uint64_t> parse_byte_size(std::string_view text) {
@@ -53,6 +65,13 @@ std::optional<uint64_t> parse_byte_size(std::string_view text) {
   for (const auto& [name, factor] : kUnits)
     if (unit == name && value * factor >= 1 && value * factor < kMost) return static_cast<uint64_t>(value * factor);
   return {};
+}
+
+std::string byte_size_problem(const std::string& text) {
+  const std::optional<uint64_t> bytes = parse_byte_size(text);
+  if (!bytes) return " is not an amount; write for example 4GiB or 500MB";
+  const bool has_unit = text.find_first_not_of("0123456789.eE+ ") != text.npos;
+  return has_unit || *bytes >= 1'000'000 ? "" : ": give a unit, such as " + text + "GB";
 }
 
 }  // namespace linnet

@@ -25,8 +25,7 @@ std::vector<double> read_weights(const std::string& asked, const std::vector<std
     const std::string name(trimmed(part.substr(0, sign), " "));
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      fail_user("class_weights: the training examples have no class \"" + name + "\"" + " (did you mean \"" +
-                nearest(name, names) + "\"?)");
+      fail_user("class_weights: the training examples have no class \"" + name + "\"" + did_you_mean(name, names));
     weights[static_cast<size_t>(found - names.begin())] = weight;
   }
   return weights;

@@ -341,7 +341,7 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
   train("whole", {"--set", "image_threads=1"});
   train("files", {"--set", "image_memory=1KiB", "--set", "image_threads=3"});
   train("parts", {"--set", "max_steps=10"});
-  train("parts", {"--resume", "--set", "max_steps=20", "--set", "image_memory=2000", "--set", "image_threads=2"});
+  train("parts", {"--resume", "--set", "max_steps=20", "--set", "image_memory=2000B", "--set", "image_threads=2"});
   EXPECT_EQ(weights("files"), weights("whole"));
   EXPECT_EQ(weights("parts"), weights("whole"));
   const Outcome evaluated = run({"eval", folder_ / "files", "--json"});

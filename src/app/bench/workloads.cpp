@@ -113,7 +113,7 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options) 
     workload.name = row.name, workload.description = row.description;
     return workload;
   }
-  fail_user("there is no workload \"" + name + "\" (did you mean \"" + nearest(name, names) + "\"?)");
+  fail_user("there is no workload \"" + name + "\"" + did_you_mean(name, names));
 }
 
 // BERT-base, masked language modelling: 4 x 512 tokens (for a GPU 32 x 512) with lengths between half and all of it, 77

@@ -282,9 +282,9 @@ int bench(const Arguments& arguments) {
   options.store_fp32 = arguments.storage == "fp32";
   options.recompute = recompute_mode(arguments.recompute);
   if (!arguments.memory.empty()) {
-    const auto memory = parse_byte_size(arguments.memory);
-    if (!memory) fail_user("--memory " + arguments.memory + " is not an amount; write for example 2GiB or 500MB");
-    options.memory = *memory;
+    if (const std::string problem = byte_size_problem(arguments.memory); !problem.empty())
+      fail_user("--memory " + arguments.memory + problem);
+    options.memory = parse_byte_size(arguments.memory).value();
     // On the host the limit is of what the process takes: batches and model are there already.
     if (!on_gpu) options.memory_beside = resident_bytes() - resident + kPlans;
   }

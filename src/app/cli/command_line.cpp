@@ -10,6 +10,7 @@
 
 #include "app/cli/build_version.h"
 #include "base/files.h"
+#include "config/config_keys.h"
 #include "config/hints.h"
 #include "models/nn/weight_quantization.h"
 #include "tasks/generation/generation_choice.h"
@@ -77,18 +78,29 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
     for (const CLI::Option* known : at->get_options())
       for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
   const std::string given = std::string(*option).substr(0, std::string_view(*option).find('='));
-  return "there is no option '" + given + "' (did you mean " + nearest(given, names) + "?)";
+  const std::string problem = "there is no option '" + given + "'";
+  std::string key = given, no_key;
+  key.erase(0, key.find_first_not_of('-'));
+  std::ranges::replace(key, '-', '_');
+  if (std::ranges::count(names, "--set") > 0 && !find_keys("", key, no_key).empty())
+    return problem + "; `--set " + key + "=VALUE` sets that key";
+  return problem + did_you_mean(given, names, "", "");
 }
 
 // CLI11 names what is missing; its help says what it is.
 std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const CLI::Option *resume = command->get_option_no_throw("--resume"), *run = command->get_option_no_throw("--run");
+  const bool resumes = resume && run && resume->count() > 0 && run->count() > 0;
   for (const CLI::Option* option : command->get_options())
     if (option->get_required() && option->count() == 0) {
       std::string name = option->get_name();
       std::ranges::transform(name, name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
-      return name + " is missing: " + option->get_description();
+      return name + " is missing" +
+             (resumes
+                  ? "; `linnet " + command->get_name() + " " + run->results()[0] + " --resume` goes on with that run"
+                  : ": " + option->get_description());
     }
   return command->get_subcommands({}).empty() ? error.what() : "a command is missing";
 }
@@ -98,7 +110,7 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   if (argc >= 2 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end())
-    return std::string("there is no command '") + argv[1] + "' (did you mean " + nearest(argv[1], names) + "?)";
+    return std::string("there is no command '") + argv[1] + "'" + did_you_mean(argv[1], names, "", "");
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
   if (dynamic_cast<const CLI::RequiredError*>(&error) && !app.get_subcommands().empty())
     return required_text(app, error);

@@ -21,7 +21,7 @@ void check_command(const CommandDescription& root, const std::vector<std::string
     for (const CommandDescription& child : find_command(root, above)->subcommands) names.push_back(child.name);
     if (names.empty())
       fail_user("'" + joined(above, " ") + "' has no commands below it, such as '" + part.back() + "'");
-    fail_user("there is no command '" + joined(part, " ") + "' (did you mean " + nearest(part.back(), names) + "?)");
+    fail_user("there is no command '" + joined(part, " ") + "'" + did_you_mean(part.back(), names, "", ""));
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/temporary_folder.h"
+#include "base/scratch_folder.h"
 #include "distributed/comm/agreement.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
