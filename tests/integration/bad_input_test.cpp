@@ -47,7 +47,7 @@ class BadInput : public ::testing::Test {
 TEST_F(BadInput, Devices) {
   ::setenv("LINNET_CUDA_MODULE", (folder_ / "none.so").c_str(), 1);
   expect_refused(run({"train", "dates", "--device", "cuda", "--run", folder_ / "run"}),
-                 {"no CUDA module", folder_ / "none.so", "builds for GPUs"});
+                 {"no CUDA module", folder_ / "none.so", "builds for GPUs", "docs/gpu.md"});
   expect_refused(run({"bench", "cnn-128", "--device", "cuda:3"}), {"no CUDA module"});
   ::unsetenv("LINNET_CUDA_MODULE");
   expect_refused(run({"train", "dates", "--device", "gpu"}), {"device = \"gpu\"", "cuda:N"});
@@ -65,6 +65,10 @@ TEST_F(BadInput, CommandLines) {
   folder_.write("encoder/config.json", R"({"model_type": "bert"})");
   expect_refused(run({"translate", folder_ / "encoder"}), {"`linnet info " + (folder_ / "encoder")});
   expect_refused(run({"train"}), {"CONFIG is missing: a TOML file, the name of a preset"});
+  expect_refused(run({"train", "--resume", "--run", "runs/a"}), {"`linnet train runs/a --resume` goes on"});
+  expect_refused(run({"train", "dates", "--dropout", "0.3"}), {"no option '--dropout'; `--set dropout=VALUE`"});
+  EXPECT_EQ(run({"train", "dates", "--xylophone"}).error.find("did you mean"), std::string::npos);
+  EXPECT_EQ(run({"xylophone"}).error.find("did you mean"), std::string::npos);
   expect_refused(run({"train", "dates", "--thread", "1"}), {"no option '--thread'", "did you mean --threads?"});
   expect_refused(run({"generate", "x", "--temprature=1"}), {"no option '--temprature' (did you mean --temperature?)"});
   expect_refused(run({"train", "dates", "translate"}), {"nothing to do with 'translate'"});
@@ -81,6 +85,11 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"eval", folder_.path()}), {"is not a run folder: it has no config.toml"});
   expect_refused(run({"translate", folder_ / "nothing"}), {"no run folder"});
   expect_refused(run({"plan", "dates", "--memory", "3 apples"}), {"\"3 apples\" is not an amount"});
+  expect_refused(run({"plan", "dates", "--memory", "2"}), {"memory = \"2\": give a unit, such as 2GB"});
+  expect_refused(run({"bench", "cnn-128", "--memory", "2"}), {"--memory 2: give a unit, such as 2GB"});
+  const std::string pairs = folder_.write("pairs.tsv", "a\tb\n");
+  for (const char* command : {"info", "embed"})
+    expect_refused(run({command, pairs}), {"is neither a run, a model folder nor a file of weights"});
   expect_refused(run({"presets", "datse"}), {"no preset 'datse'"});
   expect_refused(train(folder_ / "run", {}, {"--init", folder_ / "nothing"}), {"no run folder"});
 }
@@ -94,7 +103,19 @@ TEST_F(BadInput, ConfigurationFiles) {
   expect_refused(run({"train", folder_.write("b.toml", "[model]\nd_model = \n")}), {"b.toml:2"});
   expect_refused(run({"train", folder_.write("c.toml", "d_model = \"wide\"\n")}), {"c.toml:1", "whole number"});
   expect_refused(run({"train", folder_.write("d.toml", "tokenizer = \"\xff\"\n")}), {"d.toml:1"});
-  expect_refused(run({"train", folder_.write("e.toml", "")}), {"no train text"});
+  expect_refused(run({"train", folder_.write("e.toml", "")}), {"no train text: give --data PAIRS.tsv, or --source"});
+}
+
+TEST_F(BadInput, FilesThatOnlyAPresetNames) {
+  const auto refused = [&](const std::string& preset, const std::string& path, const std::string& part) {
+    if (exists(path)) return;  // a developer's machine may have it
+    expect_refused(run({"train", preset, "--run", folder_ / "run"}),
+                   {"the preset \"" + preset + "\" reads '" + path, "', which is not there; " + part});
+  };
+  refused("shakespeare", "input.txt", "--data FILE names your own");
+  refused("mnist", "data/mnist", "--data FOLDER names your own");
+  refused("multi30k", "data/multi30k", "--set data.dir=FOLDER");
+  refused("sst2", "models/minilm", "--set model.from=FOLDER");
 }
 
 TEST_F(BadInput, ImpossibleValuesAreNamedWithTheirFigures) {
@@ -154,7 +175,7 @@ TEST_F(BadInput, Texts) {
   expect_refused(train_on(folder_ / "none", good), {"none", "No such file"});
   expect_refused(train_on(folder_.path(), good), {"it is a directory"});
   expect_refused(train_on(folder_.write("empty", ""), good), {"empty' is empty"});
-  expect_refused(train_on(good, folder_.write("bad", "x\nab\xC3\x28\n")), {"bad:2: invalid UTF-8 at byte 3"});
+  expect_refused(train_on(good, folder_.write("bad", "x\nab\xC3\x28\n")), {"bad:2: invalid UTF-8 at byte 3", "iconv"});
   expect_refused(train_on(folder_.write("blank", "\n\n"), folder_.write("blank2", "\n\n")), {"training text"});
   expect_refused(train_on(folder_.write("one", "a\n"), folder_.write("one2", "b\n")),
                  {"the training text has only one pair"});

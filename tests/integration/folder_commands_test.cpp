@@ -51,6 +51,7 @@ TEST_F(FolderCommands, WhatIsNotThereYetIsSaid) {
                  "nothere\": there is no such folder (--set model.from=FOLDER)");
   // Stopped before its first evaluation.
   ASSERT_EQ(train(run_).exit_code, 0);
+  expect_refused(run({"embed", run_}), "embeds no sentences: it learned translation");
   ASSERT_EQ(std::remove((run_ + "/model.safetensors").c_str()), 0);
   expect_refused(run({"eval", run_}),
                  "has no model.safetensors yet: training saves it at its first evaluation, after step 10");

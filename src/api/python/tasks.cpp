@@ -54,6 +54,7 @@ nb::tuple train(const nb::dict& given, const std::string& run, bool resume, cons
   };
   const TrainOutcome outcome = without_gil([&] {
     request.config = choice.load(resume);
+    if (!resume && init.empty()) choice.check_preset_files(request.config);
     return run_training(request, make_training_task);
   });
   if (failed) std::rethrow_exception(failed);

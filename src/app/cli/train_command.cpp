@@ -28,6 +28,7 @@ int test_range(const Arguments& arguments) {
   constexpr int64_t kSteps = 100;
   const RateRange range = parse_rate_range(arguments.rates);
   const Config config = arguments.load();
+  arguments.check_preset_files(config);
   const std::unique_ptr<TrainingTask> task = start_training_task(config, "");
   catch_stop_signals();
   std::printf("%s", rate_chart(test_rates(*task, range, kSteps)).c_str());
@@ -43,7 +44,10 @@ std::string default_folder(const Arguments& arguments) {
 
 int train_as_rank(const Arguments& arguments, Communicator& world) {
   TrainRequest request{{}, arguments.folder, arguments.resume, arguments.init};
-  run_on_all(world, [&] { request.config = arguments.load(arguments.resume); });
+  run_on_all(world, [&] {
+    request.config = arguments.load(arguments.resume);
+    if (!arguments.resume && arguments.init.empty()) arguments.check_preset_files(request.config);
+  });
   request.detect_anomaly = arguments.detect_anomaly;
   request.program = build_version();
   request.world = &world;

@@ -30,8 +30,8 @@ int cuda_index(const std::string& device) {
 void* load_module() {
   const ModuleSearch search = search_module("liblinnet_cuda.so", "LINNET_CUDA_MODULE");
   if (search.found.empty())
-    throw Error(ErrorKind::kSystem,
-                "this program has no CUDA module, a part of builds for GPUs (looked for " + search.looked + ")");
+    throw Error(ErrorKind::kSystem, "this program has no CUDA module, a part of builds for GPUs (looked for " +
+                                        search.looked + "); docs/gpu.md tells how to build it");
   // Its symbols stay its own; it is never unloaded.
   void* module = dlopen(search.found.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!module) fail_user("cannot load the CUDA module: " + std::string(dlerror()));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/packed_files.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/kept_blocks.h"
@@ -177,7 +178,12 @@ bool is_pretrained_folder(const std::string& folder) {
 
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
   if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'" + missing_model_hint(folder));
-  if (!file_exists(config_path(folder))) fail_user("'" + folder + "' has no config.json" + missing_model_hint(folder));
+  if (!file_exists(config_path(folder))) {
+    const std::string hint = missing_model_hint(folder);
+    fail_user("'" + folder + "'" +
+              (hint.empty() && !is_folder(folder) ? " is neither a run, a model folder nor a file of weights"
+                                                  : " has no config.json" + hint));
+  }
   const ConfigFile config(config_path(folder));
   PretrainedModel model = construct(config, options);
   model.folder = folder;

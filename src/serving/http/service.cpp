@@ -285,6 +285,26 @@ void Service::route(HttpRequest& request, const Exchange& exchange) {
   exchange->respond({.body = format_model(describe(*model)) + "\n"});
 }
 
+namespace {
+
+const char* path_of(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::kLanguage:
+      return "/v1/completions";
+    case ModelKind::kTranslation:
+      return "/translate";
+    case ModelKind::kClassifier:
+      return "/classify";
+    case ModelKind::kEmbedder:
+      return "/embed";
+    case ModelKind::kSpans:
+      return "/predict";
+  }
+  return "";
+}
+
+}  // namespace
+
 // The model of that name or, without a name, the only one that does the work. Without kinds any will do.
 Service::Model Service::find(const std::string& name, std::initializer_list<ModelKind> kinds) const {
   const auto does = [&](const Model& model) {
@@ -293,10 +313,11 @@ Service::Model Service::find(const std::string& name, std::initializer_list<Mode
   const std::lock_guard lock(mutex_);
   if (name.empty()) {
     if (std::ranges::count_if(models_, does) == 1) return *std::ranges::find_if(models_, does);
-    throw ApiError(400,
-                   std::ranges::any_of(models_, does) ? "\"model\" is missing, and several models do this"
-                                                      : "no model that is loaded does this",
-                   "model");
+    if (std::ranges::any_of(models_, does))
+      throw ApiError(400, "\"model\" is missing, and several models do this", "model");
+    std::string other;  // what a model that is loaded does
+    if (!models_.empty()) other = "; \"" + models_[0]->name + "\" answers at " + path_of(models_[0]->resident->kind);
+    throw ApiError(400, "no model that is loaded does this" + other, "model");
   }
   const auto found = std::ranges::find(models_, name, [](const Model& model) { return model->name; });
   if (found == models_.end())

@@ -85,7 +85,9 @@ TEST(Service, AnswersQuestionsAsPipelinesDo) {
     EXPECT_EQ(answer(std::string(R"({"inputs": )") + refused + "}").status, 422);
   for (const char* wrong : {R"({"question": "Who?"})", "[]", "[1]", "null"})
     EXPECT_EQ(answer(std::string(R"({"inputs": )") + wrong + "}").status, 400) << wrong;
-  EXPECT_EQ(answer_of(service, "POST", "/classify", R"({"inputs": "text"})").status, 400);
+  const Answer other = answer_of(service, "POST", "/classify", R"({"inputs": "text"})");
+  EXPECT_EQ(other.status, 400);
+  EXPECT_NE(other.body.find("answers at /predict"), other.body.npos) << other.body;
 }
 
 TEST(Service, OnlyItsOwnNamesAreAnswered) {

@@ -36,7 +36,8 @@ SentenceEmbedder open_sentences(const std::string& folder, const RowOptions& opt
   if (!run.has_config()) return SentenceEmbedder(folder, kRows, options.threads, quantization, adapters);
   const Config config = run.load_config();
   if (task_kind(config) != TaskKind::kMaskedLanguage && config.data.task != "embeddings")
-    fail_user("run '" + folder + "' embeds no sentences: it is no run of embeddings or of a masked language model");
+    fail_user("run '" + folder + "' embeds no sentences: it learned " + task_row(config).description +
+              "; a run of embeddings or of a masked language model does");
   refuse_adapters(folder, adapters);
   return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows,
                           options.threads, quantization,
@@ -48,9 +49,9 @@ SentenceEmbedder open_sentences(const std::string& folder, const RowOptions& opt
 class Embedder : public RowModel {
  public:
   Embedder(const std::string& folder, const RowOptions& options)
-      : tokenizer_(RunFolder(folder).has_config() ? open_run_tokenizer(folder) : load_pretrained_tokenizer(folder)),
-        prompts_(read_sentence_prompts(folder)),
-        embedder_(open_sentences(folder, options)) {}
+      : embedder_(open_sentences(folder, options)),
+        tokenizer_(RunFolder(folder).has_config() ? open_run_tokenizer(folder) : load_pretrained_tokenizer(folder)),
+        prompts_(read_sentence_prompts(folder)) {}
   const std::vector<std::string>& classes() const override { return classes_; }
   size_t width() const override { return static_cast<size_t>(embedder_.width()); }
   std::string prompt(const std::string& name) const override { return prompts_.of(name); }
@@ -72,9 +73,9 @@ class Embedder : public RowModel {
 
  private:
   const std::vector<std::string> classes_;
+  SentenceEmbedder embedder_;  // before the tokenizer: it says what the folder is not
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
   const SentencePrompts prompts_;
-  SentenceEmbedder embedder_;
 };
 
 // Computes in fp32, or as the weights are quantized, as models that write do, whatever a run was trained with.

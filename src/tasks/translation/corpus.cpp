@@ -74,8 +74,9 @@ ParallelText read_split(const Config& config, const char* name, const std::strin
   const DataConfig& data = config.data;
   if (!tsv.empty()) return read_table(data_path(data, tsv), {data.text_column, data.label_column});
   if (source.empty() || target.empty())
-    fail_user(std::string("no ") + name + " text: give " + name + "_source and " + name + "_target, or " + name +
-              "_tsv" + (std::string(name) == "train" ? " (--data PAIRS.tsv, or --source FILE --target FILE)" : ""));
+    fail_user(std::string("no ") + name + " text: give " +
+              (std::string(name) == "train" ? "--data PAIRS.tsv, or --source FILE --target FILE, or the keys " : "") +
+              name + "_source and " + name + "_target, or " + name + "_tsv");
   return read_pair(data_path(data, source), data_path(data, target));
 }
 

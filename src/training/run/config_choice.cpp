@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "data/examples/text/record_reader.h"
 #include "models/families/pretrained.h"
 #include "training/run/run_folder.h"
@@ -81,6 +82,26 @@ Config ConfigChoice::load(bool resume) const {
   // keys were refused can still be resumed.
   if (!resume && !is_preset(config)) check_keys_belong(loaded);
   return loaded;
+}
+
+void ConfigChoice::check_preset_files(const Config& loaded) const {
+  if (!is_preset(config)) return;
+  const Config preset = load_config(config);
+  const auto check = [&](const std::string& path, const std::string& way) {
+    if (!file_exists(path)) fail_user("the preset \"" + config + "\" reads '" + path + "', which is not there; " + way);
+  };
+  const std::string& from = loaded.model.from;
+  if (!from.empty() && from == preset.model.from) check(from, "--set model.from=FOLDER names the model to start from");
+  const std::string& folder = loaded.data.data_dir;
+  if (!data.empty() || !source.empty() || folder != preset.data.data_dir) return;
+  if (task_kind(loaded) == TaskKind::kImages && !folder.empty() && loaded.data.train_tsv.empty())
+    check(folder, "--data FOLDER names your own");
+  for (std::string DataConfig::*file :
+       {&DataConfig::train_source, &DataConfig::train_target, &DataConfig::train_tsv, &DataConfig::text})
+    if (const std::string& path = loaded.data.*file; !path.empty() && path == preset.data.*file)
+      check(data_path(loaded.data, path), folder.empty()
+                                              ? "--data FILE names your own"
+                                              : "--set data.dir=FOLDER names its folder, --data FILE your own");
 }
 
 }  // namespace linnet

@@ -20,6 +20,8 @@ struct ConfigChoice {
 
   // Reads, applies the settings, and validates.
   Config load(bool resume = false) const;
+  // User error where a new run would read what only the preset names, and it is not there. `loaded`: by load().
+  void check_preset_files(const Config& loaded) const;
 };
 
 }  // namespace linnet

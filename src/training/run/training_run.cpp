@@ -276,7 +276,7 @@ class TrainingRun {
              : trainer_.state().layout().division() ? "a place that is not looked for while ranks share the layers"
              : trainer_.options().accumulates()     ? "an earlier micro-batch"
                                                     : "a place that later steps have hidden") +
-            ". The last checkpoint is as it was" +
+            "; a smaller --lr or clip_norm, or more warmup_steps, may help. The last checkpoint is as it was" +
             (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
   }
 

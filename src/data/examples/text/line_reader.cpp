@@ -118,7 +118,8 @@ void LineReader::check(std::string& line) const {
   if (invalid != std::string::npos) {
     const bool utf16 = line_number_ == 1 && (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"));
     fail_user(where() + ": invalid UTF-8 at byte " + std::to_string(invalid + 1) + " of the line" +
-              (utf16 ? " (this looks like UTF-16; convert the file to UTF-8)" : ""));
+              (utf16 ? " (this looks like UTF-16; convert the file to UTF-8)"
+                     : " (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)"));
   }
   if (nul != std::string::npos)
     fail_user(where() + ": NUL byte at byte " + std::to_string(nul + 1) + " of the line; is this a text file?");

@@ -221,9 +221,9 @@ TEST_F(ParallelTextTest, BytesThatAreNotText) {
                                "ok\nGr\xFC\xDF"
                                "e\n"));
             }),
-            "latin1.txt:2: invalid UTF-8 at byte 3 of the line");
+            "latin1.txt:2: invalid UTF-8 at byte 3 of the line (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
   EXPECT_EQ(error_of([&] { read_lines(write("cut.txt", "abc\xE2\x82")); }),
-            "cut.txt:1: invalid UTF-8 at byte 4 of the line");
+            "cut.txt:1: invalid UTF-8 at byte 4 of the line (iconv -f LATIN1 -t UTF-8 converts a file in Latin-1)");
   EXPECT_EQ(error_of([&] { read_lines(write("nul.txt", std::string("ab\0c\n", 5))); }),
             "nul.txt:1: NUL byte at byte 3 of the line; is this a text file?");
   EXPECT_EQ(error_of([&] {
