@@ -317,7 +317,8 @@ std::string missing_model_hint(const std::string& path) {
            "/0_Transformer into it, and set that \"path\" in modules.json to \"\"";
   if (path.starts_with("models/") && !file_exists(path))  // of a preset
     return "; --set model.from=FOLDER names the model to start from";
-  if (path.find(' ') != path.npos && !file_exists(path)) return "; a text comes from standard input: echo TEXT |";
+  if (path.find(' ') != path.npos && path.find('/') == path.npos && !file_exists(path))
+    return "; a text comes from standard input: echo TEXT |";
   // A folder beside others, such as "runs/a", is rather a run that is not there.
   const std::string parent = path.substr(0, path.find('/'));
   if (!file_exists(path) && is_hub_name(path) && !file_exists(parent))
