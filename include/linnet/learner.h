@@ -315,9 +315,9 @@ class Learner {
   std::span<float> parameter(const std::string& name);
   // Makes changes of parameter() known: to the device, and to the moving average.
   void push();
-  // The gradient of the mean loss in the last step, before clipping, by the parameter's name. Throws Error(kUser) before
-  // the first step, for a frozen parameter, when steps accumulate, and where the step has used the gradient's memory for
-  // something else.
+  // The gradient of the mean loss in the last step, before clipping, by the parameter's name. Throws Error(kUser)
+  // before the first step, for a frozen parameter, when steps accumulate, and where the step has used the gradient's
+  // memory for something else.
   std::vector<float> gradient(const std::string& name);
   // What is known of all parameters, in the order in which they are saved.
   std::vector<ParameterSpec> parameters() const;

@@ -79,7 +79,7 @@ def test_plan() -> None:
     plan = ln.plan("translate", PAIRS, **small)
     assert plan.fits and plan.parameters > 0 and plan.peak == sum(plan.memory.values())
     assert "<iframe" in plan._repr_html_() and "parameters" in str(plan)
-    assert not ln.plan("translate", PAIRS, memory=1000, **small).fits
+    assert not ln.plan("translate", PAIRS, memory="1000B", **small).fits
 
 
 def test_check() -> None:

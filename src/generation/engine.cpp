@@ -113,7 +113,8 @@ RequestId Engine::submit(GenerateRequest request) {
   const auto is_unknown = [&](int32_t token) { return token < 0 || token >= model_->vocab_size(); };
   std::erase_if(request.settings.ends, is_unknown);
   std::erase_if(request.settings.never, is_unknown);
-  if (const auto first = std::ranges::find_if(request.settings.begin, is_unknown); first != request.settings.begin.end())
+  if (const auto first = std::ranges::find_if(request.settings.begin, is_unknown);
+      first != request.settings.begin.end())
     fail_user("texts of this model are to begin with token " + std::to_string(*first) + ", and it has " +
               std::to_string(model_->vocab_size()));
   auto job = std::make_unique<Job>(Job{.id = next_id_++, .request = std::move(request)});
@@ -353,7 +354,8 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
   }
   job.picked =
       job.sampler->pick(output.logits, job.sequence, settings.first_sample, static_cast<uint64_t>(written), allowed);
-  if (settings.log_probabilities) job.picked_log_probability = output.logits[static_cast<size_t>(job.picked)] - log_sum_exp_of(output.logits);
+  if (settings.log_probabilities)
+    job.picked_log_probability = output.logits[static_cast<size_t>(job.picked)] - log_sum_exp_of(output.logits);
 }
 
 void Engine::accept_next(Job& job, const SlotModel::Output& output) {

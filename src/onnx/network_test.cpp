@@ -329,7 +329,8 @@ TEST(OnnxNetwork, AnOperatorThatIsNotThereIsNamed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_NE(std::string(error.what()).find("operator StringSplit (node \"parts\")"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("operator StringSplit (node \"parts\")"), std::string::npos)
+        << error.what();
   }
 }
 

@@ -6,7 +6,6 @@
 #include "app/cli/commands.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/log.h"
 #include "base/process_memory.h"
 #include "data/metrics/exact_match.h"
 #include "tasks/task_table.h"

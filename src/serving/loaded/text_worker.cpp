@@ -136,8 +136,8 @@ std::unique_ptr<TextWorker::Sample> TextWorker::next_sample() {
   Waiting& next = waiting_.front();
   const int64_t ahead = kAhead * slots_of(*next.order);
   if (!next.client->empty() && slots_taken() >= model_->engine().slots() + ahead) return nullptr;
-  auto sample = std::make_unique<Sample>(Sample{next.id, next.begun, next.order, next.client,
-                                                WrittenRow(next.order->job.flow(), next.order->job.stops)});
+  auto sample = std::make_unique<Sample>(
+      Sample{next.id, next.begun, next.order, next.client, WrittenRow(next.order->job.flow(), next.order->job.stops)});
   ++next.begun;
   waiting_.end_turn(sample->index + 1 == sample->request->samples);
   return sample;

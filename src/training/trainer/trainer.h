@@ -95,7 +95,8 @@ class Trainer {
   // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
   // shape, for all ranges but packed ones; call it before any other plan runs. The values are read where the step has
   // left them; of a step of several micro-batches those of the last one are computed again, and its tokens counted in
-  // `micro_batch_tokens`. With a loss scale they are multiplied by it. False: the plan has written something else over them, or the process is a stage of a pipeline.
+  // `micro_batch_tokens`. With a loss scale they are multiplied by it. False: the plan has written something else over
+  // them, or the process is a stage of a pipeline.
   using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
   bool visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens = nullptr);
 
