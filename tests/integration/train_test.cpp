@@ -120,6 +120,7 @@ TEST(Train, SaysWhatItReallyMultipliesIn) {
   Arguments arguments = train_arguments(folder / "run", {"precision=bf16", "max_steps=1"});
   arguments.insert(arguments.end(), {"--isa", "sse4"});
   const Outcome outcome = run(arguments, {.log = "info"});
+  if (outcome.error.find("'sse4' is not one of") != outcome.error.npos) GTEST_SKIP() << "another kind of processor";
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_NE(outcome.error.find("1 thread, sse4, fp32 (bf16 was asked for, and sse4 has no instructions for it);"),
             outcome.error.npos)
