@@ -259,11 +259,12 @@ TEST(HttpServer, WhatIsUrgentIsAnsweredWhenAllConnectionsAreBusy) {
 
 // Sanitizers see whether it is written where the connection's memory was.
 TEST(HttpServer, WhatAConnectionSendsAfterItWasTurnedAwayIsThrownAway) {
-  Served served({.connections = 1, .spare = 1});
+  Served served({.connections = 1, .spare = 2});
   const Client busy(served.port, Served::kHold);
   const auto exchange = served.handler.held();
   const Client half(served.port, "GET /echo HTTP/1.1\r\nX: ");
   EXPECT_EQ(status_of(Client(served.port, Served::kHealth).read_all()), "HTTP/1.1 200");  // so `half` is being read
+  const Client waiting(served.port, Served::kEcho), next(served.port, Served::kEcho);
   EXPECT_EQ(status_of(half.read("many connections")), "HTTP/1.1 503");
   half.send(std::string(8000, 'x'));
   EXPECT_EQ(half.read_all(), "; try again in a moment\n");
