@@ -38,6 +38,13 @@ inline std::string lower_ascii(std::string_view text) {
   return lower;
 }
 
+inline std::string upper_ascii(std::string_view text) {
+  std::string upper(text);
+  for (char& c : upper)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return upper;
+}
+
 // Text that may stand within the text and the attributes of HTML and SVG.
 inline std::string html_escaped(std::string_view text) {
   std::string result;

@@ -10,6 +10,7 @@
 
 #include "app/cli/build_version.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
 #include "models/nn/weight_quantization.h"
@@ -53,6 +54,13 @@ CLI::Validator whole_number() {
       "");
 }
 
+// The command that was given, below those above it.
+const CLI::App* last_command(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return command;
+}
+
 // CLI11 lists what it did not expect, values and all; most often one option is misspelt.
 std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<std::string> extra = app.remaining(true);
@@ -65,9 +73,7 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
     const std::string text = std::string("there is nothing to do with '") + *word + "'";
     if (word - argv >= 3 && std::string_view(word[-2]) == "--set")
       return text + "; --set takes KEY=VALUE, without blanks";
-    const CLI::App* command = &app;
-    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-    if (file_exists(*word) && command->get_option_no_throw("--data"))
+    if (file_exists(*word) && last_command(app)->get_option_no_throw("--data"))
       return text + "; --data " + *word + " takes data from there";
     if (file_exists(*word) || std::string_view(*word).find(' ') != std::string_view::npos)
       return text + "; texts come from standard input: < FILE, or echo TEXT |";
@@ -89,15 +95,12 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
 
 // CLI11 names what is missing; its help says what it is.
 std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const CLI::App* command = last_command(app);
   const CLI::Option *resume = command->get_option_no_throw("--resume"), *run = command->get_option_no_throw("--run");
   const bool resumes = resume && run && resume->count() > 0 && run->count() > 0;
   for (const CLI::Option* option : command->get_options())
     if (option->get_required() && option->count() == 0) {
-      std::string name = option->get_name();
-      std::ranges::transform(name, name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
-      return name + " is missing" +
+      return upper_ascii(option->get_name()) + " is missing" +
              (resumes
                   ? "; `linnet " + command->get_name() + " " + run->results()[0] + " --resume` goes on with that run"
                   : ": " + option->get_description());

@@ -7,9 +7,7 @@
 #include "app/cli/input_lines.h"
 #include "base/digits.h"
 #include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
-#include "base/packed_files.h"
 #include "models/families/sentence_embedder.h"
 #include "serving/loaded/row_worker.h"
 
@@ -41,10 +39,6 @@ void print(const Arguments& arguments, const std::vector<std::string>& lines, st
 }
 
 int embed_input(const Arguments& arguments) {
-  if (!file_exists(arguments.folder))
-    fail_user("there is no folder '" + arguments.folder + "'" + missing_model_hint(arguments.folder));
-  if (!is_folder(arguments.folder) && !arguments.folder.ends_with(".onnx"))
-    fail_user("'" + arguments.folder + "' is neither a run, a model folder nor a file of weights");
   const std::unique_ptr<RowModel> embedder = open_embedder(arguments.folder, arguments);
   const size_t width = embedder->width();
   if (arguments.dimensions > static_cast<int64_t>(width))

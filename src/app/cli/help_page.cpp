@@ -69,11 +69,7 @@ const CommandDescription* find_command(const CommandDescription& root, const std
   return at;
 }
 
-std::string placeholder(const ArgumentDescription& argument) {
-  std::string name = argument.name;
-  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return name;
-}
+std::string placeholder(const ArgumentDescription& argument) { return upper_ascii(argument.name); }
 
 std::string usage_line(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription* command = find_command(root, path);
@@ -159,7 +155,7 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
   const CommandDescription& command = *find_command(root, path);
   const std::string name = man_page_name(path);
   std::string title = name;
-  for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  title = upper_ascii(title);
   std::string out = ".TH " + title + " 1 \"\" \"linnet " LINNET_VERSION "\" \"Linnet\"\n";
   out += ".SH NAME\n" + roff(name) + " \\- " + roff(command.help) + "\n";
   out += ".SH SYNOPSIS\n.B " + roff(usage_line(root, path)) + "\n";

@@ -167,7 +167,7 @@ int predict(Arguments arguments) {
         continue;
       }
       if (path.find(' ') != path.npos && !file_exists(path))
-        fail_user("there is no file '" + path + "'; a text comes from standard input: echo TEXT |");
+        fail_user("there is no file '" + path + "'" + missing_model_hint(path));
       if (!images || has_records(path)) {
         predictions.predictor().for_each_text(path, arguments.columns, add_text);
         continue;

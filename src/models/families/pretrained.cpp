@@ -176,14 +176,17 @@ bool is_pretrained_folder(const std::string& folder) {
   return file_exists(path) && ConfigFile(path).has("model_type");
 }
 
+void check_model_folder(const std::string& folder) {
+  if (file_exists(config_path(folder))) return;
+  const std::string hint = missing_model_hint(folder);
+  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'" + hint);
+  fail_user("'" + folder + "'" +
+            (hint.empty() && !is_folder(folder) ? " is neither a run, a model folder nor a file of weights"
+                                                : " has no config.json" + hint));
+}
+
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
-  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'" + missing_model_hint(folder));
-  if (!file_exists(config_path(folder))) {
-    const std::string hint = missing_model_hint(folder);
-    fail_user("'" + folder + "'" +
-              (hint.empty() && !is_folder(folder) ? " is neither a run, a model folder nor a file of weights"
-                                                  : " has no config.json" + hint));
-  }
+  check_model_folder(folder);
   const ConfigFile config(config_path(folder));
   PretrainedModel model = construct(config, options);
   model.folder = folder;

@@ -62,6 +62,8 @@ struct OpenOptions {
   bool may_lack_weights = false;
 };
 
+// User error for what is no model folder, with what it may be instead.
+void check_model_folder(const std::string& folder);
 // Reads config.json and the headers of the weights and checks every tensor's name and shape; reads no data. User errors
 // of one line name the file and what is missing, extra, of another shape or not supported.
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options = {});

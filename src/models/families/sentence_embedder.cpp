@@ -227,6 +227,7 @@ void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, boo
 namespace {
 
 PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
+  check_model_folder(folder);
   const ConfigFile config(inside(folder, "config.json"));
   const Family& family = find_family(config);
   if (family.kind != FamilyKind::kEncoder)

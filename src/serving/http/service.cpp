@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,21 +19,22 @@ constexpr size_t kMostLoggedText = 2000;  // bytes of a body
 struct Route {
   const char *path, *method;
   bool needs_key;
+  std::optional<ModelKind> asks = {};  // the kind of model that is told to be asked here
 };
 constexpr Route kRoutes[] = {
     {"/", "GET", false},
     {"/health", "GET", false},
     {"/metrics", "GET", true},
     {"/v1/models", "GET", true},
-    {"/v1/completions", "POST", true},
+    {"/v1/completions", "POST", true, ModelKind::kLanguage},
     {"/v1/chat/completions", "POST", true},
     {"/v1/embeddings", "POST", true},
-    {"/translate", "POST", true},
-    {"/classify", "POST", true},
-    {"/predict", "POST", true},
+    {"/translate", "POST", true, ModelKind::kTranslation},
+    {"/classify", "POST", true, ModelKind::kClassifier},
+    {"/predict", "POST", true, ModelKind::kSpans},
     {"/rerank", "POST", true},
     {"/v1/rerank", "POST", true},
-    {"/embed", "POST", true},
+    {"/embed", "POST", true, ModelKind::kEmbedder},
 };
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
@@ -285,26 +287,6 @@ void Service::route(HttpRequest& request, const Exchange& exchange) {
   exchange->respond({.body = format_model(describe(*model)) + "\n"});
 }
 
-namespace {
-
-const char* path_of(ModelKind kind) {
-  switch (kind) {
-    case ModelKind::kLanguage:
-      return "/v1/completions";
-    case ModelKind::kTranslation:
-      return "/translate";
-    case ModelKind::kClassifier:
-      return "/classify";
-    case ModelKind::kEmbedder:
-      return "/embed";
-    case ModelKind::kSpans:
-      return "/predict";
-  }
-  return "";
-}
-
-}  // namespace
-
 // The model of that name or, without a name, the only one that does the work. Without kinds any will do.
 Service::Model Service::find(const std::string& name, std::initializer_list<ModelKind> kinds) const {
   const auto does = [&](const Model& model) {
@@ -316,7 +298,9 @@ Service::Model Service::find(const std::string& name, std::initializer_list<Mode
     if (std::ranges::any_of(models_, does))
       throw ApiError(400, "\"model\" is missing, and several models do this", "model");
     std::string other;  // what a model that is loaded does
-    if (!models_.empty()) other = "; \"" + models_[0]->name + "\" answers at " + path_of(models_[0]->resident->kind);
+    for (const Route& route : kRoutes)
+      if (!models_.empty() && route.asks == models_[0]->resident->kind)
+        other = "; \"" + models_[0]->name + "\" answers at " + route.path;
     throw ApiError(400, "no model that is loaded does this" + other, "model");
   }
   const auto found = std::ranges::find(models_, name, [](const Model& model) { return model->name; });
