@@ -36,7 +36,7 @@ enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 struct Fiber {
   ucontext_t context;
   jmp_buf location;
-  bool entered = false;
+  bool entered = false, begun = false;
   std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(kStack);
   dim3 index;
   State state = State::kDone;
@@ -172,7 +172,7 @@ void start_fibers(dim3 block) {
     Fiber& f = fiber(i);
     const auto at = static_cast<unsigned>(i);
     f.index = {at % block.x, at / block.x % block.y, at / block.x / block.y};
-    f.state = State::kReady;
+    f.state = State::kReady, f.begun = false;
   }
 }
 
@@ -189,6 +189,8 @@ void run_block(dim3 block) {
   while (!all_done())
     if (!run_ready(m.count) && !open_barriers(m.count))
       fail_internal("the threads of a block wait at different barriers");
+  for (int i = 0; i < m.count; ++i)
+    if (!fiber(i).begun) fail_internal("a kernel without begin_kernel() does not wait for the one before it");
 }
 
 void wait_at(State barrier, const Site& site) {
@@ -201,6 +203,7 @@ void wait_at(State barrier, const Site& site) {
 }  // namespace
 
 const Indices& here() { return machine().indices; }
+void begin() { fiber(machine().current).begun = true; }
 void sync_block(Site site) { wait_at(State::kAtBlockBarrier, site); }
 void sync_warp(Site site) { wait_at(State::kAtWarpBarrier, site); }
 int lane() { return machine().current % kWarpSize; }

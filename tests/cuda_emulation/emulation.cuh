@@ -58,6 +58,7 @@ const Indices& here();  // of the thread that runs
 // nothing, or wait for ever.
 void sync_block(Site site);
 void sync_warp(Site site);
+void begin();  // Internal error when a thread of a kernel never calls it
 // A value of every lane of this warp, kept until the warp's next barrier: own slot to write, another's to read.
 // Internal error when the other lane has ended: on a GPU its value is undefined.
 unsigned char* lane_slot(int lane);
@@ -82,6 +83,7 @@ T exchange(T value, int from, Site site) {
 
 }  // namespace emulation
 
+inline void begin_kernel() { emulation::begin(); }
 template <class... Params, class... Args>
 void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
   queue_kernel(device, [=] { emulation::run(grid, block, shared, [&] { kernel(static_cast<Params>(args)...); }); });

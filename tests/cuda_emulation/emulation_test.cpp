@@ -41,26 +41,32 @@ std::string message_of(void (*kernel)(float*)) {
 }
 
 __global__ void asks_a_lane_that_has_ended(float* to) {
+  begin_kernel();
   if (threadIdx.x % 32 == 31) return;
   to[threadIdx.x] = __shfl_sync(kAllLanes, 1.0f, 31);
 }
 __global__ void meets_at_different_lines(float* to) {
+  begin_kernel();
   if (threadIdx.x < 8)
     to[threadIdx.x] = __shfl_sync(kAllLanes, 1.0f, 0);
   else
     to[threadIdx.x] = __shfl_sync(kAllLanes, 2.0f, 0);
 }
 __global__ void waits_in_a_branch(float* to) {
+  begin_kernel();
   if (threadIdx.x < 32) __syncthreads();
   to[threadIdx.x] = 1;
   if (threadIdx.x >= 32) __syncthreads();
 }
+__global__ void does_not_begin(float* to) { to[threadIdx.x] = 1; }
 __global__ void is_right(float* to) {
+  begin_kernel();
   const float sum = __shfl_xor_sync(kAllLanes, 1.0f, 16);
   __syncthreads();
   to[threadIdx.x] = sum;
 }
 __global__ void reads_what_nothing_wrote(float* to) {
+  begin_kernel();
   __shared__ float shared[4];
   if (threadIdx.x == 0) to[0] = shared[1];
   __syncthreads();
@@ -72,6 +78,7 @@ TEST(Emulation, SaysWhatAGpuWouldNot) {
   EXPECT_NE(message_of(meets_at_different_lines).find("threads of one warp wait at different lines"),
             std::string::npos);
   EXPECT_NE(message_of(waits_in_a_branch).find("threads of one block wait at different lines"), std::string::npos);
+  EXPECT_NE(message_of(does_not_begin).find("without begin_kernel()"), std::string::npos);
   EXPECT_EQ(message_of(is_right), "none");
 }
 

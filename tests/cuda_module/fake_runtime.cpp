@@ -273,6 +273,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   if (const cudaError_t error = unless_capturing()) return error;
   return *exec = new CUgraphExec_st{*graph}, cudaSuccess;
 }
+// Kernels come here as functions of the emulation, never as machine code.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) { return usable(stream); }

@@ -27,8 +27,7 @@ void launch_compiled(CudaDevice& device, const std::string& source, const char* 
                      void** arguments) {
   const LoadedKernel& loaded = device.prepared<LoadedKernel>(std::string("compiled ") + name + "\n" + source,
                                                              [&] { return load(device, source, name); });
-  cuda_check(cudaLaunchKernel(static_cast<const void*>(loaded.kernel), grid, block, arguments, 0, device.stream()),
-             "launching a compiled kernel");
+  device.launch(static_cast<const void*>(loaded.kernel), grid, block, 0, arguments);
 }
 
 }  // namespace linnet

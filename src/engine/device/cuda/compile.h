@@ -8,8 +8,8 @@
 
 namespace linnet {
 
-// Queues the function `name` (extern "C") of a source with `arguments`, one pointer to each. The first call with a
-// source compiles and loads it; that must not be inside a recording.
+// Queues the function `name` (extern "C") of a source by CudaDevice::launch. The first call with a source compiles and
+// loads it; that must not be inside a recording.
 void launch_compiled(CudaDevice& device, const std::string& source, const char* name, dim3 grid, dim3 block,
                      void** arguments);
 

@@ -67,6 +67,7 @@ CudaDevice::CudaDevice(int index)
   if (compute_capability_ < 80)
     fail_system(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." +
                 std::to_string(properties.minor) + "; Linnet needs 8.0 or more");
+  overlaps_ = compute_capability_ >= 90 && !switched_off("LINNET_CUDA_OVERLAP");
   int driver = 0, runtime = 0;
   cuda_check(cudaDriverGetVersion(&driver), "reading the driver's version");
   cuda_check(cudaRuntimeGetVersion(&runtime), "reading the runtime's version");
@@ -185,6 +186,18 @@ void CudaDevice::replay(const Recording& recording) {
              "launching a recorded step");
 }
 
+void CudaDevice::launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  const bool after_own = queued_own_;  // before stream() forgets it
+  config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared, config.stream = stream();
+  config.attrs = &overlap, config.numAttrs = overlaps_ && after_own ? 1 : 0;
+  cuda_check(cudaLaunchKernelExC(&config, kernel, arguments), "launching a kernel");
+  queued_own_ = true;
+}
+
 bool CudaDevice::forks() const {
   static const bool in_order = switched_off("LINNET_CUDA_ASIDE");
   return recording_ && !in_order;
@@ -199,7 +212,7 @@ void CudaDevice::aside(int64_t number, FunctionRef<void()> work) {
   cuda_check(cudaStreamWaitEvent(side_, forked_, 0), "beginning work aside");
   is_aside_ = true;
   work();
-  is_aside_ = false;
+  is_aside_ = queued_own_ = false;
   cuda_check(cudaEventRecord(asides_[static_cast<size_t>(number)], side_), "marking the stream");
 }
 void CudaDevice::after_aside(int64_t number) {
@@ -227,6 +240,7 @@ double CudaDevice::timed(FunctionRef<void()> work) {
 
 cudaStream_t CudaDevice::stream() const {
   cudaSetDevice(index_);
+  queued_own_ = false;
   return is_aside_ ? side_ : stream_;
 }
 

@@ -51,6 +51,11 @@ class CudaDevice : public Device {
 
   // Also makes this GPU the calling thread's current one, which what is queued needs: a process may have several.
   cudaStream_t stream() const;
+  // Queues a kernel that begins with begin_kernel() (engine/kernels/cuda/launch.cuh). From compute capability 9.0 on
+  // its blocks take their places while the kernel before it still runs, where launch() has queued that one too; after
+  // kernels of NVIDIA's this gains nothing. LINNET_CUDA_OVERLAP=off: after it has ended. `arguments`: a pointer to
+  // each.
+  void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments);
   int index() const { return index_; }
   bool recording() const { return recording_; }
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
@@ -74,7 +79,8 @@ class CudaDevice : public Device {
   std::string fingerprint_;
   int compute_capability_ = 0;
   cudaStream_t stream_ = nullptr, side_ = nullptr;
-  bool is_aside_ = false;  // what is queued goes to side_
+  bool is_aside_ = false;            // what is queued goes to side_
+  mutable bool queued_own_ = false;  // launch() was the last that queued anything
   cudaEvent_t forked_ = nullptr;
   std::vector<cudaEvent_t> asides_;  // their ends, by number
   // The newest marks: mark m is event m % size, until a later one takes it.
@@ -82,7 +88,7 @@ class CudaDevice : public Device {
   int64_t marks_ = 0;
   cudaEvent_t began_ = nullptr, ended_ = nullptr;
   std::string last_op_;
-  bool recording_ = false, check_each_op_ = false, poisons_ = false;
+  bool recording_ = false, check_each_op_ = false, poisons_ = false, overlaps_ = false;
   int64_t allocations_ = 0;
   std::map<std::string, std::shared_ptr<void>> prepared_;
 };

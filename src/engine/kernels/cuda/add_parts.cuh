@@ -10,6 +10,7 @@ constexpr int kPartSlices = 32;  // warps that share the parts of 32 columns
 static __global__ void __launch_bounds__(kPartSlices* kWarp)
     add_parts_kernel(int64_t parts, int64_t split, int64_t width, const float* __restrict__ from,
                      float* __restrict__ first, float* __restrict__ second) {
+  begin_kernel();
   __shared__ float slices[kPartSlices][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, slice = static_cast<int>(threadIdx.x) / kWarp;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;

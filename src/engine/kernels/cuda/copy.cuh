@@ -24,6 +24,7 @@ constexpr int kThreads = 256;
 template <class Word, class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_kernel(Index count, CopyPlan plan, const Word* __restrict__ from, Word* __restrict__ to) {
+  begin_kernel();
   Index rest = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
   if (rest >= count) return;
   int64_t source = 0, target = 0;

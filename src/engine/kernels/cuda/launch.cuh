@@ -13,21 +13,36 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <tuple>
+
 #include "engine/device/cuda/cuda_device.h"
 
 #define LINNET_DEVICE __device__ __forceinline__
 
 namespace linnet {
 
+// The first line of every kernel (CUDA programming guide, "Programmatic dependent launch"): waits until the kernels
+// before it have ended, then lets the next one take its place on the GPU. That one waits at its own first line.
+LINNET_DEVICE void begin_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // `shared`: bytes of dynamic shared memory, see dynamic_shared().
 template <class... Params, class... Args>
 void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  const cudaStream_t stream = static_cast<CudaDevice*>(device)->stream();
   if (shared > 48 * 1024)
     cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
                "asking for shared memory");
-  kernel<<<grid, block, shared, stream>>>(static_cast<Params>(args)...);
+  std::tuple<Params...> values(static_cast<Params>(args)...);
+  std::apply(
+      [&](Params&... value) {
+        void* pointers[] = {&value...};
+        static_cast<CudaDevice*>(device)->launch(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers);
+      },
+      values);
 }
 
 template <class T>

@@ -72,6 +72,7 @@ constexpr int kNormBlocks = Layout::kVector > 1 && Layout::kVector* Layout::kPie
 
 template <class T, class Layout, bool kResidual>
 __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_kernel(NormBackward<T> call) {
+  begin_kernel();
   constexpr int kVector = Layout::kVector, kPieces = Layout::kPieces;
   const int width = static_cast<int>(call.width);
   const int64_t first = blockIdx.x * call.rows_per_part, end = min(call.rows, first + call.rows_per_part);
@@ -150,6 +151,7 @@ __global__ void __launch_bounds__(kRowBlock, kNormBlocks<Layout>) norm_backward_
 // Rows that no block's registers hold are read again, and the block's sums are kept in memory.
 template <class T, bool kResidual>
 __global__ void __launch_bounds__(kRowBlock) norm_backward_long_kernel(NormBackward<T> call) {
+  begin_kernel();
   const int64_t width = call.width;
   const int64_t first = blockIdx.x * call.rows_per_part, end = min(call.rows, first + call.rows_per_part);
   const bool drops = kResidual && call.dropout.random != nullptr;

@@ -47,6 +47,7 @@ LINNET_DEVICE void load_parameters(const float* location, bool wide, float (&to)
 
 template <class T, class Layout, bool kResidual>
 __global__ void __launch_bounds__(kRowBlock) norm_forward_kernel(NormForward<T> call) {
+  begin_kernel();
   constexpr int kVector = Layout::kVector, kPieces = Layout::kPieces;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * Layout::kRows + Layout::row_in_block();
   if (row >= call.rows) return;
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(kRowBlock) norm_forward_kernel(NormForward<T> 
 // Rows that no block's registers hold are read again.
 template <class T, bool kResidual>
 __global__ void __launch_bounds__(kRowBlock) norm_forward_long_kernel(NormForward<T> call) {
+  begin_kernel();
   const int64_t row = blockIdx.x, width = call.width;
   const T* v = call.x + row * width;
   float total = 0;

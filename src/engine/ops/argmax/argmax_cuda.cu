@@ -24,6 +24,7 @@ LINNET_DEVICE unsigned long long order_key(float x, int64_t index) {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     argmax_kernel(int64_t width, const T* __restrict__ x, int32_t* __restrict__ y) {
+  begin_kernel();
   x += blockIdx.x * width;
   unsigned long long best = 0;
   for (int64_t j = threadIdx.x; j < width; j += kThreads) best = Later()(best, order_key(to_float(x[j]), j));

@@ -14,6 +14,7 @@ LINNET_DEVICE bool is_less(float a, float b) { return b != b ? a == a : a < b; }
 template <class T>
 __global__ void __launch_bounds__(kThreads) argsort_kernel(int64_t elements, int64_t width, bool descending, bool flat,
                                                            const T* __restrict__ x, int32_t* __restrict__ y) {
+  begin_kernel();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= elements) return;
   const int64_t first = at / width * width, own = at - first;

@@ -34,6 +34,7 @@ template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kForwardBlocks)
     forward_kernel(Problem p, int tiles, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> o,
                    float* __restrict__ lse) {
+  begin_kernel();
   constexpr int kTile = Tile::kTile;
   float* queries = dynamic_shared<float>();
   float *keys = queries + Tile::kFloats, *weights = keys + Tile::kFloats;  // keys: values too

@@ -110,6 +110,7 @@ LINNET_DEVICE void write_transposed(const typename Tile::Scores& x, float* to) {
 template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
     keys_kernel(Problem p, int tiles, Backward<T> x, Rows<T> dk, Rows<T> dv) {
+  begin_kernel();
   constexpr int kTile = Tile::kTile;
   float* keys = dynamic_shared<float>();
   float *values = keys + Tile::kFloats, *queries = values + Tile::kFloats, *d_os = queries + Tile::kFloats;
@@ -156,6 +157,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
 template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBackwardBlocks)
     queries_kernel(Problem p, int tiles, Backward<T> x, Rows<const T> o, Rows<T> dq, float* bias_parts) {
+  begin_kernel();
   constexpr int kTile = Tile::kTile, kDiagonals = 2 * kTile - 1;
   float* queries = dynamic_shared<float>();
   float *d_os = queries + Tile::kFloats, *keys = d_os + Tile::kFloats, *values = keys + Tile::kFloats;
@@ -210,6 +212,7 @@ constexpr int kThreads = 256;
 // dbias[x] = sum of parts[x] over the parts, in their order; x counts [H, Tq + Tk - 1].
 __global__ void __launch_bounds__(kThreads)
     add_bias_parts_kernel(int64_t parts, int64_t width, const float* __restrict__ from, float* __restrict__ to) {
+  begin_kernel();
   const int64_t x = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (x >= width) return;
   float sum = 0;

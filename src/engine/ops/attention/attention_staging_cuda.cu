@@ -12,6 +12,7 @@ struct alignas(16) Eight {
 };
 
 __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionExtras e) {
+  begin_kernel();
   for (int64_t b = threadIdx.x; b < e.batch; b += kThreads) {
     if (e.query_lengths) e.query_lengths[b] = e.queries;
     if (e.key_lengths) e.key_lengths[b] = min(max(e.lengths[b], 1), e.keys);
@@ -31,6 +32,7 @@ struct MaskedResults {
 // A warp for each row, which most rows leave at once.
 __global__ void __launch_bounds__(kThreads)
     zero_rows_kernel(MaskedResults results, int count, const int32_t* __restrict__ lengths) {
+  begin_kernel();
   int64_t row = static_cast<int64_t>(blockIdx.x) * kRowsAtOnce + threadIdx.x / kWarp;
   int i = 0;
   while (i < count && row >= results.first_row[i + 1]) ++i;
@@ -53,11 +55,13 @@ struct Strided {
 
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(int64_t count, Strided at, const float* __restrict__ from, bf16* __restrict__ to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < count) to[i] = from_float<bf16>(from[at.location(i)]);
 }
 __global__ void __launch_bounds__(kThreads)
     unpack_kernel(int64_t count, Strided at, const bf16* __restrict__ from, float* __restrict__ to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < count) to[at.location(i)] = to_float(from[i]);
 }

@@ -17,6 +17,7 @@ struct ScoreMask {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) mask_kernel(ScoreMask mask, const T* __restrict__ x, T* __restrict__ y) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= mask.count) return;
   const auto [row, key] = divided(i, mask.keys);

@@ -12,6 +12,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     batch_norm_kernel(int64_t rows, int64_t channels, float epsilon, const T* x, const float* weight, const float* bias,
                       T* y, float* means, float* variances) {
+  begin_kernel();
   const int64_t c = blockIdx.x;
   float sum = 0;
   for (int64_t r = threadIdx.x; r < rows; r += kThreads) sum += to_float(x[r * channels + c]);
@@ -32,6 +33,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     batch_norm_grad_kernel(int64_t rows, int64_t channels, float epsilon, const T* dy, const T* x, const float* weight,
                            const float* means, const float* variances, T* dx, float* dweight, float* dbias) {
+  begin_kernel();
   const int64_t c = blockIdx.x;
   const float mean = means[c], rstd = rsqrtf(variances[c] + epsilon);
   float sum = 0, product = 0;

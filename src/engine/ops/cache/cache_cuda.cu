@@ -24,6 +24,7 @@ template <class Word>
 __global__ void __launch_bounds__(kThreads)
     write_kernel(int64_t rows, int64_t length, int64_t width, const Word* __restrict__ from, int64_t from_stride,
                  const int32_t* __restrict__ positions, bool one_position, Word* __restrict__ cache) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= rows * width) return;
   const auto [row, column] = divided(i, width);
@@ -38,6 +39,7 @@ __global__ void __launch_bounds__(kThreads)
     fill_kernel(int64_t count, int64_t entries, int64_t width, const Word* __restrict__ from, int64_t row_stride,
                 int64_t entry_stride, const int32_t* __restrict__ slots, int64_t cache_rows, int64_t length,
                 Word* __restrict__ cache) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count * entries * width) return;
   const auto [entry, column] = divided(i, width);
@@ -52,6 +54,7 @@ template <class Word>
 __global__ void __launch_bounds__(kThreads)
     reorder_kernel(int64_t groups, int group, int64_t length, int64_t width, const int32_t* __restrict__ parents,
                    const int32_t* __restrict__ positions, int64_t position_count, const Word* from, Word* to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, row_size = length * width;
   if (i >= groups * row_size) return;
   const auto [which, location] = divided(i, row_size);

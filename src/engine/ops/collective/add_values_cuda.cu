@@ -8,6 +8,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kEach = 4;  // values that a thread adds
 
 __global__ void __launch_bounds__(kThreads) add_values_kernel(int64_t count, float* into, const float* from) {
+  begin_kernel();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads * kEach + threadIdx.x;
 #pragma unroll
   for (int64_t i = 0; i < kEach; ++i)

@@ -103,6 +103,7 @@ struct WeightGradient {
 // Block (tile of rows, tile of columns, part of the sum).
 template <class Problem>
 __global__ void __launch_bounds__(kThreads) conv2d_kernel(Problem problem, int depth_per_part) {
+  begin_kernel();
   constexpr int kRow = kTile + 4;  // 4 more: rows begin in other banks
   __shared__ float4 tiles[2 * kDepth * kRow / 4];
   auto* a = reinterpret_cast<float(*)[kRow]>(tiles);

@@ -29,6 +29,7 @@ struct Index {
 template <class T, class W>
 __global__ void __launch_bounds__(kThreads)
     grouped_forward(ConvolutionSizes s, int64_t count, const T* x, const W* weight, T* y) {
+  begin_kernel();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const Index to(at, s.out_height, s.out_width, s.filters);
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, class W>
 __global__ void __launch_bounds__(kThreads)
     grouped_input_gradient(ConvolutionSizes s, int64_t count, const T* dy, const W* weight, T* dx) {
+  begin_kernel();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const Index to(at, s.height, s.width, s.channels);
@@ -70,6 +72,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, const T* x, const T* dy, float* dweight) {
+  begin_kernel();
   const int64_t depth = s.channels / s.groups;
   const Index at(blockIdx.x, s.rows, s.columns, depth);
   const int64_t channel = at.image / (s.filters / s.groups) * depth + at.channel;

@@ -74,6 +74,7 @@ template <class X, class T>
 __global__ void __launch_bounds__(kThreads, 2)
     conv_pool_kernel(Images images, int groups, bool wide, const X* __restrict__ x, Numbers weight,
                      const float* __restrict__ bias, T* __restrict__ y, uint8_t* __restrict__ which) {
+  begin_kernel();
   auto* weights = dynamic_shared<float>();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, window = at / groups;
   const int first = static_cast<int>(at - window * groups) * kGroup,
@@ -150,6 +151,7 @@ struct WeightGradient {
 // of kAtOnce images at a time, so that the nine pixels of any result are read without looking at borders.
 template <class X>
 __global__ void __launch_bounds__(kGradThreads) weight_grad_kernel(WeightGradient call, const X* __restrict__ x) {
+  begin_kernel();
   // [kAtOnce][2 * band + 2][width + 2], then [kAtOnce][outputs]; in the end [kSlices][kFilters][kSums]
   auto* tile = dynamic_shared<float>();
   const Images& images = call.images;
@@ -230,6 +232,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     input_grad_kernel(Images images, Numbers weight, const uint8_t* __restrict__ which, const T* __restrict__ dy,
                       T* __restrict__ dx) {
+  begin_kernel();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, location = at / images.channels,
                 per_image = static_cast<int64_t>(images.height) * images.width, image = location / per_image;
   if (image >= images.count) return;

@@ -60,6 +60,7 @@ LINNET_DEVICE float thread_row(const CrossEntropyCall& call, int64_t row, const 
 
 template <class T>
 __global__ void __launch_bounds__(kRowBlock) few_classes_kernel(CrossEntropyCall call, const T* __restrict__ logits) {
+  begin_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRowBlock + threadIdx.x;
   if (row < call.rows) call.losses[row] = thread_row(call, row, logits);
 }
@@ -68,6 +69,7 @@ __global__ void __launch_bounds__(kRowBlock) few_classes_kernel(CrossEntropyCall
 template <class T>
 __global__ void __launch_bounds__(kTotalThreads)
     few_rows_kernel(CrossEntropyCall call, const T* __restrict__ logits, float* __restrict__ total) {
+  begin_kernel();
   double sum = 0;
   for (int64_t row = threadIdx.x; row < call.rows; row += kTotalThreads)
     sum += static_cast<double>(thread_row(call, row, logits));
@@ -78,6 +80,7 @@ __global__ void __launch_bounds__(kTotalThreads)
 // A block for each row; kVector logits in one access.
 template <class T, int kVector>
 __global__ void __launch_bounds__(kRowBlock) many_classes_kernel(CrossEntropyCall call, const T* __restrict__ logits) {
+  begin_kernel();
   const T* x = logits + static_cast<int64_t>(blockIdx.x) * call.classes;
   LogSum sum;
   for (int64_t j = static_cast<int64_t>(threadIdx.x) * kVector; j < call.classes; j += kRowBlock * kVector) {
@@ -97,6 +100,7 @@ __global__ void __launch_bounds__(kRowBlock) many_classes_kernel(CrossEntropyCal
 
 __global__ void __launch_bounds__(kTotalThreads)
     total_kernel(int64_t rows, const float* __restrict__ losses, float* __restrict__ total) {
+  begin_kernel();
   double sum = 0;
   for (int64_t row = threadIdx.x; row < rows; row += kTotalThreads) sum += static_cast<double>(losses[row]);
   sum = block_sum(sum);
@@ -109,6 +113,7 @@ __global__ void __launch_bounds__(kRowBlock)
     cross_entropy_grad_kernel(int64_t vectors, unsigned vectors_per_row, int64_t classes, const T* logits,
                               const int32_t* __restrict__ targets, const float* __restrict__ lse,
                               const float* __restrict__ dloss, float smoothing, T* dx) {
+  begin_kernel();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kRowBlock + threadIdx.x;
   if (at >= vectors) return;
   const int64_t row = vectors < (int64_t{1} << 32) ? static_cast<unsigned>(at) / vectors_per_row : at / vectors_per_row;

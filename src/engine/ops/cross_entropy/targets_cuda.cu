@@ -15,6 +15,7 @@ constexpr int64_t kCountPiece = 16 * kCountThreads;
 __global__ void __launch_bounds__(kThreads)
     mask_kernel(int64_t count, int64_t length, const int32_t* __restrict__ targets, const int32_t* __restrict__ lengths,
                 int32_t* __restrict__ to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const auto [row, location] = divided(i, length);
@@ -34,6 +35,7 @@ LINNET_DEVICE void put_count(int32_t* to, int32_t count) { *to = count; }
 template <class To>
 __global__ void __launch_bounds__(kCountThreads)
     count_kernel(int64_t count, const int32_t* __restrict__ targets, To* __restrict__ to) {
+  begin_kernel();
   int32_t found = 0;
   const int64_t begin = blockIdx.x * kCountPiece, end = min(begin + kCountPiece, count);
   for (int64_t i = begin + threadIdx.x; i < end; i += kCountThreads) found += targets[i] >= 0;
@@ -43,6 +45,7 @@ __global__ void __launch_bounds__(kCountThreads)
 
 __global__ void __launch_bounds__(kCountThreads)
     add_counts_kernel(int64_t pieces, const int32_t* __restrict__ counts, float* __restrict__ to) {
+  begin_kernel();
   int32_t found = 0;
   for (int64_t i = threadIdx.x; i < pieces; i += kCountThreads) found += counts[i];
   found = block_sum(found);
@@ -69,6 +72,7 @@ void run_count(const KernelArgs& args) {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     one_hot_kernel(int64_t count, int64_t classes, const int32_t* __restrict__ targets, T* __restrict__ to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const auto [row, location] = divided(i, classes);

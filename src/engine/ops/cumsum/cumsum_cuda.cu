@@ -9,6 +9,7 @@ constexpr int kThreads = 128;
 
 __global__ void __launch_bounds__(kThreads)
     cumsum_kernel(int64_t rows, int64_t size, int64_t inner, bool reverse, const float* x, float* y) {
+  begin_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (row >= rows) return;
   const int64_t first = row / inner * size * inner + row % inner;

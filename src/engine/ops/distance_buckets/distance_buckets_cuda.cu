@@ -18,6 +18,7 @@ struct BucketStarts {
 __global__ void __launch_bounds__(kThreads)
     buckets_kernel(int64_t count, int64_t entries, int64_t queries, bool bidirectional, BucketStarts starts,
                    const int32_t* __restrict__ positions, int32_t* __restrict__ to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const auto [row, entry] = divided(i, entries);

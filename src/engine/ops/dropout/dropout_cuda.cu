@@ -13,6 +13,7 @@ constexpr int kThreads = 256, kDrawn = 8;
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     dense_kernel(int64_t samples, int64_t size, int64_t blocks, bool aligned, DropoutSite site, const T* x, T* y) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= samples * blocks) return;
   const DropoutMask mask = site.mask();
@@ -47,6 +48,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     attention_kernel(int64_t count, int64_t heads, int64_t queries, int64_t keys, DropoutSite site, const T* x, T* y) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const DropoutMask mask = site.mask();

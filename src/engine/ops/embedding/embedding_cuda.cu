@@ -22,6 +22,7 @@ template <int kStep, class From, class To>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(int64_t count, int64_t vocab, int64_t width, const From* __restrict__ table,
                   const int32_t* __restrict__ ids, To* __restrict__ y) {
+  begin_kernel();
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kStep;
   if (begin >= count) return;
   const auto [row, column] = divided(begin, width);
@@ -156,26 +157,31 @@ LINNET_DEVICE void place(int64_t i, const Positions& positions, const Sorting& s
 // `cleared` elements of the table: none where it accumulates.
 __global__ void __launch_bounds__(kThreads)
     clear_kernel(int64_t cleared, bool aligned, float* __restrict__ table, int64_t vocab, Sorting sorting) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   clear_four(i, cleared, aligned, table);
   clear_count(i, vocab, sorting);
 }
 
 __global__ void __launch_bounds__(kThreads) count_kernel(Positions positions, Sorting sorting) {
+  begin_kernel();
   count_position(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
 }
 
 __global__ void __launch_bounds__(kThreads) make_room_kernel(Positions positions, Sorting sorting) {
+  begin_kernel();
   make_room(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
 }
 
 __global__ void __launch_bounds__(kThreads) place_kernel(Positions positions, Sorting sorting) {
+  begin_kernel();
   place(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
 }
 
 // All of these for few positions, by the first block; the others clear the table.
 __global__ void __launch_bounds__(kSortThreads)
     sort_few_kernel(int64_t cleared, bool aligned, float* __restrict__ table, Positions positions, Sorting sorting) {
+  begin_kernel();
   if (blockIdx.x > 0)
     return clear_four(static_cast<int64_t>(blockIdx.x - 1) * kSortThreads + threadIdx.x, cleared, aligned, table);
   const int64_t most = max(positions.vocab, int64_t{4});
@@ -191,6 +197,7 @@ __global__ void __launch_bounds__(kSortThreads)
 // The location of a position among those of its id: how many of them come before it, which a warp counts. An id may
 // have most of the positions, as that of padding has.
 __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restrict__ ids, Sorting sorting) {
+  begin_kernel();
   const int64_t slot = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
   if (slot >= sorting.totals[0]) return;
   const int32_t own = sorting.arrived[slot], id = ids[own];
@@ -237,6 +244,7 @@ LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ 
 template <int kStep, class T>
 __global__ void __launch_bounds__(kThreads) piece_kernel(int64_t width, const T* __restrict__ dy, Sorting sorting,
                                                          float scale, bool accumulate, float* __restrict__ table) {
+  begin_kernel();
   if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
   const Piece piece = sorting.pieces[blockIdx.x];
   const int32_t* positions = sorting.sorted + piece.begin;
@@ -249,6 +257,7 @@ __global__ void __launch_bounds__(kThreads) piece_kernel(int64_t width, const T*
 template <int kStep>
 __global__ void __launch_bounds__(kThreads)
     join_kernel(int64_t width, Sorting sorting, float scale, bool accumulate, float* __restrict__ table) {
+  begin_kernel();
   if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
   const Piece piece = sorting.pieces[blockIdx.x];
   if (piece.parts == 1 || piece.part > 0) return;

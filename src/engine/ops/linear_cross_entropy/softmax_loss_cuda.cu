@@ -26,6 +26,7 @@ constexpr float kLog2e = 1.44269504f;
 // row's stride is read and written, and means nothing. Each thread has kLoads accesses on their way at a time.
 template <class T, bool kStaged>
 __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stride, Target t, T* __restrict__ logits) {
+  begin_kernel();
   constexpr int kN = kWide<T>;
   const int64_t row = blockIdx.x;
   const int width = static_cast<int>(t.width), step = static_cast<int>(blockDim.x) * kN;
@@ -116,6 +117,7 @@ __global__ void __launch_bounds__(kMostThreads) softmax_loss_kernel(int64_t stri
 template <class T>
 __global__ void __launch_bounds__(kThreads) column_parts_kernel(int64_t rows, int64_t width, int64_t stride,
                                                                 const T* __restrict__ x, float* __restrict__ parts) {
+  begin_kernel();
   const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, part = blockIdx.y;
   if (j >= width) return;
   float sum = 0;
@@ -126,6 +128,7 @@ __global__ void __launch_bounds__(kThreads) column_parts_kernel(int64_t rows, in
 
 __global__ void __launch_bounds__(kThreads)
     add_parts_kernel(int64_t parts, int64_t width, bool add, const float* __restrict__ from, float* __restrict__ to) {
+  begin_kernel();
   const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (j >= width) return;
   float sum = add ? to[j] : 0;
@@ -134,6 +137,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kMostThreads) sum_kernel(int64_t n, const float* __restrict__ from, float* to) {
+  begin_kernel();
   float sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += from[i];
   sum = block_sum(sum);

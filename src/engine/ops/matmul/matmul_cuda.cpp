@@ -92,7 +92,7 @@ size_t workspace(const KernelQuery& query) {
   if (attrs.bias) return kLtWorkspace + width * dtype_size(DType::kF32);
   if (!attrs.row_sums) return kLtWorkspace;
   const MatmulSizes sizes = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
-  return kLtWorkspace + column_sums_workspace(sizes.k, sizes.m);
+  return kLtWorkspace + column_sums_workspace(sizes.k, sizes.m, query.in[0].dtype);
 }
 
 bool supports(const KernelQuery& query) {

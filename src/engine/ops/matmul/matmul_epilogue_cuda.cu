@@ -43,6 +43,7 @@ struct Epilogue {
 template <class T, bool kVector>
 __global__ void __launch_bounds__(kThreads)
     epilogue_kernel(int64_t count, Epilogue e, const T* x, const T* __restrict__ aux, T* pre_activation, T* out) {
+  begin_kernel();
   constexpr int kEach = kVector ? 4 : 1;
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kEach;
   if (i >= count) return;
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     round_kernel(int64_t n, const float* __restrict__ from, bf16* __restrict__ to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) to[i] = from_float<bf16>(from[i]);
 }

@@ -19,6 +19,7 @@ struct Pool {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pool_kernel(Pool pool, const T* __restrict__ x, T* __restrict__ y, uint8_t* __restrict__ locations) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= pool.count) return;
   const auto [window, c] = divided(i, pool.channels);
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pool_grad_kernel(Pool pool, const T* __restrict__ dy, const uint8_t* __restrict__ locations, T* __restrict__ dx) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= pool.count) return;
   const auto [pixel, c] = divided(i, pool.channels);

@@ -62,6 +62,7 @@ void run_permute(const KernelArgs& args) {
 template <class Word>
 __global__ void __launch_bounds__(kThreads) broadcast_kernel(int64_t count, int64_t size, int64_t repeat, bool aligned,
                                                              const Word* __restrict__ from, Word* __restrict__ to) {
+  begin_kernel();
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (begin >= count) return;
   const auto [run, in_run] = divided(begin, repeat);
@@ -104,6 +105,7 @@ void run_broadcast(const KernelArgs& args) {
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads) fill_kernel(int64_t count, Word value, bool aligned, Word* to) {
+  begin_kernel();
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (aligned && begin + 4 <= count)
     *reinterpret_cast<Four<Word>*>(to + begin) = {{value, value, value, value}};
@@ -151,6 +153,7 @@ struct alignas(16) Eight {
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads)
     cast_kernel(int64_t count, bool aligned, const From* __restrict__ from, To* __restrict__ to) {
+  begin_kernel();
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCastStep;
   if (aligned && begin + kCastStep <= count) {
     const Eight<From> values = *reinterpret_cast<const Eight<From>*>(from + begin);

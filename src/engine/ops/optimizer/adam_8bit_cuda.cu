@@ -34,6 +34,7 @@ LINNET_DEVICE float code_of(float value, float largest, float most) {
 
 template <bool kDecoupled>
 __global__ void __launch_bounds__(kThreads) adam_8bit_kernel(OptimizerCall call, Moment m1, Moment m2) {
+  begin_kernel();
   __shared__ StepFactors shared_step;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const bool inside = i < call.n;

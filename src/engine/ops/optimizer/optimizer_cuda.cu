@@ -16,6 +16,7 @@ constexpr int64_t kOneBlock = 65536;  // up to this many a single block adds all
 // An output may be the input it replaces.
 template <Rule kRule, int kVector>
 __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call) {
+  begin_kernel();
   constexpr bool kAdam = kRule == Rule::kAdam || kRule == Rule::kAdamW;
   __shared__ StepFactors shared_step;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVector;
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call)
 template <class T, int kVector, int kBlock, class Sum>
 __global__ void __launch_bounds__(kBlock)
     squares_kernel(int64_t n, int64_t per_block, const T* __restrict__ x, float* __restrict__ sums) {
+  begin_kernel();
   const int64_t end = min(n, (blockIdx.x + 1) * per_block);
   float sum = 0;
   for (int64_t i = blockIdx.x * per_block + threadIdx.x * kVector; i < end; i += kBlock * kVector) {
@@ -62,6 +64,7 @@ __global__ void __launch_bounds__(kBlock)
 
 __global__ void __launch_bounds__(kTotalThreads)
     add_squares_kernel(int64_t count, const float* __restrict__ sums, float* __restrict__ total) {
+  begin_kernel();
   double sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kTotalThreads) sum += static_cast<double>(sums[i]);
   sum = block_sum(sum);
@@ -128,6 +131,7 @@ void run(const KernelArgs& args) {
 }
 
 __global__ void update_factors_kernel(OptimizerCall call, float* scale, float* finite, float* ema_rest) {
+  begin_kernel();
   const StepFactors step = step_factors(call);
   *scale = step.scale, *finite = step.finite ? 1 : 0, *ema_rest = step.ema_rest;
 }

@@ -14,6 +14,7 @@ struct Channels {
 template <class T>
 __global__ void __launch_bounds__(kThreads) scale_kernel(int64_t count, int channels, bool aligned, Channels scaling,
                                                          const uint8_t* __restrict__ x, T* __restrict__ y) {
+  begin_kernel();
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (begin >= count) return;
   const bool whole = aligned && begin + 4 <= count;

@@ -124,6 +124,11 @@ __device__ __forceinline__ float stored_as_bf16(float x) {
 
 std::string pointwise_arguments_text() {
   return R"(
+__device__ __forceinline__ void begin_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 struct PointwiseArguments {
   long long count;
   const void* in[16];
@@ -138,7 +143,7 @@ std::string pointwise_kernel(const PointwiseSource& source, const std::string& n
   const std::string step = std::to_string(source.step), type = type_name(source.result);
   const std::string several = "Several<" + type + ", " + step + ">";
   std::string text = "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(kPointwiseThreads) + ") " +
-                     name + "(PointwiseArguments arguments) {\n";
+                     name + "(PointwiseArguments arguments) {\n  begin_kernel();\n";
   text += std::string("  using Index = ") + (source.wide_indices ? "long long" : "unsigned") + ";\n";
   text += "  const Index begin = (static_cast<Index>(blockIdx.x) * " + std::to_string(kPointwiseThreads) +
           " + threadIdx.x) * " + step + ";\n";

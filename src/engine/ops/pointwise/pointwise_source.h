@@ -28,7 +28,7 @@ constexpr int kPointwiseThreads = 256;
 
 // Declarations that all such kernels share.
 std::string pointwise_prelude();
-// struct PointwiseArguments as text.
+// struct PointwiseArguments and begin_kernel() of engine/kernels/cuda/launch.cuh as text.
 std::string pointwise_arguments_text();
 // extern "C" __global__ void name(PointwiseArguments)
 std::string pointwise_kernel(const PointwiseSource& source, const std::string& name);

@@ -9,6 +9,7 @@ constexpr int kThreads = 256, kWords = 4;
 
 __global__ void __launch_bounds__(kThreads)
     uniform_kernel(int64_t count, const int32_t* random, uint64_t site, float* to) {
+  begin_kernel();
   const int64_t block = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (block * kWords >= count) return;
   const uint4 words = philox({static_cast<unsigned>(block), kUniformDraw, static_cast<unsigned>(block >> 32), 0},

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/kernels/cuda/storage.cuh"
+#include "engine/kernels/cuda/vectors.cuh"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/column_sums_cuda.h"
 #include "engine/ops/reduce/reduce.h"
@@ -89,6 +89,7 @@ LINNET_DEVICE void take(Part& part, const Part& other) {
 template <Reduction kKind, class From, class To>
 __global__ void __launch_bounds__(kThreads)
     short_rows_kernel(int64_t rows, int64_t count, const From* __restrict__ x, To* __restrict__ y) {
+  begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= rows) return;
@@ -102,6 +103,7 @@ __global__ void __launch_bounds__(kThreads)
 template <Reduction kKind, class From, class To>
 __global__ void __launch_bounds__(kThreads)
     long_rows_kernel(int64_t count, int64_t piece, int64_t pieces, const From* __restrict__ x, To* __restrict__ y) {
+  begin_kernel();
   __shared__ Part parts[kThreads / kWarp];
   const int64_t row = blockIdx.x / pieces, begin = blockIdx.x % pieces * piece, end = min(begin + piece, count);
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -124,12 +126,12 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) put<kKind>(y + blockIdx.x, part);
 }
 
-constexpr int kColumns = 4;  // of a thread
-
-// x [rows, width] -> y [pieces, width]: a block for `piece` rows and as many columns as fit blockDim.x threads.
-template <Reduction kKind, bool kAligned, class From, class To>
+// x [rows, width] -> y [pieces, width]: a block for `piece` rows and as many columns as fit blockDim.x threads, each of
+// which has kColumns.
+template <Reduction kKind, int kColumns, bool kAligned, class From, class To>
 __global__ void __launch_bounds__(kThreads)
     columns_kernel(int64_t rows, int64_t width, int64_t piece, const From* __restrict__ x, To* __restrict__ y) {
+  begin_kernel();
   __shared__ Part parts[kThreads * kColumns];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kColumns;
   const int64_t begin = blockIdx.y * piece, end = min(begin + piece, rows);
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
       for (int64_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
         float values[kColumns];
-        load4(x + row * width + column, values);
+        load_vector(x + row * width + column, values);
 #pragma unroll
         for (int k = 0; k < kColumns; ++k) add<kKind>(own[k], values[k]);
       }
@@ -178,14 +180,19 @@ struct Cut {
   int64_t rows, count;    // results, and elements of each
   int64_t piece, pieces;  // of `count`
   unsigned lanes = 1;     // of columns: threads along x
+  int step = 4;           // and columns of each
 };
 
-Cut cut_of(bool columns, int64_t rows, int64_t count) {
+// Where 8 columns of bf16 can be read at once, a thread has so many: four of them are too few bytes under way.
+int step_of(DType from, int64_t width) { return from == DType::kBF16 && width % 8 == 0 ? 8 : 4; }
+
+Cut cut_of(bool columns, int64_t rows, int64_t count, DType from) {
   Cut cut{.columns = columns, .rows = rows, .count = count};
   cut.piece = std::max<int64_t>(cut.count, 1);
   if (cut.columns) {
-    while (cut.lanes < kWarp && cut.lanes * kColumns < cut.rows) cut.lanes *= 2;
-    const int64_t across = pieces_of(cut.rows, cut.lanes * kColumns);
+    cut.step = step_of(from, rows);
+    while (cut.lanes < kWarp && cut.lanes * cut.step < cut.rows) cut.lanes *= 2;
+    const int64_t across = pieces_of(cut.rows, cut.lanes * cut.step);
     // At least eight rows for each thread.
     const int64_t most = pieces_of(cut.count, 8 * (kThreads / cut.lanes));
     const int64_t pieces =
@@ -200,7 +207,8 @@ Cut cut_of(bool columns, int64_t rows, int64_t count) {
 
 Cut cut_of(const TensorType& in, const Shape& out) {
   const int64_t rows = out.elements();
-  return cut_of(*find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0);
+  return cut_of(*find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0,
+                in.dtype);
 }
 
 size_t workspace_of(const Cut& cut) {
@@ -211,13 +219,21 @@ size_t workspace(const KernelQuery& query) { return workspace_of(cut_of(query.in
 
 template <Reduction kKind, class From, class To>
 void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
-  const dim3 block(cut.lanes, kThreads / cut.lanes);
-  const dim3 grid(blocks_for(cut.rows, cut.lanes * kColumns),
-                  static_cast<unsigned>(std::max<int64_t>(pieces_of(count, piece), 1)));
+  const auto run = [&]<int kColumns, bool kAligned>() {
+    const dim3 block(cut.lanes, kThreads / cut.lanes);
+    const dim3 grid(blocks_for(cut.rows, cut.lanes * kColumns),
+                    static_cast<unsigned>(std::max<int64_t>(pieces_of(count, piece), 1)));
+    launch(device, columns_kernel<kKind, kColumns, kAligned, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
+  };
+  const auto aligned_to = [&](int columns) {
+    const size_t bytes = static_cast<size_t>(columns) * sizeof(From);
+    return cut.rows % columns == 0 && reinterpret_cast<uintptr_t>(x) % bytes == 0;
+  };
+  if constexpr (std::is_same_v<From, bf16> && kKind == Reduction::kSum)
+    if (cut.step == 8 && aligned_to(8)) return run.template operator()<8, true>();
   if constexpr (!std::is_same_v<From, Part>)
-    if (cut.rows % kColumns == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(Four<From>) == 0)
-      return launch(device, columns_kernel<kKind, true, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
-  launch(device, columns_kernel<kKind, false, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
+    if (aligned_to(4)) return run.template operator()<4, true>();
+  run.template operator()<4, false>();
 }
 
 template <Reduction kKind, class From, class To>
@@ -270,11 +286,13 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-size_t column_sums_workspace(int64_t rows, int64_t width) { return workspace_of(cut_of(true, width, rows)); }
+size_t column_sums_workspace(int64_t rows, int64_t width, DType dtype) {
+  return workspace_of(cut_of(true, width, rows, dtype));
+}
 
 void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace) {
   for_storage(x.type.dtype, [&]<class T>() {
-    reduce_all<Reduction::kSum>(device, cut_of(true, width, rows), x.as<T>(), sums, workspace);
+    reduce_all<Reduction::kSum>(device, cut_of(true, width, rows, x.type.dtype), x.as<T>(), sums, workspace);
   });
 }
 

@@ -48,6 +48,7 @@ LINNET_DEVICE void gather_word(int64_t i, const Table& table, const Order& order
 // A thread for each word of a table, which blockIdx.y says. Nothing is read outside data and order, whatever the cursor
 // says.
 __global__ void __launch_bounds__(kThreads) gather_kernel(Tables tables, Order order) {
+  begin_kernel();
   const Table table = tables.at[blockIdx.y];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= order.per_step * table.width) return;
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Tables tables, Order o
 
 // Words of 4 bytes.
 __global__ void __launch_bounds__(kThreads) pick_kernel(Tables tables, const int32_t* __restrict__ cursor) {
+  begin_kernel();
   const Table table = tables.at[blockIdx.y];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, step = *cursor;
   if (i < table.width && step >= 0 && step < table.count)
@@ -74,6 +76,7 @@ struct Scalars {
 // One warp: all have read the cursor before it counts on.
 __global__ void __launch_bounds__(kWarp) write_kernel(int count, int64_t steps, Scalars scalars, const int32_t* cursor,
                                                       float* __restrict__ table, int32_t* next) {
+  begin_kernel();
   const int i = static_cast<int>(threadIdx.x);
   const int64_t step = *cursor;
 #pragma unroll

@@ -29,6 +29,7 @@ struct RopeRows {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rope_kernel(RopeRows rows, RopeTurns turns, bool inverse, bool aligned, const T* x, T* y) {
+  begin_kernel();
   __shared__ float cosines[kMaxHalf], sines[kMaxHalf];
   const int64_t row = blockIdx.x;
   const auto [b, t] = divided(row, rows.length);

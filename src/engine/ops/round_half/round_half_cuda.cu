@@ -7,6 +7,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) round_half_kernel(int64_t n, const float* from, float* to) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   constexpr float kLeastNormal = 0x1p-14f, kMost = 65504;

@@ -8,6 +8,7 @@ namespace {
 // A row of only -inf gives zeros; a NaN or +inf anywhere gives NaN everywhere. y may be x.
 template <class T, class Layout>
 __global__ void __launch_bounds__(kRowBlock) softmax_kernel(int64_t rows, int width, const T* x, T* y) {
+  begin_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * Layout::kRows + Layout::row_in_block();
   if (row >= rows) return;
   float v[Layout::kPieces][Layout::kVector];
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(kRowBlock) softmax_kernel(int64_t rows, int wi
 
 template <class T>
 __global__ void __launch_bounds__(kRowBlock) softmax_long_kernel(int64_t width, const T* x, T* y) {
+  begin_kernel();
   x += blockIdx.x * width, y += blockIdx.x * width;
   float top = -INFINITY, sum = 0;
   for (int64_t j = threadIdx.x; j < width; j += kRowBlock) top = Larger()(to_float(x[j]), top);
@@ -50,6 +52,7 @@ __global__ void __launch_bounds__(kRowBlock) softmax_long_kernel(int64_t width, 
 template <class T, class Layout>
 __global__ void __launch_bounds__(kRowBlock)
     softmax_grad_kernel(int64_t rows, int width, const T* dy, const T* y, T* dx) {
+  begin_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * Layout::kRows + Layout::row_in_block();
   if (row >= rows) return;
   float d[Layout::kPieces][Layout::kVector], p[Layout::kPieces][Layout::kVector];
@@ -70,6 +73,7 @@ __global__ void __launch_bounds__(kRowBlock)
 
 template <class T>
 __global__ void __launch_bounds__(kRowBlock) softmax_grad_long_kernel(int64_t width, const T* dy, const T* y, T* dx) {
+  begin_kernel();
   dy += blockIdx.x * width, y += blockIdx.x * width, dx += blockIdx.x * width;
   float sum = 0;
   for (int64_t j = threadIdx.x; j < width; j += kRowBlock) sum += to_float(dy[j]) * to_float(y[j]);
