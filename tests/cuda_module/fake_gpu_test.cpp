@@ -1,11 +1,14 @@
 // The CUDA device over the fake runtime: what a GPU's runtime would refuse shows here.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "cuda_module/fake_runtime.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/cudnn_graph.h"
 #include "op_harness.h"
 
 namespace linnet {
@@ -45,6 +48,29 @@ TEST(FakeGpu, WorkGoesToItsOwnGpuWhicheverIsCurrent) {
   first.copy(z.memory, x.memory, 12);
   EXPECT_EQ(z.values(), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(y.values(), (std::vector<float>{4, 5, 6}));
+}
+
+TEST(FakeGpu, SaysWhichLibrariesItHasAndWarnsWithoutCudnn) {
+  ::testing::internal::CaptureStderr();
+  const std::string detail = CudaDevice(0).info().detail;
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(detail.find(", cuBLASLt 13.0.0, "), std::string::npos) << detail;
+  const bool lacks_cudnn = detail.find(", no cuDNN, ") != std::string::npos;
+  EXPECT_EQ(said.find("linnet: warning: no cuDNN is found: ") == 0, lacks_cudnn) << detail << "\n" << said;
+}
+
+// In a process of its own, since a real cuDNN may be open in this one.
+TEST(FakeGpu, DoesWithoutACudnnThatCannotOpenIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ask_twice = [] {
+    if (!dlopen(LINNET_FAKE_CUDNN, RTLD_NOW)) std::exit(1);
+    CudaDevice device(0);
+    const bool is_open = cudnn_version() == 91901, refuses = cudnn_version(device) == 0 && cudnn_version(device) == 0;
+    std::exit(is_open && refuses ? 0 : 2);
+  };
+  EXPECT_EXIT(ask_twice(), ::testing::ExitedWithCode(0),
+              "^linnet: warning: cuDNN: opening the GPU: an error of the fake cuDNN: attention and convolutions are "
+              "Linnet's own kernels\n$");
 }
 
 TEST(FakeGpu, WaitingOrTakingMemoryInsideOfARecordingIsAnError) {

@@ -15,7 +15,7 @@ namespace linnet {
 namespace {
 
 struct Functions {
-  OpenLibrary library{{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}};
+  OpenLibrary library{kCublasLt};
   decltype(&::cublasLtCreate) create = library("cublasLtCreate");
   decltype(&::cublasLtDestroy) destroy = library("cublasLtDestroy");
   decltype(&::cublasLtGetVersion) version = library("cublasLtGetVersion");

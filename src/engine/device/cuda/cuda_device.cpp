@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/log.h"
 #include "base/switched_off.h"
 #include "engine/device/cuda/libraries.h"
 
@@ -75,7 +76,11 @@ CudaDevice::CudaDevice(int index)
   info_.name = properties.name;
   info_.detail = "cuda:" + std::to_string(index) + ", compute capability " + std::to_string(properties.major) + "." +
                  std::to_string(properties.minor) + ", driver for CUDA " + version_text(driver) + ", runtime " +
-                 version_text(runtime);
+                 version_text(runtime) + ", " + library_versions();
+  if (!has_cudnn() && !switched_off("LINNET_CUDNN"))
+    log_warning(
+        "no cuDNN is found: attention and convolutions are Linnet's own kernels, which take longer "
+        "(LINNET_CUDA_LIBRARIES names its folder; LINNET_CUDNN=off: without this warning)");
   fingerprint_ = info_.name + " " + std::to_string(compute_capability_) + " " + std::to_string(driver);
   // What runs aside shall not keep up what others wait for.
   int least = 0, greatest = 0;

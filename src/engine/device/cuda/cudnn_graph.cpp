@@ -19,7 +19,7 @@ std::array<std::byte, 8> bytes_of(const auto& value) {
 
 size_t cudnn_version() {
   if (switched_off("LINNET_CUDNN")) return 0;
-  return find_library({"libcudnn.so.9", "libcudnn.so"}) ? cudnn().get_version() : 0;
+  return has_cudnn() ? cudnn().get_version() : 0;
 }
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {

@@ -29,6 +29,8 @@ namespace linnet {
 
 // cuDNN's version, as 91900; 0 when there is no libcudnn, or LINNET_CUDNN=off says to do without it. Opens it.
 size_t cudnn_version();
+// 0, too, where it cannot open this GPU, of which it warns once.
+size_t cudnn_version(CudaDevice& device);
 
 // A finalized descriptor or one that is being filled. Error(kSystem) with cuDNN's own words.
 class CudnnDescriptor {

@@ -9,7 +9,7 @@
 namespace linnet {
 
 struct CudnnFunctions {
-  OpenLibrary library{{"libcudnn.so.9", "libcudnn.so"}};
+  OpenLibrary library{kCudnn};
   decltype(&::cudnnGetVersion) get_version = library("cudnnGetVersion");
   decltype(&::cudnnGetErrorString) error_string = library("cudnnGetErrorString");
   decltype(&::cudnnGetLastErrorString) last_error_string = library("cudnnGetLastErrorString");

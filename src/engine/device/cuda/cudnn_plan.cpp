@@ -1,6 +1,7 @@
 // From a graph of operations to plans that run.
 #include <algorithm>
 
+#include "base/log.h"
 #include "engine/device/cuda/cudnn_graph.h"
 #include "engine/device/cuda/cudnn_library.h"
 
@@ -22,6 +23,10 @@ Handle& handle_of(CudaDevice& device) {
     return handle;
   });
 }
+
+struct Opens {
+  bool yes = true;
+};
 
 // How many elements the attribute has; below 0 when cuDNN does not say.
 int64_t count_of(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
@@ -63,6 +68,22 @@ Engine engine_of(const CudnnDescriptor& config) {
 }
 
 }  // namespace
+
+size_t cudnn_version(CudaDevice& device) {
+  const size_t version = cudnn_version();
+  if (version == 0) return 0;
+  const Opens& opens = device.prepared<Opens>("cudnn opens", [&] {
+    auto opens = std::make_shared<Opens>();
+    try {
+      handle_of(device);
+    } catch (const Error& error) {
+      log_warning(std::string(error.what()) + ": attention and convolutions are Linnet's own kernels");
+      opens->yes = false;
+    }
+    return opens;
+  });
+  return opens.yes ? version : 0;
+}
 
 CudnnTarget CudnnTarget::of(CudaDevice& device) {
   const Handle& handle = handle_of(device);

@@ -58,6 +58,37 @@ void* find_library(const std::vector<std::string>& names) {
   return nullptr;
 }
 
+const std::vector<std::string> kCublasLt{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+const std::vector<std::string> kCudnn{"libcudnn.so.9", "libcudnn.so"};
+const std::vector<std::string> kNvrtc{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+
+bool has_cudnn() { return find_library(kCudnn) != nullptr; }
+
+std::string library_versions() {
+  // `version` of an open library -> text
+  const auto found = [](const std::string& name, const std::vector<std::string>& files, auto&& version) {
+    void* library = find_library(files);
+    return library ? name + " " + version(library) : "no " + name;
+  };
+  // 130100 is 13.1.0, 91900 is 9.19.0.
+  const auto of_number = [](const char* function, size_t major, size_t minor) {
+    return [=](void* library) {
+      const auto number_of = reinterpret_cast<size_t (*)()>(dlsym(library, function));
+      const size_t number = number_of ? number_of() : 0;
+      return std::to_string(number / major) + "." + std::to_string(number % major / minor) + "." +
+             std::to_string(number % minor);
+    };
+  };
+  const auto of_nvrtc = [](void* library) {
+    const auto version = reinterpret_cast<int (*)(int*, int*)>(dlsym(library, "nvrtcVersion"));
+    int major = 0, minor = 0;
+    if (version) version(&major, &minor);
+    return std::to_string(major) + "." + std::to_string(minor);
+  };
+  return found("cuBLASLt", kCublasLt, of_number("cublasLtGetVersion", 10000, 100)) + ", " +
+         found("cuDNN", kCudnn, of_number("cudnnGetVersion", 10000, 100)) + ", " + found("NVRTC", kNvrtc, of_nvrtc);
+}
+
 OpenLibrary::OpenLibrary(const std::vector<std::string>& names) : handle_(find_library(names)) {
   if (handle_) return;
   std::string locations;

@@ -7,6 +7,9 @@
 
 namespace linnet {
 
+// Their files, the newest first.
+extern const std::vector<std::string> kCublasLt, kCudnn, kNvrtc;
+
 // A handle of dlopen; names are tried in order in every place. Null when there is none.
 void* find_library(const std::vector<std::string>& names);
 
@@ -27,5 +30,10 @@ class OpenLibrary {
  private:
   void* handle_;
 };
+
+// "cuBLASLt 13.1.0, cuDNN 9.19.0, NVRTC 13.0": what is found of the libraries that kernels may want, "no cuDNN" for
+// what is not.
+std::string library_versions();
+bool has_cudnn();
 
 }  // namespace linnet

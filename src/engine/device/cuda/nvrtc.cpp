@@ -12,12 +12,10 @@
 namespace linnet {
 namespace {
 
-const std::vector<std::string> kNames{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-
 // What is used of nvrtc.h (NVRTC documentation, CUDA 12 and 13): results are 0 for success.
 using Program = void*;
 struct Nvrtc {
-  OpenLibrary library{kNames};
+  OpenLibrary library{kNvrtc};
   int (*version)(int* major, int* minor) = library("nvrtcVersion");
   const char* (*error_text)(int result) = library("nvrtcGetErrorString");
   int (*create)(Program*, const char* source, const char* name, int, const char* const*,
@@ -80,7 +78,7 @@ std::string version_text() {
 
 }  // namespace
 
-bool has_nvrtc() { return find_library(kNames) != nullptr; }
+bool has_nvrtc() { return find_library(kNvrtc) != nullptr; }
 
 std::string compile_cuda_uncached(const std::string& source, int compute_capability, std::string* log) {
   OwnedProgram owned;

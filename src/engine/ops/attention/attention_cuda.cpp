@@ -78,8 +78,8 @@ std::array<AttentionProblem, 2> layouts_of(const AttentionAttrs& attrs, const Sh
 // Whether cuDNN has kernels for both passes. Forward and backward draw dropout's mask in the same way only if both are
 // cuDNN's or neither is, so this depends on nothing that differs between them.
 bool supports(const KernelQuery& query) {
-  if (!is_for_cudnn(query) || cudnn_version() < kLeastVersion) return false;
   auto& device = static_cast<CudaDevice&>(*query.device);
+  if (!is_for_cudnn(query) || cudnn_version(device) < kLeastVersion) return false;
   for (const AttentionProblem& problem :
        layouts_of(query.node.attrs.as<AttentionAttrs>(), query.in[0].shape, query.in[1].shape))
     for (const bool backward : {false, true})

@@ -76,7 +76,8 @@ bool supports(const KernelQuery& query) {
   // Of two channels in bf16 cuDNN's filter gradients were wrong on an H200 (cuDNN 9 beside PyTorch 2.11).
   if (kind == Kind::kWeightGradient && r.x->dtype == DType::kBF16 && r.x->shape[3] == 2) return false;
   if (kind != Kind::kWeightGradient && r.weight->dtype != r.x->dtype) return false;
-  return own_kernel<kind>().supports(query) && cudnn_version() != 0 && prepared<kind>(query).plan != nullptr;
+  return own_kernel<kind>().supports(query) && cudnn_version(static_cast<CudaDevice&>(*query.device)) != 0 &&
+         prepared<kind>(query).plan != nullptr;
 }
 
 size_t padded(size_t bytes) { return round_up(bytes, 256); }

@@ -1,6 +1,9 @@
 // Convolutions in groups, depthwise ones above all: each result is a short sum, which one thread computes. An element
-// of the weight gradient is a sum over all pixels, which a block computes. In fp32 throughout.
-#include "engine/kernels/cuda/block_reduce.cuh"
+// of the weight gradient is a sum over all pixels, of which a warp adds up those of 32 neighbouring filters, so that all
+// of a line of memory is used at once. In fp32 throughout.
+#include <algorithm>
+
+#include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/conv2d/conv2d.h"
@@ -68,24 +71,38 @@ __global__ void __launch_bounds__(kThreads)
   dx[at] = from_float<T>(sum);
 }
 
-// Block: an element of the weights [O, R, S, C / groups].
+constexpr int kPixelsAtOnce = kThreads / kWarp;
+constexpr int64_t kLeastPiece = 256, kMostPieces = 64;
+
+int64_t piece_of(int64_t pixels) { return std::max((pixels + kMostPieces - 1) / kMostPieces, kLeastPiece); }
+int64_t pieces_of(int64_t pixels) { return (pixels + piece_of(pixels) - 1) / piece_of(pixels); }
+
+// Block: 32 filters, a place of their weights [O, R, S, C / groups] and a piece of the pixels -> parts [pieces, O, R, S,
+// C / groups].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, const T* x, const T* dy, float* dweight) {
+    grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, int64_t piece, const T* x, const T* dy, float* parts) {
   begin_kernel();
-  const int64_t depth = s.channels / s.groups;
-  const Index at(blockIdx.x, s.rows, s.columns, depth);
-  const int64_t channel = at.image / (s.filters / s.groups) * depth + at.channel;
+  __shared__ float of_warps[kPixelsAtOnce][kWarp];
+  const int64_t depth = s.channels / s.groups, filter = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const Index at(blockIdx.y, s.rows, s.columns, depth);
+  const int64_t channel = filter / (s.filters / s.groups) * depth + at.channel;
+  const int64_t first = blockIdx.z * piece, end = min(first + piece, pixels);
   float sum = 0;
-  for (int64_t i = threadIdx.x; i < pixels; i += kThreads) {
-    const Index from(i, s.out_height, s.out_width, 1);
-    const int64_t location =
-        pixel(from.image, from.row * s.stride + at.row * s.dilation - s.padding,
-              from.column * s.stride + at.column * s.dilation - s.padding, s.height, s.width, s.channels);
-    if (location >= 0) sum += to_float(dy[i * s.filters + at.image]) * to_float(x[location + channel]);
-  }
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) dweight[blockIdx.x] = sum;
+  if (filter < s.filters)
+    for (int64_t i = first + threadIdx.y; i < end; i += kPixelsAtOnce) {
+      const Index from(i, s.out_height, s.out_width, 1);
+      const int64_t location =
+          pixel(from.image, from.row * s.stride + at.row * s.dilation - s.padding,
+                from.column * s.stride + at.column * s.dilation - s.padding, s.height, s.width, s.channels);
+      if (location >= 0) sum += to_float(dy[i * s.filters + filter]) * to_float(x[location + channel]);
+    }
+  of_warps[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || filter >= s.filters) return;
+  for (int i = 1; i < kPixelsAtOnce; ++i) sum += of_warps[i][threadIdx.x];
+  const int64_t places = s.rows * s.columns * depth;
+  parts[(blockIdx.z * s.filters + filter) * places + blockIdx.y] = sum;
 }
 
 void run(const KernelArgs& args) {
@@ -113,13 +130,23 @@ void run_input_grad(const KernelArgs& args) {
 void run_weight_grad(const KernelArgs& args) {
   const TensorView &x = args.in[0], &dy = args.in[1], &dweight = args.out[0];
   const ConvolutionSizes s = conv2d_sizes(x.shape(), dweight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
+  const int64_t pixels = dy.shape().elements(0, 3), pieces = pieces_of(pixels), elements = dweight.elements();
+  auto* parts = reinterpret_cast<float*>(args.workspace);
+  const dim3 grid(blocks_for(s.filters, kWarp), static_cast<unsigned>(elements / s.filters),
+                  static_cast<unsigned>(pieces));
   for_storage(x.type.dtype, [&]<class T>() {
-    launch(args.device, grouped_weight_gradient<T>, blocks_for(dweight.elements(), 1), kThreads, 0, s,
-           dy.shape().elements(0, 3), x.as<T>(), dy.as<T>(), dweight.as<float>());
+    launch(args.device, grouped_weight_gradient<T>, grid, dim3(kWarp, kPixelsAtOnce), 0, s, pixels, piece_of(pixels),
+           x.as<T>(), dy.as<T>(), parts);
   });
+  add_parts(args.device, pieces, elements, elements, parts, dweight.as<float>(), nullptr);
 }
 
-// A grid has at most 2^31 blocks.
+size_t weight_grad_workspace(const KernelQuery& query) {
+  const int64_t pixels = query.in[1].shape.elements(0, 3);
+  return static_cast<size_t>(pieces_of(pixels) * query.out[0].shape.elements()) * sizeof(float);
+}
+
+// A grid has at most 2^31 blocks, and 65535 along y.
 bool supports(const KernelQuery& query) {
   if (query.node.attrs.as<Conv2dAttrs>().is_fused()) return false;
   for (const auto& types : {query.in, query.out})
@@ -127,11 +154,15 @@ bool supports(const KernelQuery& query) {
       if (type.shape.elements() >= int64_t{1} << 31) return false;
   return true;
 }
+bool supports_weight_grad(const KernelQuery& query) {
+  const Shape& weight = query.out[0].shape;
+  return supports(query) && weight.elements() / std::max<int64_t>(weight[0], 1) <= 65535;
+}
 
 }  // namespace
 
 LINNET_KERNELS(conv2d_groups_cuda, {"groups", supports, nullptr, run})
 LINNET_KERNELS(conv2d_groups_input_grad_cuda, {"groups", supports, nullptr, run_input_grad})
-LINNET_KERNELS(conv2d_groups_weight_grad_cuda, {"groups", supports, nullptr, run_weight_grad})
+LINNET_KERNELS(conv2d_groups_weight_grad_cuda, {"groups", supports_weight_grad, weight_grad_workspace, run_weight_grad})
 
 }  // namespace linnet
