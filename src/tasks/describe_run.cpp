@@ -60,8 +60,10 @@ double number(const SafetensorsFile& state, const char* key) {
 std::string training_text(const SafetensorsFile& state, const TrainConfig& train) {
   const auto step = static_cast<int64_t>(number(state, "step")),
              best = static_cast<int64_t>(number(state, "best_step"));
-  std::string text =
-      line("trained", fmt::format("{} of {} steps, {:.0f} s", step, train.max_steps, number(state, "seconds")));
+  const double seconds = number(state, "seconds");
+  const bool out_of_time = train.max_minutes > 0 && seconds >= 60 * train.max_minutes && step < train.max_steps;
+  std::string text = line("trained", fmt::format("{} of {} steps, {:.0f} s{}", step, train.max_steps, seconds,
+                                                 out_of_time ? ", then max_minutes was over" : ""));
   if (best == 0) return text + line("best", "not evaluated yet");
   const std::string metric =
       train.metric == "loss" ? "" : fmt::format("{} {:.4f}, ", train.metric, number(state, "best_metric"));

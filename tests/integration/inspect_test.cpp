@@ -114,6 +114,8 @@ TEST(Inspect, MistakesAreOneLine) {
   // A text from standard input, with the line end of another system.
   const Outcome piped = run({"inspect", model, "-o", folder / "page.html"}, {.input = "3 5 7\r\n"});
   EXPECT_EQ(piped.exit_code, 0) << piped.error;
+  const Outcome again = run({"inspect", model, "1", "-o", folder / "page.html"}, {.log = "info"});
+  EXPECT_TRUE(again.error.ends_with("linnet: replaces " + (folder / "page.html") + "\n")) << again.error;
 }
 
 }  // namespace

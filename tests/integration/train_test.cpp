@@ -165,6 +165,7 @@ TEST(Train, EndsWhenItsTimeIsUpAndEvaluates) {
   EXPECT_EQ(metrics.back().split, "valid");
   const std::vector<Metrics> steps = of_split(metrics, "train");
   EXPECT_LT(std::stod(steps.back().learning_rate), 1.5e-3);  // of 3e-3: it came down with the time
+  EXPECT_NE(run({"info", folder / "run"}).out.find(" s, then max_minutes was over\n"), std::string::npos);
 }
 
 TEST(Train, AFileBeyondTheLimitOfSizesIsALineAndKeepsTheLastCheckpoint) {

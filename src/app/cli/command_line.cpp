@@ -192,7 +192,7 @@ Command& Command::flag(const char* name, bool& value, const char* help) {
 }
 
 Command& Command::take_device(std::string& value, const char* help) {
-  return take("--device", value, help, {.type = "NAME"});
+  return take("--device", value, help, {.type = "NAME", .suggestions = {"cpu", "cuda", "cuda:0", "cuda:1"}});
 }
 Command& Command::take_isa(std::string& value) {
   return take("--isa", value, "instruction set of the kernels (see `linnet info`)", {.type = "NAME"});

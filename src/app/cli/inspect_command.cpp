@@ -7,6 +7,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "tasks/inspection/inspect.h"
 
 namespace linnet {
@@ -59,6 +60,7 @@ int inspect(const Arguments& arguments) {
   while (!arguments.text && (options.text.ends_with('\n') || options.text.ends_with('\r'))) options.text.pop_back();
   const Inspection inspection = inspect_model(arguments.model, options);
   const std::string page = !arguments.out.empty() || arguments.json ? arguments.out : "inspect.html";
+  if (!page.empty() && file_exists(page)) log_info("replaces " + page);
   if (!page.empty()) write_file_atomically(page, inspection_page(inspection));
   if (arguments.json) {
     std::printf("%s\n", inspection_json(inspection).c_str());
