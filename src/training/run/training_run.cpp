@@ -84,17 +84,15 @@ class TrainingRun {
       if (must_stop() || done_) finish_submitted(0);
       if (must_stop() || steps_.waiting() == 0) finish_step();
     }
-    if (reporter_ && !stopped_) tell_of_end();
+    if (reporter_ && !stopped_) {
+      reporter_->warn_of_nothing_learned();
+      if (progress_.step < config_.max_steps && out_of_time() && before_ < 60 * config_.max_minutes)
+        log_info(fmt::format("max_minutes = {} ended the run after {} of {} steps; a larger one goes on with --resume",
+                             config_.max_minutes, progress_.step, config_.max_steps));
+    }
     close();
     default_stop_signals();
     return {stopped_, progress_, now() - began, task_.forecast().peak()};
-  }
-
-  void tell_of_end() {
-    reporter_->warn_of_nothing_learned();
-    if (progress_.step < config_.max_steps && out_of_time() && before_ < 60 * config_.max_minutes)
-      log_info(fmt::format("max_minutes = {} ended the run after {} of {} steps; a larger one goes on with --resume",
-                           config_.max_minutes, progress_.step, config_.max_steps));
   }
 
   // Of a run that was resumed and has nothing left to do.

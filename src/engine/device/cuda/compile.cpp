@@ -27,7 +27,8 @@ void launch_compiled(CudaDevice& device, const std::string& source, const char* 
                      void** arguments) {
   const LoadedKernel& loaded = device.prepared<LoadedKernel>(std::string("compiled ") + name + "\n" + source,
                                                              [&] { return load(device, source, name); });
-  device.launch(static_cast<const void*>(loaded.kernel), grid, block, 0, arguments);
+  // Compiled for this GPU alone.
+  device.launch(static_cast<const void*>(loaded.kernel), grid, block, 0, arguments, 90);
 }
 
 }  // namespace linnet

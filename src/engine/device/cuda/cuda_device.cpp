@@ -68,7 +68,7 @@ CudaDevice::CudaDevice(int index)
   if (compute_capability_ < 80)
     fail_system(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." +
                 std::to_string(properties.minor) + "; Linnet needs 8.0 or more");
-  overlaps_ = compute_capability_ >= 90 && !switched_off("LINNET_CUDA_OVERLAP");
+  overlaps_ = !switched_off("LINNET_CUDA_OVERLAP");
   int driver = 0, runtime = 0;
   cuda_check(cudaDriverGetVersion(&driver), "reading the driver's version");
   cuda_check(cudaRuntimeGetVersion(&runtime), "reading the runtime's version");
@@ -191,14 +191,14 @@ void CudaDevice::replay(const Recording& recording) {
              "launching a recorded step");
 }
 
-void CudaDevice::launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments) {
+void CudaDevice::launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, int waits_from) {
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  const bool after_own = queued_own_;  // before stream() forgets it
+  const bool overlaps = overlaps_ && compute_capability_ >= waits_from && queued_own_;  // stream() forgets the last
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared, config.stream = stream();
-  config.attrs = &overlap, config.numAttrs = overlaps_ && after_own ? 1 : 0;
+  config.attrs = &overlap, config.numAttrs = overlaps ? 1 : 0;
   cuda_check(cudaLaunchKernelExC(&config, kernel, arguments), "launching a kernel");
   queued_own_ = true;
 }

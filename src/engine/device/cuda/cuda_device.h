@@ -51,11 +51,11 @@ class CudaDevice : public Device {
 
   // Also makes this GPU the calling thread's current one, which what is queued needs: a process may have several.
   cudaStream_t stream() const;
-  // Queues a kernel that begins with begin_kernel() (engine/kernels/cuda/launch.cuh). From compute capability 9.0 on
-  // its blocks take their places while the kernel before it still runs, where launch() has queued that one too; after
-  // kernels of NVIDIA's this gains nothing. LINNET_CUDA_OVERLAP=off: after it has ended. `arguments`: a pointer to
-  // each.
-  void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments);
+  // Queues a kernel whose first line is begin_kernel() (engine/kernels/cuda/launch.cuh); `arguments`: a pointer to
+  // each. On GPUs of compute capability `waits_from` and more, where that line waits, its blocks take their places
+  // while a kernel that launch() has queued before it still runs. After kernels of NVIDIA's this was no faster on the
+  // whole. LINNET_CUDA_OVERLAP=off: always after the kernel before.
+  void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, int waits_from);
   int index() const { return index_; }
   bool recording() const { return recording_; }
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
@@ -88,7 +88,7 @@ class CudaDevice : public Device {
   int64_t marks_ = 0;
   cudaEvent_t began_ = nullptr, ended_ = nullptr;
   std::string last_op_;
-  bool recording_ = false, check_each_op_ = false, poisons_ = false, overlaps_ = false;
+  bool recording_ = false, check_each_op_ = false, poisons_ = false, overlaps_ = true;
   int64_t allocations_ = 0;
   std::map<std::string, std::shared_ptr<void>> prepared_;
 };

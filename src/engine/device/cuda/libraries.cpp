@@ -71,12 +71,12 @@ std::string library_versions() {
     return library ? name + " " + version(library) : "no " + name;
   };
   // 130100 is 13.1.0, 91900 is 9.19.0.
-  const auto of_number = [](const char* function, size_t major, size_t minor) {
+  const auto of_number = [](const char* function) {
     return [=](void* library) {
       const auto number_of = reinterpret_cast<size_t (*)()>(dlsym(library, function));
       const size_t number = number_of ? number_of() : 0;
-      return std::to_string(number / major) + "." + std::to_string(number % major / minor) + "." +
-             std::to_string(number % minor);
+      return std::to_string(number / 10000) + "." + std::to_string(number % 10000 / 100) + "." +
+             std::to_string(number % 100);
     };
   };
   const auto of_nvrtc = [](void* library) {
@@ -85,8 +85,8 @@ std::string library_versions() {
     if (version) version(&major, &minor);
     return std::to_string(major) + "." + std::to_string(minor);
   };
-  return found("cuBLASLt", kCublasLt, of_number("cublasLtGetVersion", 10000, 100)) + ", " +
-         found("cuDNN", kCudnn, of_number("cudnnGetVersion", 10000, 100)) + ", " + found("NVRTC", kNvrtc, of_nvrtc);
+  return found("cuBLASLt", kCublasLt, of_number("cublasLtGetVersion")) + ", " +
+         found("cuDNN", kCudnn, of_number("cudnnGetVersion")) + ", " + found("NVRTC", kNvrtc, of_nvrtc);
 }
 
 OpenLibrary::OpenLibrary(const std::vector<std::string>& names) : handle_(find_library(names)) {

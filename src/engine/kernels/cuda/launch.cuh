@@ -13,6 +13,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <limits>
 #include <tuple>
 
 #include "engine/device/cuda/cuda_device.h"
@@ -29,6 +30,14 @@ LINNET_DEVICE void begin_kernel() {
 #endif
 }
 
+// The least architecture that kernels are compiled for in which begin_kernel() waits, as 90.
+constexpr int least_waiting_architecture() {
+  int least = std::numeric_limits<int>::max();
+  for (const int architecture : {__CUDA_ARCH_LIST__})
+    if (architecture >= 900 && architecture / 10 < least) least = architecture / 10;
+  return least;
+}
+
 // `shared`: bytes of dynamic shared memory, see dynamic_shared().
 template <class... Params, class... Args>
 void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
@@ -40,7 +49,8 @@ void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, si
   std::apply(
       [&](Params&... value) {
         void* pointers[] = {&value...};
-        static_cast<CudaDevice*>(device)->launch(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers);
+        static_cast<CudaDevice*>(device)->launch(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers,
+                                                 least_waiting_architecture());
       },
       values);
 }
