@@ -68,6 +68,10 @@ CASES = {
     "qwen2_windows": dict(seed=26, kind="Qwen2", config=dict(num_hidden_layers=3, use_sliding_window=True, sliding_window=4,
                                                              max_window_layers=1)),
     "qwen3_yarn": dict(seed=25, kind="Qwen3", config=dict(head_dim=16, rope_parameters=YARN)),
+    "stablelm": dict(seed=27, kind="StableLm", small=OTHERS, config=dict(hidden_size=32, num_key_value_heads=2, use_qkv_bias=True)),
+    "stablelm_plain": dict(seed=28, kind="StableLm", small=OTHERS, config=dict(  # without biases, half of each head turns
+        num_key_value_heads=4, tie_word_embeddings=True, pad_token_id=0,
+        rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5))),
     "qwen3": dict(seed=7, kind="Qwen3", config=dict(head_dim=6, tie_word_embeddings=True)),
 }
 

@@ -38,10 +38,10 @@ INSTANTIATE_TEST_SUITE_P(Folders, LlamaFolder,
                                          "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
-constexpr const char* kNewer[] = {"gemma",           "gemma2",    "gemma3",     "phi3",         "phi3_long",
-                                  "phi3_longer",     "olmo2",     "smollm3",    "granite",      "gpt_neox",
-                                  "gpt_neox_serial", "opt",       "opt_narrow", "starcoder2",   "mixtral",
-                                  "olmoe",           "qwen3_moe", "qwen3_yarn", "qwen2_windows"};
+constexpr const char* kNewer[] = {
+    "gemma",     "gemma2",     "gemma3",          "phi3",     "phi3_long",     "phi3_longer", "olmo2",   "smollm3",
+    "granite",   "gpt_neox",   "gpt_neox_serial", "opt",      "opt_narrow",    "starcoder2",  "mixtral", "olmoe",
+    "qwen3_moe", "qwen3_yarn", "qwen2_windows",   "stablelm", "stablelm_plain"};
 INSTANTIATE_TEST_SUITE_P(NewerFolders, LlamaFolder, testing::ValuesIn(kNewer),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -131,6 +131,28 @@ TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {
     EXPECT_EQ(reread(type, file).dump(), file.dump());
     EXPECT_EQ(decoder_config(file).biases.attention, std::string(type) == "qwen2");
   }
+}
+
+// What its larger models have and no layer here does: other numbers without an error would be the worst outcome.
+TEST(StableLmConfig, RefusesWhatNoLayerHas) {
+  DecoderConfig small = small_config();
+  small.norms = NormKind::kLayer, small.rotary->share = 0.5;
+  const ConfigFile file = decoder_config_file("stablelm", small);
+  EXPECT_EQ(reread("stablelm", file).dump(), file.dump());
+  const auto error = [&](const char* key, Json value) {
+    ConfigFile changed = file;
+    changed.set(key, std::move(value));
+    try {
+      decoder_config(changed);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error("qk_layernorm", true), "'config.json': \"qk_layernorm\" is true, Linnet supports only false");
+  EXPECT_EQ(error("use_parallel_residual", true),
+            "'config.json': \"use_parallel_residual\" is true, Linnet supports only false");
+  EXPECT_EQ(error("hidden_dropout", 0.1), "'config.json': \"hidden_dropout\" is not 0, Linnet supports only 0");
 }
 
 TEST(LlamaConfig, ReadsWindowsAsTheirAuthorsDo) {

@@ -22,6 +22,7 @@ namespace linnet {
   ROW(gpt_neox)              \
   ROW(opt)                   \
   ROW(starcoder2)            \
+  ROW(stablelm)              \
   ROW(distilbert)            \
   ROW(electra)               \
   ROW(mpnet)                 \

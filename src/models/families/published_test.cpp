@@ -178,7 +178,11 @@ const Published kPublished[] = {
      R"("hidden_act": "gelu_pytorch_tanh", "use_bias": true, "sliding_window": 4096)",
      {{"StarCoder2 3B", 3072, 12288, 30, 24, 2, 49152, 3030371328},
       {"StarCoder2 7B", 4608, 18432, 32, 36, 4, 49152, 7173923840},
-      {"StarCoder2 15B", 6144, 24576, 40, 48, 4, 49152, 15957889024, kUntied}}}};
+      {"StarCoder2 15B", 6144, 24576, 40, 48, 4, 49152, 15957889024, kUntied}}},
+    {"stablelm",
+     R"("partial_rotary_factor": 0.25, "rope_theta": 10000)",
+     {{"StableLM 3B 4E1T", 2560, 6912, 32, 32, 32, 50304, 2795443200},
+      {"StableLM 2 1.6B", 2048, 5632, 24, 32, 32, 100352, 1644515328, R"(, "use_qkv_bias": true)"}}}};
 
 std::string config_text(const Published& family, const Size& size) {
   const bool is_gpt2 = family.type == std::string("gpt2"), is_opt = family.type == std::string("opt");
