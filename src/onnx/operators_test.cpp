@@ -78,6 +78,10 @@ TEST(OnnxOperators, LstmKeepsTheStateOfRowsThatHaveEnded) {
   expect_near(got[2], {0.2945726, -0.0550450});
 }
 
+TEST(OnnxOperators, SeluHasTheConstantsOfItsAuthors) {
+  expect_near(run_node("Selu", {{{3}, {-1, 0, 100}}}, 1)[0], {-1.1113307, 0, 105.0700987}, 1e-5);
+}
+
 TEST(OnnxOperators, TopKIsSortedAndEqualOnesKeepTheirOrder) {
   const Operand x{{2, 4}, {1, 3, 3, 2, -5, -1, 0, -7}}, k{{1}, {3}, OnnxElement::kInt64, true};
   const auto largest = run_node("TopK", {x, k}, 2);

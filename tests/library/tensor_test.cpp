@@ -68,6 +68,7 @@ TEST(Tensors, FunctionsOfElementsHaveTheirGradients) {
   const testing::OpInput x{.shape = {3, 7}, .spread = 3}, y{.shape = {3, 7}, .spread = 3};
   check({x}, [](const Tensors& in) { return leaky_relu(in[0], 0.2); });
   check({x}, [](const Tensors& in) { return elu(in[0], 1.5); });
+  check({x}, [](const Tensors& in) { return selu(in[0]); });
   check({x, y}, [](const Tensors& in) { return huber(in[0], in[1], 0.7); });
   check({x, y}, [](const Tensors& in) { return less(in[0], in[1]) * in[0] + greater_equal(in[0], in[1]) * in[1]; });
   EXPECT_EQ(floats_of([](Tracer&) { return elu(arange(2) * 200.0 - 100.0); }), (std::vector<float>{-1, 100}));
