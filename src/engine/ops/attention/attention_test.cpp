@@ -130,9 +130,11 @@ TEST(Attention, ProductsInBf16AreCloseToTheExactOnes) {
     const auto fast = interpret(lowered, products.inputs, {.kernels = KernelSet::kFast}).outputs;
     for (const auto& [name, tensor] : exact) {
       EXPECT_LE(testing::distance(fast.at(name), tensor), 1e-2) << name;
+#ifdef __x86_64__  // elsewhere attention multiplies in fp32
       if (gemm_has_bf16()) {
         EXPECT_GT(testing::distance(fast.at(name), tensor), 1e-4) << name;  // it did round
       }
+#endif
     }
   }
 }
