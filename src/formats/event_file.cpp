@@ -11,7 +11,9 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/protobuf.h"
 
@@ -215,19 +217,8 @@ void EventFile::add_text(int64_t step, std::string_view tag, std::string_view ma
 
 void EventFile::flush() {
   flushed_ = wall_time();
-  const char* from = buffer_.data();
-  size_t left = buffer_.size();
-  while (left > 0) {
-    errno = 0;
-    const ssize_t written = write(descriptor_, from, left);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      buffer_.clear();
-      fail_errno("cannot write '" + path_ + "'");
-    }
-    from += written, left -= static_cast<size_t>(written);
-  }
-  buffer_.clear();
+  const std::string bytes = std::exchange(buffer_, {});
+  if (!write_all(descriptor_, bytes.data(), bytes.size())) fail_errno("cannot write '" + path_ + "'");
 }
 
 }  // namespace linnet

@@ -92,9 +92,15 @@ std::string describe_run(const std::string& folder) {
     text += line("trained", "nothing saved yet");
   std::error_code error;
   uintmax_t bytes = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error))
-    if (entry.is_regular_file(error)) bytes += entry.file_size(error);
-  if (is_packed(folder)) bytes = std::filesystem::file_size(folder, error);
+  const auto size = [](const std::filesystem::path& file) {
+    std::error_code gone;  // a run that trains takes files away meanwhile
+    const uintmax_t of_file = std::filesystem::file_size(file, gone);
+    return gone ? 0 : of_file;
+  };
+  std::filesystem::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error))
+    if (std::error_code gone; entry->is_regular_file(gone)) bytes += size(entry->path());
+  if (is_packed(folder)) bytes = size(folder);
   return text + line("size", fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6));
 }
 

@@ -118,7 +118,8 @@ void Session::finish_planning(uint64_t resident) {
   if (!is_limited() || is_planned_) return;
   is_planned_ = true;
   Phase phase("planning");
-  trainer->plans().plan_training_within_memory(bytes_beside(resident, store));
+  trainer->plans().plan_training_within_memory(bytes_beside(resident, store),
+                                               [&](int64_t done, int64_t shapes) { phase.tick(done, shapes); });
 }
 
 void Session::allocate() {

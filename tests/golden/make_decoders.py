@@ -1,6 +1,6 @@
 """Tiny random checkpoints of decoders with float64 references: see pretrained_common.py.
 
-    python make_llama.py        needs torch, transformers, safetensors and numpy
+    python make_decoders.py [NAME]...      needs torch, transformers, safetensors and numpy
 """
 
 import math

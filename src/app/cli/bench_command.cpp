@@ -354,7 +354,7 @@ void add_bench_command(Command& linnet) {
       .take("--model", arguments->model,
             "of infer: a BERT or a decoder's folder, or gpt2-124m for its sizes with random weights (default: MiniLM's "
             "sizes, random weights); of translate: a run, T5 or Marian",
-            {.type = "FOLDER"})
+            {.type = "MODEL"})
       .take("--source", arguments->source, "of translate: the lines to translate", {.type = "FILE"})
       .take("--beam", arguments->beam, "of translate: beam size (default: the model's); 1 is greedy",
             {.least = 1, .most = 1024})

@@ -129,7 +129,7 @@ void add_generate_command(Command& linnet) {
       .take("--draft", arguments->draft,
             "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
             "the same texts, sooner",
-            {.type = "FOLDER"})
+            {.type = "MODEL"})
       .take("--draft-tokens", arguments->draft_tokens, "tokens that the draft model guesses at once (default 4)",
             {.least = 1, .most = 64})
       .take("--prefix-cache", arguments->prefix_megabytes,

@@ -1,14 +1,17 @@
 #include "app/cli/input_lines.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "data/examples/text/line_reader.h"
 #include "data/text/unicode/utf8.h"
 
@@ -45,7 +48,10 @@ bool InputLines::next(std::string_view& line) {
     buffer_.erase(0, at_);
     at_ = 0, searched = buffer_.size();
     buffer_.resize(searched + kPart);
-    const ssize_t size = ::read(STDIN_FILENO, buffer_.data() + searched, kPart);
+    // A signal does not end read(): it would stop a command that waits for a line only after that line.
+    for (pollfd input{STDIN_FILENO, POLLIN, 0}; ::poll(&input, 1, -1) < 0 && errno == EINTR && !stop_requested();) {
+    }
+    const ssize_t size = stop_requested() ? 0 : ::read(STDIN_FILENO, buffer_.data() + searched, kPart);
     if (size < 0) fail_errno("cannot read standard input");
     buffer_.resize(searched + static_cast<size_t>(size));
     ended_ = size == 0;
@@ -69,22 +75,23 @@ bool InputLines::next_text(std::string& line) {
   return true;
 }
 
-void for_each_line(const std::vector<std::string>& files, bool nothing,
-                   const std::function<void(const std::string& line, const std::string& path)>& visit) {
-  if (nothing) return;
+void for_each_line(const std::vector<std::string>& files,
+                   const std::function<void(const std::string& line, const std::string& where)>& visit) {
   std::string line;
+  const auto visit_input = [&] {
+    InputLines input;
+    for (int64_t number = 1; input.next_text(line); ++number)
+      visit(line, "standard input: line " + std::to_string(number));
+  };
+  if (files.empty()) visit_input();
   for (const std::string& path : files) {
     if (path == "-") {
-      InputLines input;
-      while (input.next_text(line)) visit(line, "");
+      visit_input();
       continue;
     }
     LineReader reader(path);
-    while (reader.next(line)) visit(line, path);
+    for (int64_t number = 1; reader.next(line); ++number) visit(line, path + ":" + std::to_string(number));
   }
-  if (!files.empty()) return;
-  InputLines input;
-  while (input.next_text(line)) visit(line, "");
 }
 
 }  // namespace linnet

@@ -29,10 +29,10 @@ class InputLines {
   int64_t number_ = 0;
 };
 
-// Calls visit(line, path) for every line of the files, or of standard input (an empty path) for a file "-" and
-// when none is given, unless `nothing` is to be read.
-void for_each_line(const std::vector<std::string>& files, bool nothing,
-                   const std::function<void(const std::string& line, const std::string& path)>& visit);
+// Calls visit(line, where) for every line of the files, or of standard input for a file "-" and when none is given.
+// `where` is "FILE:3" or "standard input: line 3".
+void for_each_line(const std::vector<std::string>& files,
+                   const std::function<void(const std::string& line, const std::string& where)>& visit);
 
 // All of standard input. `instead` says what the user can do otherwise; it ends the hint at a terminal and the user
 // error where standard input is closed.

@@ -56,7 +56,7 @@ void print(const Inspection& inspection) {
 int inspect(const Arguments& arguments) {
   InspectOptions options{
       .text = "", .answer = arguments.answer, .steps = arguments.steps, .threads = arguments.threads};
-  options.text = arguments.text ? *arguments.text : read_standard_input("give the text as an argument");
+  options.text = arguments.text ? *arguments.text : read_standard_input("; give the text as an argument");
   while (!arguments.text && (options.text.ends_with('\n') || options.text.ends_with('\r'))) options.text.pop_back();
   const Inspection inspection = inspect_model(arguments.model, options);
   const std::string page = !arguments.out.empty() || arguments.json ? arguments.out : "inspect.html";

@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "app/cli/commands.h"
 #include "app/cli/plan_parts.h"
@@ -73,20 +75,25 @@ void write_page(const Arguments& arguments, const Config& config, const PlanAnsw
                           .subtitle = "Planned before training; batches of " + answer.batches,
                           .command = "plan --html"};
   write_file_atomically(arguments.html, report_page(title, std::span(&run, 1)));
-  std::printf("written to %s\n", arguments.html.c_str());
+  if (!arguments.foresight.json) std::printf("written to %s\n", arguments.html.c_str());
 }
 
-// As a run would do it: where recomputation alone does not fit into the limit that is set, with more micro-batches.
-PlanAnswer plan_within(Config& config, uint64_t limit, bool exact) {
+// One rank of each stage, as a run would have it: where recomputation alone does not fit into the limit that is set,
+// with more micro-batches, as many for all stages.
+std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, const RankLayout& division) {
   const bool may_cut = config.train.micro_batches == 0 && !config.train.memory.empty();
-  std::unique_ptr<SessionTask> task;
-  const auto plan_parts = [&] {
-    return plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact, .task = &task});
-  };
-  PlanAnswer answer = plan_parts();
-  while (may_cut && answer.forecast.peak() > limit && halve_micro_batches(config)) answer = plan_parts();
-  answer.largest_batch *= config.train.data_shards * std::max<int64_t>(config.train.micro_batches, 1);
-  return answer;
+  std::vector<PlanAnswer> stages(static_cast<size_t>(division.pipeline));
+  std::vector<std::unique_ptr<SessionTask>> tasks(stages.size());
+  for (size_t stage = 0; stage < stages.size();) {
+    if (stages.size() > 1) config.process.rank = static_cast<int>(stage) * division.tensor;
+    stages[stage] =
+        plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact, .task = &tasks[stage]});
+    const bool is_cut = may_cut && stages[stage].forecast.peak() > limit && halve_micro_batches(config);
+    stage = is_cut ? 0 : stage + 1;
+  }
+  for (PlanAnswer& answer : stages)
+    answer.largest_batch *= config.train.data_shards * std::max<int64_t>(config.train.micro_batches, 1);
+  return stages;
 }
 
 void print_memory(const PlanAnswer& answer) {
@@ -96,24 +103,42 @@ void print_memory(const PlanAnswer& answer) {
   if (!answer.recomputation.empty()) std::printf("  (%s)\n", answer.recomputation.c_str());
 }
 
-// Prints what each stage of a pipeline takes. Returns the answer of the one that takes most, with the largest batch
-// that fits on all.
-PlanAnswer plan_stages(Config& config, uint64_t limit, bool exact, const RankLayout& division) {
-  PlanAnswer most;
-  for (int stage = 0; stage < division.pipeline; ++stage) {
-    config.process.rank = stage * division.tensor;
-    PlanAnswer answer = plan_within(config, limit, exact);
-    if (stage == 0)
-      std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters),
-                  answer.batches.c_str());
-    std::printf("%s\n", answer.stage.c_str());
-    print_memory(answer);
-    const int64_t largest = stage == 0 ? answer.largest_batch : std::min(most.largest_batch, answer.largest_batch);
-    const bool all_fit = answer.all_fit && (stage == 0 || most.all_fit);
-    if (stage == 0 || answer.forecast.peak() > most.forecast.peak()) most = std::move(answer);
-    most.largest_batch = largest, most.all_fit = all_fit;
-  }
+// The stage that takes most, with the batch that fits on all.
+PlanAnswer of_all(const std::vector<PlanAnswer>& stages) {
+  const auto room = [](const PlanAnswer& answer) {
+    return std::tuple(answer.all_fit, answer.largest_batch, -static_cast<double>(answer.least_peak));
+  };
+  const PlanAnswer& least = *std::ranges::min_element(stages, {}, room);
+  PlanAnswer most = *std::ranges::max_element(stages, {}, [](const PlanAnswer& a) { return a.forecast.peak(); });
+  most.all_fit = least.all_fit, most.more_may_fit = least.more_may_fit;
+  most.largest_batch = least.largest_batch, most.least_peak = least.least_peak;
   return most;
+}
+
+void print_stages(const std::vector<PlanAnswer>& stages) {
+  std::printf("%lld parameters; batches of %s\n", static_cast<long long>(stages[0].parameters),
+              stages[0].batches.c_str());
+  for (const PlanAnswer& answer : stages) {
+    if (!answer.stage.empty()) std::printf("%s\n", answer.stage.c_str());
+    print_memory(answer);
+  }
+}
+
+// What an answer of another form would leave out.
+void check_form(const Arguments& arguments) {
+  const PlanRanksArguments& foresight = arguments.foresight;
+  const auto refuse = [](bool given, const char* option, const char* beside) {
+    if (given) fail_user(std::string(option) + " is for a plan of one run: leave it or " + beside + " out");
+  };
+  const char* other = !foresight.network.empty() ? "--network" : arguments.sweep ? "--sweep" : nullptr;
+  if (other) {
+    refuse(!arguments.html.empty(), "--html", other);
+    refuse(arguments.fusion, "--fusion", other);
+    refuse(arguments.sweep && !foresight.network.empty(), "--sweep", other);
+    refuse(arguments.sweep && foresight.exact, "--exact", other);
+  }
+  if (foresight.json && arguments.fusion) fail_user("--json prints no report of --fusion: leave one of them out");
+  if (foresight.json && arguments.sweep) fail_user("--sweep prints a table: leave --json out");
 }
 
 // What only --network has.
@@ -130,6 +155,7 @@ void check_needs_network(const PlanRanksArguments& foresight) {
 
 int plan(const Arguments& arguments) {
   const PlanRanksArguments& foresight = arguments.foresight;
+  check_form(arguments);
   if (!foresight.network.empty()) return plan_ranks(foresight, arguments.load());
   check_needs_network(foresight);
   Config config = arguments.load();
@@ -143,7 +169,6 @@ int plan(const Arguments& arguments) {
   const int64_t shards = config.train.data_shards;
   const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
   if (arguments.sweep) {
-    if (foresight.json) fail_user("--sweep prints a table: leave --json out");
     if (division.pipeline > 1) fail_user("--sweep estimates steps of whole models: leave pipeline out of --parallel");
     print_plan_sweep(of_one_shard(config), limit);
     return 0;
@@ -152,10 +177,11 @@ int plan(const Arguments& arguments) {
     fail_user("--json is of one rank, and the stages of a pipeline differ: leave it out, or add --network");
   if (division.pipeline > 1)
     std::printf("each %d ranks compute one model together, some of its layers each\n", division.ranks_of_model());
-  const PlanAnswer answer = division.pipeline > 1 ? plan_stages(config, limit, foresight.exact, division)
-                                                  : plan_within(config, limit, foresight.exact);
+  const std::vector<PlanAnswer> stages = plan_within(config, limit, foresight.exact, division);
+  const PlanAnswer answer = of_all(stages);
   const int exit_code = answer.forecast.peak() > limit ? 1 : 0;
   if (foresight.json) {
+    if (!arguments.html.empty()) write_page(arguments, config, answer);
     print_json(answer, division, limit);
     return exit_code;
   }
@@ -173,10 +199,7 @@ int plan(const Arguments& arguments) {
         "each batch is computed in %lld micro-batches, whose sums are rounded in another order; what follows is "
         "of one\n",
         static_cast<long long>(config.train.micro_batches));
-  if (division.pipeline == 1) {
-    std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
-    print_memory(answer);
-  }
+  print_stages(stages);
   print_fit(answer, config.train, limit);
   if (!arguments.html.empty()) write_page(arguments, config, answer);
   if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());

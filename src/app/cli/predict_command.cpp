@@ -163,7 +163,7 @@ int predict(Arguments arguments) {
     if (arguments.inputs.empty()) arguments.inputs = {"-"};
     for (const std::string& path : arguments.inputs) {
       if (path == "-") {
-        for_each_line({path}, false, [&](const std::string& line, const std::string&) { add_text(line); });
+        for_each_line({path}, [&](const std::string& line, const std::string&) { add_text(line); });
         continue;
       }
       if (path.find(' ') != path.npos && !file_exists(path))

@@ -172,7 +172,7 @@ void add_run_command(Command& linnet) {
       .take("--draft", text.draft,
             "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
             "the same texts, sooner",
-            {.type = "FOLDER"})
+            {.type = "MODEL"})
       .take("--draft-tokens", text.draft_tokens, "tokens that the draft model guesses at once (default 4)",
             {.least = 1, .most = 64})
       .take("--prefix-cache", text.prefix_megabytes,

@@ -60,17 +60,13 @@ int score(Arguments arguments) {
     if (!scores.takes_pairs()) fail_user("--source and --target are for models of translation");
     const ParallelText pairs = read_pair(arguments.source, arguments.target);
     for (size_t i = 0; i < pairs.source.size(); ++i) scores.print(pairs.target[i], pairs.source[i]);
+  } else {
+    for_each_line(arguments.inputs, [&](const std::string& line, const std::string& where) {
+      if (!scores.takes_pairs()) return scores.print(line, "");
+      const auto [source, target] = split_pair(line, where);
+      scores.print(target, source);
+    });
   }
-  int64_t number = 0;
-  std::string last_path;
-  for_each_line(arguments.inputs, !arguments.source.empty(), [&](const std::string& line, const std::string& path) {
-    number = path == last_path ? number + 1 : 1;
-    last_path = path;
-    if (!scores.takes_pairs()) return scores.print(line, "");
-    const std::string where = (path.empty() ? "standard input: line " : path + ":") + std::to_string(number);
-    const auto [source, target] = split_pair(line, where);
-    scores.print(target, source);
-  });
   if (scores.cut_texts() > 0)
     log_warning(std::to_string(scores.cut_texts()) + " pairs were longer than the model takes and cut");
   return 0;

@@ -130,7 +130,7 @@ void add_serve_command(Command& linnet) {
       .take("--draft", service.drafts,
             "a smaller model of the same tokenizer that guesses tokens for a language model, which checks several in "
             "one step: the same texts, sooner; NAME=FOLDER where there are several models",
-            {.type = "FOLDER"})
+            {.type = "MODEL"})
       .take("--draft-tokens", service.resident.draft_tokens, "tokens that a draft model guesses at once (default 4)",
             {.least = 1, .most = 64})
       .take("--prefix-cache", service.resident.prefix_megabytes,

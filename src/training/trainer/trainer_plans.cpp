@@ -112,13 +112,16 @@ void TrainerPlans::plan_training_of(int chunk, int shape, std::optional<size_t> 
   if (fit.planned_bytes >= plans.fit.planned_bytes) plans.fit = std::move(fit);
 }
 
-void TrainerPlans::plan_training_within_memory(uint64_t others) {
+void TrainerPlans::plan_training_within_memory(uint64_t others, Planned planned) {
   uint64_t fixed = others;
   for (RegionId id = 0; id < static_cast<RegionId>(store_.regions().size()); ++id)
     if (id != shared_.arena && id != shared_.workspace)
       fixed += store_.device().footprint(store_.regions()[static_cast<size_t>(id)].bytes);
   const size_t limit = options_.memory > fixed ? options_.memory - fixed : 0;
-  for (int shape = 0; shape < static_cast<int>(shapes_.size()); ++shape) plan_training(shape, limit);
+  for (int shape = 0; shape < shape_count(); ++shape) {
+    plan_training(shape, limit);
+    planned(shape + 1, shape_count());
+  }
 }
 
 const Fit& TrainerPlans::largest_fit() const {

@@ -31,8 +31,10 @@ class TrainerPlans {
   int add_evaluation_shape(LossFunction loss);
   // Plans the training of all shapes, such that the options' memory is kept: `others` bytes are taken by what is not
   // planned. Everything else must have been declared in the store. Where nothing fits, the plan that takes least is
-  // made and Fit::fits is false.
-  void plan_training_within_memory(uint64_t others);
+  // made and Fit::fits is false. It may take a minute; `planned` hears how many of how many shapes are done.
+  using Planned = FunctionRef<void(int64_t done, int64_t shapes)>;
+  void plan_training_within_memory(
+      uint64_t others, Planned planned = [](int64_t, int64_t) {});
   void bind();  // after store.allocate()
 
   int shape_count() const { return static_cast<int>(shapes_.size()); }

@@ -115,8 +115,10 @@ Value to_integer(const Value& value, const Arguments& arguments, Budget& budget)
   if (value.is_integer()) return value.integer();
   if (value.text()) budget.read(value.text()->size());
   try {
-    const double number = value.text() ? std::stod(*value.text()) : value.number();
-    if (std::abs(number) < 9e18) return static_cast<int64_t>(number);
+    size_t used = 0;
+    const double number = value.text() ? std::stod(*value.text(), &used) : value.number();
+    const bool is_whole = !value.text() || value.text()->find_first_not_of(" \t\r\n", used) == std::string::npos;
+    if (is_whole && std::abs(number) < 9e18) return static_cast<int64_t>(number);
   } catch (const std::exception&) {
   }
   return otherwise;

@@ -157,7 +157,8 @@ class Lexer {
     digits();
     if (end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1])) is_float = true, ++end, digits();
     if (end + 1 < source_.size() && (source_[end] == 'e' || source_[end] == 'E') &&
-        (is_digit(source_[end + 1]) || (end + 2 < source_.size() && is_digit(source_[end + 2]))))
+        (is_digit(source_[end + 1]) || ((source_[end + 1] == '+' || source_[end + 1] == '-') &&
+                                        end + 2 < source_.size() && is_digit(source_[end + 2]))))
       is_float = true, end += 2, digits();
     std::string text = source_.substr(at_, end - at_);
     std::erase(text, '_');

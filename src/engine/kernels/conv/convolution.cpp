@@ -15,7 +15,9 @@ using convolution_layout::WinogradProblem;
 using convolution_layout::WinogradWeightProblem;
 
 bool no_work(const ConvolutionSizes& s) {
-  return s.images * s.height * s.width * s.channels * s.filters * s.taps() * s.out_height * s.out_width == 0;
+  for (const int64_t size : {s.images, s.height, s.width, s.channels, s.filters, s.taps(), s.out_height, s.out_width})
+    if (size == 0) return true;
+  return false;  // the product of all may be a multiple of 2^64
 }
 
 bool is_winograd(ConvolutionMethod method) {

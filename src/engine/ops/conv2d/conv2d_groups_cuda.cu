@@ -1,6 +1,6 @@
 // Convolutions in groups, depthwise ones above all: each result is a short sum, which one thread computes. An element
-// of the weight gradient is a sum over all pixels, of which a warp adds up those of 32 neighbouring filters, so that all
-// of a line of memory is used at once. In fp32 throughout.
+// of the weight gradient is a sum over all pixels, of which a warp adds up those of 32 neighbouring filters, so that
+// all of a line of memory is used at once. In fp32 throughout.
 #include <algorithm>
 
 #include "engine/kernels/cuda/add_parts.cuh"
@@ -77,8 +77,8 @@ constexpr int64_t kLeastPiece = 256, kMostPieces = 64;
 int64_t piece_of(int64_t pixels) { return std::max((pixels + kMostPieces - 1) / kMostPieces, kLeastPiece); }
 int64_t pieces_of(int64_t pixels) { return (pixels + piece_of(pixels) - 1) / piece_of(pixels); }
 
-// Block: 32 filters, a place of their weights [O, R, S, C / groups] and a piece of the pixels -> parts [pieces, O, R, S,
-// C / groups].
+// Block: 32 filters, a place of their weights [O, R, S, C / groups] and a piece of the pixels -> parts [pieces, O, R,
+// S, C / groups].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     grouped_weight_gradient(ConvolutionSizes s, int64_t pixels, int64_t piece, const T* x, const T* dy, float* parts) {
@@ -132,7 +132,7 @@ void run_weight_grad(const KernelArgs& args) {
   const ConvolutionSizes s = conv2d_sizes(x.shape(), dweight.shape(), dy.shape(), args.node.attrs.as<Conv2dAttrs>());
   const int64_t pixels = dy.shape().elements(0, 3), pieces = pieces_of(pixels), elements = dweight.elements();
   auto* parts = reinterpret_cast<float*>(args.workspace);
-  const dim3 grid(blocks_for(s.filters, kWarp), static_cast<unsigned>(elements / s.filters),
+  const dim3 grid(blocks_for(s.filters, kWarp), static_cast<unsigned>(elements / std::max<int64_t>(s.filters, 1)),
                   static_cast<unsigned>(pieces));
   for_storage(x.type.dtype, [&]<class T>() {
     launch(args.device, grouped_weight_gradient<T>, grid, dim3(kWarp, kPixelsAtOnce), 0, s, pixels, piece_of(pixels),
