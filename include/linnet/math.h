@@ -72,6 +72,8 @@ Tensor softplus(At x);
 Tensor leaky_relu(At x, double slope = 0.01);
 // x where x > 0, else alpha (e^x - 1) (Clevert, Unterthiner & Hochreiter 2016).
 Tensor elu(At x, double alpha = 1);
+// 1.0507 elu(x, 1.6733): it keeps the activations' mean at 0 and their variance at 1 (Klambauer et al. 2017).
+Tensor selu(At x);
 // (a - b)^2 / 2 where |a - b| <= delta, else delta (|a - b| - delta / 2) (Huber 1964), elementwise.
 Tensor huber(At a, Tensor b, double delta = 1);
 // Softmax along an axis; softmax(x) is that of the last one.

@@ -43,9 +43,6 @@ Tensor silu(At x);
 Tensor gelu(At x);
 // The approximation of gelu by a tanh, which GPT-2 uses.
 Tensor gelu_tanh(At x);
-// s x where x > 0, else s a (e^x - 1), with the s and a that keep mean and variance of activations at 0 and 1
-// (Klambauer et al. 2017).
-Tensor selu(At x);
 // Softmax over the last axis. A row of only -inf gives zeros.
 Tensor softmax(At x);
 

@@ -44,6 +44,7 @@ FUNCTIONS: dict[str, tuple[typing.Callable[..., typing.Any], typing.Callable[...
         lambda x, y: ~(x < y),
     ),
     "leaky_relu": (lambda x, y: ln.leaky_relu(x, 0.1), lambda x, y: np.where(x > 0, x, 0.1 * x)),
+    "selu": (lambda x, y: ln.selu(x), lambda x, y: 1.0507009874 * np.where(x > 0, x, 1.6732632424 * (np.exp(x) - 1))),
     "elu": (lambda x, y: ln.elu(x, 2.0), lambda x, y: np.where(x > 0, x, 2 * (np.exp(x) - 1))),
     "softmax of columns": (lambda x, y: ln.softmax(x, axis=0), lambda x, y: np.exp(x - rolled(x))),
     "log_softmax of columns": (lambda x, y: ln.log_softmax(x, 0), lambda x, y: x - rolled(x)),

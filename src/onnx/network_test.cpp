@@ -12,7 +12,6 @@
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/ops/pointwise/pointwise.h"
 #include "models/families/pretrained.h"
 #include "models/modules/cnn.h"
 #include "models/modules/resnet.h"
@@ -195,17 +194,6 @@ TEST(OnnxNetwork, ThePlainTransformerComesBack) {
                                         .activation = pre ? Activation::kGelu : Activation::kRelu});
     check_round_trip(model, onnx_files(model), initial(ParameterLayout(model)), {.opset = 17});
   }
-}
-
-TEST(OnnxNetwork, SeluComesBack) {
-  struct Scaled : Module {
-    Parameter scale{this, "scale", {3}, normal_init(3)};
-  } model;
-  const OnnxSource source{.symbols = {"rows"}, .trace = [&](Trace& trace, std::span<const int64_t> sizes) {
-                            const Tensor x = trace.input("x", {DType::kF32, {sizes[0], 3}});
-                            trace.graph().output("y", selu(x * model.scale.tensor()));
-                          }};
-  check_round_trip(model, {{"model.onnx", source}}, initial(ParameterLayout(model)), {.opset = 17});
 }
 
 // Weights of 16 and 8 bits: close to the model, but not the model.

@@ -87,6 +87,14 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"plan", "dates", "--memory", "3 apples"}), {"\"3 apples\" is not an amount"});
   expect_refused(run({"plan", "dates", "--memory", "2"}), {"memory = \"2\": give a unit, such as 2GB"});
   expect_refused(run({"bench", "cnn-128", "--memory", "2"}), {"--memory 2: give a unit, such as 2GB"});
+  for (const auto& [given, refusal] :
+       {std::pair<Arguments, const char*>{{"--sweep", "--html", "x.html"}, "--html does not go with --sweep"},
+        {{"--network", "25GB/s,5us", "--fusion"}, "--fusion does not go with --network"},
+        {{"--json", "--fusion"}, "--fusion does not go with --json"}}) {
+    Arguments plan{"plan", "dates"};
+    plan.insert(plan.end(), given.begin(), given.end());
+    expect_refused(run(plan), {refusal});
+  }
   const std::string pairs = folder_.write("pairs.tsv", "a\tb\n");
   for (const char* command : {"info", "embed"})
     expect_refused(run({command, pairs}), {"is neither a run, a model folder nor a file of weights"});

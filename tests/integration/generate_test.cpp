@@ -432,16 +432,41 @@ TEST_F(Generate, BadInputIsOneLine) {
   EXPECT_EQ(closed.error, "linnet: standard input is closed; --prompt TEXT gives a prompt\n");
 }
 
+// A terminal at which `typed` was typed.
+class Terminal {
+ public:
+  explicit Terminal(const std::string& typed) {
+    EXPECT_EQ(::grantpt(controller_), 0);
+    EXPECT_EQ(::unlockpt(controller_), 0);
+    EXPECT_EQ(::write(controller_, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  ~Terminal() { ::close(controller_); }
+  std::string path() const { return ::ptsname(controller_); }
+
+ private:
+  const int controller_ = ::posix_openpt(O_RDWR | O_NOCTTY);
+};
+
+TEST_F(Generate, AnInterruptEndsARunThatWaitsForALine) {
+  const Terminal terminal("w30 w52\n");
+  const std::string out = folder_ / "out";
+  Program program({"run", model("llama"), "--max-tokens", "3"},
+                  {.input_path = terminal.path(), .output_path = out, .log = "info"});
+  for (int i = 0; i < 1000 && contents(out).empty() && program.running(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(program.running());
+  program.send(SIGINT);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error << outcome.signal;
+  EXPECT_NE(outcome.error.find("interrupted after 1 answer"), std::string::npos) << outcome.error;
+}
+
 TEST_F(Generate, ATerminalIsToldThatItsPromptIsAwaitedAndEndsItOnce) {
-  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
-  ASSERT_GE(terminal, 0);
-  ASSERT_EQ(::grantpt(terminal), 0);
-  ASSERT_EQ(::unlockpt(terminal), 0);
-  const std::string typed = "w30 w52\n\x04", path = ::ptsname(terminal);  // Ctrl-D
-  ASSERT_EQ(::write(terminal, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+  const Terminal terminal("w30 w52\n\x04");  // Ctrl-D
   const Arguments settings{"generate", model("llama"), "--temperature", "0", "--max-tokens", "3"};
-  const Outcome outcome = run(settings, {.input_path = path, .log = "info"});
-  ::close(terminal);
+  const Outcome outcome = run(settings, {.input_path = terminal.path(), .log = "info"});
   EXPECT_EQ(outcome.out, generate("llama", {"--prompt", "w30 w52", "--temperature", "0", "--max-tokens", "3"}));
   EXPECT_NE(outcome.error.find("reading from the terminal"), std::string::npos) << outcome.error;
 }

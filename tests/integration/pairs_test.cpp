@@ -84,6 +84,8 @@ TEST_F(Pairs, ScoresAreWhatTheLossIsMadeOf) {
   ASSERT_EQ(lines(two.out).size(), 2u) << two.error;
   EXPECT_GT(std::stod(lines(two.out)[0]), std::stod(lines(two.out)[1]));
   EXPECT_TRUE(lines(two.out)[0].ends_with("\t7\t3 dog\tHund 3")) << two.out;
+  const std::string half = folder_.write("half.tsv", "3 dog\tHund 3\n"), third = folder_.write("third.tsv", "3 dog\n");
+  EXPECT_NE(run({"score", folder_ / "plain", half, third}).error.find("third.tsv:1: expected"), std::string::npos);
   const Outcome bad = run({"score", folder_ / "plain"}, {.input = "3 dog\tHund 3\n3 dog\n"});
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_NE(bad.error.find("standard input: line 2: expected source<TAB>target"), std::string::npos) << bad.error;

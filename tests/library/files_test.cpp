@@ -48,7 +48,7 @@ TEST(Onnx, NetworksAreExportedImportedTrainedAndExportedAgain) {
     Conv2d conv{this, "conv", 2, 4, 3, {.padding = 1}};
     BatchNorm norm{this, "norm", 4};
     Linear out{this, "out", 4, 3};
-    Tensor operator()(Tensor x) { return out(global_avg_pool(relu(norm(conv(x))))); }
+    Tensor operator()(Tensor x) { return out(global_avg_pool(selu(norm(conv(x))))); }
   } net;
   const TensorType images{DType::kF32, {2, 6, 6, 2}};
   const std::string path = path_of("library_net.onnx");

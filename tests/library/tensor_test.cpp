@@ -72,6 +72,20 @@ TEST(Tensors, FunctionsOfElementsHaveTheirGradients) {
   check({x, y}, [](const Tensors& in) { return huber(in[0], in[1], 0.7); });
   check({x, y}, [](const Tensors& in) { return less(in[0], in[1]) * in[0] + greater_equal(in[0], in[1]) * in[1]; });
   EXPECT_EQ(floats_of([](Tracer&) { return elu(arange(2) * 200.0 - 100.0); }), (std::vector<float>{-1, 100}));
+  // PyTorch's values and derivatives, also at the kink and where e^x is infinite.
+  const auto selu_of_hundreds = [](bool derivative) {
+    return floats_of([=](Tracer&) {
+      const Tensor x = arange(3) * 100.0 - 100.0, y = selu(x);
+      return derivative ? gradient(sum(y), x) : y;
+    });
+  };
+  const std::vector<float> values = selu_of_hundreds(false), derivatives = selu_of_hundreds(true);
+  const double torch_values[] = {-1.7580993408, 0, 105.0700987355},
+               torch_derivatives[] = {0, 1.7580993408, 1.0507009874};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(values[i], torch_values[i], 1e-5);
+    EXPECT_NEAR(derivatives[i], torch_derivatives[i], 1e-5);
+  }
   EXPECT_EQ(floats_of([](Tracer&) { return huber(arange(4), arange(4) * 0.0, 1); }),
             (std::vector<float>{0, 0.5, 1.5, 2.5}));
   const auto compared = [](Tensor (*function)(At, Tensor)) {

@@ -81,6 +81,8 @@ Tensor elu(At x, double alpha) {
                    std::array{x.value}, x.where);
 }
 
+Tensor selu(At x) { return At(elu(x, 1.6732632423543772), x.where) * 1.0507009873554805; }
+
 // With c = min(|d|, delta): c (|d| - c / 2).
 Tensor huber(At a, Tensor b, double delta) {
   const At size(abs(At(a - b, a.where)), a.where);

@@ -67,6 +67,7 @@ void add_unary(nb::module_& module) {
   for (const auto& row : ordered) module.def(row.name, recorded(row.function), "x"_a, "descending"_a = false, row.doc);
   module.def("leaky_relu", recorded(leaky_relu), "x"_a, "slope"_a = 0.01, "x where x > 0, else slope * x.");
   module.def("elu", recorded(elu), "x"_a, "alpha"_a = 1.0, "x where x > 0, else alpha * (e^x - 1).");
+  module.def("selu", recorded(selu), "x"_a, "1.0507 * elu(x, 1.6733) (Klambauer et al. 2017).");
 }
 
 std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) {

@@ -25,6 +25,14 @@ void begin_standard_input(const std::string& instead) {
   if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
 }
 
+// False once a signal asks the command to stop, which poll() notices and read() does not (SA_RESTART).
+bool wait_for_input() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  while (!stop_requested())
+    if (::poll(&input, 1, -1) >= 0 || errno != EINTR) return true;
+  return false;
+}
+
 }  // namespace
 
 std::string read_standard_input(const std::string& instead) {
@@ -48,10 +56,7 @@ bool InputLines::next(std::string_view& line) {
     buffer_.erase(0, at_);
     at_ = 0, searched = buffer_.size();
     buffer_.resize(searched + kPart);
-    // A signal does not end read(): it would stop a command that waits for a line only after that line.
-    for (pollfd input{STDIN_FILENO, POLLIN, 0}; ::poll(&input, 1, -1) < 0 && errno == EINTR && !stop_requested();) {
-    }
-    const ssize_t size = stop_requested() ? 0 : ::read(STDIN_FILENO, buffer_.data() + searched, kPart);
+    const ssize_t size = wait_for_input() ? ::read(STDIN_FILENO, buffer_.data() + searched, kPart) : 0;
     if (size < 0) fail_errno("cannot read standard input");
     buffer_.resize(searched + static_cast<size_t>(size));
     ended_ = size == 0;

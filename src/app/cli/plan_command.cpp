@@ -124,21 +124,22 @@ void print_stages(const std::vector<PlanAnswer>& stages) {
   }
 }
 
-// What an answer of another form would leave out.
+// Refuses options that the answer would leave out.
 void check_form(const Arguments& arguments) {
   const PlanRanksArguments& foresight = arguments.foresight;
   const auto refuse = [](bool given, const char* option, const char* beside) {
-    if (given) fail_user(std::string(option) + " is for a plan of one run: leave it or " + beside + " out");
+    if (given) fail_user(std::string(option) + " does not go with " + beside + ": leave one of them out");
   };
-  const char* other = !foresight.network.empty() ? "--network" : arguments.sweep ? "--sweep" : nullptr;
-  if (other) {
-    refuse(!arguments.html.empty(), "--html", other);
-    refuse(arguments.fusion, "--fusion", other);
-    refuse(arguments.sweep && !foresight.network.empty(), "--sweep", other);
-    refuse(arguments.sweep && foresight.exact, "--exact", other);
+  const bool is_network = !foresight.network.empty();
+  if (is_network || arguments.sweep) {
+    const char* const table = is_network ? "--network" : "--sweep";
+    refuse(!arguments.html.empty(), "--html", table);
+    refuse(arguments.fusion, "--fusion", table);
   }
-  if (foresight.json && arguments.fusion) fail_user("--json prints no report of --fusion: leave one of them out");
-  if (foresight.json && arguments.sweep) fail_user("--sweep prints a table: leave --json out");
+  refuse(arguments.sweep && is_network, "--network", "--sweep");
+  refuse(arguments.sweep && foresight.exact, "--exact", "--sweep");
+  refuse(arguments.sweep && foresight.json, "--json", "--sweep");
+  refuse(foresight.json && arguments.fusion, "--fusion", "--json");
 }
 
 // What only --network has.

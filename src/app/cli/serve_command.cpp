@@ -129,7 +129,7 @@ void add_serve_command(Command& linnet) {
             "tokens of a text, with its prompt (default: the model's, at most 2048)", {.least = 0, .most = 1e7})
       .take("--draft", service.drafts,
             "a smaller model of the same tokenizer that guesses tokens for a language model, which checks several in "
-            "one step: the same texts, sooner; NAME=FOLDER where there are several models",
+            "one step: the same texts, sooner; NAME=MODEL where there are several models",
             {.type = "MODEL"})
       .take("--draft-tokens", service.resident.draft_tokens, "tokens that a draft model guesses at once (default 4)",
             {.least = 1, .most = 64})

@@ -242,7 +242,9 @@ const DecoderFamily& decoder_family(const Family& family) {
 DecoderConfig decoder_config(const ConfigFile& file) { return decoder_family(find_family(file)).read(file); }
 
 ConfigFile decoder_config_file(const std::string& model_type, const DecoderConfig& config) {
-  return decoder_family(find_family(model_type)).write(config, ModelHead::kTokens);
+  DecoderConfig written = config;
+  if (written.kv_heads == 0) written.kv_heads = written.heads;  // families differ in what an absent key means
+  return decoder_family(find_family(model_type)).write(written, ModelHead::kTokens);
 }
 
 }  // namespace linnet

@@ -133,6 +133,15 @@ TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {
   }
 }
 
+TEST(LlamaConfig, AsManyHeadsOfKeysAsOfQueriesAreWrittenAsSuch) {
+  DecoderConfig config = small_config();
+  config.kv_heads = 0;
+  for (const char* type : {"llama", "smollm3", "starcoder2", "stablelm"}) {
+    if (type == std::string("starcoder2")) config.norms = NormKind::kLayer;
+    EXPECT_EQ(decoder_config_file(type, config).integer("num_key_value_heads"), config.heads) << type;
+  }
+}
+
 // What its larger models have and no layer here does: other numbers without an error would be the worst outcome.
 TEST(StableLmConfig, RefusesWhatNoLayerHas) {
   DecoderConfig small = small_config();

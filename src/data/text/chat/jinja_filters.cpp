@@ -1,8 +1,10 @@
 // Filters and tests of the template language.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 
+#include "base/text.h"
 #include "data/text/chat/jinja_text.h"
 #include "data/text/unicode/utf8.h"
 
@@ -113,15 +115,17 @@ Value end_of(const Value& value, bool last, Budget& budget) {
 Value to_integer(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value otherwise = integer_argument(arguments, 0, "default", 0);
   if (value.is_integer()) return value.integer();
-  if (value.text()) budget.read(value.text()->size());
-  try {
-    size_t used = 0;
-    const double number = value.text() ? std::stod(*value.text(), &used) : value.number();
-    const bool is_whole = !value.text() || value.text()->find_first_not_of(" \t\r\n", used) == std::string::npos;
-    if (is_whole && std::abs(number) < 9e18) return static_cast<int64_t>(number);
-  } catch (const std::exception&) {
+  double number = 0;
+  if (value.text()) {
+    budget.read(value.text()->size());
+    std::string_view text = trimmed(*value.text(), " \t\r\n");
+    if (text.starts_with('+')) text.remove_prefix(1);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) return otherwise;
+  } else {
+    number = value.number();
   }
-  return otherwise;
+  return std::abs(number) < 9e18 ? Value(static_cast<int64_t>(number)) : otherwise;
 }
 
 Value extreme(const Value& value, int sign, Budget& budget) {

@@ -73,6 +73,7 @@ TEST(Jinja, AnErrorNamesTheLineAndWhatIsWrong) {
       {"{% for x in y %}{% endif %}", "{% endif %} is not supported"},
       {"{{ 'a", "a string has no end"},
       {"{{ a", "a {{ has no end"},
+      {"{{ 1ex5 }}", "'ex5'"},
       {"{# a", "a comment {# has no end"},
       {"{{ messages[0].role }}", "'messages' is not defined, and '0' is asked of it"},
       {"{{ 1 + 'a' }}", "a int and a str cannot be added"},

@@ -22,6 +22,12 @@ std::vector<float> normal_floats(int64_t n, uint32_t seed, double deviation) {
   return x;
 }
 
+TEST(ConvolutionSizes, WhoseProductIsAMultipleOf2To64AreNotEmpty) {
+  const ConvolutionSizes sizes = sizes_of(16, 2048, 2048, 256, 256);
+  for (const ConvolutionPass pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient})
+    EXPECT_GT(convolution_workspace(sizes, pass, 1), 0U);
+}
+
 // visit(index of y, index of x, index of the weight) for every product of the convolution.
 template <class Visit>
 void for_products(const ConvolutionSizes& s, const Visit& visit) {

@@ -218,19 +218,6 @@ Tensor softplus(At x) {
   return pointwise(e.finish(e.apply(Scalar::kAdd, e.apply(Scalar::kRelu, v), log)), std::array{x.value}, x.where);
 }
 
-// exp of what is above 0 is not taken: it may be infinite, and its gradient would be NaN.
-Tensor selu(At x) {
-  // They keep mean and variance of activations at 0 and 1.
-  constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;
-  ExpressionBuilder e;
-  const auto v = e.input(0), zero = e.constant(0);
-  const auto grown = e.apply(Scalar::kSub, e.apply(Scalar::kExp, e.apply(Scalar::kMin, v, zero)), e.constant(1));
-  const auto above = e.apply(Scalar::kMul, v, e.constant(kScale)),
-             below = e.apply(Scalar::kMul, grown, e.constant(kScale * kAlpha));
-  return pointwise(e.finish(e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, v, zero), above, below)),
-                   std::array{x.value}, x.where);
-}
-
 Expression gelu_expression() {
   ExpressionBuilder e;
   const auto v = e.input(0);

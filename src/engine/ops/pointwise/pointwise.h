@@ -31,7 +31,6 @@ Tensor relu(At x);
 Tensor tanh(At x);
 Tensor silu(At x);       // x * sigmoid(x), also called swish (Hendrycks & Gimpel 2016; Ramachandran et al. 2017)
 Tensor softplus(At x);   // log(1 + exp(x)), without overflow
-Tensor selu(At x);       // s x where x > 0, else s a (exp(x) - 1), with fixed s and a (Klambauer et al. 2017)
 Tensor gelu(At x);       // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
 Tensor gelu_tanh(At x);  // its approximation by a tanh, which GPT-2 uses
 
