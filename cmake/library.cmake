@@ -28,9 +28,17 @@ function(linnet_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${LINNET_UNITY} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 
+# g++ 12 warns of variants that it has not inlined.
+set(LINNET_NO_FALSE_WARNINGS $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+
 # For code that is compiled more often than it runs: tests, commands, configuration. What they call is optimised.
 function(linnet_quick_to_compile target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> ${LINNET_NO_FALSE_WARNINGS})
+endfunction()
+
+# For tests that only start programs: half the time to compile.
+function(linnet_not_optimized target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0> $<$<CONFIG:Release>:-U_FORTIFY_SOURCE>)
 endfunction()
 
 # UBSan is to check the library, not its tests, which compile in half the time without it.
@@ -46,21 +54,54 @@ function(linnet_sections target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
 endfunction()
 
+# Sources of `target` with options of their own become an object library of this name, so that they, too, are compiled a few
+# at a time and share precompiled headers.
+function(linnet_part target name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;OPTIONS" ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  get_target_property(together ${target} UNITY_BUILD)
+  foreach(list ARG_SOURCES sources)
+    set(absolute "")
+    foreach(source ${${list}})
+      if(NOT source MATCHES "^\\$")
+        cmake_path(ABSOLUTE_PATH source)
+      endif()
+      list(APPEND absolute ${source})
+    endforeach()
+    set(${list} ${absolute})
+  endforeach()
+  list(REMOVE_ITEM sources ${ARG_SOURCES})
+  set_property(TARGET ${target} PROPERTY SOURCES ${sources} $<TARGET_OBJECTS:${name}>)
+  add_library(${name} OBJECT ${ARG_SOURCES})
+  foreach(property INCLUDE_DIRECTORIES COMPILE_DEFINITIONS)
+    set_property(TARGET ${name} PROPERTY ${property} $<TARGET_PROPERTY:${target},${property}>)
+  endforeach()
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+  set_property(GLOBAL APPEND PROPERTY LINNET_LIBRARIES ${name})
+  if(together)
+    linnet_together(${name})
+  endif()
+endfunction()
+
 # For code that does little beside what it calls, in libraries that programs link: small rather than fast (half the bytes).
+set(LINNET_SMALL $<$<CONFIG:Release>:-Os> ${LINNET_NO_FALSE_WARNINGS})
+
 # Sources whose loops are long are named.
 function(linnet_small target)
   cmake_parse_arguments(ARG "" "" "FAST" ${ARGN})
-  # g++ 12 then warns of variants that it has not inlined.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  if(ARG_FAST)
+    linnet_part(${target} ${target}_fast SOURCES ${ARG_FAST})
+    linnet_sections(${target}_fast)
+  endif()
+  target_compile_options(${target} PRIVATE ${LINNET_SMALL})
   linnet_sections(${target})
-  set_source_files_properties(${ARG_FAST} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 endfunction()
 
 # The same for some sources of a target whose others are fast: they infer shapes, open files or set up, and loop over
 # little.
-function(linnet_small_sources)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-    COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>;-ffunction-sections;-fdata-sections")
+function(linnet_small_sources target)
+  linnet_part(${target} ${target}_small SOURCES ${ARGN} OPTIONS ${LINNET_SMALL})
+  linnet_sections(${target}_small)
 endfunction()
 
 # A GoogleTest program whose cases ctest runs one by one. LABELS slow keeps it out of `ctest -L fast`.
@@ -80,6 +121,9 @@ function(linnet_test name)
   add_executable(${name} ${ARG_SOURCES})
   set_property(GLOBAL APPEND PROPERTY LINNET_TEST_PROGRAMS ${name})
   linnet_test_options(${name})
+  if("linnet_integration" IN_LIST ARG_DEPENDS)
+    linnet_not_optimized(${name})
+  endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest_main)
   # The first start of a large program may wait for the disk.

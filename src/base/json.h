@@ -130,6 +130,10 @@ class Json {
   const Json& operator[](T index) const {
     return element(static_cast<size_t>(index));
   }
+  template <std::integral T>
+  const Json& operator[](T index) {  // not a key: 0 is also a null pointer
+    return element(static_cast<size_t>(index));
+  }
   void push_back(Json value);  // null itself becomes a list
   void resize(size_t size);
 

@@ -19,7 +19,7 @@
 #include <toml++/impl/forward_declarations.h>
 #endif
 // toml++ declares the letters U+00A1 to U+0499 outside of strings unreachable (is_non_ascii_horizontal_whitespace),
-// so that an umlaut in a key would be undefined behaviour. In this one header they are "no white space" instead.
+// so that an umlaut in a key would be undefined behavior. In this one header they are "no white space" instead.
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
 #if __has_include(<toml++/impl/unicode.hpp>)

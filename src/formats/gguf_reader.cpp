@@ -8,8 +8,8 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kMostValues = 10'000'000;  // of all keys; each takes 40 bytes of memory
-constexpr int kMostNested = 4;              // lists in lists
+constexpr size_t kMostGgufValues = 10'000'000;  // of all keys; each takes 40 bytes of memory
+constexpr int kMostNested = 4;                  // lists in lists
 constexpr uint64_t kMostAlignment = 1 << 20;
 
 enum Type : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64, kTypes };
@@ -37,7 +37,7 @@ class Reader {
     return value;
   }
   Json value(uint32_t type, int depth = 0) {
-    if (++values_ > kMostValues) file_.fail("its keys have more than 10 million values");
+    if (++values_ > kMostGgufValues) file_.fail("its keys have more than 10 million values");
     switch (type) {
       case kU8:
         return number<uint8_t>();

@@ -33,7 +33,7 @@ constexpr Known kKnown[] = {
 };
 
 using Ref = uint32_t;  // of a value: an index
-constexpr size_t kMostValues = 5'000'000, kMostBytes = 100'000'000;
+constexpr size_t kMostPickledValues = 5'000'000, kMostBytes = 100'000'000;
 
 struct Value {
   enum class Kind { kOther, kNumber, kText, kTuple, kList, kDict, kKnown, kStorage, kTensor };
@@ -157,7 +157,8 @@ class Machine {
   }
 
   void push(Value value) {
-    if (values_.size() >= kMostValues) fail_("its pickle has more than " + std::to_string(kMostValues) + " values");
+    if (values_.size() >= kMostPickledValues)
+      fail_("its pickle has more than " + std::to_string(kMostPickledValues) + " values");
     values_.push_back(std::move(value));
     stack_.push_back(static_cast<Ref>(values_.size() - 1));
   }

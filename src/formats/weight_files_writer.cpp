@@ -19,7 +19,7 @@ uint64_t bytes_of(const WeightSource& weight) {
 }
 
 // The wider elements first, so that every tensor is aligned to its own; among these the caller's order.
-Shard in_file_order(Shard shard) {
+Shard shards_in_order(Shard shard) {
   std::ranges::stable_sort(shard, [](const WeightSource* a, const WeightSource* b) {
     return file_dtype_size(a->dtype) > file_dtype_size(b->dtype);
   });
@@ -51,7 +51,7 @@ std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, co
                                         WeightOrder order = WeightOrder::kByWidth) {
   constexpr int64_t kPiece = 1 << 20;  // elements converted at once
   const bool by_width = order == WeightOrder::kByWidth;
-  if (by_width) shard = in_file_order(std::move(shard));
+  if (by_width) shard = shards_in_order(std::move(shard));
   auto file = std::make_unique<AtomicFile>(path);
   file->write(header_of(shard, metadata, by_width ? 8 : 4096));
   std::vector<std::byte> piece;

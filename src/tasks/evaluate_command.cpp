@@ -22,7 +22,7 @@ bool names_test_pairs(const Config& config) {
          !data.test_target.empty();
 }
 
-ParallelText load_pairs(const EvaluationRequest& request, const Config& config, EvaluationAnswer& answer) {
+ParallelText load_translation_pairs(const EvaluationRequest& request, const Config& config, EvaluationAnswer& answer) {
   if (request.source.empty() != request.target.empty()) fail_user("--source and --target go together");
   const int given = !request.source.empty() + !request.data.empty() + !request.split.empty();
   if (given > 1) fail_user("give one of --split, --data, and --source with --target");
@@ -67,7 +67,7 @@ EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Co
   EvaluationAnswer answer;
   std::vector<std::string> folders{request.folder};
   folders.insert(folders.end(), request.others.begin(), request.others.end());
-  LoadedEvaluation evaluation(folders, config, load_pairs(request, config, answer));
+  LoadedEvaluation evaluation(folders, config, load_translation_pairs(request, config, answer));
   const bool valid = !answer.facts.empty() && std::get<std::string>(answer.facts[0].second) == "valid";
   const int64_t pairs = evaluation.set->dataset.size();
   answer.facts.emplace_back("pairs", pairs);

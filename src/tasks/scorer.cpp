@@ -15,7 +15,7 @@ namespace linnet {
 namespace {
 
 // Texts are scored one at a time, padded to one of these: 16, 32, ... and `longest`.
-std::vector<int64_t> padded_lengths(int64_t longest) {
+std::vector<int64_t> scorer_lengths(int64_t longest) {
   std::vector<int64_t> lengths;
   for (int64_t length = 16; length < longest; length *= 2) lengths.push_back(length);
   lengths.push_back(longest);
@@ -44,7 +44,7 @@ class LanguageScorer : public Scorer {
     apply(options, opened_.config, folder);
     const int64_t context = opened_.config.data.context;
     const CausalModel& model = *opened_.model;
-    lengths_ = padded_lengths(context > 0 ? std::min(context, model.max_length()) : model.usual_length());
+    lengths_ = scorer_lengths(context > 0 ? std::min(context, model.max_length()) : model.usual_length());
     session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
     take_model_weights(*session_, folder, "", [&](const ParameterLayout& parameters, const ParameterTarget& values) {
       opened_.load_weights(parameters, values);
@@ -88,7 +88,7 @@ class TranslationScorer : public Scorer {
     Config config = opened_.config;
     apply(options, config, folder);
     config.train.label_smoothing = 0;
-    lengths_ = padded_lengths(config.model.max_seq_len);
+    lengths_ = scorer_lengths(config.model.max_seq_len);
     SessionOptions needs;
     needs.training = false;
     for (const int64_t source : lengths_)

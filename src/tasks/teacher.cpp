@@ -32,8 +32,8 @@ void check_tokenizer(const EncodeText& student, const std::string& folder, const
   }
 }
 
-void check_classes(const std::vector<std::string>& classes, const std::vector<std::string>& own,
-                   const std::string& key) {
+void check_teacher_classes(const std::vector<std::string>& classes, const std::vector<std::string>& own,
+                           const std::string& key) {
   if (own.size() != classes.size())
     fail_user(key + ": it has " + std::to_string(own.size()) + " classes, and the data " +
               std::to_string(classes.size()));
@@ -66,7 +66,7 @@ std::shared_ptr<const Teacher> Teacher::open(const Config& config, const std::ve
     fail_user(key + ": a " + model.architecture + " is no " +
               (classes.empty() ? "language model" : "classifier of texts"));
   if (encode) check_tokenizer(encode, folder, key);
-  if (encode && !classes.empty()) check_classes(classes, label_names(model.config), key);
+  if (encode && !classes.empty()) check_teacher_classes(classes, label_names(model.config), key);
   return std::shared_ptr<const Teacher>(
       new Teacher(std::move(model), {config.distillation.temperature, config.distillation.teacher_alpha}));
 }

@@ -44,7 +44,7 @@ class Chat : public ::testing::Test {
   Outcome train(const std::string& run_folder, const std::string& data, const Arguments& settings = {},
                 const Arguments& more = {}) const {
     Arguments arguments{"train", "chat", "--run", folder_ / run_folder, "--data", folder_ / data};
-    for (const std::string setting :
+    for (const std::string& setting :
          {"model.from=" + model_, std::string("context=20"), std::string("max_steps=60"), std::string("max_epochs=0"),
           std::string("warmup_steps=2"), std::string("learning_rate=2e-2"), std::string("schedule=constant"),
           std::string("eval_every=20"), std::string("save_every=20"), std::string("lora.rank=8"),

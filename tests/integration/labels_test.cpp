@@ -20,7 +20,7 @@ class Labels : public ::testing::Test {
  protected:
   Outcome train(const std::string& preset, const std::string& data, const Arguments& settings = {}) const {
     Arguments arguments{"train", preset, "--run", folder_ / preset, "--data", folder_ / data};
-    for (const std::string setting :
+    for (const std::string& setting :
          {"model.from=" + kModel, std::string("context=16"), std::string("batch_size=8"), std::string("max_steps=160"),
           std::string("warmup_steps=5"), std::string("learning_rate=5e-3"), std::string("eval_every=80"),
           std::string("save_every=80"), std::string("schedule=constant")})

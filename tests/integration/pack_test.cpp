@@ -205,7 +205,7 @@ TEST_F(Pack, RunAnswersByWhatTheModelIs) {
   EXPECT_EQ(found["label"], predicted["label"]);
   EXPECT_NEAR(found["probability"].get<double>(), predicted["probability"].get<double>(), 1e-6);
   EXPECT_EQ(found["id"], 5);
-  EXPECT_EQ(run({"run", gpt, "--jsonl"}, {.input = R"({"prompt": "w5", "colour": 1})"}).exit_code, 2);
+  EXPECT_EQ(run({"run", gpt, "--jsonl"}, {.input = R"({"prompt": "w5", "color": 1})"}).exit_code, 2);
 }
 
 TEST_F(Pack, AFileOfAnOlderLinnetGivesTheTextsOfANewOne) {

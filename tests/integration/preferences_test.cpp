@@ -41,7 +41,7 @@ class Preferences : public ::testing::Test {
   }
   Arguments arguments(const std::string& run_folder, const std::string& data, const Arguments& settings) const {
     Arguments all{"train", "preferences", "--run", folder_ / run_folder, "--data", folder_ / data};
-    for (const std::string setting :
+    for (const std::string& setting :
          {"model.from=" + model_, std::string("context=24"), std::string("max_steps=40"), std::string("max_epochs=0"),
           std::string("warmup_steps=2"), std::string("learning_rate=1e-2"), std::string("schedule=constant"),
           std::string("eval_every=20"), std::string("save_every=20"), std::string("batch_size=6"),

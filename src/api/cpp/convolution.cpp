@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-void check(const std::string& path, int64_t in, int64_t out, int64_t size, const Conv2dOptions& options) {
+void check_kernel(const std::string& path, int64_t in, int64_t out, int64_t size, const Conv2dOptions& options) {
   const auto fail = [&](const std::string& problem) { fail_user("convolution \"" + path + "\": " + problem); };
   if (in < 1 || out < 1 || size < 1) fail("channels and size must be at least 1");
   if (options.stride < 1 || options.dilation < 1 || options.groups < 1)
@@ -30,7 +30,7 @@ Initializer initializer_of(const Conv2dOptions& options) {
 
 Conv2d::Conv2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& given)
     : Module(parent, std::move(name)),
-      options((check(path(), in, out, size, given), given)),
+      options((check_kernel(path(), in, out, size, given), given)),
       weight{
           this, "weight", {out, size, given.width < 0 ? size : given.width, in / given.groups}, initializer_of(given)} {
   if (options.width == 0) fail_user("convolution \"" + path() + "\": the width of filters must be at least 1");
@@ -95,7 +95,7 @@ void check_square(const std::string& path, const Conv2dOptions& options) {
 
 Conv1d::Conv1d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size, const Conv2dOptions& given)
     : Module(parent, std::move(name)),
-      options((check(path(), in, out, size, given), given)),
+      options((check_kernel(path(), in, out, size, given), given)),
       weight{this, "weight", {out, size, in / given.groups}, initializer_of(given)} {
   check_square(path(), given);
   if (options.bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
@@ -110,7 +110,7 @@ Tensor Conv1d::operator()(At x) {
 ConvTranspose2d::ConvTranspose2d(Module* parent, std::string name, int64_t in, int64_t out, int64_t size,
                                  const Conv2dOptions& given, int64_t output_padding)
     : Module(parent, std::move(name)),
-      options((check(path(), in, out, size, given), given)),
+      options((check_kernel(path(), in, out, size, given), given)),
       output_padding(output_padding),
       weight{this, "weight", {in, size, size, out / given.groups}, initializer_of(given)} {
   check_square(path(), given);

@@ -50,7 +50,7 @@ void Dataset::fail_width(const std::string& name) {
 namespace {
 
 // A name that no field has.
-void check_name(const Dataset& dataset, const std::string& name) {
+void check_field(const Dataset& dataset, const std::string& name) {
   if (name.empty()) fail_user("a field of a dataset has no name");
   if (dataset.sample_types().contains(name)) fail_user("the dataset has a field \"" + name + "\" already");
 }
@@ -64,7 +64,7 @@ void check_count(int64_t size, int64_t fields, const std::string& name, int64_t 
 }  // namespace
 
 Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes) {
-  check_name(*this, name);
+  check_field(*this, name);
   if (state_->function || state_->indices) fail_user("fields are added before a dataset is split");
   if (sample_type.shape.rank() >= kMaxRank)
     fail_user("field \"" + name + "\": a sample has at most " + std::to_string(kMaxRank - 1) + " axes");
@@ -84,8 +84,8 @@ Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_ty
 }
 
 Dataset& Dataset::add_sequences(const std::string& name, std::vector<std::vector<int32_t>> sequences) {
-  check_name(*this, name);
-  check_name(*this, length_name(name));
+  check_field(*this, name);
+  check_field(*this, length_name(name));
   if (state_->function || state_->indices) fail_user("fields are added before a dataset is split");
   check_count(state_->count, static_cast<int64_t>(state_->dense.size() + state_->sequences.size()), name,
               static_cast<int64_t>(sequences.size()));

@@ -18,7 +18,7 @@ Rate::Rate(std::function<double(int64_t)> rate) : rate_(std::move(rate)) {
 
 namespace {
 
-void check(const FitOptions& options) {
+void check_fit_options(const FitOptions& options) {
   if (options.epochs < 0 || options.max_steps < 0 || options.patience < 0)
     fail_user("fit() needs epochs, max_steps and patience that are not negative");
   if (options.patience > 0 && !options.validation) fail_user("fit() with patience needs validation data");
@@ -38,7 +38,7 @@ struct RunningMean {
 }  // namespace
 
 FitReport Learner::fit(Loader& loader, const FitOptions& options) {
-  check(options);
+  check_fit_options(options);
   State& s = state();
   const auto accumulate = static_cast<size_t>(s.options.accumulate);
   FitReport report;

@@ -52,7 +52,7 @@ std::vector<std::string> lines_of(const Graph& graph) {
   return lines;
 }
 
-const LearnerOptions& checked(const LearnerOptions& options, const Learner* owner_learner) {
+const LearnerOptions& checked_plan(const LearnerOptions& options, const Learner* owner_learner) {
   if (owner_learner && options.average_decay > 0)
     fail_user("a learner that shares weights has no moving average of its own: leave average_decay out");
   return options;
@@ -80,7 +80,7 @@ Learner::State::State(const Module& module, TracedLoss given_loss, const std::ve
                       const LearnerOptions& all)
     : model(&module),
       loss(std::move(given_loss)),
-      options(checked(all, all.weights)),
+      options(checked_plan(all, all.weights)),
       owner(all.weights ? &all.weights->state().weights() : nullptr),
       explicit_types(shapes.empty()),
       trainer_options(linnet::trainer_options(all, owner ? &owner->store : nullptr)),

@@ -16,13 +16,6 @@
 namespace linnet {
 namespace {
 
-struct Slot {
-  size_t bucket;
-  std::vector<int64_t> samples;
-};
-
-using Order = std::vector<Slot>;  // the batches of an epoch
-
 bool is_label(const std::string& name, DType dtype) {
   return dtype == DType::kI32 && (name == "labels" || name == "targets");
 }
@@ -30,6 +23,12 @@ bool is_label(const std::string& name, DType dtype) {
 }  // namespace
 
 struct Loader::State {
+  struct Slot {
+    size_t bucket;
+    std::vector<int64_t> samples;
+  };
+  using Order = std::vector<Slot>;  // the batches of an epoch
+
   State(const Dataset& data, const LoaderOptions& given);
   ~State();
 
@@ -139,7 +138,7 @@ InputTypes Loader::State::types_of(size_t bucket, int64_t rows) const {
   return types;
 }
 
-Order Loader::State::make_order(int64_t epoch) const {
+Loader::State::Order Loader::State::make_order(int64_t epoch) const {
   Order order;
   for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     std::vector<int64_t> samples = members[bucket];
@@ -157,7 +156,7 @@ Order Loader::State::make_order(int64_t epoch) const {
 }
 
 // With the mutex held, or without workers.
-std::shared_ptr<const Order> Loader::State::order_of(int64_t epoch) {
+std::shared_ptr<const Loader::State::Order> Loader::State::order_of(int64_t epoch) {
   std::shared_ptr<const Order>& order = orders[epoch];
   if (!order) order = std::make_shared<const Order>(make_order(epoch));
   const std::shared_ptr<const Order> result = order;
@@ -246,7 +245,7 @@ const Arrays& Loader::next() {
   State& s = *state_;
   const Busy busy(s.busy, "a loader");
   if (s.workers.empty()) {
-    const std::shared_ptr<const Order> order = s.order_of(s.number / s.per_epoch);
+    const auto order = s.order_of(s.number / s.per_epoch);
     s.current = s.make((*order)[static_cast<size_t>(s.number % s.per_epoch)]);
     ++s.number;
     return s.current;

@@ -18,7 +18,7 @@ constexpr int64_t kLstmGates = 4, kGruGates = 3;
 
 Initializer uniform_of(int64_t hidden) { return uniform_init(1 / std::sqrt(static_cast<double>(hidden))); }
 
-int64_t checked(const std::string& name, int64_t in, int64_t hidden) {
+int64_t checked_recurrent(const std::string& name, int64_t in, int64_t hidden) {
   if (in < 1 || hidden < 1)
     fail_user("recurrent layer \"" + name + "\" from " + std::to_string(in) + " to " + std::to_string(hidden) +
               " features: both must be at least 1");
@@ -56,7 +56,7 @@ Tensor unrolled(At x, const Parameter& weight, const Parameter& bias, int64_t hi
 
 Lstm::Lstm(Module* parent, std::string name, int64_t in, int64_t hidden)
     : Module(parent, std::move(name)),
-      weight_ih{this, "weight_ih_l0", {kLstmGates * checked(path(), in, hidden), in}, uniform_of(hidden)},
+      weight_ih{this, "weight_ih_l0", {kLstmGates * checked_recurrent(path(), in, hidden), in}, uniform_of(hidden)},
       weight_hh{this, "weight_hh_l0", {kLstmGates * hidden, hidden}, uniform_of(hidden)},
       bias_ih{this, "bias_ih_l0", {kLstmGates * hidden}, uniform_of(hidden)},
       bias_hh{this, "bias_hh_l0", {kLstmGates * hidden}, uniform_of(hidden)} {}
@@ -74,7 +74,7 @@ Tensor Lstm::operator()(At x, RecurrentState* state) {
 
 Gru::Gru(Module* parent, std::string name, int64_t in, int64_t hidden)
     : Module(parent, std::move(name)),
-      weight_ih{this, "weight_ih_l0", {kGruGates * checked(path(), in, hidden), in}, uniform_of(hidden)},
+      weight_ih{this, "weight_ih_l0", {kGruGates * checked_recurrent(path(), in, hidden), in}, uniform_of(hidden)},
       weight_hh{this, "weight_hh_l0", {kGruGates * hidden, hidden}, uniform_of(hidden)},
       bias_ih{this, "bias_ih_l0", {kGruGates * hidden}, uniform_of(hidden)},
       bias_hh{this, "bias_hh_l0", {kGruGates * hidden}, uniform_of(hidden)} {}

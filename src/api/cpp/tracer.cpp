@@ -16,7 +16,7 @@
 namespace linnet {
 namespace {
 
-void check_name(const std::string& what, const std::string& name) {
+void check_traced_name(const std::string& what, const std::string& name) {
   for (const char c : name)
     if (static_cast<unsigned char>(c) < ' ') fail_user("a name of an " + what + " has a control character");
 }
@@ -42,7 +42,7 @@ Tensor Tracer::input(const std::string& name) {
 
 Tensor Tracer::input(const std::string& name, const TensorType& type) {
   if (name.empty()) fail_user("an input has no name");
-  check_name("input", name);
+  check_traced_name("input", name);
   if (is_reserved(name)) fail_user("an input cannot be called \"" + name + "\", a name that the trainer uses");
   for (const int64_t size : type.shape.sizes())
     if (size < 1) throw Error(ErrorKind::kShape, "input \"" + name + "\" is " + type.text() + "; sizes are at least 1");
@@ -73,7 +73,7 @@ Tensor Tracer::full(const TensorType& type, double value, SourceLine where) {
 }
 
 void Tracer::output(const std::string& name, At value, const OutputOptions& options) {
-  check_name("output", name);
+  check_traced_name("output", name);
   if (is_reserved(name)) fail_user("an output cannot be called \"" + name + "\", a name that the trainer uses");
   if (!value.value.defined()) fail_user(value.where.text() + ": output \"" + name + "\" is an undefined tensor");
   (void)value.value.type();  // an Error when its recording has ended

@@ -23,7 +23,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
   std::string name, precision = "fp32", attention_precision = "same", device = "cpu", isa = "auto", write_data;
   std::string storage = "auto";
   std::string recompute = "auto", memory, sweep, chart;
@@ -47,7 +47,7 @@ int list_workloads() {
   return 0;
 }
 
-int print_peak(const Arguments& arguments, Precision precision, int threads) {
+int print_peak(const BenchArguments& arguments, Precision precision, int threads) {
   ThreadPool pool(threads);
   const double gflops = measured_peak_gflops(precision, pool);
   if (arguments.json) {
@@ -61,19 +61,19 @@ int print_peak(const Arguments& arguments, Precision precision, int threads) {
 }
 
 // Without the instructions for bf16, a CPU computes in fp32 where bf16 is asked for.
-bool computes_in_fp32(const Arguments& arguments) {
+bool computes_in_fp32(const BenchArguments& arguments) {
   return arguments.device == "cpu" && arguments.precision == "bf16" &&
          cpu_precision(Precision::kBf16) == Precision::kF32;
 }
 
-std::string precision_text(const Arguments& arguments) {
+std::string precision_text(const BenchArguments& arguments) {
   const bool other = arguments.attention_precision != "same" && arguments.attention_precision != arguments.precision;
   return arguments.precision + (computes_in_fp32(arguments) ? " asked, fp32 computed" : "") +
          (other ? " with " + arguments.attention_precision + " attention" : "");
 }
 
 // What is said of a workload wherever it ran.
-Json figures(const Arguments& arguments, const Workload& workload, const Measurement& m) {
+Json figures(const BenchArguments& arguments, const Workload& workload, const Measurement& m) {
   return {{"workload", workload.name},
           {"precision", computes_in_fp32(arguments) ? "fp32" : arguments.precision},
           {"attention_precision", arguments.attention_precision},
@@ -96,7 +96,8 @@ Json figures(const Arguments& arguments, const Workload& workload, const Measure
           {"last_loss", m.last_loss}};
 }
 
-void print(const Arguments& arguments, const Workload& workload, const Measurement& m, int threads, double peak) {
+void print_results(const BenchArguments& arguments, const Workload& workload, const Measurement& m, int threads,
+                   double peak) {
   const double gflops = m.flop_per_step / m.seconds_per_step * 1e-9;
   const double backward = m.seconds_per_step - m.forward_seconds - m.update_seconds;
   if (!arguments.json) {
@@ -130,7 +131,8 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
   std::printf("%s\n", json.dump().c_str());
 }
 
-int print_device(const Arguments& arguments, const Workload& workload, const Measurement& m, const DeviceInfo& device) {
+int print_device(const BenchArguments& arguments, const Workload& workload, const Measurement& m,
+                 const DeviceInfo& device) {
   if (arguments.json) {
     Json json = figures(arguments, workload, m);
     json.update({{"device", device.name},
@@ -151,7 +153,7 @@ int print_device(const Arguments& arguments, const Workload& workload, const Mea
   return 0;
 }
 
-int print_generation(const Arguments& arguments, int threads) {
+int print_generation(const BenchArguments& arguments, int threads) {
   const bool quantized = arguments.quantize != "none";  // then the comparison without a cache says nothing new
   log_info(std::string("GPT-2 with 124M parameters writes 100, 500 and 1,000 tokens, with the cache") +
            (quantized ? "" : " and without") + ": this takes a minute or more");
@@ -185,7 +187,7 @@ int print_generation(const Arguments& arguments, int threads) {
   return 0;
 }
 
-int print_translation(const Arguments& arguments, int threads) {
+int print_translation(const BenchArguments& arguments, int threads) {
   if (arguments.model.empty() || arguments.source.empty())
     fail_user("`linnet bench translate` needs --model FOLDER and --source FILE");
   TranslationBenchOptions options{.model = arguments.model, .source = arguments.source};
@@ -220,7 +222,7 @@ int print_translation(const Arguments& arguments, int threads) {
   return 0;
 }
 
-int print_plan(const Arguments& arguments, const Workload& workload, const Measurement& m) {
+int print_plan(const BenchArguments& arguments, const Workload& workload, const Measurement& m) {
   if (arguments.json) {
     const Json json{{"workload", workload.name},      {"precision", arguments.precision},
                     {"predicted_mb", m.predicted_mb}, {"program_mb", m.program_mb},
@@ -239,7 +241,7 @@ int print_plan(const Arguments& arguments, const Workload& workload, const Measu
 // Bytes: 1 MiB that planning adds, and 5 MiB for code that is paged in later and for stacks, as in forecast_memory().
 constexpr uint64_t kPlans = 6 << 20;
 
-int bench(const Arguments& arguments) {
+int bench(const BenchArguments& arguments) {
   const uint64_t resident = resident_bytes();
   if (arguments.list) return list_workloads();
   if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
@@ -309,14 +311,14 @@ int bench(const Arguments& arguments) {
   const Measurement m = measure(workload, options, resident);
   if (on_gpu) return print_device(arguments, workload, m, backend.device->info());
   ThreadPool pool(threads);
-  print(arguments, workload, m, threads, measured_peak_gflops(precision, pool));
+  print_results(arguments, workload, m, threads, measured_peak_gflops(precision, pool));
   return 0;
 }
 
 }  // namespace
 
 void add_bench_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   linnet.subcommand("bench", "how fast this machine trains one of the reference workloads")
       .take("name", arguments->name, "the workload")
       .flag("--list", arguments->list, "name the workloads")

@@ -46,7 +46,7 @@ void write_chart(const InferRequest& request, const std::string& title, const st
   if (!request.json) std::printf("written to %s\n", request.chart.c_str());
 }
 
-void print_row(const InferenceRow& row, double speed) {
+void print_latency_row(const InferenceRow& row, double speed) {
   std::printf("%-13s %5lld %6lld %9.2f %9.2f %9.2f %11.1f %7s %8.2f %9.1f %10.1f %9.1f\n", row.precision.c_str(),
               static_cast<long long>(row.batch), static_cast<long long>(row.length), row.p50 * 1e3, row.p95 * 1e3,
               row.p99 * 1e3, row.sequences, speed > 0 ? number("%.2fx", speed).c_str() : "", row.load_seconds,
@@ -79,7 +79,7 @@ int bench_encoder(const InferRequest& request, int threads) {
     groups.back().bars.push_back({row.precision, row.sequences,
                                   number("%.1f", row.sequences) + (speed > 0 ? number(" (%.2fx)", speed) : "") +
                                       number(", p99 %.1f ms", row.p99 * 1e3)});
-    if (!request.json) print_row(row, speed);
+    if (!request.json) print_latency_row(row, speed);
     rows.push_back({{"precision", row.precision},
                     {"batch", row.batch},
                     {"length", row.length},

@@ -21,7 +21,7 @@ constexpr const char* kCommands =
     "answer";
 constexpr char kPrompt[] = "> ";
 
-struct Arguments : TextGenerationOptions {
+struct ChatArguments : TextGenerationOptions {
   std::string model, isa = "auto", system;
   int64_t context = 0;
 };
@@ -35,14 +35,14 @@ void interrupt(int) {
     const ssize_t ignored = ::write(STDERR_FILENO, "\n> ", 3);
 }
 
-void print(const std::string& text) {
+void print_answer(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) != 0) fail_errno("cannot write the answer");
 }
 
 class Chat {
  public:
-  explicit Chat(const Arguments& arguments)
+  explicit Chat(const ChatArguments& arguments)
       : arguments_(arguments), model_(open_text_model(arguments.model, arguments)), system_(arguments.system) {
     reset();
     add("user", "?");
@@ -101,28 +101,28 @@ class Chat {
     GenerateRequest request = model_->engine_request(job, answers_++);
     interrupted = false;
     request.listener = [&row](const GeneratedToken& heard) {
-      if (heard.token >= 0) print(row.push(heard.token));
+      if (heard.token >= 0) print_answer(row.push(heard.token));
       return !row.stopped() && !interrupted;
     };
     engine.submit(std::move(request));
     while (engine.busy()) engine.step(model_->pool());
     const FinishedRequest finished = std::move(engine.take_finished().at(0));
     if (job.choice.beams > 1)  // a search knows its text only at the end
-      for (const int32_t token : finished.result.tokens) print(row.push(token));
-    print(row.finish() + "\n");
+      for (const int32_t token : finished.result.tokens) print_answer(row.push(token));
+    print_answer(row.finish() + "\n");
     if (finished.reason == EndReason::kCacheFull)
       std::fprintf(stderr, "the conversation has no room for more; /reset begins a new one\n");
     return row.text();
   }
 
-  const Arguments arguments_;
+  const ChatArguments arguments_;
   const std::unique_ptr<TextModel> model_;
   std::string system_;
   Json messages_;
   uint64_t answers_ = 0;  // each has draws of its own
 };
 
-int chat(const Arguments& arguments) {
+int chat(const ChatArguments& arguments) {
   force_isa(arguments.isa);
   Chat conversation(arguments);
   const bool terminal = isatty(STDIN_FILENO);
@@ -148,7 +148,7 @@ int chat(const Arguments& arguments) {
 }  // namespace
 
 void add_chat_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ChatArguments>();
   linnet
       .subcommand("chat",
                   "talk with a language model: a question on each line of standard input, by the folder's chat "

@@ -13,7 +13,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments : ConfigArguments {
+struct CheckArguments : ConfigArguments {
   bool json = false, replay = false;
 };
 
@@ -21,12 +21,12 @@ const char* verdict_name(Verdict verdict) {
   return verdict == Verdict::kPass ? "pass" : verdict == Verdict::kFail ? "FAIL" : "skip";
 }
 
-void print(const CheckLine& line) {
+void print_checks(const CheckLine& line) {
   std::printf("%s  %-28s  %s\n", verdict_name(line.verdict), line.name.c_str(), line.figure.c_str());
   std::fflush(stdout);
 }
 
-int replay(const Arguments& arguments) {
+int replay(const CheckArguments& arguments) {
   if (!RunFolder(arguments.config).has_config())
     fail_user("'" + arguments.config + "' is no run folder: --replay shows a step that a run has kept");
   const Config config = arguments.load(true);
@@ -35,11 +35,11 @@ int replay(const Arguments& arguments) {
   return 0;
 }
 
-int check(const Arguments& arguments) {
+int check(const CheckArguments& arguments) {
   if (arguments.replay) return replay(arguments);
   TaskCheck task(arguments.load());
   const std::vector<CheckLine> lines =
-      run_checks(task.subject(), arguments.json ? std::function<void(const CheckLine&)>{} : print);
+      run_checks(task.subject(), arguments.json ? std::function<void(const CheckLine&)>{} : print_checks);
   const auto failed = std::ranges::count(lines, Verdict::kFail, &CheckLine::verdict);
   if (arguments.json) {
     Json json{{"failed", failed}, {"checks", Json::array()}};
@@ -55,7 +55,7 @@ int check(const Arguments& arguments) {
 }  // namespace
 
 void add_check_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CheckArguments>();
   Command command =
       linnet.subcommand("check", "whether a model is sane, before it is trained: exit code 1 if a check fails");
   arguments->declare(command);

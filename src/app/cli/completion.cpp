@@ -37,7 +37,7 @@ std::vector<std::string> option_names(const CommandDescription& command) {
 }
 
 // In single quotes of a POSIX shell (and of fish, where nothing here needs more).
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
@@ -49,7 +49,7 @@ std::string known_commands(const CommandDescription& root, const std::string& be
   std::vector<std::string> all;
   for_each_command(root, [&](const Path& path, const CommandDescription&) {
     if (path.empty()) return;
-    all.push_back(quoted(joined(Path(path.begin(), path.end() - 1), " ") + " " + path.back()));
+    all.push_back(shell_quoted(joined(Path(path.begin(), path.end() - 1), " ") + " " + path.back()));
   });
   return joined(all, between);
 }
@@ -59,7 +59,7 @@ std::string known_commands(const CommandDescription& root, const std::string& be
 // What to offer for a value of this argument, as the body of a case.
 std::string bash_values(const ArgumentDescription& argument) {
   const std::string words =
-      "mapfile -t COMPREPLY < <(compgen -W " + quoted(joined(argument.values, " ")) + " -- \"$cur\")";
+      "mapfile -t COMPREPLY < <(compgen -W " + shell_quoted(joined(argument.values, " ")) + " -- \"$cur\")";
   switch (value_kind(argument)) {
     case ValueKind::kWords:
       return (goes_on(argument) ? "compopt -o nospace; " : "") + words;
@@ -89,7 +89,7 @@ std::string bash_words(const CommandDescription& command) {
          std::string(files     ? "-f "
                      : folders ? "-d "
                                : "") +
-         "-W " + quoted(joined(words, " ")) + " -- \"$cur\")";
+         "-W " + shell_quoted(joined(words, " ")) + " -- \"$cur\")";
   return out;
 }
 
@@ -99,9 +99,10 @@ std::string bash_script(const CommandDescription& root) {
     const std::string name = joined(path, " ");
     for (const ArgumentDescription& argument : command.arguments)
       if (argument.is_option() && !argument.is_flag)
-        values += "    " + quoted(name + " " + argument.name) + ") " + bash_values(argument) + "; return ;;\n";
-    options += "      " + quoted(name) + ") options=" + quoted(joined(option_names(command), " ")) + " ;;\n";
-    words += "    " + quoted(name) + ") " + bash_words(command) + " ;;\n";
+        values += "    " + shell_quoted(name + " " + argument.name) + ") " + bash_values(argument) + "; return ;;\n";
+    options +=
+        "      " + shell_quoted(name) + ") options=" + shell_quoted(joined(option_names(command), " ")) + " ;;\n";
+    words += "    " + shell_quoted(name) + ") " + bash_words(command) + " ;;\n";
   });
   return "# Completion of linnet for bash, printed by `linnet completion bash`.\n"
          "_linnet() {\n"
@@ -167,23 +168,24 @@ std::string zsh_specification(const ArgumentDescription& argument) {
   std::string text = argument.is_option()
                          ? (argument.is_list ? "*" : "") + argument.name + "[" + zsh_text(argument.help) + "]"
                          : (argument.is_list ? "*" : "");
-  if (argument.is_flag) return quoted(text);
+  if (argument.is_flag) return shell_quoted(text);
   // A preset's name or a file: two tags, of which zsh offers what fits.
   const bool either = !argument.is_option() && !argument.values.empty() && argument.type == "FILE";
-  std::string values =
-      either ? "{_alternative " + quoted("names:name:" + zsh_values(argument)) + " " + quoted("files:file:_files") + "}"
-             : zsh_values(argument);
-  return quoted(text + ":" + zsh_text(argument.is_option() ? argument.type : placeholder(argument)) + ":" + values);
+  std::string values = either ? "{_alternative " + shell_quoted("names:name:" + zsh_values(argument)) + " " +
+                                    shell_quoted("files:file:_files") + "}"
+                              : zsh_values(argument);
+  return shell_quoted(text + ":" + zsh_text(argument.is_option() ? argument.type : placeholder(argument)) + ":" +
+                      values);
 }
 
 std::string zsh_script(const CommandDescription& root) {
   std::string cases;
   for_each_command(root, [&](const Path& path, const CommandDescription& command) {
-    cases += "    " + quoted(joined(path, " ")) + ")\n";
+    cases += "    " + shell_quoted(joined(path, " ")) + ")\n";
     if (!command.subcommands.empty()) {
       cases += "      local -a names=(\n";
       for (const CommandDescription& child : command.subcommands)
-        cases += "        " + quoted(child.name + ":" + zsh_text(child.help)) + "\n";
+        cases += "        " + shell_quoted(child.name + ":" + zsh_text(child.help)) + "\n";
       cases += "      )\n      _describe command names ;;\n";
       return;
     }
@@ -217,14 +219,14 @@ std::string zsh_script(const CommandDescription& root) {
 // --- fish
 
 std::string fish_line(const std::string& command, const std::string& rest, const std::string& help) {
-  return "complete -c linnet -n " + quoted("__linnet_is " + command) + " " + rest +
-         (help.empty() ? "" : " -d " + quoted(help)) + "\n";
+  return "complete -c linnet -n " + shell_quoted("__linnet_is " + command) + " " + rest +
+         (help.empty() ? "" : " -d " + shell_quoted(help)) + "\n";
 }
 
 std::string fish_values(const ArgumentDescription& argument) {
   switch (value_kind(argument)) {
     case ValueKind::kWords:
-      return " -f -a " + quoted(joined(argument.values, " "));
+      return " -f -a " + shell_quoted(joined(argument.values, " "));
     case ValueKind::kFolder:
       return " -f -a '(__fish_complete_directories)'";
     case ValueKind::kFile:
@@ -240,15 +242,16 @@ std::string fish_script(const CommandDescription& root) {
   for_each_command(root, [&](const Path& path, const CommandDescription& command) {
     const std::string name = joined(path, " ");
     for (const CommandDescription& child : command.subcommands)
-      lines += fish_line(name, "-f -a " + quoted(child.name), child.help);
+      lines += fish_line(name, "-f -a " + shell_quoted(child.name), child.help);
     for (const ArgumentDescription& argument : command.arguments) {
       if (argument.is_option())
         lines += fish_line(name,
                            "-l " + argument.name.substr(2) + (argument.is_flag ? " -f" : " -r" + fish_values(argument)),
                            argument.help);
       else if (!argument.values.empty())
-        lines += fish_line(name, (argument.type == "FILE" ? "-a " : "-f -a ") + quoted(joined(argument.values, " ")),
-                           placeholder(argument));
+        lines +=
+            fish_line(name, (argument.type == "FILE" ? "-a " : "-f -a ") + shell_quoted(joined(argument.values, " ")),
+                      placeholder(argument));
     }
   });
   return "# Completion of linnet for fish, printed by `linnet completion fish`.\n"

@@ -16,7 +16,7 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kShown = 10;
+constexpr size_t kShownTexts = 10;
 
 struct Score {
   double exact_match, worst_format;
@@ -35,7 +35,7 @@ Score show_test(TranslationTask& task) {
     const bool good = is_exact_match(translations[i], set.text.target[i]);
     auto& [good_here, all] = right_and_all[corpus.test_formats[i]];
     right += good, good_here += good, ++all;
-    if (i < kShown)
+    if (i < kShownTexts)
       std::printf("%-40s %s%s\n", set.text.source[i].c_str(), translations[i].c_str(),
                   good ? "" : ("   should be " + set.text.target[i]).c_str());
   }

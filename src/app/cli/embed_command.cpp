@@ -14,17 +14,17 @@
 namespace linnet {
 namespace {
 
-struct Arguments : RowOptions {
+struct EmbedArguments : RowOptions {
   std::string folder, prompt;
   int64_t dimensions = 0;
   bool json = false;
 };
 
 // Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
-constexpr size_t kLinesAhead = 1024;
+constexpr size_t kTextsAhead = 1024;
 
-void print(const Arguments& arguments, const std::vector<std::string>& lines, std::span<const float> embeddings,
-           size_t width) {
+void print_vectors(const EmbedArguments& arguments, const std::vector<std::string>& lines,
+                   std::span<const float> embeddings, size_t width) {
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (arguments.json) out += "{\"text\":" + Json(lines[i]).dump() + ",\"embedding\":[";
@@ -38,7 +38,7 @@ void print(const Arguments& arguments, const std::vector<std::string>& lines, st
     fail_errno("cannot write to standard output");
 }
 
-int embed_input(const Arguments& arguments) {
+int embed_input(const EmbedArguments& arguments) {
   const std::unique_ptr<RowModel> embedder = open_embedder(arguments.folder, arguments);
   const size_t width = embedder->width();
   if (arguments.dimensions > static_cast<int64_t>(width))
@@ -46,13 +46,13 @@ int embed_input(const Arguments& arguments) {
               std::to_string(width));
   const size_t kept = arguments.dimensions > 0 ? static_cast<size_t>(arguments.dimensions) : width;
   const std::string prompt = embedder->prompt(arguments.prompt);
-  const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
+  const size_t ahead = isatty(STDIN_FILENO) ? 1 : kTextsAhead;
   std::vector<std::string> lines;
   std::vector<RowText> sentences;
   const auto answer = [&] {
     std::vector<float> rows = embedder->compute(sentences);
     shorten_rows(rows, width, kept, embedder->is_normalized());
-    print(arguments, lines, rows, kept);
+    print_vectors(arguments, lines, rows, kept);
     lines.clear();
     sentences.clear();
   };
@@ -75,7 +75,7 @@ int embed_input(const Arguments& arguments) {
 }  // namespace
 
 void add_embed_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EmbedArguments>();
   linnet.subcommand("embed", "a line of numbers for each line of standard input")
       .take("MODEL", arguments->folder,
             "a BERT folder, as sentence-transformers writes them, or a run of a masked language model",

@@ -15,14 +15,14 @@
 namespace linnet {
 namespace {
 
-struct Arguments : EvaluationRequest {
+struct EvalArguments : EvaluationRequest {
   std::vector<std::string> folders;
   std::string data_dir;
   bool json = false;
 };
 
 // What was evaluated, where nothing else is said of it.
-const char* split_name(const Arguments& arguments) {
+const char* split_name(const EvalArguments& arguments) {
   if (!arguments.data.empty()) return "file";
   if (!arguments.source.empty()) return "files";
   return arguments.split == "valid" ? "valid" : "test";
@@ -33,7 +33,7 @@ void check_loss(const Evaluation& result) {
   if (!std::isfinite(result.loss)) fail_user("the loss is not a number: the model's weights are broken");
 }
 
-void print_json(const Arguments& arguments, const EvaluationAnswer& answer, double seconds) {
+void print_scores_json(const EvalArguments& arguments, const EvaluationAnswer& answer, double seconds) {
   Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
   for (const auto& [name, value] : answer.facts)
     std::visit([&, key = name](const auto& known) { json[key] = known; }, value);
@@ -59,7 +59,7 @@ void move_data(Config& config, const std::string& folder) {
   config.data.data_dir = folder;
 }
 
-int evaluate(Arguments& arguments) {
+int evaluate(EvalArguments& arguments) {
   const double began = now();
   arguments.folder = arguments.folders.front();
   arguments.others.assign(arguments.folders.begin() + 1, arguments.folders.end());
@@ -73,7 +73,7 @@ int evaluate(Arguments& arguments) {
   check_loss(answer.result);
   const double seconds = now() - began;
   if (arguments.json)
-    print_json(arguments, answer, seconds);
+    print_scores_json(arguments, answer, seconds);
   else
     std::printf("%s  (%s%s%.1f s)\n", answer.line.c_str(), answer.conditions.c_str(),
                 answer.conditions.empty() ? "" : ", ", seconds);
@@ -84,7 +84,7 @@ int evaluate(Arguments& arguments) {
 }  // namespace
 
 void add_eval_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EvalArguments>();
   linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy")
       .take("run", arguments->folders,
             "the run folder, or a model folder in the layout of Hugging Face; several of translation are evaluated as "

@@ -26,13 +26,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ExportArguments {
   std::string run, out, adapter, onnx, precision = "fp32", gguf, type = "f16";
   int64_t opset = 17;
   bool overwrite = false, no_cache = false, joined_past = false;
 };
 
-OnnxFolderOptions options_of(const Arguments& arguments) {
+OnnxFolderOptions options_of(const ExportArguments& arguments) {
   const OnnxPrecision precision = onnx_precision(arguments.precision);
   OnnxFolderOptions options{.onnx = {.opset = arguments.opset, .precision = precision},
                             .files = {.cache = !arguments.no_cache, .joined_past = arguments.joined_past}};
@@ -105,7 +105,7 @@ std::string folder_beside(const std::string& out) {
   return out + ".folder.";
 }
 
-void export_onnx(const Arguments& arguments) {
+void export_onnx(const ExportArguments& arguments) {
   const OnnxFolderOptions options = options_of(arguments);
   const RunFolder run(arguments.run);
   if (!run.has_config()) return export_model_folder(arguments.run, arguments.onnx, options);
@@ -118,14 +118,14 @@ void export_onnx(const Arguments& arguments) {
   }
   if (task_kind(config) == TaskKind::kTexts && is_onnx_run(arguments.run))
     return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision,
-                           arguments.opset == Arguments{}.opset ? 0 : arguments.opset);
+                           arguments.opset == ExportArguments{}.opset ? 0 : arguments.opset);
   // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.
   const TemporaryFolder folder(folder_beside(arguments.onnx));
   task_actions(config).export_model(arguments.run, folder.path());
   export_model_folder(folder.path(), arguments.onnx, options);
 }
 
-void export_gguf(const Arguments& arguments) {
+void export_gguf(const ExportArguments& arguments) {
   std::string name = arguments.type;
   for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const GgufBlocks* type = find_gguf_blocks(name);
@@ -159,7 +159,7 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
 }
 
 // `folder` is free to be written to, or holds an export already that may be replaced.
-void check_onnx_out(const Arguments& arguments) {
+void check_onnx_out(const ExportArguments& arguments) {
   if (file_exists(arguments.onnx + "/config.toml") || file_exists(arguments.onnx + "/model.safetensors"))
     fail_user("--onnx '" + arguments.onnx + "' is a run or a model folder; name another one");
   if (arguments.overwrite) return;
@@ -170,7 +170,7 @@ void check_onnx_out(const Arguments& arguments) {
 }
 
 // A folder that holds a model already: most likely another one, which must not be lost.
-void check_out(const Arguments& arguments) {
+void check_out(const ExportArguments& arguments) {
   if (file_exists(arguments.out + "/config.toml"))
     fail_user("--out '" + arguments.out + "' is a run folder; name another one");
   if (arguments.overwrite) return;
@@ -180,7 +180,7 @@ void check_out(const Arguments& arguments) {
                 "); name another folder, or replace it with --overwrite");
 }
 
-void check_adapter_out(const Arguments& arguments) {
+void check_adapter_out(const ExportArguments& arguments) {
   for (const char* name : {"/config.toml", "/config.json"})
     if (file_exists(arguments.adapter + name))
       fail_user("--adapter '" + arguments.adapter + "' is a run or a model folder; name another one");
@@ -189,7 +189,7 @@ void check_adapter_out(const Arguments& arguments) {
             "' holds an adapter already; name another folder, or replace it with --overwrite");
 }
 
-int export_run(const Arguments& arguments) {
+int export_run(const ExportArguments& arguments) {
   if (!arguments.out.empty() + !arguments.onnx.empty() + !arguments.adapter.empty() + !arguments.gguf.empty() != 1)
     fail_user("give one of --out DIR, --adapter DIR, --onnx DIR and --gguf FILE");
   if (!arguments.gguf.empty()) {
@@ -218,7 +218,7 @@ int export_run(const Arguments& arguments) {
 }  // namespace
 
 void add_export_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExportArguments>();
   linnet
       .subcommand(
           "export",

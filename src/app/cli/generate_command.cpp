@@ -14,7 +14,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments : TextGenerationOptions {
+struct GenerateArguments : TextGenerationOptions {
   std::string model, isa = "auto", prompts, requests, system;
   std::optional<std::string> prompt;
   bool echo = false, json = false, chat = false;
@@ -32,7 +32,7 @@ std::string read_list(const std::string& path) {
   return path == "-" ? read_standard_input("; give a file") : read_input(path);
 }
 
-std::vector<TextRequest> read_requests(const Arguments& arguments) {
+std::vector<TextRequest> read_requests(const GenerateArguments& arguments) {
   const int sources = (arguments.prompt ? 1 : 0) + !arguments.prompts.empty() + !arguments.requests.empty();
   if (sources > 1) fail_user("give one of --prompt, --prompts and --jsonl");
   if (!arguments.system.empty() && !arguments.chat) fail_user("--system is for --chat");
@@ -58,34 +58,35 @@ std::vector<TextRequest> read_requests(const Arguments& arguments) {
   return requests;
 }
 
-void print(const std::string& text) {
+void print_generated(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) != 0) fail_errno("cannot write the text");
 }
 
 // One text is shown as it comes; several samples, one after another when they are done.
-void print_texts(TextWriter& writer, size_t i, const TextRequest& request, const Arguments& arguments) {
+void print_texts(TextWriter& writer, size_t i, const TextRequest& request, const GenerateArguments& arguments) {
   const bool one = arguments.samples == 1, echo = arguments.echo && request.messages.empty() && !request.has_tokens;
-  if (i > 0) print("\n");
-  if (echo && one) print(request.prompt);
+  if (i > 0) print_generated("\n");
+  if (echo && one) print_generated(request.prompt);
   const std::vector<WrittenText> texts = writer.write(i, [&](const std::string& piece) {
-    if (one) print(piece);
+    if (one) print_generated(piece);
     return !stop_requested();
   });
   for (size_t k = 0; k < texts.size() && !one; ++k)
-    print((k > 0 ? "\n" : "") + (echo ? request.prompt : "") + texts[k].text + "\n");
-  if (one) print("\n");
+    print_generated((k > 0 ? "\n" : "") + (echo ? request.prompt : "") + texts[k].text + "\n");
+  if (one) print_generated("\n");
 }
 
-void print_json(TextWriter& writer, size_t i, const TextRequest& request, const Arguments& arguments) {
+void print_generated_json(TextWriter& writer, size_t i, const TextRequest& request,
+                          const GenerateArguments& arguments) {
   const auto texts = writer.write(i, [](const std::string&) { return !stop_requested(); });
   for (size_t k = 0; k < texts.size(); ++k)
-    print(format_written_text(texts[k], request, static_cast<int64_t>(i), static_cast<int64_t>(k), writer.prompt(i),
-                              arguments.echo) +
-          "\n");
+    print_generated(format_written_text(texts[k], request, static_cast<int64_t>(i), static_cast<int64_t>(k),
+                                        writer.prompt(i), arguments.echo) +
+                    "\n");
 }
 
-int generate(Arguments arguments) {
+int generate(GenerateArguments arguments) {
   force_isa(arguments.isa);
   arguments.json = arguments.json || !arguments.requests.empty();
   arguments.log_probabilities = arguments.json;
@@ -93,7 +94,7 @@ int generate(Arguments arguments) {
   TextWriter writer(arguments.model, requests);
   catch_stop_signals();  // not before: while the model is loaded a signal ends the program
   for (size_t i = 0; i < requests.size() && !(i > 0 && stop_requested()); ++i)
-    (arguments.json ? print_json : print_texts)(writer, i, requests[i], arguments);
+    (arguments.json ? print_generated_json : print_texts)(writer, i, requests[i], arguments);
   log_reuse(writer.counts());
   return 0;
 }
@@ -101,7 +102,7 @@ int generate(Arguments arguments) {
 }  // namespace
 
 void add_generate_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GenerateArguments>();
   linnet
       .subcommand("generate",
                   "let a language model go on from a prompt, or an encoder-decoder answer it; defaults are those of "

@@ -13,7 +13,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments {
+struct InspectArguments {
   std::string model, out;
   std::optional<std::string> text, answer;
   int64_t steps = 32;
@@ -47,13 +47,13 @@ std::string largest_shares(const Inspection& inspection, const InspectedAnswer& 
   return text;
 }
 
-void print(const Inspection& inspection) {
+void print_inspection(const Inspection& inspection) {
   for (const InspectedAnswer& answer : inspection.answers)
     std::printf("%s\t%.6f\t%s\n", visible(answer.text).c_str(), std::exp(answer.log_probability),
                 largest_shares(inspection, answer).c_str());
 }
 
-int inspect(const Arguments& arguments) {
+int inspect(const InspectArguments& arguments) {
   InspectOptions options{
       .text = "", .answer = arguments.answer, .steps = arguments.steps, .threads = arguments.threads};
   options.text = arguments.text ? *arguments.text : read_standard_input("; give the text as an argument");
@@ -65,7 +65,7 @@ int inspect(const Arguments& arguments) {
   if (arguments.json) {
     std::printf("%s\n", inspection_json(inspection).c_str());
   } else {
-    print(inspection);
+    print_inspection(inspection);
     std::printf("%s\n", page.c_str());
   }
   return 0;
@@ -74,7 +74,7 @@ int inspect(const Arguments& arguments) {
 }  // namespace
 
 void add_inspect_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   linnet
       .subcommand("inspect",
                   "where a model's attention looks in a text, and which tokens its answer comes from: an HTML page; on "

@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments {
+struct OnnxArguments {
   std::string folder, file, inputs, out;
   int threads = 0;
   int64_t repeats = 1;
@@ -57,7 +57,7 @@ void print_times(std::vector<Forward::NodeTime> nodes) {
     std::printf("%10.3f  %s  %s\n", node.seconds * 1e3, node.op.c_str(), node.types.c_str());
 }
 
-int run_model(const Arguments& arguments) {
+int run_with_inputs(const OnnxArguments& arguments) {
   const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments.file);
   const OnnxRunReport report =
       run_onnx_file(*network, arguments.inputs, arguments.out,
@@ -86,7 +86,7 @@ int import_model(const std::string& file, const std::string& out) {
 }  // namespace
 
 void add_import_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<OnnxArguments>();
   linnet.subcommand("import", "read an ONNX model, check that it can be run here, and keep it as a folder")
       .take("MODEL", arguments->file, "the ONNX file", {.required = true, .type = "FILE"})
       .take("-o,--out", arguments->out, "the folder to write", {.required = true, .type = "DIR"})
@@ -94,7 +94,7 @@ void add_import_command(Command& linnet) {
 }
 
 void add_onnx_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<OnnxArguments>();
   Command onnx = linnet.subcommand("onnx", "what Linnet reads of ONNX");
   onnx.subcommand("operators", "the operators that imported networks may have").does(list_operators);
   onnx.subcommand("test", "run ONNX's backend tests: folders with model.onnx and test_data_set_0")
@@ -111,7 +111,7 @@ void add_onnx_command(Command& linnet) {
             {.least = 1, .most = 1000000, .show_default = true})
       .flag("--profile", arguments->profile, "where the time goes: by op, and the slowest nodes")
       .take_threads(arguments->threads)
-      .does([arguments] { return run_model(*arguments); });
+      .does([arguments] { return run_with_inputs(*arguments); });
 }
 
 }  // namespace linnet

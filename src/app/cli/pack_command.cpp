@@ -15,14 +15,14 @@
 namespace linnet {
 namespace {
 
-struct Arguments {
+struct PackArguments {
   std::string model, out;
   QuantizationWords words;
   bool overwrite = false;
 };
 
 // Images are told apart by models of their own; the weights of a run are packed as they are unless they are quantized.
-PackReport pack_any(const Arguments& arguments) {
+PackReport pack_any(const PackArguments& arguments) {
   const auto& [folder, out, words, overwrite] = arguments;
   if (!is_packed(folder) && is_vit_folder(folder)) {
     const PretrainedModel model = open_pretrained(folder);
@@ -41,7 +41,7 @@ PackReport pack_any(const Arguments& arguments) {
                                          }});
 }
 
-int pack(const Arguments& arguments) {
+int pack(const PackArguments& arguments) {
   if (!arguments.out.ends_with(kPackedEnding))
     fail_user("-o " + arguments.out + ": the name of a packed model ends in " + kPackedEnding);
   if (file_exists(arguments.out) && !arguments.overwrite)
@@ -55,7 +55,7 @@ int pack(const Arguments& arguments) {
 }  // namespace
 
 void add_pack_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PackArguments>();
   linnet.subcommand("pack", "put a model into one file, which every command takes in place of its folder")
       .take("MODEL", arguments->model, "a run or a model folder", {.required = true})
       .take("-o,--out", arguments->out, "the file to write, which ends in .linnet", {.required = true, .type = "FILE"})

@@ -21,7 +21,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments : ConfigArguments {
+struct PlanArguments : ConfigArguments {
   std::string html;
   bool fusion = false, sweep = false;
   PlanRanksArguments foresight{.ranks = "1"};
@@ -50,7 +50,7 @@ void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limi
                 answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
 }
 
-void print_json(const PlanAnswer& answer, const RankLayout& division, uint64_t limit) {
+void print_plan_json(const PlanAnswer& answer, const RankLayout& division, uint64_t limit) {
   auto memory = Json::array();
   for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
   const Json json{{"data", division.data},
@@ -69,7 +69,7 @@ void print_json(const PlanAnswer& answer, const RankLayout& division, uint64_t l
   std::printf("%s\n", json.dump().c_str());
 }
 
-void write_page(const Arguments& arguments, const Config& config, const PlanAnswer& answer) {
+void write_page(const PlanArguments& arguments, const Config& config, const PlanAnswer& answer) {
   ReportRun run{.name = arguments.config, .config = report_config(config), .memory = answer.memory_record};
   const ReportTitle title{.title = "Memory of " + arguments.config,
                           .subtitle = "Planned before training; batches of " + answer.batches,
@@ -125,7 +125,7 @@ void print_stages(const std::vector<PlanAnswer>& stages) {
 }
 
 // Refuses options that the answer would leave out.
-void check_form(const Arguments& arguments) {
+void check_form(const PlanArguments& arguments) {
   const PlanRanksArguments& foresight = arguments.foresight;
   const auto refuse = [](bool given, const char* option, const char* beside) {
     if (given) fail_user(std::string(option) + " does not go with " + beside + ": leave one of them out");
@@ -154,7 +154,7 @@ void check_needs_network(const PlanRanksArguments& foresight) {
   if (foresight.batch_per_rank) refuse("--batch-per-rank");
 }
 
-int plan(const Arguments& arguments) {
+int plan(const PlanArguments& arguments) {
   const PlanRanksArguments& foresight = arguments.foresight;
   check_form(arguments);
   if (!foresight.network.empty()) return plan_ranks(foresight, arguments.load());
@@ -183,7 +183,7 @@ int plan(const Arguments& arguments) {
   const int exit_code = answer.forecast.peak() > limit ? 1 : 0;
   if (foresight.json) {
     if (!arguments.html.empty()) write_page(arguments, config, answer);
-    print_json(answer, division, limit);
+    print_plan_json(answer, division, limit);
     return exit_code;
   }
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
@@ -210,7 +210,7 @@ int plan(const Arguments& arguments) {
 }  // namespace
 
 void add_plan_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PlanArguments>();
   PlanRanksArguments& foresight = arguments->foresight;
   Command command = linnet.subcommand(
       "plan", "the memory a run will take, and the largest batch that fits: exit code 1 if it does not fit");

@@ -52,7 +52,7 @@ MachineSpeed parse_speed(const std::string& text) {
           number(std::string_view(text).substr(comma + 1), {{"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}})};
 }
 
-double bytes_of(const Foresight& f, std::initializer_list<OperationKind> kinds) {
+double bytes_of_kinds(const Foresight& f, std::initializer_list<OperationKind> kinds) {
   double bytes = 0;
   for (const OperationKind kind : kinds) bytes += f.step.sent_bytes[static_cast<size_t>(kind)];
   return bytes;
@@ -96,7 +96,7 @@ void print_head() {
               "s a step", "waiting", "speedup", "efficiency");
 }
 
-void print_row(const Foresight& f) {
+void print_ranks_row(const Foresight& f) {
   const StepForecast& step = f.step;
   std::printf("%5d  %-38s %6lld %10.1f %10.1f %9.4f %7.1f%% %8.2f %9.1f%%%s%s\n", f.layout.ranks(),
               layout_text(f.layout).c_str(), static_cast<long long>(f.simulated.micro_batches),
@@ -130,7 +130,7 @@ void print_one(const Foresight& f, uint64_t memory) {
   std::printf("sent by a rank in a step:\n");
   for (const OperationKind kind :
        {OperationKind::kGradients, OperationKind::kParameters, OperationKind::kTensor, OperationKind::kPipeline})
-    if (const double bytes = bytes_of(f, {kind}); bytes > 0)
+    if (const double bytes = bytes_of_kinds(f, {kind}); bytes > 0)
       std::printf("  %-25s %10.1f MB\n", operation_kind_name(kind), megabytes(bytes));
   const auto line = [&](const char* name, double seconds) {
     std::printf("  %-25s %10.2f ms %5.1f%%\n", name, 1e3 * seconds, 100 * seconds / step.seconds);
@@ -144,7 +144,7 @@ void print_one(const Foresight& f, uint64_t memory) {
               100 * f.efficiency);
 }
 
-constexpr size_t kShown = 8;  // layouts of a search
+constexpr size_t kShownPlans = 8;  // layouts of a search
 
 }  // namespace
 
@@ -193,7 +193,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
     else if (alone)
       print_one(f, request.memory);
     else
-      print_row(f);
+      print_ranks_row(f);
   };
   if (!arguments.json) print_basis(request);
   std::optional<Foresight> best;
@@ -208,7 +208,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
         std::printf("%s\n", search.found.front().plan.assumption.c_str());
       print_head();
     }
-    for (size_t i = 0; i < std::min(search.found.size(), kShown); ++i) show(search.found[i], false);
+    for (size_t i = 0; i < std::min(search.found.size(), kShownPlans); ++i) show(search.found[i], false);
     if (!arguments.json) {
       if (!search.found.front().fits)
         std::printf("no layout of %s ranks fits within %.1f MB each\n", arguments.ranks.c_str(),

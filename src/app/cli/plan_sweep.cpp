@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kRank = 8;  // of adapters, where the configuration has none
 
-uint64_t bytes_of(const MemoryForecast& forecast, const std::string& name) {
+uint64_t item_bytes(const MemoryForecast& forecast, const std::string& name) {
   uint64_t bytes = 0;
   for (const MemoryItem& item : forecast.items) bytes += item.name == name ? item.bytes : 0;
   return bytes;
@@ -44,8 +44,8 @@ void print_line(const Config& config, const MachineSpeed& speed, uint64_t memory
   const uint64_t peak = answer.forecast.peak();
   std::printf("%-9s %-10s %-10s %-5s %10.1f %10.1f %12.1f %9.3f%s\n", train.precision.c_str(), train.recompute.c_str(),
               train.optimizer.c_str(), config.lora.rank > 0 ? "yes" : "no", megabytes(peak),
-              megabytes(bytes_of(answer.forecast, memory_kind_name(MemoryKind::kOptimizer))),
-              megabytes(bytes_of(answer.forecast, memory_kind_name(MemoryKind::kActivations))), answer.step_seconds,
+              megabytes(item_bytes(answer.forecast, memory_kind_name(MemoryKind::kOptimizer))),
+              megabytes(item_bytes(answer.forecast, memory_kind_name(MemoryKind::kActivations))), answer.step_seconds,
               peak > memory ? "  does not fit" : "");
   std::fflush(stdout);
 }

@@ -23,7 +23,7 @@ namespace {
 // Inputs read ahead, so that texts of like length are computed together; the output keeps their order.
 constexpr size_t kAhead = 1024, kRows = 16;
 
-struct Arguments : InferenceOptions {
+struct PredictArguments : InferenceOptions {
   std::string model;
   std::vector<std::string> inputs, data;
   int64_t top = 1;
@@ -41,7 +41,7 @@ std::string csv_field(const std::string& text) {
 
 class Predictions {
  public:
-  explicit Predictions(const Arguments& arguments)
+  explicit Predictions(const PredictArguments& arguments)
       : arguments_(arguments),
         ahead_(isatty(STDIN_FILENO) && arguments.inputs.empty() ? 1 : kAhead),
         predictor_(open_predictor(arguments.model, arguments, ahead_ == 1 ? 1 : kRows,
@@ -122,7 +122,7 @@ class Predictions {
     std::printf("%s\n", line.c_str());
   }
 
-  const Arguments& arguments_;
+  const PredictArguments& arguments_;
   const size_t ahead_;
   std::unique_ptr<Predictor> predictor_;
   std::vector<std::string> waiting_;
@@ -148,7 +148,7 @@ class TabCount {
   int64_t texts_ = 0, with_tab_ = 0;
 };
 
-int predict(Arguments arguments) {
+int predict(PredictArguments arguments) {
   if (arguments.json && arguments.csv) fail_user("give either --json or --csv");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
   use_isa_of(arguments.model);
@@ -194,7 +194,7 @@ int predict(Arguments arguments) {
 }  // namespace
 
 void add_predict_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PredictArguments>();
   linnet.subcommand("predict", "tell the classes of texts or images: a line of label, probability and input for each")
       .take("model", arguments->model, "a run of classification or of images, or the folder of a text classifier",
             {.required = true, .type = "MODEL"})

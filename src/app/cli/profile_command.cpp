@@ -16,7 +16,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments : ConfigArguments {
+struct ProfileArguments : ConfigArguments {
   int64_t steps_profiled = 5, depth = 4;
   bool json = false, each = false;
 };
@@ -44,12 +44,12 @@ bool is_workload(const std::string& name) {
 }
 
 // A preset's name that is a workload's, too, means the latter unless there is something to train on.
-bool wants_workload(const Arguments& arguments) {
+bool wants_workload(const ProfileArguments& arguments) {
   return is_workload(arguments.config) && arguments.settings.empty() && arguments.data.empty() &&
          arguments.source.empty();
 }
 
-ProfileSummary profile_of(const Arguments& arguments) {
+ProfileSummary profile_of(const ProfileArguments& arguments) {
   if (!wants_workload(arguments)) return profile_run(arguments.load(), arguments.steps_profiled);
   MeasureOptions options{.backend = &open_backend(arguments.device.empty() ? "cpu" : arguments.device)};
   options.threads = arguments.threads > 0 ? arguments.threads : available_threads();
@@ -57,7 +57,7 @@ ProfileSummary profile_of(const Arguments& arguments) {
   return profile_layers(make_workload(arguments.config), options, arguments.steps_profiled);
 }
 
-int profile_command(const Arguments& arguments) {
+int profile_command(const ProfileArguments& arguments) {
   const ProfileSummary summary = profile_of(arguments);
   if (arguments.json) {
     std::printf("%s", summary_json(summary).c_str());
@@ -77,7 +77,7 @@ int profile_command(const Arguments& arguments) {
 }  // namespace
 
 void add_profile_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProfileArguments>();
   Command command =
       linnet.subcommand("profile", "where the time of a training step goes, layer by layer, forward and backward");
   arguments->declare(command);

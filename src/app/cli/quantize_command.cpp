@@ -8,11 +8,11 @@
 namespace linnet {
 namespace {
 
-struct Arguments : CalibrationRequest {
+struct QuantizeArguments : CalibrationRequest {
   std::string method_name = "minmax", out;
 };
 
-int quantize(Arguments arguments) {
+int quantize(QuantizeArguments arguments) {
   arguments.method = calibration_method(arguments.method_name);
   const StaticScales scales = calibrate(arguments);
   save_quantized(arguments.model, scales, arguments.out);
@@ -24,7 +24,7 @@ int quantize(Arguments arguments) {
 }  // namespace
 
 void add_quantize_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<QuantizeArguments>();
   linnet
       .subcommand("quantize",
                   "find scales for static int8 on examples; commands then run the model in int8 unless --quantize says "

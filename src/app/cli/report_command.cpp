@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments {
+struct ReportArguments {
   std::vector<std::string> runs;
   std::string out, title;
   bool overwrite = false;
@@ -20,7 +20,7 @@ struct Arguments {
 constexpr const char* kDefaultPage = "report.html";
 
 // A page in the current folder that nobody named may be one of other runs.
-std::string page_of(const Arguments& arguments) {
+std::string page_of(const ReportArguments& arguments) {
   if (!arguments.out.empty()) return arguments.out;
   if (file_exists(kDefaultPage) && !arguments.overwrite)
     fail_user(std::string(kDefaultPage) + " exists; -o FILE names the page, --overwrite replaces it");
@@ -35,7 +35,7 @@ void name_apart(std::vector<ReportRun>& runs, const std::vector<std::string>& fo
     if (names.count(runs[i].name) > 1) runs[i].name = folders[i];
 }
 
-int report(const Arguments& arguments) {
+int report(const ReportArguments& arguments) {
   const std::string page = page_of(arguments);
   std::vector<ReportRun> runs;
   for (const std::string& folder : arguments.runs) runs.push_back(read_report_run(folder));
@@ -51,7 +51,7 @@ int report(const Arguments& arguments) {
 }  // namespace
 
 void add_report_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReportArguments>();
   linnet.subcommand("report", "one HTML page about a run, or several side by side: curves, memory, time, samples")
       .take("runs", arguments->runs, "run folders", {.required = true, .type = "RUN"})
       .take("-o,--out", arguments->out, "the page to write; -o for short (default report.html, if there is none)",

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kWaiting = 1024;  // requests of a batch that the model may have
 
-struct Arguments {
+struct RunArguments {
   std::string model, out, isa = "auto";
   TextGenerationOptions text;
   bool json = false, resume = false;
@@ -57,7 +57,7 @@ bool takes_images(const std::string& model) {
 }
 
 // Each line is the path of an image; its answer is the likeliest class and its probability, or its labels or numbers.
-int run_images(const Arguments& arguments) {
+int run_images(const RunArguments& arguments) {
   constexpr size_t kAtOnce = 16;
   if (arguments.json) fail_user("'" + arguments.model + "' classifies images; `linnet predict --json` writes JSON");
   InferenceOptions options;
@@ -90,7 +90,7 @@ int run_images(const Arguments& arguments) {
   return 0;
 }
 
-int run_model(const Arguments& arguments) {
+int run_opened(const RunArguments& arguments) {
   if (arguments.resume && (arguments.out.empty() || !arguments.json))
     fail_user("--resume goes on with a file of --jsonl: give -o FILE and --jsonl");
   force_isa(arguments.isa);
@@ -149,7 +149,7 @@ int run_model(const Arguments& arguments) {
 }  // namespace
 
 void add_run_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   TextGenerationOptions& text = arguments->text;
   linnet
       .subcommand("run",
@@ -184,7 +184,7 @@ void add_run_command(Command& linnet) {
       .take_device(text.device)
       .take_quantize(text.quantize, text.keep)
       .take_isa(arguments->isa)
-      .does([arguments] { return run_model(*arguments); });
+      .does([arguments] { return run_opened(*arguments); });
 }
 
 }  // namespace linnet

@@ -12,7 +12,7 @@
 namespace linnet {
 namespace {
 
-struct Arguments : InferenceOptions {
+struct ScoreArguments : InferenceOptions {
   std::string model, source, target;
   std::vector<std::string> inputs, data;
   bool json = false;
@@ -20,7 +20,7 @@ struct Arguments : InferenceOptions {
 
 class Scores {
  public:
-  explicit Scores(const Arguments& arguments)
+  explicit Scores(const ScoreArguments& arguments)
       : json_(arguments.json), scorer_(open_scorer(arguments.model, arguments)) {}
 
   bool takes_pairs() const { return scorer_->takes_pairs(); }
@@ -51,7 +51,7 @@ class Scores {
   std::unique_ptr<Scorer> scorer_;
 };
 
-int score(Arguments arguments) {
+int score(ScoreArguments arguments) {
   if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
   use_isa_of(arguments.model);
@@ -75,7 +75,7 @@ int score(Arguments arguments) {
 }  // namespace
 
 void add_score_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ScoreArguments>();
   linnet
       .subcommand("score",
                   "tell how likely texts or translations are: a line of log probability, tokens and input for each")

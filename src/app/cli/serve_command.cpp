@@ -46,7 +46,7 @@ class PredictedSpans : public SpanModel {
   std::unique_ptr<Predictor> predictor_;
 };
 
-struct Arguments {
+struct ServeArguments {
   ServiceOptions service;
   HttpLimits limits;
   std::string host = "127.0.0.1", isa = "auto";
@@ -59,7 +59,7 @@ struct Arguments {
 };
 
 // Returns when a signal has ended it and every accepted request is answered.
-void serve(const Arguments& arguments) {
+void serve(const ServeArguments& arguments) {
   // Models end before the server does: their threads answer through it.
   ServiceOptions options = arguments.service;
   options.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
@@ -91,7 +91,7 @@ void serve(const Arguments& arguments) {
   log_info("all requests are answered");
 }
 
-int serve_models(Arguments arguments) {
+int serve_models(ServeArguments arguments) {
   force_isa(arguments.isa);
   arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
   arguments.service.log_requests = !arguments.quiet;
@@ -102,7 +102,7 @@ int serve_models(Arguments arguments) {
 }  // namespace
 
 void add_serve_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ServeArguments>();
   ServiceOptions& service = arguments->service;
   linnet
       .subcommand("serve",

@@ -11,12 +11,12 @@
 namespace linnet {
 namespace {
 
-struct Arguments : ConfigArguments {
+struct SweepArguments : ConfigArguments {
   std::string search, out;
   int64_t runs = 0, seed = 1;
 };
 
-int sweep(const Arguments& arguments) {
+int sweep(const SweepArguments& arguments) {
   SweepRequest request{.choice = arguments, .axes = {}, .folder = arguments.out, .program = build_version()};
   std::erase_if(request.choice.settings, [&](const std::string& setting) {
     const std::optional<SweepAxis> axis = parse_sweep_axis(setting);
@@ -44,7 +44,7 @@ int sweep(const Arguments& arguments) {
 }  // namespace
 
 void add_sweep_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SweepArguments>();
   Command command = linnet.subcommand("sweep",
                                       "train many runs with other values of some keys: --set dropout=0.1,0.2 lists "
                                       "values, --set learning_rate=1e-5..1e-3 "

@@ -17,14 +17,14 @@
 namespace linnet {
 namespace {
 
-struct Arguments {
+struct TokenizerArguments {
   std::string model;
   std::vector<std::string> files;
   BpeTrainingOptions training;
   bool special = false, pieces = false, skip_special = false, target = false;
 };
 
-void print(std::string_view text) {
+void print_tokens(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_errno("cannot write to standard output");
 }
 
@@ -34,7 +34,7 @@ struct OpenedTokenizer {
   const PretrainedTokenizer* pretrained;  // the same as a model folder has it; null: of Linnet's own kinds
 };
 
-OpenedTokenizer open_tokenizer(const Arguments& arguments) {
+OpenedTokenizer open_tokenizer(const TokenizerArguments& arguments) {
   OpenedTokenizer opened;
   const bool is_run = RunFolder(arguments.model).has_config();
   if (arguments.target && !is_run) fail_user("--target is for runs; a model folder's target.spm can be named itself");
@@ -44,7 +44,7 @@ OpenedTokenizer open_tokenizer(const Arguments& arguments) {
   return opened;
 }
 
-int encode_input(const Arguments& arguments) {
+int encode_input(const TokenizerArguments& arguments) {
   const auto [tokenizer, pretrained] = open_tokenizer(arguments);
   if (arguments.special && !pretrained)
     fail_user("--special: the tokenizer of '" + arguments.model + "' has no template that adds special tokens");
@@ -68,7 +68,7 @@ int encode_input(const Arguments& arguments) {
         append_shortest(out, id);
     }
     out += '\n';
-    print(out);
+    print_tokens(out);
   }
   return 0;
 }
@@ -96,19 +96,19 @@ std::vector<TokenId> parse_ids(std::string_view line, int64_t line_number, int64
   return ids;
 }
 
-int decode_input(const Arguments& arguments) {
+int decode_input(const TokenizerArguments& arguments) {
   const auto [tokenizer, pretrained] = open_tokenizer(arguments);
   InputLines input;
   for (std::string_view line; input.next(line);) {
     const std::vector<TokenId> ids = parse_ids(line, input.number(), tokenizer->vocab_size());
     // Linnet's own kinds leave special tokens out in any case.
-    print((pretrained ? pretrained->decode(ids, arguments.skip_special) : tokenizer->decode(ids)) + "\n");
+    print_tokens((pretrained ? pretrained->decode(ids, arguments.skip_special) : tokenizer->decode(ids)) + "\n");
   }
   return 0;
 }
 
 // The lines of a mapped file, a few megabytes at once, so that a corpus need not fit into memory.
-int train_tokenizer(const Arguments& arguments) {
+int train_tokenizer(const TokenizerArguments& arguments) {
   constexpr size_t kChunk = 4 << 20;
   if (file_exists(arguments.model + "/tokenizer.json"))
     fail_user("'" + arguments.model + "' has a tokenizer already; name a new folder");
@@ -132,7 +132,7 @@ int train_tokenizer(const Arguments& arguments) {
 }  // namespace
 
 void add_tokenizer_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TokenizerArguments>();
   Command command = linnet.subcommand("tokenizer", "text to token ids and back, and new vocabularies");
   const char* const kModel = "a run or model folder, or a tokenizer's file";
 

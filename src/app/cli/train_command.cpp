@@ -17,14 +17,14 @@
 namespace linnet {
 namespace {
 
-struct Arguments : ConfigArguments {
+struct TrainArguments : ConfigArguments {
   std::string folder, init, profile, rates;
   bool resume = false, detect_anomaly = false;
   int64_t ranks = 0, restarts = 0;
 };
 
 // Nothing of it is kept.
-int test_range(const Arguments& arguments) {
+int test_range(const TrainArguments& arguments) {
   constexpr int64_t kSteps = 100;
   const RateRange range = parse_rate_range(arguments.rates);
   const Config config = arguments.load();
@@ -37,12 +37,12 @@ int test_range(const Arguments& arguments) {
 }
 
 // A run folder that stands for its configuration is also what --resume goes on with.
-std::string default_folder(const Arguments& arguments) {
+std::string default_folder(const TrainArguments& arguments) {
   if (arguments.resume && RunFolder(arguments.config).has_config()) return arguments.config;
   return "runs/" + std::filesystem::path(arguments.config).stem().string();
 }
 
-int train_as_rank(const Arguments& arguments, Communicator& world) {
+int train_as_rank(const TrainArguments& arguments, Communicator& world) {
   TrainRequest request{{}, arguments.folder, arguments.resume, arguments.init};
   run_on_all(world, [&] {
     request.config = arguments.load(arguments.resume);
@@ -57,7 +57,7 @@ int train_as_rank(const Arguments& arguments, Communicator& world) {
   return 0;
 }
 
-int train(const Arguments& arguments) {
+int train(const TrainArguments& arguments) {
   if (const auto torchrun = find_torchrun(); torchrun && torchrun->ranks > 1) {
     if (arguments.ranks > 0) fail_user("--ranks starts the ranks itself; torchrun has started this process already");
     // torchrun waits for all of its processes, and ends them when one has failed.
@@ -72,7 +72,7 @@ int train(const Arguments& arguments) {
 }  // namespace
 
 void add_train_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TrainArguments>();
   Command command = linnet.subcommand("train", "train a model");
   arguments->declare(command);
   command

@@ -14,14 +14,14 @@ namespace linnet {
 namespace {
 
 // Lines read ahead, so that sentences of like length are decoded together; the output keeps their order.
-constexpr size_t kLinesAhead = 1024;
+constexpr size_t kSentencesAhead = 1024;
 
-struct Arguments : InferenceOptions {
+struct TranslateArguments : InferenceOptions {
   std::vector<std::string> folders;
   int n_best = 1;
 };
 
-void print(const std::vector<std::vector<Translation>>& translations, int64_t first_line, int n_best) {
+void print_sentences(const std::vector<std::vector<Translation>>& translations, int64_t first_line, int n_best) {
   for (size_t i = 0; i < translations.size(); ++i)
     for (const Translation& translation : translations[i]) {
       if (n_best > 1)
@@ -31,7 +31,7 @@ void print(const std::vector<std::vector<Translation>>& translations, int64_t fi
   if (std::fflush(stdout) != 0) fail_errno("cannot write the translations");
 }
 
-int translate_input(const Arguments& arguments) {
+int translate_input(const TranslateArguments& arguments) {
   const Config config = inference_config(arguments.folders.front(), arguments);
   for (const std::string& folder : arguments.folders)
     if (const char* why = task_actions(inference_config(folder, arguments)).no_translation)
@@ -42,11 +42,11 @@ int translate_input(const Arguments& arguments) {
   force_isa(config.train.isa);
   Translator translator(arguments.folders, config, parse_adapters(arguments.adapters));
   // At a terminal each line is answered at once.
-  const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
+  const size_t ahead = isatty(STDIN_FILENO) ? 1 : kSentencesAhead;
   std::vector<std::string> lines;
   int64_t first = 1;
   const auto answer = [&] {
-    print(translator.translate(lines, arguments.n_best), first, arguments.n_best);
+    print_sentences(translator.translate(lines, arguments.n_best), first, arguments.n_best);
     first += static_cast<int64_t>(lines.size());
     lines.clear();
   };
@@ -70,7 +70,7 @@ int translate_input(const Arguments& arguments) {
 }  // namespace
 
 void add_translate_command(Command& linnet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TranslateArguments>();
   linnet.subcommand("translate", "translate standard input, line by line")
       .take("run", arguments->folders,
             "the run folder; with several of them, whose vocabularies are the same, the mean of the models' "

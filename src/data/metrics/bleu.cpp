@@ -34,9 +34,9 @@ std::string without_trailing_space(std::string_view text) {
   return std::string(text.substr(0, end));
 }
 
-// Rewrites every pair of neighbours (a, b) with match(a, b), left to right without overlap, as
+// Rewrites every pair of neighbors (a, b) with match(a, b), left to right without overlap, as
 // first + a + middle + b + last. A character beyond ASCII is several bytes, of which only the outer two can be
-// neighbours of an ASCII character, so bytes will do.
+// neighbors of an ASCII character, so bytes will do.
 template <typename Match>
 std::string rewrite_pairs(const std::string& text, Match match, const char* first, const char* middle,
                           const char* last) {

@@ -17,11 +17,6 @@ using Bits = std::array<uint64_t, kBlock / 64>;
 bool has(const Bits& bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 void set(Bits& bits, uint32_t i) { bits[i / 64] |= uint64_t{1} << (i % 64); }
 
-struct Block {
-  Bits taken = {}, bases = {};  // units that are a node, and bases that a node has
-  size_t failures = 0;
-};
-
 }  // namespace
 
 class ByteTrie::Builder {
@@ -29,6 +24,10 @@ class ByteTrie::Builder {
   Builder(std::vector<Unit>& units, const Keys& keys) : units_(units), keys_(keys) { build(); }
 
  private:
+  struct Block {
+    Bits taken = {}, bases = {};  // units that are a node, and bases that a node has
+    size_t failures = 0;
+  };
   // Keys [begin, end) go through this node, with `depth` bytes behind them.
   struct Step {
     uint32_t node;

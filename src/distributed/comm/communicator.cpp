@@ -20,7 +20,7 @@ class SingleProcess : public Communicator {
 };
 
 template <class Span>
-auto bytes_of(Span values) {
+auto bytes_of_values(Span values) {
   if constexpr (std::is_const_v<typename Span::element_type>)
     return std::as_bytes(values);
   else
@@ -51,7 +51,9 @@ void broadcast(Communicator& world, int root, std::span<std::byte> bytes) {
   world.exchange(messages, {});
 }
 
-void broadcast(Communicator& world, int root, std::span<float> values) { broadcast(world, root, bytes_of(values)); }
+void broadcast(Communicator& world, int root, std::span<float> values) {
+  broadcast(world, root, bytes_of_values(values));
+}
 
 namespace {
 
@@ -79,7 +81,7 @@ Slice equal_blocks(size_t count, int rank, int size) {
   return {first(rank), first(rank + 1) - first(rank)};
 }
 
-Slice bytes_of(Slice values, size_t size) { return {values.first * size, values.count * size}; }
+Slice bytes_of_values(Slice values, size_t size) { return {values.first * size, values.count * size}; }
 
 }  // namespace
 
@@ -115,7 +117,8 @@ Slice block_slice(const SliceBounds& bounds, int rank) {
 }
 
 void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds) {
-  all_gather_parts(world, bytes_of(all), [&](int rank) { return bytes_of(slice(bounds, rank), sizeof(float)); });
+  all_gather_parts(world, bytes_of_values(all),
+                   [&](int rank) { return bytes_of_values(slice(bounds, rank), sizeof(float)); });
 }
 
 void all_gather_slices(Communicator& world, std::span<float> all) {
@@ -123,8 +126,8 @@ void all_gather_slices(Communicator& world, std::span<float> all) {
 }
 
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds) {
-  all_gather_parts(world, bytes_of(blocks),
-                   [&](int rank) { return bytes_of(block_slice(bounds, rank), sizeof(double)); });
+  all_gather_parts(world, bytes_of_values(blocks),
+                   [&](int rank) { return bytes_of_values(block_slice(bounds, rank), sizeof(double)); });
 }
 
 std::string broadcast_text(Communicator& world, int root, std::string text) {

@@ -21,7 +21,7 @@ size_t nodes_of_others(const ShardShare& share) {
   return count;
 }
 
-std::span<const std::byte> bytes_of(std::span<const float> values) { return std::as_bytes(values); }
+std::span<const std::byte> bytes_of_shard(std::span<const float> values) { return std::as_bytes(values); }
 
 // body(begin, end) over ranges that cover [0, count) once.
 template <class Body>
@@ -179,7 +179,7 @@ void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, const Sli
     outgoing_.clear();
     for (int rank = 0; rank < share_.ranks; ++rank)
       for (size_t i = 0; rank != share_.rank && i < nodes.size(); ++i)
-        outgoing_.push_back({rank, bytes_of(nodes[i].subspan(piece(rank).first, piece(rank).count))});
+        outgoing_.push_back({rank, bytes_of_shard(nodes[i].subspan(piece(rank).first, piece(rank).count))});
     const Slice mine = piece(share_.rank);
     exchange_and_add(nodes, mine.first, mine.count, pool, wait);
   });
@@ -195,7 +195,7 @@ void ShardSum::add_round(int64_t round, std::span<float> shard, const SliceBound
     };
     outgoing_.clear();
     for (int rank = 0; rank < share_.ranks; ++rank)
-      if (rank != share_.rank) outgoing_.push_back({rank, bytes_of(values(rank))});
+      if (rank != share_.rank) outgoing_.push_back({rank, bytes_of_shard(values(rank))});
     const std::span<float> mine = values(share_.rank);
     const size_t first = mine.empty() ? 0 : piece(share_.rank).first - own_first;
     exchange_and_add_round(round, mine.data(), sums, first, mine.size(), pool, wait);
@@ -208,7 +208,7 @@ void ShardSum::add_round_everywhere(int64_t round, std::span<float> shard, std::
     fail_internal("add_round_everywhere is for few values");
   outgoing_.clear();
   for (int rank = 0; rank < share_.ranks; ++rank)
-    if (rank != share_.rank) outgoing_.push_back({rank, bytes_of(shard)});
+    if (rank != share_.rank) outgoing_.push_back({rank, bytes_of_shard(shard)});
   exchange_and_add_round(round, shard.data(), sums, 0, shard.size(), pool, Communicator::Wait::kSoon);
 }
 
@@ -217,7 +217,8 @@ void ShardSum::sum_everywhere(std::span<const std::span<float>> nodes, ThreadPoo
   if (values * nodes_of_others(share_) > workspace_.size()) fail_internal("sum_everywhere is for few values");
   outgoing_.clear();
   for (int rank = 0; rank < share_.ranks; ++rank)
-    for (size_t i = 0; rank != share_.rank && i < nodes.size(); ++i) outgoing_.push_back({rank, bytes_of(nodes[i])});
+    for (size_t i = 0; rank != share_.rank && i < nodes.size(); ++i)
+      outgoing_.push_back({rank, bytes_of_shard(nodes[i])});
   exchange_and_add(nodes, 0, values, pool, Communicator::Wait::kSoon);
 }
 

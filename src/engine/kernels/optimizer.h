@@ -15,7 +15,7 @@ namespace linnet {
 struct AdamArgs {
   int64_t n = 0, decay_count = 0;  // weights decay in the first decay_count elements alone
   float* param = nullptr;
-  float* grad = nullptr;
+  const float* grad = nullptr;
   float* m = nullptr;
   float* v = nullptr;
   float* ema = nullptr;  // an average of the parameters, or null
@@ -24,25 +24,22 @@ struct AdamArgs {
   int64_t step = 1;      // of this update, from 1
   float grad_scale = 1;  // the clip factor, and 1 / count
   double ema_decay = 0;
-  bool zero_grad = false;  // leaves zeros in grad
 };
 
 void adam_update(const AdamArgs& args, ThreadPool& pool);
 
 // g = grad * grad_scale + weight_decay * param
-// with momentum: buffer = momentum * buffer + g (which starts as zeros), and g = nesterov ? g + momentum * buffer :
-// buffer param -= learning_rate * g, and the average as above.
+// with momentum: g = buffer = momentum * buffer + g (which starts as zeros)
+// param -= learning_rate * g, and the average as above
 struct SgdArgs {
   int64_t n = 0, decay_count = 0;
   float* param = nullptr;
-  float* grad = nullptr;
+  const float* grad = nullptr;
   float* buffer = nullptr;  // null without momentum
   float* ema = nullptr;
   double learning_rate = 1e-2, momentum = 0, weight_decay = 0;
-  bool nesterov = false;
   float grad_scale = 1;
   double ema_decay = 0;
-  bool zero_grad = false;
 };
 
 void sgd_update(const SgdArgs& args, ThreadPool& pool);
@@ -54,13 +51,12 @@ void sgd_update(const SgdArgs& args, ThreadPool& pool);
 struct LionArgs {
   int64_t n = 0, decay_count = 0;
   float* param = nullptr;
-  float* grad = nullptr;
+  const float* grad = nullptr;
   float* m = nullptr;
   float* ema = nullptr;
   double learning_rate = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
   float grad_scale = 1;
   double ema_decay = 0;
-  bool zero_grad = false;
 };
 
 void lion_update(const LionArgs& args, ThreadPool& pool);

@@ -1,7 +1,6 @@
 // A block's moments are decoded into memory on the stack, updated there with the parameters, and encoded again with the
 // new scales. Multiplications and additions are left separate, for the same bits on every processor.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "engine/kernels/optimizer_8bit.h"
@@ -12,7 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/adam-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -21,19 +20,6 @@ namespace {
 constexpr float kMostM = 127, kMostV = 255;
 // The reciprocal of a smaller scale would overflow.
 constexpr float kLeastScale = 1e-30f;
-
-struct Factors {
-  explicit Factors(const Adam8bitArgs& args) {
-    const auto step = static_cast<double>(args.step);
-    const double bias1 = 1 - std::pow(args.beta1, step), bias2 = 1 - std::pow(args.beta2, step);
-    const auto f = [](double x) { return static_cast<float>(x); };
-    l2 = f(args.weight_decay), shrink = f(1 - args.learning_rate * args.weight_decay);
-    beta1 = f(args.beta1), rest1 = f(1 - args.beta1), beta2 = f(args.beta2), rest2 = f(1 - args.beta2);
-    root2 = f(std::sqrt(bias2)), rate = f(args.learning_rate / bias1), epsilon = f(args.epsilon);
-    ema_rest = f(1 - args.ema_decay);
-  }
-  float l2, shrink, beta1, rest1, beta2, rest2, root2, rate, epsilon, ema_rest;
-};
 
 // The moments of a block: codes, or m and sqrt(v).
 struct Block {
@@ -84,35 +70,22 @@ void Encode(Block& block, float* m_scale, float* v_scale) {
 }
 
 // The elements [begin, end) of a block whose parameters begin at `first`.
-void UpdatePart(const Adam8bitArgs& args, const Factors& f, Block& block, int64_t first, int64_t begin, int64_t end,
-                bool decays) {
-  const Floats scale = SetAll(args.grad_scale), l2 = SetAll(f.l2), shrink = SetAll(f.shrink);
-  const Floats beta1 = SetAll(f.beta1), rest1 = SetAll(f.rest1), beta2 = SetAll(f.beta2), rest2 = SetAll(f.rest2);
-  const Floats root2 = SetAll(f.root2), rate = SetAll(f.rate), epsilon = SetAll(f.epsilon);
-  const bool keeps_more = 1 - args.beta1 < 0.5;  // as in engine/kernels/optimizer_simd.cpp
+void UpdatePart(const Adam8bitArgs& args, const AdamFactors& factors, Block& block, int64_t first, int64_t begin,
+                int64_t end, bool decays) {
+  const AdamStep step(factors, decays, args.decoupled);
   float *const params = args.param + first + begin, *const ms = block.m + begin, *const roots = block.root + begin;
+  float* const emas = args.ema == nullptr ? nullptr : args.ema + first + begin;
   ForRow(end - begin, [&](const auto& at) LINNET_LAMBDA {
-    Floats param = at.load(params), g = hn::Mul(at.load(args.grad + first + begin), scale);
-    if (decays && args.decoupled) param = hn::Mul(param, shrink);
-    if (decays && !args.decoupled) g = hn::Add(g, hn::Mul(l2, param));
-    Floats m = at.load(ms);
-    const Floats old_root = at.load(roots), change = hn::Sub(g, m);
-    m = keeps_more ? hn::Add(m, hn::Mul(rest1, change)) : hn::Sub(g, hn::Mul(beta1, change));
-    const Floats v = hn::Add(hn::Mul(hn::Mul(old_root, old_root), beta2), hn::Mul(hn::Mul(rest2, g), g));
-    const Floats root = hn::Sqrt(v);
+    Floats m = at.load(ms), root = at.load(roots), v = hn::Mul(root, root);
+    const Floats param = step(at.load(params), at.load(args.grad + first + begin), m, v, root);
     at.store(m, ms);
     at.store(root, roots);
-    param = hn::Sub(param, hn::Div(hn::Mul(rate, m), hn::Add(hn::Div(root, root2), epsilon)));
-    at.store(param, params);
-    if (args.ema == nullptr) return;
-    float* const emas = args.ema + first + begin;
-    const Floats ema = at.load(emas);
-    at.store(hn::Add(ema, hn::Mul(SetAll(f.ema_rest), hn::Sub(param, ema))), emas);
+    StoreParams(at, param, params, emas, factors.ema_rest);
   });
 }
 
 void Adam8bitBlocks(const Adam8bitArgs& args, int64_t first_block, int64_t last_block) {
-  const Factors factors(args);
+  const AdamFactors factors(args);
   const int64_t decayed = args.weight_decay == 0 ? 0 : std::clamp<int64_t>(args.decay_count, 0, args.n);
   Block block;
   for (int64_t i = first_block; i < last_block; ++i) {

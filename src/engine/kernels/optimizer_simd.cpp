@@ -1,7 +1,6 @@
 // Multiplications and additions are left separate: the pass is bound by memory, and unfused they give the same bits on
 // processors with and without fused multiply-add.
 #include <algorithm>
-#include <cmath>
 
 #include "engine/kernels/optimizer.h"
 #include "engine/kernels/parallel.h"
@@ -11,7 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/adam-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -19,39 +18,21 @@ namespace {
 
 HWY_INLINE Floats SetDouble(double x) { return SetAll(static_cast<float>(x)); }
 
-// Finishes an element: stores the parameter, moves its average, clears its gradient.
 template <class Args, class Position>
 HWY_INLINE void Finish(const Args& args, const Position& at, Floats param, int64_t begin) {
-  at.store(param, args.param + begin);
-  if (args.ema != nullptr) {
-    const Floats ema = at.load(args.ema + begin);
-    at.store(hn::Add(ema, hn::Mul(SetDouble(1 - args.ema_decay), hn::Sub(param, ema))), args.ema + begin);
-  }
-  if (args.zero_grad) at.store(SetAll(0), args.grad + begin);
+  StoreParams(at, param, args.param + begin, args.ema == nullptr ? nullptr : args.ema + begin,
+              static_cast<float>(1 - args.ema_decay));
 }
 
 void AdamRange(const AdamArgs& args, int64_t begin, int64_t end, bool decays) {
-  const auto step = static_cast<double>(args.step);
-  const double bias1 = 1 - std::pow(args.beta1, step), bias2 = 1 - std::pow(args.beta2, step);
-  const Floats scale = SetAll(args.grad_scale), l2 = SetDouble(args.weight_decay);
-  const Floats shrink = SetDouble(1 - args.learning_rate * args.weight_decay);
-  const Floats beta1 = SetDouble(args.beta1), rest1 = SetDouble(1 - args.beta1);
-  const Floats beta2 = SetDouble(args.beta2), rest2 = SetDouble(1 - args.beta2);
-  const Floats root2 = SetDouble(std::sqrt(bias2)), epsilon = SetDouble(args.epsilon);
-  const Floats rate = SetDouble(args.learning_rate / bias1);
-  const bool keeps_more = 1 - args.beta1 < 0.5;  // torch.lerp is exact at the nearer end
+  const AdamFactors factors(args);
+  const AdamStep step(factors, decays, args.decoupled);
   ForRow(end - begin, [&](const auto& at) LINNET_LAMBDA {
-    Floats param = at.load(args.param + begin), g = hn::Mul(at.load(args.grad + begin), scale);
-    if (decays && args.decoupled) param = hn::Mul(param, shrink);
-    if (decays && !args.decoupled) g = hn::Add(g, hn::Mul(l2, param));
-    Floats m = at.load(args.m + begin), v = at.load(args.v + begin);
-    const Floats change = hn::Sub(g, m);
-    m = keeps_more ? hn::Add(m, hn::Mul(rest1, change)) : hn::Sub(g, hn::Mul(beta1, change));
-    v = hn::Add(hn::Mul(v, beta2), hn::Mul(hn::Mul(rest2, g), g));
+    Floats m = at.load(args.m + begin), v = at.load(args.v + begin), root;
+    const Floats param = step(at.load(args.param + begin), at.load(args.grad + begin), m, v, root);
     at.store(m, args.m + begin);
     at.store(v, args.v + begin);
-    const Floats denominator = hn::Add(hn::Div(hn::Sqrt(v), root2), epsilon);
-    Finish(args, at, hn::Sub(param, hn::Div(hn::Mul(rate, m), denominator)), begin);
+    Finish(args, at, param, begin);
   });
 }
 
@@ -65,7 +46,7 @@ void SgdRange(const SgdArgs& args, int64_t begin, int64_t end, bool decays) {
     if (args.buffer != nullptr) {
       const Floats buffer = hn::Add(hn::Mul(momentum, at.load(args.buffer + begin)), g);
       at.store(buffer, args.buffer + begin);
-      g = args.nesterov ? hn::Add(g, hn::Mul(momentum, buffer)) : buffer;
+      g = buffer;
     }
     Finish(args, at, hn::Sub(param, hn::Mul(rate, g)), begin);
   });

@@ -26,7 +26,7 @@ struct Function {
   size_t aux, dy;  // operands of the gradient
 };
 
-// Found out by having the op itself make both nodes, so that they are recognised whatever it makes of them.
+// Found out by having the op itself make both nodes, so that they are recognized whatever it makes of them.
 Function trace(GemmActivation kind, Tensor (*function)(At)) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {2}}), dy = graph.input("dy", {DType::kF32, {2}}), y = function(x);

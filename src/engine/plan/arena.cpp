@@ -35,17 +35,17 @@ Placed in_lines(const ArenaBlock& block) {
   return placed;
 }
 
-// Offsets that a block cannot have: strictly between `after` and `before`, because of one part of one neighbour.
+// Offsets that a block cannot have: strictly between `after` and `before`, because of one part of one neighbor.
 struct Forbidden {
   int64_t after, before;
 };
 
-void forbid(const Placed& neighbour, const Placed& block, std::vector<Forbidden>& forbidden) {
-  if (neighbour.last < block.first || block.last < neighbour.first) return;
-  for (const ArenaPart& theirs : neighbour.parts)
+void forbid(const Placed& neighbor, const Placed& block, std::vector<Forbidden>& forbidden) {
+  if (neighbor.last < block.first || block.last < neighbor.first) return;
+  for (const ArenaPart& theirs : neighbor.parts)
     for (const ArenaPart& ours : block.parts) {
-      if (neighbour.last < ours.first || block.last < theirs.first) continue;
-      const auto at = static_cast<int64_t>(neighbour.offset);
+      if (neighbor.last < ours.first || block.last < theirs.first) continue;
+      const auto at = static_cast<int64_t>(neighbor.offset);
       forbidden.push_back({at + static_cast<int64_t>(theirs.begin) - static_cast<int64_t>(ours.end),
                            at + static_cast<int64_t>(theirs.end) - static_cast<int64_t>(ours.begin)});
     }

@@ -26,7 +26,7 @@ std::optional<PanelsOf> panels_of(const Plan& plan, NodeId id) {
 }
 
 // A reshape or a split whose results are places in its operand.
-bool moves_nothing(const Graph& graph, const Node& node) {
+bool keeps_bytes(const Graph& graph, const Node& node) {
   const Algebra algebra = algebra_of(node);
   return (algebra == Algebra::kReshape || algebra == Algebra::kSplit) &&
          std::ranges::all_of(node.out, [&](ValueId out) {
@@ -44,7 +44,7 @@ class Reads {
     const Graph& graph = plan.graph;
     for (NodeId id = 0; id < graph.node_count(); ++id) {
       const Node& node = graph.node(id);
-      if (moves_nothing(graph, node)) continue;
+      if (keeps_bytes(graph, node)) continue;
       for (size_t i = 0; i < node.in.size(); ++i)
         if (is_parameter(plan, node.in[i])) add(plan, node.in[i], i == 1 ? panels_of(plan, id) : std::nullopt);
     }

@@ -4,7 +4,7 @@
 namespace linnet {
 namespace {
 
-Fields<EncoderConfig> fields() {
+Fields<EncoderConfig> albert_fields() {
   using C = EncoderConfig;
   return bert_fields() + Fields<C>{field("hidden_act", &C::activation, kActivations, Activation::kGeluTanh),
                                    probability("hidden_dropout_prob", &C::dropout, 0),
@@ -23,7 +23,7 @@ Fields<EncoderConfig> fields() {
                                    }}};
 }
 
-NameTable names(const EncoderConfig& config, ModelHead head) {
+NameTable albert_names(const EncoderConfig& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "albert.",
                         .projection = "encoder.embedding_hidden_mapping_in",
@@ -48,7 +48,7 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
 
 FamilyList families_of_albert() {
   static const EncoderFamily family("albert", FamilyKind::kEncoder, encoder_architectures("Albert"), EncoderConfig{},
-                                    fields(), make_encoder, names);
+                                    albert_fields(), make_encoder, albert_names);
   return {&family};
 }
 

@@ -21,7 +21,9 @@ TransformerConfig norms_first(TransformerConfig config) {
   return config;
 }
 
-Fields<TransformerConfig> fields() { return transformer_fields() + Fields<TransformerConfig>{shared_vocabulary()}; }
+Fields<TransformerConfig> bart_fields() {
+  return transformer_fields() + Fields<TransformerConfig>{shared_vocabulary()};
+}
 
 // Padding has a position, too: that of its id.
 void read_first_position(const ConfigFile& file, TransformerConfig& config) {
@@ -29,13 +31,13 @@ void read_first_position(const ConfigFile& file, TransformerConfig& config) {
   config.first_position = config.pad_token + 1;
 }
 
-TransformerFamily family(const char* type, const std::string& name, const TransformerConfig& base,
-                         Fields<TransformerConfig> fields) {
+TransformerFamily bart_family(const char* type, const std::string& name, const TransformerConfig& base,
+                              Fields<TransformerConfig> bart_fields) {
   return {type,
           FamilyKind::kEncoderDecoder,
           {{name + "ForConditionalGeneration", ModelHead::kTokens}, {name + "Model", ModelHead::kNone}},
           base,
-          std::move(fields),
+          std::move(bart_fields),
           make_transformer,
           transformer_names};
 }
@@ -48,12 +50,12 @@ FamilyList families_of_bart() {
   C pegasus_kind = norms_first(shared), m2m_kind = norms_first(shared);
   pegasus_kind.positions = Positions::kHalved;
   m2m_kind.positions = Positions::kInclusive, m2m_kind.head_bias = false;
-  static const TransformerFamily bart = family("bart", "Bart", bart_kind(), fields());
-  static const TransformerFamily mbart = family("mbart", "MBart", norms_first(bart_kind()), fields());
-  static const TransformerFamily pegasus = family("pegasus", "Pegasus", pegasus_kind, fields());
+  static const TransformerFamily bart = bart_family("bart", "Bart", bart_kind(), bart_fields());
+  static const TransformerFamily mbart = bart_family("mbart", "MBart", norms_first(bart_kind()), bart_fields());
+  static const TransformerFamily pegasus = bart_family("pegasus", "Pegasus", pegasus_kind, bart_fields());
   static const TransformerFamily m2m =
-      family("m2m_100", "M2M100", m2m_kind,
-             transformer_fields(Activation::kRelu, true) + Fields<C>{shared_vocabulary(), {read_first_position}});
+      bart_family("m2m_100", "M2M100", m2m_kind,
+                  transformer_fields(Activation::kRelu, true) + Fields<C>{shared_vocabulary(), {read_first_position}});
   return {&bart, &mbart, &pegasus, &m2m};
 }
 

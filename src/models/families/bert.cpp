@@ -9,13 +9,13 @@ Field<EncoderConfig> head_activation() {
   return {[](const ConfigFile&, EncoderConfig& config) { config.head_activation = config.activation; }};
 }
 
-Fields<EncoderConfig> fields() {
+Fields<EncoderConfig> absolute_bert_fields() {
   using C = EncoderConfig;
   return bert_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes),
                                    field("pad_token_id", &C::pad_token, kIds, -1), head_activation()};
 }
 
-NameTable names(const EncoderConfig& config, ModelHead head) {
+NameTable bert_names(const EncoderConfig& config, ModelHead head) {
   NameTable table = encoder_names(config, head,
                                   {.prefix = "bert.",
                                    .prefixed_class_dense = true,
@@ -28,7 +28,7 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
 
 FamilyList families_of_bert() {
   static const EncoderFamily family("bert", FamilyKind::kEncoder, encoder_architectures("Bert"), EncoderConfig{},
-                                    fields(), make_encoder, names);
+                                    absolute_bert_fields(), make_encoder, bert_names);
   return {&family};
 }
 

@@ -7,8 +7,6 @@
 namespace linnet {
 namespace {
 
-std::string quoted(const std::string& key) { return "\"" + key + "\""; }
-
 // Of a model of texts and pictures the text's part, as that model alone has it. Published files leave out what the
 // class takes for granted.
 void take_text_part(Json& config) {
@@ -28,6 +26,8 @@ void take_text_part(Json& config) {
 }
 
 }  // namespace
+
+std::string quoted(const std::string& key) { return "\"" + key + "\""; }
 
 ConfigFile::ConfigFile(const std::string& path) : ConfigFile(parse(read_file(path), path)) {}
 

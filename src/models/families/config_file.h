@@ -10,6 +10,9 @@
 
 namespace linnet {
 
+// A key as messages show it: "hidden_size" with its quotes.
+std::string quoted(const std::string& key);
+
 // Every error is a user error of one line that names file and key. A key whose value is null counts as absent.
 class ConfigFile {
  public:

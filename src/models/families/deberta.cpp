@@ -46,7 +46,7 @@ void write_distances(const C& config, ConfigFile& file) {
   file.set("norm_rel_ebd", config.distance_norm ? "layer_norm" : "none");
 }
 
-Fields<C> fields() {
+Fields<C> deberta_fields() {
   return bert_fields() + Fields<C>{field("type_vocab_size", &C::token_types, {0, kSizes.most}, 0),
                                    field("max_position_embeddings", &C::max_seq_len, kSizes, 512),
                                    field("position_biased_input", &C::learned_positions, true),
@@ -58,7 +58,7 @@ Fields<C> fields() {
                                    {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
 }
 
-NameTable names(const C& config, ModelHead head) {
+NameTable deberta_names(const C& config, ModelHead head) {
   return encoder_names(
       config, head,
       {.prefix = "deberta.",
@@ -74,7 +74,7 @@ NameTable names(const C& config, ModelHead head) {
 
 FamilyList families_of_deberta() {
   static const EncoderFamily family("deberta-v2", FamilyKind::kEncoder, encoder_architectures("DebertaV2"),
-                                    deberta_kind(), fields(), make_encoder, names);
+                                    deberta_kind(), deberta_fields(), make_encoder, deberta_names);
   return {&family};
 }
 

@@ -12,7 +12,7 @@ EncoderConfig distilbert_kind() {
 }
 
 // The head's activation is that of the layers, in both directions.
-Fields<EncoderConfig> fields() {
+Fields<EncoderConfig> distilbert_fields() {
   using C = EncoderConfig;
   return {field("vocab_size", &C::vocab_size, kSizes, 30522),
           field("max_position_embeddings", &C::max_seq_len, kSizes, 512),
@@ -29,7 +29,7 @@ Fields<EncoderConfig> fields() {
           {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
 }
 
-NameTable names(const EncoderConfig& config, ModelHead head) {
+NameTable distilbert_names(const EncoderConfig& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "distilbert.",
                         .layers = "transformer.layer.",
@@ -51,7 +51,7 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
 
 FamilyList families_of_distilbert() {
   static const EncoderFamily family("distilbert", FamilyKind::kEncoder, encoder_architectures("DistilBert"),
-                                    distilbert_kind(), fields(), make_encoder, names);
+                                    distilbert_kind(), distilbert_fields(), make_encoder, distilbert_names);
   return {&family};
 }
 

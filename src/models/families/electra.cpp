@@ -23,13 +23,13 @@ Field<EncoderConfig> embedding_size() {
           }};
 }
 
-Fields<EncoderConfig> fields() {
+Fields<EncoderConfig> electra_fields() {
   using C = EncoderConfig;
   return bert_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 512),
                                    field("pad_token_id", &C::pad_token, kIds, 0), embedding_size()};
 }
 
-NameTable names(const EncoderConfig& config, ModelHead head) {
+NameTable electra_names(const EncoderConfig& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "electra.",
                         .projection = "embeddings_project",
@@ -42,7 +42,7 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
                         .heads = {"generator_*", "discriminator_predictions.*", "classifier.*", "qa_outputs.*"}});
 }
 
-std::vector<Architecture> architectures() {
+std::vector<Architecture> electra_architectures() {
   std::vector<Architecture> all = encoder_architectures("Electra");
   all.push_back({"ElectraForPreTraining", ModelHead::kNone});
   return all;
@@ -51,8 +51,8 @@ std::vector<Architecture> architectures() {
 }  // namespace
 
 FamilyList families_of_electra() {
-  static const EncoderFamily family("electra", FamilyKind::kEncoder, architectures(), electra_kind(), fields(),
-                                    make_encoder, names);
+  static const EncoderFamily family("electra", FamilyKind::kEncoder, electra_architectures(), electra_kind(),
+                                    electra_fields(), make_encoder, electra_names);
   return {&family};
 }
 

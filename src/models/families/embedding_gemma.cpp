@@ -27,14 +27,14 @@ Field<EncoderConfig> as_encoder() {
   }};
 }
 
-EncoderConfig encoder_kind() {
+EncoderConfig embedding_gemma_encoder_kind() {
   EncoderConfig config;
   config.token_types = 0, config.dropout = 0, config.biases = kNoBiases, config.final_norm = true;
   config.learned_positions = config.embedding_norm = config.has_pooler = false;
   return config;
 }
 
-NameTable encoder_table(const EncoderConfig& config, ModelHead head) {
+NameTable embedding_gemma_encoder_table(const EncoderConfig& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "model.",
                         .words = "embed_tokens",
@@ -58,8 +58,8 @@ NameTable encoder_table(const EncoderConfig& config, ModelHead head) {
 
 FamilyList families_of_embedding_gemma() {
   static const EncoderFamily embedder = [] {
-    EncoderFamily family("gemma3_text", FamilyKind::kEncoder, {{"Gemma3TextModel", ModelHead::kNone}}, encoder_kind(),
-                         {as_encoder()}, make_encoder, encoder_table);
+    EncoderFamily family("gemma3_text", FamilyKind::kEncoder, {{"Gemma3TextModel", ModelHead::kNone}},
+                         embedding_gemma_encoder_kind(), {as_encoder()}, make_encoder, embedding_gemma_encoder_table);
     family.flag = kBothWays;
     return family;
   }();

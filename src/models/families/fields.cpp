@@ -17,8 +17,6 @@ constexpr std::array<std::pair<const char*, Activation>, 9> kActivationWords{{
     {"tanh", Activation::kTanh},
 }};
 
-std::string quoted(const std::string& key) { return "\"" + key + "\""; }
-
 }  // namespace
 
 constinit const Words<Activation> kActivations = kActivationWords;

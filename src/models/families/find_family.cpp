@@ -22,7 +22,7 @@ const Family* family_of(const std::string& model_type, const ConfigFile& config 
 const Family* family_of(const ConfigFile& config) { return family_of(config.text("model_type", ""), config); }
 
 template <class Which>
-std::string names(const char* quote, Which which) {
+std::string names_of_families(const char* quote, Which which) {
   std::string text;
   for (const Family* family : families())
     if (which(*family) && family == family_of(family->model_type))
@@ -47,7 +47,7 @@ const Family& find_family(const ConfigFile& config) {
   const std::string type = config.text("model_type");
   if (const Family* family = family_of(config)) return *family;
   config.fail("\"model_type\" is \"" + type + "\", which Linnet does not know (" +
-              names("", [](const Family&) { return true; }) + ")");
+              names_of_families("", [](const Family&) { return true; }) + ")");
 }
 
 const Family& find_family(const std::string& model_type) {
@@ -56,7 +56,7 @@ const Family& find_family(const std::string& model_type) {
 }
 
 std::string names_of_kind(FamilyKind kind) {
-  return names("\"", [kind](const Family& family) { return family.kind == kind; });
+  return names_of_families("\"", [kind](const Family& family) { return family.kind == kind; });
 }
 
 std::optional<ModelHead> named_head(const ConfigFile& config) {

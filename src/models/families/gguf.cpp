@@ -27,9 +27,9 @@ std::vector<double> floats_of(const GgufFile& file, const TensorEntry& entry) {
 }
 
 // The keys about rotary positions.
-class RotaryKeys {
+class RotaryReader {
  public:
-  RotaryKeys(const GgufFile& file, const GgufArchitecture& architecture, Json& config)
+  RotaryReader(const GgufFile& file, const GgufArchitecture& architecture, Json& config)
       : file_(file), prefix_(architecture.name + std::string(".rope.")), config_(config) {
     add_share(architecture);
     add_scaling();
@@ -101,7 +101,7 @@ std::string GgufModel::config(const GgufArchitecture& architecture) const {
   for (const auto& [theirs, ours] :
        {std::pair("bos", "bos_token_id"), {"eos", "eos_token_id"}, {"padding", "pad_token_id"}})
     if (const Json* id = key("tokenizer.ggml." + std::string(theirs) + "_token_id")) config[ours] = *id;
-  RotaryKeys(*this, architecture, config);
+  RotaryReader(*this, architecture, config);
   const std::string type = architecture.model_type;
   if (type == "gemma2" || type == "gemma3_text") {
     // The largest of each divide scores by another number than the others, which no key says.

@@ -53,7 +53,7 @@ const Names kResultNorms = {{"post_attention_norm", "post_attention_layernorm"},
                             {"post_ffw_norm", "post_feedforward_layernorm"}},
             kFourNorms = {{"ffn_norm", "pre_feedforward_layernorm"}, kResultNorms[0], kResultNorms[1]};
 
-const std::vector<GgufArchitecture>& architectures() {
+const std::vector<GgufArchitecture>& gguf_architectures() {
   static const std::vector<GgufArchitecture> all = {
       {.name = "llama", .model_type = "llama", .architecture = "LlamaForCausalLM", .pairs = true},
       {.name = "llama", .model_type = "mistral", .architecture = "MistralForCausalLM", .pairs = true},
@@ -170,7 +170,7 @@ const GgufArchitecture& find_gguf_architecture(const GgufFile& file) {
   const Json* experts = file.key(name + ".expert_count");
   const bool has_experts = experts && experts->is_natural() && experts->get<uint64_t>() > 0;
   std::string known;
-  for (const GgufArchitecture& architecture : architectures()) {
+  for (const GgufArchitecture& architecture : gguf_architectures()) {
     if (name == architecture.name && has_experts == architecture.has_experts) return architecture;
     if (!known.ends_with(architecture.name)) known += (known.empty() ? "" : ", ") + std::string(architecture.name);
   }
@@ -223,7 +223,7 @@ std::string gguf_tensor(const GgufArchitecture& architecture, const std::string&
 }
 
 const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
-  const auto& all = architectures();
+  const auto& all = gguf_architectures();
   const auto found =
       std::ranges::find(all, model_type, [](const auto& one) { return std::string_view(one.model_type); });
   return found == all.end() ? nullptr : &*found;

@@ -47,9 +47,10 @@ namespace {
 // Kinds of tokens; the numbers are SentencePiece's.
 enum Type : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-class Tokenizer {
+class TokenizerReader {
  public:
-  Tokenizer(const GgufFile& file, const GgufArchitecture& architecture) : file_(file), architecture_(architecture) {}
+  TokenizerReader(const GgufFile& file, const GgufArchitecture& architecture)
+      : file_(file), architecture_(architecture) {}
 
   std::map<std::string, std::string> files() {
     const std::string model = text("model", "none");
@@ -231,7 +232,7 @@ class Tokenizer {
 }  // namespace
 
 std::map<std::string, std::string> gguf_tokenizer_files(const GgufFile& file, const GgufArchitecture& architecture) {
-  return Tokenizer(file, architecture).files();
+  return TokenizerReader(file, architecture).files();
 }
 
 }  // namespace linnet

@@ -20,9 +20,9 @@ void add_patterns(const Json& step, std::vector<std::string>& patterns, bool& ha
   has_bytes |= type == "ByteLevel";
 }
 
-class Keys {
+class TokenizerKeys {
  public:
-  Keys(const PretrainedTokenizer& tokenizer, int64_t vocab_size)
+  TokenizerKeys(const PretrainedTokenizer& tokenizer, int64_t vocab_size)
       : tokenizer_(tokenizer), size_(std::max(vocab_size, tokenizer.vocab_size())) {
     for (int64_t id = 0; id < size_; ++id) tokens_.push_back(Json("[PAD" + std::to_string(id) + "]"));
     types_.assign(tokens_.size(), 5);
@@ -152,7 +152,7 @@ class Keys {
 
 std::vector<std::pair<std::string, Json>> gguf_tokenizer_keys(const PretrainedTokenizer& tokenizer,
                                                               int64_t vocab_size) {
-  return Keys(tokenizer, vocab_size).all;
+  return TokenizerKeys(tokenizer, vocab_size).all;
 }
 
 }  // namespace linnet

@@ -14,7 +14,7 @@ namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
-using Keys = std::vector<std::pair<std::string, Json>>;
+using ModelKeys = std::vector<std::pair<std::string, Json>>;
 
 Json json_of(const ConfigFile& file) { return Json::parse(file.dump(), JsonLimits::settings()); }
 
@@ -253,7 +253,7 @@ class Writer {
   const std::vector<BoundRow> rows_;
   const GgufArchitecture* architecture_;
   Json config_;
-  Keys keys_;
+  ModelKeys keys_;
   std::vector<GgufSource> tensors_;
 };
 

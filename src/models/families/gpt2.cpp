@@ -15,7 +15,7 @@ Field<DecoderConfig> affine_norms() {
           }};
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> gpt2_fields() {
   using C = DecoderConfig;
   return {field("vocab_size", &C::vocab_size, kSizes),
           field("n_positions", &C::max_seq_len, kSizes),
@@ -45,7 +45,7 @@ void add_norm(NameTable& table, const DecoderConfig& config, const std::string& 
                           .constant = constant});
 }
 
-NameTable names(const DecoderConfig& config, ModelHead head) {
+NameTable gpt2_names(const DecoderConfig& config, ModelHead head) {
   NameTable table;
   table.prefix = "transformer.";
   const std::string& prefix = table.prefix;
@@ -73,7 +73,7 @@ NameTable names(const DecoderConfig& config, ModelHead head) {
 
 FamilyList families_of_gpt2() {
   static const DecoderFamily family("gpt2", FamilyKind::kDecoder, decoder_architectures("GPT2LMHeadModel", "GPT2Model"),
-                                    DecoderConfig{}, fields(), make_decoder, names);
+                                    DecoderConfig{}, gpt2_fields(), make_decoder, gpt2_names);
   return {&family};
 }
 

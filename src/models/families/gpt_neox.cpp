@@ -12,14 +12,14 @@ DecoderConfig neox_kind() {
   return config;
 }
 
-Field<DecoderConfig> biases() {
+Field<DecoderConfig> gpt_neox_biases() {
   return {[](const ConfigFile& file, DecoderConfig& config) {
             config.biases.attention = config.biases.output = file.flag("attention_bias", true);
           },
           [](const DecoderConfig& config, ConfigFile& file) { file.set("attention_bias", config.biases.attention); }};
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> gpt_neox_fields() {
   using C = DecoderConfig;
   return llama_fields() +
          Fields<C>{field("hidden_act", &C::activation, kActivations, Activation::kGelu),
@@ -28,10 +28,10 @@ Fields<DecoderConfig> fields() {
                    whole_pairs_field(),
                    probability("hidden_dropout", &C::dropout, 0),
                    field("use_parallel_residual", &C::parallel, true),
-                   biases()};
+                   gpt_neox_biases()};
 }
 
-NameTable names(const DecoderConfig& config, ModelHead head) {
+NameTable gpt_neox_names(const DecoderConfig& config, ModelHead head) {
   return decoder_names(config, head,
                        {.prefix = "gpt_neox.",
                         .tokens = "embed_in",
@@ -50,7 +50,7 @@ NameTable names(const DecoderConfig& config, ModelHead head) {
 
 FamilyList families_of_gpt_neox() {
   static const DecoderFamily family("gpt_neox", FamilyKind::kDecoder, decoder_architectures("GPTNeoX"), neox_kind(),
-                                    fields(), make_decoder, names);
+                                    gpt_neox_fields(), make_decoder, gpt_neox_names);
   return {&family};
 }
 

@@ -11,7 +11,7 @@ Field<DecoderConfig> logits_scaling() {
           [=](const DecoderConfig& config, ConfigFile& file) { file.set(kKey, 1 / config.logit_scale); }};
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> granite_fields() {
   using C = DecoderConfig;
   return llama_fields() + bias_fields() +
          Fields<C>{positive("embedding_multiplier", &C::embedding_scale, 1),
@@ -24,7 +24,7 @@ Fields<DecoderConfig> fields() {
 
 FamilyList families_of_granite() {
   static const DecoderFamily family("granite", FamilyKind::kDecoder, decoder_architectures("Granite"), llama_kind({}),
-                                    fields(), make_decoder, llama_names);
+                                    granite_fields(), make_decoder, llama_names);
   return {&family};
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using C = EncoderConfig;
 
-C kind() {
+C gte_kind() {
   C config;
   config.learned_positions = config.has_pooler = false;
   config.fused_gate = config.gate_second = true;
@@ -32,7 +32,7 @@ void read_rotary(const ConfigFile& file, C& config) {
   config.layer_kinds.assign(static_cast<size_t>(config.layers), {.rotary = rotary});
 }
 
-Fields<C> fields() {
+Fields<C> gte_fields() {
   return bert_fields("rope") + Fields<C>{field("type_vocab_size", &C::token_types, {0, kSizes.most}, 1),
                                          field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
                                          field("pad_token_id", &C::pad_token, kIds, 0),
@@ -42,13 +42,13 @@ Fields<C> fields() {
                                          {read_rotary}};
 }
 
-Fields<C> transformers_fields() {
+Fields<C> gte_transformers_fields() {
   return bert_fields() + Fields<C>{field("type_vocab_size", &C::token_types, {0, kSizes.most}, 1),
                                    field("max_position_embeddings", &C::max_seq_len, kSizes, 8192),
                                    field("pad_token_id", &C::pad_token, kIds, 1), rotary_layers_field(160000)};
 }
 
-NameTable names_with(const char* prefix, const C& config, ModelHead head) {
+NameTable gte_names_with(const char* prefix, const C& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = prefix,
                         .queries_keys_values = {"attention.qkv_proj"},
@@ -65,22 +65,23 @@ NameTable names_with(const char* prefix, const C& config, ModelHead head) {
                         .heads = {"pooler.*", "lm_head.*", "classifier.*"}});
 }
 
-NameTable names(const C& config, ModelHead head) { return names_with("new.", config, head); }
-NameTable transformers_names(const C& config, ModelHead head) { return names_with("gte.", config, head); }
+NameTable gte_names(const C& config, ModelHead head) { return gte_names_with("new.", config, head); }
+NameTable gte_transformers_names(const C& config, ModelHead head) { return gte_names_with("gte.", config, head); }
 
 }  // namespace
 
 FamilyList families_of_gte() {
   static const EncoderFamily family(
       "new", FamilyKind::kEncoder,
-      {{"NewModel", ModelHead::kNone}, {"NewForSequenceClassification", ModelHead::kClasses}}, kind(), fields(),
-      make_encoder, names);
+      {{"NewModel", ModelHead::kNone}, {"NewForSequenceClassification", ModelHead::kClasses}}, gte_kind(), gte_fields(),
+      make_encoder, gte_names);
   static const EncoderFamily of_transformers("gte", FamilyKind::kEncoder,
                                              {{"GteModel", ModelHead::kNone},
                                               {"GteForMaskedLM", ModelHead::kTokens},
                                               {"GteForSequenceClassification", ModelHead::kClasses},
                                               {"GteForTokenClassification", ModelHead::kTokenClasses}},
-                                             kind(), transformers_fields(), make_encoder, transformers_names);
+                                             gte_kind(), gte_transformers_fields(), make_encoder,
+                                             gte_transformers_names);
   return {&family, &of_transformers};
 }
 

@@ -15,14 +15,14 @@ C jina_kind() {
   return config;
 }
 
-Fields<C> fields() {
+Fields<C> jina_fields() {
   return bert_fields("alibi") +
          Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 8192),
                    field("pad_token_id", &C::pad_token, kIds, 0), fixed("feed_forward_type", "geglu"),
                    written("position_embedding_type", "alibi"), written("feed_forward_type", "geglu")};
 }
 
-NameTable names(const C& config, ModelHead head) {
+NameTable jina_names(const C& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "bert.",
                         .linear1 = "mlp.gated_layers",
@@ -36,7 +36,7 @@ NameTable names(const C& config, ModelHead head) {
 
 FamilyList families_of_jina() {
   static const EncoderFamily family("bert", FamilyKind::kEncoder, encoder_architectures("JinaBert"), jina_kind(),
-                                    fields(), make_encoder, names);
+                                    jina_fields(), make_encoder, jina_names);
   return {&family};
 }
 

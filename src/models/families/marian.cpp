@@ -33,7 +33,7 @@ Field<TransformerConfig> zero_start() {
           }};
 }
 
-Fields<TransformerConfig> fields() {
+Fields<TransformerConfig> marian_fields() {
   using C = TransformerConfig;
   return Fields<C>{fixed("normalize_before", false),
                    fixed("normalize_embedding", false),
@@ -68,8 +68,8 @@ void clear_start_embedding(const TransformerConfig& config, const ParameterLayou
 }
 
 const TransformerFamily kMarianFamily("marian", FamilyKind::kEncoderDecoder, {{"MarianMTModel", ModelHead::kTokens}},
-                                      {.tie_head = true, .positions = Positions::kHalved}, fields(), make_transformer,
-                                      transformer_names);
+                                      {.tie_head = true, .positions = Positions::kHalved}, marian_fields(),
+                                      make_transformer, transformer_names);
 
 FamilyList families_of_marian() { return {&kMarianFamily}; }
 

@@ -22,7 +22,7 @@ Field<EncoderConfig> norm_bias() {
       [](const EncoderConfig& config, ConfigFile& file) { file.set("norm_bias", config.norms == NormKind::kLayer); }};
 }
 
-Field<EncoderConfig> biases() {
+Field<EncoderConfig> modernbert_biases() {
   return {[](const ConfigFile& file, EncoderConfig& config) {
             config.biases.attention = config.biases.output = file.flag("attention_bias", false);
             config.biases.feed_forward = file.flag("mlp_bias", false);
@@ -80,7 +80,7 @@ Field<EncoderConfig> heads() {
           }};
 }
 
-Fields<EncoderConfig> fields() {
+Fields<EncoderConfig> modernbert_fields() {
   using C = EncoderConfig;
   return {field("vocab_size", &C::vocab_size, kSizes),
           field("max_position_embeddings", &C::max_seq_len, kSizes, 8192),
@@ -96,13 +96,13 @@ Fields<EncoderConfig> fields() {
           positive("norm_eps", &C::epsilon, 1e-5),
           field("pad_token_id", &C::pad_token, kIds, 50283),
           norm_bias(),
-          biases(),
+          modernbert_biases(),
           layer_kinds(),
           heads(),
           fixed("decoder_bias", true)};
 }
 
-NameTable names(const EncoderConfig& config, ModelHead head) {
+NameTable modernbert_names(const EncoderConfig& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "model.",
                         .words = "embeddings.tok_embeddings",
@@ -125,7 +125,7 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
 }
 
 // Its heads for tokens and spans have a layer more than those of other families, and are not here.
-std::vector<Architecture> architectures() {
+std::vector<Architecture> modernbert_architectures() {
   std::vector<Architecture> all = encoder_architectures("ModernBert");
   std::erase_if(all, [](const Architecture& one) {
     return one.head == ModelHead::kTokenClasses || one.head == ModelHead::kSpans;
@@ -136,8 +136,8 @@ std::vector<Architecture> architectures() {
 }  // namespace
 
 FamilyList families_of_modernbert() {
-  static const EncoderFamily family("modernbert", FamilyKind::kEncoder, architectures(), modernbert_kind(), fields(),
-                                    make_encoder, names);
+  static const EncoderFamily family("modernbert", FamilyKind::kEncoder, modernbert_architectures(), modernbert_kind(),
+                                    modernbert_fields(), make_encoder, modernbert_names);
   return {&family};
 }
 

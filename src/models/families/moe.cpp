@@ -5,9 +5,7 @@
 namespace linnet {
 namespace {
 
-using C = DecoderConfig;
-
-DecoderConfig kind(QueryKeyNorms norms, bool normalized_choice = false) {
+DecoderConfig moe_kind(QueryKeyNorms norms, bool normalized_choice = false) {
   DecoderConfig config = llama_kind({});
   config.query_key_norms = norms, config.normalized_choice = normalized_choice;
   return config;
@@ -37,18 +35,18 @@ NameTable mixtral_names(const DecoderConfig& config, ModelHead head) {
 }
 
 // "max_window_layers" says nothing here.
-Field<C> window_of_all_layers() {
+Field<DecoderConfig> window_of_all_layers() {
   constexpr const char *kUsed = "use_sliding_window", *kSize = "sliding_window";
-  return {[=](const ConfigFile& file, C& config) {
+  return {[=](const ConfigFile& file, DecoderConfig& config) {
             if (file.flag(kUsed, false)) config.window = file.size(kSize, 4096);
           },
-          [=](const C& config, ConfigFile& file) {
+          [=](const DecoderConfig& config, ConfigFile& file) {
             if (config.window > 0) file.set(kUsed, true), file.set(kSize, config.window);
           }};
 }
 
-DecoderFamily family(const char* type, const std::string& name, const DecoderConfig& base, const Fields<C>& more,
-                     DecoderFamily::Names names) {
+DecoderFamily moe_family(const char* type, const std::string& name, const DecoderConfig& base,
+                         const Fields<DecoderConfig>& more, DecoderFamily::Names names) {
   return {type, FamilyKind::kDecoder, decoder_architectures(name), base, llama_fields() + more, make_decoder, names};
 }
 
@@ -56,18 +54,21 @@ DecoderFamily family(const char* type, const std::string& name, const DecoderCon
 
 FamilyList families_of_moe() {
   static const DecoderFamily mixtral =
-      family("mixtral", "Mixtral", kind(QueryKeyNorms::kNone, /*normalized_choice=*/true),
-             expert_fields("num_local_experts") + Fields<C>{window_field(0)}, mixtral_names);
+      moe_family("mixtral", "Mixtral", moe_kind(QueryKeyNorms::kNone, /*normalized_choice=*/true),
+                 expert_fields("num_local_experts") + Fields<DecoderConfig>{window_field(0)}, mixtral_names);
   static const DecoderFamily olmoe =
-      family("olmoe", "Olmoe", kind(QueryKeyNorms::kWhole),
-             expert_fields("num_experts") + Fields<C>{field("norm_topk_prob", &C::normalized_choice, false),
-                                                      fixed("attention_bias", false), no_clip()},
-             llama_names);
-  static const DecoderFamily qwen3 = family(
-      "qwen3_moe", "Qwen3Moe", kind(QueryKeyNorms::kHeads),
-      Fields<C>{field("moe_intermediate_size", &C::hidden, kSizes), field("head_dim", &C::head_size, kSizes, 128),
-                fixed("attention_bias", false), window_of_all_layers(), all_layers_have_experts()} +
-          expert_fields("num_experts") + Fields<C>{field("norm_topk_prob", &C::normalized_choice, false)},
+      moe_family("olmoe", "Olmoe", moe_kind(QueryKeyNorms::kWhole),
+                 expert_fields("num_experts") +
+                     Fields<DecoderConfig>{field("norm_topk_prob", &DecoderConfig::normalized_choice, false),
+                                           fixed("attention_bias", false), no_clip()},
+                 llama_names);
+  static const DecoderFamily qwen3 = moe_family(
+      "qwen3_moe", "Qwen3Moe", moe_kind(QueryKeyNorms::kHeads),
+      Fields<DecoderConfig>{field("moe_intermediate_size", &DecoderConfig::hidden, kSizes),
+                            field("head_dim", &DecoderConfig::head_size, kSizes, 128), fixed("attention_bias", false),
+                            window_of_all_layers(), all_layers_have_experts()} +
+          expert_fields("num_experts") +
+          Fields<DecoderConfig>{field("norm_topk_prob", &DecoderConfig::normalized_choice, false)},
       llama_names);
   return {&mixtral, &olmoe, &qwen3};
 }

@@ -12,7 +12,7 @@ EncoderConfig mpnet_kind() {
 }
 
 // The padding token is 1 in all of them, whatever config.json says.
-Fields<EncoderConfig> fields() {
+Fields<EncoderConfig> mpnet_fields() {
   using C = EncoderConfig;
   return bert_fields() + Fields<C>{{[](const ConfigFile&, C& config) { config.token_types = 0, config.pad_token = 1; }},
                                    positions_after_padding(),
@@ -23,7 +23,7 @@ Fields<EncoderConfig> fields() {
                                    }}};
 }
 
-NameTable names(const EncoderConfig& config, ModelHead head) {
+NameTable mpnet_names(const EncoderConfig& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "mpnet.",
                         .distance_bias = "encoder.relative_attention_bias",
@@ -43,7 +43,7 @@ NameTable names(const EncoderConfig& config, ModelHead head) {
 
 FamilyList families_of_mpnet() {
   static const EncoderFamily family("mpnet", FamilyKind::kEncoder, encoder_architectures("MPNet"), mpnet_kind(),
-                                    fields(), make_encoder, names);
+                                    mpnet_fields(), make_encoder, mpnet_names);
   return {&family};
 }
 

@@ -44,14 +44,14 @@ Fields<C> nomic_fields() {
   return all;
 }
 
-Fields<C> transformers_fields() {
+Fields<C> nomic_transformers_fields() {
   return bert_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
                                    field("pad_token_id", &C::pad_token, kIds, 0),
                                    rotary_layers_field(1000),
                                    {[](const ConfigFile&, C& config) { config.head_activation = config.activation; }}};
 }
 
-NameTable names_with(const char* prefix, const C& config, ModelHead head) {
+NameTable nomic_names_with(const char* prefix, const C& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = prefix,
                         .embedding_norm = "emb_ln",
@@ -69,8 +69,10 @@ NameTable names_with(const char* prefix, const C& config, ModelHead head) {
                         .computed = {"encoder.layers.*.rotary_emb.inv_freq"}});
 }
 
-NameTable nomic_names(const C& config, ModelHead head) { return names_with("bert.", config, head); }
-NameTable transformers_names(const C& config, ModelHead head) { return names_with("nomic_bert.", config, head); }
+NameTable nomic_names(const C& config, ModelHead head) { return nomic_names_with("bert.", config, head); }
+NameTable nomic_transformers_names(const C& config, ModelHead head) {
+  return nomic_names_with("nomic_bert.", config, head);
+}
 
 }  // namespace
 
@@ -85,7 +87,7 @@ FamilyList families_of_nomic() {
                           {"NomicBertForMaskedLM", ModelHead::kTokens},
                           {"NomicBertForSequenceClassification", ModelHead::kClasses},
                           {"NomicBertForTokenClassification", ModelHead::kTokenClasses}},
-                         nomic_kind(), transformers_fields(), make_encoder, transformers_names);
+                         nomic_kind(), nomic_transformers_fields(), make_encoder, nomic_transformers_names);
     family.own_key = "hidden_size";
     return family;
   }();

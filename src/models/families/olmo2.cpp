@@ -11,13 +11,13 @@ DecoderConfig olmo2_kind() {
   return config;
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> olmo2_fields() {
   using C = DecoderConfig;
   return llama_fields() + Fields<C>{positive("rms_norm_eps", &C::epsilon, 1e-5),
                                     field("pad_token_id", &C::pad_token, kIds, 1), fixed("attention_bias", false)};
 }
 
-NameTable names(const DecoderConfig& config, ModelHead head) {
+NameTable olmo2_names(const DecoderConfig& config, ModelHead head) {
   return decoder_names(config, head,
                        {.result_norm1 = "post_attention_layernorm", .result_norm2 = "post_feedforward_layernorm"});
 }
@@ -26,7 +26,7 @@ NameTable names(const DecoderConfig& config, ModelHead head) {
 
 FamilyList families_of_olmo2() {
   static const DecoderFamily family("olmo2", FamilyKind::kDecoder, decoder_architectures("Olmo2"), olmo2_kind(),
-                                    fields(), make_decoder, names);
+                                    olmo2_fields(), make_decoder, olmo2_names);
   return {&family};
 }
 

@@ -38,7 +38,7 @@ Field<DecoderConfig> embedding_width() {
           }};
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> opt_fields() {
   using C = DecoderConfig;
   return {field("vocab_size", &C::vocab_size, kSizes),
           field("max_position_embeddings", &C::max_seq_len, kSizes, 2048),
@@ -59,7 +59,7 @@ Fields<DecoderConfig> fields() {
           fixed("layer_norm_elementwise_affine", true)};
 }
 
-NameTable names(const DecoderConfig& config, ModelHead head) {
+NameTable opt_names(const DecoderConfig& config, ModelHead head) {
   return decoder_names(config, head,
                        {.inside = "decoder.",
                         .positions = "embed_positions",
@@ -74,8 +74,8 @@ NameTable names(const DecoderConfig& config, ModelHead head) {
 }  // namespace
 
 FamilyList families_of_opt() {
-  static const DecoderFamily family("opt", FamilyKind::kDecoder, decoder_architectures("OPT"), opt_kind(), fields(),
-                                    make_decoder, names);
+  static const DecoderFamily family("opt", FamilyKind::kDecoder, decoder_architectures("OPT"), opt_kind(), opt_fields(),
+                                    make_decoder, opt_names);
   return {&family};
 }
 

@@ -11,7 +11,7 @@ DecoderConfig phi3_kind() {
   return config;
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> phi3_fields() {
   using C = DecoderConfig;
   return llama_fields() + Fields<C>{positive("rms_norm_eps", &C::epsilon, 1e-5),
                                     probability("resid_pdrop", &C::dropout, 0),
@@ -19,15 +19,15 @@ Fields<DecoderConfig> fields() {
                                     field("pad_token_id", &C::pad_token, kIds, 32000), window_field(0)};
 }
 
-NameTable names(const DecoderConfig& config, ModelHead head) {
+NameTable phi3_names(const DecoderConfig& config, ModelHead head) {
   return decoder_names(config, head, {.queries_keys_values = {"self_attn.qkv_proj"}, .linear1 = "mlp.gate_up_proj"});
 }
 
 }  // namespace
 
 FamilyList families_of_phi3() {
-  static const DecoderFamily family("phi3", FamilyKind::kDecoder, decoder_architectures("Phi3"), phi3_kind(), fields(),
-                                    make_decoder, names);
+  static const DecoderFamily family("phi3", FamilyKind::kDecoder, decoder_architectures("Phi3"), phi3_kind(),
+                                    phi3_fields(), make_decoder, phi3_names);
   return {&family};
 }
 

@@ -11,7 +11,7 @@ DecoderConfig qwen3_kind() {
   return config;
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> qwen3_fields() {
   return llama_fields() + Fields<DecoderConfig>{field("head_dim", &DecoderConfig::head_size, kSizes, 128),
                                                 fixed("attention_bias", false), upper_windows_field()};
 }
@@ -20,7 +20,7 @@ Fields<DecoderConfig> fields() {
 
 FamilyList families_of_qwen3() {
   static const DecoderFamily family("qwen3", FamilyKind::kDecoder, decoder_architectures("Qwen3"), qwen3_kind(),
-                                    fields(), make_decoder, llama_names);
+                                    qwen3_fields(), make_decoder, llama_names);
   return {&family};
 }
 

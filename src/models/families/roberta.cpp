@@ -5,7 +5,7 @@
 namespace linnet {
 namespace {
 
-NameTable names(const EncoderConfig& config, ModelHead head) {
+NameTable roberta_names(const EncoderConfig& config, ModelHead head) {
   return encoder_names(config, head,
                        {.prefix = "roberta.",
                         .masked_dense = "lm_head.dense",
@@ -23,7 +23,7 @@ EncoderConfig roberta_kind() {
   return config;
 }
 
-Fields<EncoderConfig> fields() {
+Fields<EncoderConfig> roberta_fields() {
   return bert_fields() +
          Fields<EncoderConfig>{field("pad_token_id", &EncoderConfig::pad_token, kIds, 1), positions_after_padding()};
 }
@@ -32,11 +32,11 @@ Fields<EncoderConfig> fields() {
 
 FamilyList families_of_roberta() {
   static const EncoderFamily roberta("roberta", FamilyKind::kEncoder, encoder_architectures("Roberta"), roberta_kind(),
-                                     fields(), make_encoder, names);
+                                     roberta_fields(), make_encoder, roberta_names);
   static const EncoderFamily xlm("xlm-roberta", FamilyKind::kEncoder, encoder_architectures("XLMRoberta"),
-                                 roberta_kind(), fields(), make_encoder, names);
+                                 roberta_kind(), roberta_fields(), make_encoder, roberta_names);
   static const EncoderFamily camembert("camembert", FamilyKind::kEncoder, encoder_architectures("Camembert"),
-                                       roberta_kind(), fields(), make_encoder, names);
+                                       roberta_kind(), roberta_fields(), make_encoder, roberta_names);
   return {&roberta, &xlm, &camembert};
 }
 

@@ -24,7 +24,7 @@ Field<DecoderConfig> turning_layers() {
           }};
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> smollm3_fields() {
   using C = DecoderConfig;
   return llama_fields() +
          Fields<C>{rotary_field({.standard_theta = 2e6}),
@@ -41,7 +41,7 @@ Fields<DecoderConfig> fields() {
 
 FamilyList families_of_smollm3() {
   static const DecoderFamily family("smollm3", FamilyKind::kDecoder, decoder_architectures("SmolLM3"), llama_kind({}),
-                                    fields(), make_decoder, llama_names);
+                                    smollm3_fields(), make_decoder, llama_names);
   return {&family};
 }
 

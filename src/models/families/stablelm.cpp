@@ -12,7 +12,7 @@ DecoderConfig stablelm_kind() {
   return config;
 }
 
-Field<DecoderConfig> biases() {
+Field<DecoderConfig> stablelm_biases() {
   return {
       [](const ConfigFile& file, DecoderConfig& config) { config.biases.attention = file.flag("use_qkv_bias", false); },
       [](const DecoderConfig& config, ConfigFile& file) { file.set("use_qkv_bias", config.biases.attention); }};
@@ -25,7 +25,7 @@ Field<DecoderConfig> no_hidden_dropout() {
   }};
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> stablelm_fields() {
   using C = DecoderConfig;
   return llama_fields() + Fields<C>{field("max_position_embeddings", &C::max_seq_len, kSizes, 4096),
                                     positive("layer_norm_eps", &C::epsilon, 1e-5),
@@ -35,14 +35,14 @@ Fields<DecoderConfig> fields() {
                                     no_hidden_dropout(),
                                     fixed("qk_layernorm", false),
                                     fixed("use_parallel_residual", false),
-                                    biases()};
+                                    stablelm_biases()};
 }
 
 }  // namespace
 
 FamilyList families_of_stablelm() {
   static const DecoderFamily family("stablelm", FamilyKind::kDecoder, decoder_architectures("StableLm"),
-                                    stablelm_kind(), fields(), make_decoder, llama_names);
+                                    stablelm_kind(), stablelm_fields(), make_decoder, llama_names);
   return {&family};
 }
 

@@ -12,14 +12,14 @@ DecoderConfig starcoder2_kind() {
   return config;
 }
 
-Field<DecoderConfig> biases() {
+Field<DecoderConfig> starcoder2_biases() {
   return {[](const ConfigFile& file, DecoderConfig& config) {
             if (!file.flag("use_bias", true)) config.biases = kNoBiases;
           },
           [](const DecoderConfig& config, ConfigFile& file) { file.set("use_bias", config.biases.attention); }};
 }
 
-Fields<DecoderConfig> fields() {
+Fields<DecoderConfig> starcoder2_fields() {
   using C = DecoderConfig;
   return llama_fields() + Fields<C>{field("num_key_value_heads", &C::kv_heads, kSizes, 2),
                                     field("hidden_act", &C::activation, kActivations, Activation::kGeluTanh),
@@ -28,10 +28,10 @@ Fields<DecoderConfig> fields() {
                                     probability("embedding_dropout", &C::embedding_dropout, 0, &C::dropout),
                                     field("tie_word_embeddings", &C::tied_head, true),
                                     window_field(0),
-                                    biases()};
+                                    starcoder2_biases()};
 }
 
-NameTable names(const DecoderConfig& config, ModelHead head) {
+NameTable starcoder2_names(const DecoderConfig& config, ModelHead head) {
   return decoder_names(config, head, {.linear1 = "mlp.c_fc", .linear2 = "mlp.c_proj"});
 }
 
@@ -39,7 +39,7 @@ NameTable names(const DecoderConfig& config, ModelHead head) {
 
 FamilyList families_of_starcoder2() {
   static const DecoderFamily family("starcoder2", FamilyKind::kDecoder, decoder_architectures("Starcoder2"),
-                                    starcoder2_kind(), fields(), make_decoder, names);
+                                    starcoder2_kind(), starcoder2_fields(), make_decoder, starcoder2_names);
   return {&family};
 }
 

@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-std::unique_ptr<Module> make(const T5Config& config, const ConfigFile&, ModelHead) {
+std::unique_ptr<Module> t5_make(const T5Config& config, const ConfigFile&, ModelHead) {
   return std::make_unique<T5>(config);
 }
 
@@ -45,7 +45,7 @@ void add_stack(NameTable& table, const T5Config& config, const std::string& stac
   table.add(stack + ".final_layer_norm.weight", stack + ".norm.weight");
 }
 
-NameTable names(const T5Config& config, ModelHead) {
+NameTable t5_names(const T5Config& config, ModelHead) {
   NameTable table;
   table.add("shared.weight", "tokens.weight");
   table.add_copy("encoder.embed_tokens.weight", "tokens.weight");
@@ -110,7 +110,7 @@ void check_buckets(const ConfigFile& file, T5Config& config) {
               " is not a multiple of 4 below twice \"relative_attention_max_distance\"");
 }
 
-Fields<T5Config> fields() {
+Fields<T5Config> t5_fields() {
   using C = T5Config;
   return {written("is_encoder_decoder", true),
           field("vocab_size", &C::vocab_size, kSizes),
@@ -132,7 +132,7 @@ Fields<T5Config> fields() {
 }
 
 // The encoder alone, in the layers of encoders.
-EncoderConfig encoder_kind() {
+EncoderConfig t5_encoder_kind() {
   EncoderConfig config;
   config.norm_place = NormPlace::kInput, config.norms = NormKind::kRms, config.final_norm = true;
   config.token_types = 0, config.learned_positions = config.embedding_norm = config.has_pooler = false;
@@ -144,7 +144,7 @@ EncoderConfig encoder_kind() {
 Field<EncoderConfig> encoder_sizes() {
   return {[](const ConfigFile& file, EncoderConfig& config) {
     T5Config t5;
-    read_fields(fields(), file, t5);
+    read_fields(t5_fields(), file, t5);
     config.vocab_size = t5.vocab_size, config.max_seq_len = file.size("n_positions", 512);
     config.width = t5.width, config.heads = t5.heads, config.head_size = t5.head_size;
     config.layers = t5.encoder_layers, config.hidden = t5.hidden;
@@ -154,7 +154,7 @@ Field<EncoderConfig> encoder_sizes() {
   }};
 }
 
-NameTable encoder_table(const EncoderConfig& config, ModelHead head) {
+NameTable t5_encoder_table(const EncoderConfig& config, ModelHead head) {
   return encoder_names(
       config, head,
       {.words = "shared",
@@ -177,16 +177,16 @@ NameTable encoder_table(const EncoderConfig& config, ModelHead head) {
 const T5Family kT5Family("t5", FamilyKind::kEncoderDecoder,
                          {{"T5ForConditionalGeneration", ModelHead::kTokens},
                           {"T5WithLMHeadModel", ModelHead::kTokens}},
-                         T5Config{}, fields(), make, names);
+                         T5Config{}, t5_fields(), t5_make, t5_names);
 
 // mT5 (Xue et al. 2021) has T5's layers, gated, and a vocabulary of many languages.
 FamilyList families_of_t5() {
   static const T5Family mt5("mt5", FamilyKind::kEncoderDecoder, {{"MT5ForConditionalGeneration", ModelHead::kTokens}},
-                            T5Config{}, fields(), make, names);
-  static const EncoderFamily encoder("t5", FamilyKind::kEncoder, {{"T5EncoderModel", ModelHead::kNone}}, encoder_kind(),
-                                     {encoder_sizes()}, make_encoder, encoder_table);
+                            T5Config{}, t5_fields(), t5_make, t5_names);
+  static const EncoderFamily encoder("t5", FamilyKind::kEncoder, {{"T5EncoderModel", ModelHead::kNone}},
+                                     t5_encoder_kind(), {encoder_sizes()}, make_encoder, t5_encoder_table);
   static const EncoderFamily mt5_encoder("mt5", FamilyKind::kEncoder, {{"MT5EncoderModel", ModelHead::kNone}},
-                                         encoder_kind(), {encoder_sizes()}, make_encoder, encoder_table);
+                                         t5_encoder_kind(), {encoder_sizes()}, make_encoder, t5_encoder_table);
   return {&kT5Family, &mt5, &encoder, &mt5_encoder};
 }
 

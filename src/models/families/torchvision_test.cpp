@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Depths, TorchvisionTraining, ::testing::Values(Case{20,
                          [](const auto& test) { return "depth" + std::to_string(test.param.depth); });
 
 // A file says which network it is; a model for other classes keeps its own last layer, one for grey images sums the
-// first filters over the colours.
+// first filters over the colors.
 TEST(Torchvision, AFileIsTakenForOtherClassesAndGreyImages) {
   const TemporaryFile file;
   const ResNet theirs(ResNetConfig{.depth = 18, .images = {32, 32, 3, 5}}),

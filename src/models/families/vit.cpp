@@ -52,7 +52,7 @@ void read_normalization(const ConfigFile& file, VitConfig& config) {
   config.deviation = normalizes ? channel_values(own, "image_std", channels, 0.5) : all(1);
 }
 
-Fields<VitConfig> fields() {
+Fields<VitConfig> vit_fields() {
   using C = VitConfig;
   return {image_field(),
           patch_field(),
@@ -69,7 +69,7 @@ Fields<VitConfig> fields() {
           {read_normalization}};
 }
 
-std::unique_ptr<Module> make(const VitConfig& config, const ConfigFile& file, ModelHead) {
+std::unique_ptr<Module> vit_make(const VitConfig& config, const ConfigFile& file, ModelHead) {
   file.choice("problem_type", {"single_label_classification", "multi_label_classification", "regression"});
   return std::make_unique<Vit>(config);
 }
@@ -86,7 +86,7 @@ void add_layer(NameTable& table, const VitConfig& config, int64_t i) {
   table.add_linear(theirs + "output.dense", ours + "linear2");
 }
 
-NameTable names(const VitConfig& config, ModelHead) {
+NameTable vit_names(const VitConfig& config, ModelHead) {
   const std::string embeddings = "vit.embeddings.";
   NameTable table;
   table.prefix = "vit.";
@@ -129,7 +129,7 @@ std::string vit_preprocessor_file(const VitConfig& config) {
 }
 
 const VitFamily kVitFamily("vit", FamilyKind::kImages, {{"ViTForImageClassification", ModelHead::kClasses}},
-                           VitConfig{}, fields(), make, names);
+                           VitConfig{}, vit_fields(), vit_make, vit_names);
 
 FamilyList families_of_vit() { return {&kVitFamily}; }
 

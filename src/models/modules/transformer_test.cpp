@@ -38,7 +38,7 @@ TEST(Transformer, MorePaddingNeverChangesASentencesLoss) {
   }
 }
 
-TEST(Transformer, ASentencesLossDoesNotDependOnItsNeighbours) {
+TEST(Transformer, ASentencesLossDoesNotDependOnItsNeighbors) {
   const TokenBatch alone = make_batch({{5, 6}}, 8, 8, 50), both = make_batch({{5, 6}, {8, 8}}, 8, 8, 50),
                    other = make_batch({{8, 8}}, 8, 8, 50, 1);
   Training training(small_config(), {alone.shape, both.shape});

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kUsualTopK = 50;  // of transformers, where a file says to sample and nothing else
 
 template <class T>
-T first_of(const std::optional<T>& asked, const std::optional<T>& made, T standard) {
+T first_given(const std::optional<T>& asked, const std::optional<T>& made, T standard) {
   return asked ? *asked : made.value_or(standard);
 }
 
@@ -35,11 +35,11 @@ SamplingOptions choose_sampling(const TextGenerationOptions& options, const Gene
   const bool greedy = author.sample && !*author.sample && !samples(options);
   const int64_t top_k = author.sample.value_or(false) ? kUsualTopK : 0;
   SamplingOptions sampling;
-  sampling.repetition_penalty = first_of(options.repetition_penalty, author.repetition_penalty, 1.0);
-  sampling.temperature = greedy ? 0 : first_of(options.temperature, author.temperature, 1.0);
-  sampling.top_k = first_of(options.top_k, author.top_k, top_k);
-  sampling.top_p = first_of(options.top_p, author.top_p, 1.0);
-  sampling.min_p = first_of(options.min_p, author.min_p, 0.0);
+  sampling.repetition_penalty = first_given(options.repetition_penalty, author.repetition_penalty, 1.0);
+  sampling.temperature = greedy ? 0 : first_given(options.temperature, author.temperature, 1.0);
+  sampling.top_k = first_given(options.top_k, author.top_k, top_k);
+  sampling.top_p = first_given(options.top_p, author.top_p, 1.0);
+  sampling.min_p = first_given(options.min_p, author.min_p, 0.0);
   sampling.frequency_penalty = options.frequency_penalty.value_or(0);
   sampling.presence_penalty = options.presence_penalty.value_or(0);
   sampling.bias = options.logit_bias;
@@ -80,7 +80,7 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
   if (options.beams.value_or(1) > 1) check_search(options);
   choice.max_tokens = choose_length(options, author, basis.prompt_tokens);
   choice.sampling = choose_sampling(options, author);
-  choice.length_penalty = first_of(options.length_penalty, author.length_penalty, 1.0);
+  choice.length_penalty = first_given(options.length_penalty, author.length_penalty, 1.0);
   choice.early_stopping = early_stopping(author.early_stopping);
   const int64_t least = std::max<int64_t>(0, author.min_length.value_or(0) - basis.prompt_tokens);
   choice.rules = {std::max(least, author.min_new_tokens.value_or(0)), author.no_repeat_ngram.value_or(0)};

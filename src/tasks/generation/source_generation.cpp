@@ -17,12 +17,12 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kSlots = 8;        // texts that are written at once, where there are more requests than samples
+constexpr int64_t kSourceSlots = 8;  // texts that are written at once, where there are more requests than samples
 constexpr int64_t kSourceStep = 16;  // what the padded length is a multiple of
 constexpr int64_t kAnyLength = 512;  // tokens of a side that a resident model has room for, if nothing is said
 
 // A source is padded by its own length alone, as the bits of its text depend on the padded length.
-int64_t padded_length(int64_t tokens, int64_t most) {
+int64_t padded_source_length(int64_t tokens, int64_t most) {
   return std::min((tokens + kSourceStep - 1) / kSourceStep * kSourceStep, most);
 }
 
@@ -147,12 +147,13 @@ class SourceGeneration : public TextModel {
     SourceOptions plan{.max_length = 0, .begin = opened_.tokenizers.special.begin, .threads = pool_.size()};
     std::set<int64_t> lengths;
     for (const TextJob& job : jobs) {
-      lengths.insert(padded_length(static_cast<int64_t>(job.prompt.size()), opened_.model->max_length()));
+      lengths.insert(padded_source_length(static_cast<int64_t>(job.prompt.size()), opened_.model->max_length()));
       plan.max_length = std::max(plan.max_length, job.choice.max_tokens);
       plan.beams = std::max(plan.beams, job.choice.beams);
     }
     plan.source_lengths.assign(lengths.begin(), lengths.end());
-    plan.rows = texts_at_once(static_cast<int64_t>(jobs.size()), samples, std::max<int64_t>(1, kSlots / plan.beams));
+    plan.rows =
+        texts_at_once(static_cast<int64_t>(jobs.size()), samples, std::max<int64_t>(1, kSourceSlots / plan.beams));
     load_model(plan);
   }
 
@@ -168,7 +169,7 @@ class SourceGeneration : public TextModel {
                        .begin = opened_.tokenizers.special.begin,
                        .threads = pool_.size()};
     for (int64_t tokens = 1; tokens <= plan.max_length; tokens = plan.source_lengths.back() + 1)
-      plan.source_lengths.push_back(padded_length(tokens, most));
+      plan.source_lengths.push_back(padded_source_length(tokens, most));
     load_model(plan);
   }
 

@@ -22,19 +22,19 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kSlots = 8;  // texts that are written at once, where there are more requests than samples
+constexpr int64_t kTextSlots = 8;  // texts that are written at once, where there are more requests than samples
 constexpr int64_t kUncachedStep = 64;
 
 // The length that a prompt is padded to: at most an eighth more, so that a list of prompts needs few plans. It depends
 // on this prompt alone, as the bits of its logits depend on it.
-int64_t padded_length(int64_t tokens, int64_t most) {
+int64_t padded_text_length(int64_t tokens, int64_t most) {
   int64_t step = 16;
   while (tokens > 16 * step) step *= 2;
   return std::min(most, round_up(tokens, step));
 }
 
 // User error unless a token is the same text in both.
-void check_vocabulary(const OpenedLanguageModel& draft, const OpenedLanguageModel& model) {
+void check_draft_vocabulary(const OpenedLanguageModel& draft, const OpenedLanguageModel& model) {
   const auto fail = [&](const std::string& why) {
     fail_user("'" + draft.folder + "' cannot be the draft model of '" + model.folder + "': " + why);
   };
@@ -108,10 +108,10 @@ class TextGeneration : public TextModel {
     const int64_t most = opened_.model->max_length();
     std::set<int64_t> lengths;
     for (const TextJob& job : jobs) {
-      const auto prompt = static_cast<int64_t>(job.prompt.size()), padded = padded_length(prompt, most);
+      const auto prompt = static_cast<int64_t>(job.prompt.size()), padded = padded_text_length(prompt, most);
       const int64_t whole = prompt + job.choice.max_tokens;
       lengths.insert(padded);
-      if (whole > most) lengths.insert(padded_length((most + 1) / 2, most));  // it goes on from its last half
+      if (whole > most) lengths.insert(padded_text_length((most + 1) / 2, most));  // it goes on from its last half
       plan.max_length = std::max({plan.max_length, padded, std::min(most, whole)});
       plan.beams = std::max(plan.beams, job.choice.beams);
     }
@@ -120,7 +120,7 @@ class TextGeneration : public TextModel {
         lengths.insert(std::min(length + kUncachedStep, plan.max_length));
     plan.prompt_lengths.assign(lengths.begin(), lengths.end());
     const int64_t slots =
-        std::max(samples * plan.beams, texts_at_once(static_cast<int64_t>(jobs.size()), samples, kSlots));
+        std::max(samples * plan.beams, texts_at_once(static_cast<int64_t>(jobs.size()), samples, kTextSlots));
     plan.rows = (slots + plan.beams - 1) / plan.beams;
     load_model(plan, jobs.size() * static_cast<size_t>(samples) > 1 && !options_.no_cache);
   }
@@ -138,7 +138,7 @@ class TextGeneration : public TextModel {
                        .plan_on_demand = true};
     plan.max_length = std::min(most, limit);
     for (int64_t tokens = 1; tokens <= plan.max_length;) {
-      const int64_t padded = padded_length(tokens, most);
+      const int64_t padded = padded_text_length(tokens, most);
       if (padded > plan.max_length) break;
       plan.prompt_lengths.push_back(padded);
       tokens = padded + 1;
@@ -212,7 +212,7 @@ class TextGeneration : public TextModel {
     if (options_.device != "cpu") fail_user("a draft model is for the CPU");
     draft_ =
         std::make_unique<Draft>(options_.draft, folder_quantization(options_.draft, options_.quantize, options_.keep));
-    check_vocabulary(draft_->opened, opened_);
+    check_draft_vocabulary(draft_->opened, opened_);
     load(opened_.folder, *opened_.model, plan, weights,
          std::optional(
              DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));

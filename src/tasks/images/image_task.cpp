@@ -41,7 +41,7 @@ ImageSplits load_splits(const Config& config) {
       {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
 }
 
-void check_classes(const ImageDataset& train, const std::string& directory) {
+void check_image_classes(const ImageDataset& train, const std::string& directory) {
   if (train.has_numbers()) return;
   if (train.classes() < 2) fail_user("'" + directory + "' has one class only: there is nothing to tell apart");
   for (int64_t i = 0; i < train.classes(); ++i)
@@ -109,7 +109,7 @@ class ImageTask : public SessionTask {
       ImageSplits splits = load_splits(config_);
       train_ = std::move(splits.train), valid_ = std::move(splits.validation);
     }
-    check_classes(train_, data_name());
+    check_image_classes(train_, data_name());
     format_ = ImageFormat::of(train_, decoding_threads(config_));
     format_.problem = image_labels(config_).problem;
     take_model(from);
@@ -286,7 +286,7 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
   }
   ImageDataset all = is_table ? load_image_table(images, config, format.class_names)
                               : read_image_folder(images, format.class_names, loading_of(config));
-  if (format.channels == 3) make_colour(all);
+  if (format.channels == 3) make_color(all);
   return all;
 }
 

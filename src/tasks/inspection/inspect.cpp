@@ -46,7 +46,7 @@ std::string token_text(const TextCoder& coder, int32_t id) {
   return text.empty() ? "<" + std::to_string(id) + ">" : text;
 }
 
-void check_length(const std::vector<int32_t>& ids, int64_t most, const std::string& what) {
+void check_text_length(const std::vector<int32_t>& ids, int64_t most, const std::string& what) {
   if (ids.empty()) fail_user("the " + what + " has no tokens");
   most = std::min(most, kMostInspectedTokens);
   if (std::ssize(ids) > most)
@@ -123,7 +123,7 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
       answers.push_back({.position = last + static_cast<int64_t>(i), .id = answer[i]});
     ids.insert(ids.end(), answer.begin(), answer.end() - 1);
   }
-  check_length(ids, opened.model->max_length(), "text");
+  check_text_length(ids, opened.model->max_length(), "text");
   Question question = ask(*opened.model, ids);
   question.answers = std::move(answers);
   question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
@@ -161,11 +161,11 @@ Inspection inspect_translation(const std::string& folder, const InspectOptions& 
   if (source.empty()) fail_user("the text has no tokens");
   const SentenceFrame frame = tokenizers.frame();
   frame_sentence(source, frame.source_begin, frame.source_end);
-  check_length(source, opened.config.model.max_seq_len, "text");
+  check_text_length(source, opened.config.model.max_seq_len, "text");
   std::vector<int32_t> target_in = translation_of(folder, opened, options);
   const std::vector<int32_t> target(target_in.begin() + 1, target_in.end());
   target_in.pop_back();
-  check_length(target, opened.config.model.max_seq_len, "translation");
+  check_text_length(target, opened.config.model.max_seq_len, "translation");
   Question question = ask(*opened.model, source, target_in);
   for (size_t i = 0; i < target.size(); ++i)
     question.answers.push_back({.position = static_cast<int64_t>(i), .id = target[i]});
@@ -182,7 +182,7 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
   OpenedTextClassifier opened = open_text_classifier(folder);
   auto& model = opened.model.as<SequenceClassifier>();
   const std::vector<int32_t> ids = opened.tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
-  check_length(ids, model.encoder.config.max_seq_len, "text");
+  check_text_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
   question.answers = {{}};
   if (options.answer) question.answers[0].id = class_of(opened.outputs, *options.answer);
@@ -201,7 +201,7 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
   const PretrainedTokenizer& tokenizer = *opened.tokenizer;
   const TokenText text = [&](int32_t id) { return token_text(tokenizer, id); };
   const std::vector<int32_t> ids = tokenizer.encode(options.text, EncodeOptions{.offsets = false}).ids;
-  check_length(ids, model.encoder.config.max_seq_len, "text");
+  check_text_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] == tokenizer.roles().mask) question.answers.push_back({.position = static_cast<int64_t>(i)});
@@ -228,7 +228,7 @@ Inspection inspect_encoder(const std::string& folder, const InspectOptions& opti
   auto& model = opened.as<SentenceEncoder>();
   const auto tokenizer = load_pretrained_tokenizer(folder);
   const std::vector<int32_t> ids = tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
-  check_length(ids, model.encoder.config.max_seq_len, "text");
+  check_text_length(ids, model.encoder.config.max_seq_len, "text");
   Question question = ask(model, ids);
   question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
     load_parameters(opened, layout, values);

@@ -35,7 +35,7 @@ DecoderConfig decoder_config(const Config& config, int64_t vocab_size) {
   return decoder;
 }
 
-void set_pretrained(LanguageModel& language, PretrainedModel pretrained) {
+void set_language_model(LanguageModel& language, PretrainedModel pretrained) {
   language.pretrained = std::make_shared<PretrainedModel>(std::move(pretrained));
   language.model = std::shared_ptr<CausalModel>(language.pretrained, &language.pretrained->as<CausalModel>());
   language.model_type = language.pretrained->family->model_type;
@@ -43,7 +43,7 @@ void set_pretrained(LanguageModel& language, PretrainedModel pretrained) {
 
 // The vocabulary of a model may be rounded up. A tokenizer may have some tokens more, as of pictures: a text with one
 // of them is an error when it is read.
-void check_vocabulary(const LanguageModel& language, const std::string& folder) {
+void check_language_vocabulary(const LanguageModel& language, const std::string& folder) {
   constexpr int64_t kMostMore = 64;
   if (language.coder->vocab_size() > language.model->vocab_size() + kMostMore)
     fail_user("the tokenizer has " + std::to_string(language.coder->vocab_size()) + " tokens, the model in '" + folder +
@@ -80,15 +80,16 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
   language.coder = std::move(coder);
   const std::string kept = assets + kConfigFolder + "/config.json";
   if (!assets.empty() && file_exists(kept)) {
-    set_pretrained(language, new_pretrained(ConfigFile(kept)));
+    set_language_model(language, new_pretrained(ConfigFile(kept)));
   } else if (!config.model.from.empty()) {
-    set_pretrained(language,
-                   open_pretrained(config.model.from, {.lora = lora_options(config), .may_lack_weights = to_plan}));
+    set_language_model(language,
+                       open_pretrained(config.model.from, {.lora = lora_options(config), .may_lack_weights = to_plan}));
   } else {
     language.model = std::make_shared<TextDecoder>(decoder_config(config, language.coder->vocab_size()));
     language.model_type = config.model.architecture == "llama" ? "llama" : "gpt2";
   }
-  if (language.pretrained && !to_plan) check_vocabulary(language, config.model.from);  // else the tokenizer is assumed
+  if (language.pretrained && !to_plan)
+    check_language_vocabulary(language, config.model.from);  // else the tokenizer is assumed
   return language;
 }
 
@@ -112,14 +113,14 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
   if (pretrained.head == ModelHead::kNone && !decoder_config(pretrained.config).tied_head)
     fail_user("'" + folder + "' is a " + pretrained.architecture +
               " without an output layer, and its \"tie_word_embeddings\" is false: it predicts no tokens");
-  set_pretrained(opened, std::move(pretrained));
+  set_language_model(opened, std::move(pretrained));
   if (has_pretrained_tokenizer(folder)) {
     opened.coder = open_text_coder(folder);
   } else {
     log_info("'" + folder + "' has no tokenizer: its text is token numbers with spaces between");
     opened.coder = make_number_coder(opened.model->vocab_size());
   }
-  check_vocabulary(opened, folder);
+  check_language_vocabulary(opened, folder);
   opened.config.data.task = "language";
   opened.config.model.max_seq_len = opened.model->max_length();
   opened.config.data.batch_size = 1;

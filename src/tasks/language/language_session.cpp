@@ -115,8 +115,8 @@ void encode_documents(const TextCoder& coder, const std::vector<std::string>& te
 }
 
 // `before`: the token in front of the text, as context for its first one; -1: the text is whole.
-LanguageText encode(const TextCoder& coder, const std::vector<std::string>& texts, bool packed, int32_t before,
-                    const std::string& name) {
+LanguageText encode_language_text(const TextCoder& coder, const std::vector<std::string>& texts, bool packed,
+                                  int32_t before, const std::string& name) {
   std::vector<int32_t> ids;
   int64_t words = 0;
   for (const std::string& text : texts) words += count_words(text);
@@ -143,7 +143,7 @@ DocumentTokens find_document_tokens(const TokenStream& tokens, const TextCoder& 
   return {coder.separator(), true};
 }
 
-LanguageText map_tokens(const Config& config, const TextCoder& coder, const std::string& path) {
+LanguageText map_language_tokens(const Config& config, const TextCoder& coder, const std::string& path) {
   TokenStream tokens(path, static_cast<int>(config.data.token_bytes), coder.vocab_size());
   const DocumentTokens documents = find_document_tokens(tokens, coder);
   return {std::move(tokens), 0, documents.begin >= 0, documents};
@@ -160,17 +160,18 @@ LanguageText last_part(const Config& config, const LanguageText& all) {
 }  // namespace
 
 LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path) {
-  if (is_token_file(path)) return map_tokens(config, coder, path);
-  return encode(coder, read_texts(config.data, path), has_documents(path), -1, "'" + path + "'");
+  if (is_token_file(path)) return map_language_tokens(config, coder, path);
+  return encode_language_text(coder, read_texts(config.data, path), has_documents(path), -1, "'" + path + "'");
 }
 
 namespace {
 
 // Numbers without a text: the tokenizer is somewhere else, or nowhere.
-LanguageData load_numbers(const Config& config, const std::string& path, std::shared_ptr<const TextCoder> coder) {
+LanguageData load_language_tokens(const Config& config, const std::string& path,
+                                  std::shared_ptr<const TextCoder> coder) {
   const bool named = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
   if (!coder) coder = named ? make_text_coder(config, {}) : make_number_coder(config.data.vocab_size);
-  LanguageText all = map_tokens(config, *coder, path);
+  LanguageText all = map_language_tokens(config, *coder, path);
   if (!config.data.valid_text.empty())
     return {coder, all, load_language_text(config, *coder, data_path(config.data, config.data.valid_text))};
   const LanguageText valid = last_part(config, all);
@@ -183,7 +184,7 @@ LanguageData load_numbers(const Config& config, const std::string& path, std::sh
 
 LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder) {
   const std::string path = text_path(config, config.data.text, "text");
-  if (is_token_file(path)) return load_numbers(config, path, std::move(coder));
+  if (is_token_file(path)) return load_language_tokens(config, path, std::move(coder));
   std::vector<std::string> texts = read_texts(config.data, path), end;
   const bool own = config.data.valid_text.empty();
   if (own && !texts.empty()) end = split_end(texts, config.data.valid_share);
@@ -192,11 +193,11 @@ LanguageData load_language_data(const Config& config, std::shared_ptr<const Text
   if (bytes == 0) fail_user("'" + path + "' holds no text to train on");
   if (!coder) coder = make_text_coder(config, texts);
   const bool packed = has_documents(path);
-  LanguageText train = encode(*coder, texts, packed, -1, "the training text");
+  LanguageText train = encode_language_text(*coder, texts, packed, -1, "the training text");
   texts.clear();
   int32_t last = 0;
   train.tokens.read(train.tokens.size() - 1, 1, &last);
-  LanguageText valid = own ? encode(*coder, end, packed, last, "the validation text")
+  LanguageText valid = own ? encode_language_text(*coder, end, packed, last, "the validation text")
                            : load_language_text(config, *coder, data_path(config.data, config.data.valid_text));
   if (valid.tokens.size() < 2)
     fail_user("there is no validation text: valid_share = " + std::to_string(config.data.valid_share) + " of '" + path +
@@ -211,13 +212,14 @@ LanguageText load_language_split(const Config& config, const TextCoder& coder, c
   if (!config.data.valid_text.empty())
     return load_language_text(config, coder, data_path(config.data, config.data.valid_text));
   const std::string path = text_path(config, config.data.text, "text");
-  if (is_token_file(path)) return last_part(config, map_tokens(config, coder, path));
+  if (is_token_file(path)) return last_part(config, map_language_tokens(config, coder, path));
   std::vector<std::string> texts = read_texts(config.data, path);
   if (texts.empty()) fail_user("'" + path + "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
   std::vector<int32_t> before;
   coder.encode(texts.back(), before);
-  return encode(coder, end, has_documents(path), before.empty() ? -1 : before.back(), "the validation text");
+  return encode_language_text(coder, end, has_documents(path), before.empty() ? -1 : before.back(),
+                              "the validation text");
 }
 
 }  // namespace linnet

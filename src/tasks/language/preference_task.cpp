@@ -31,7 +31,7 @@ PreferenceOptions preference_options(const Config& config, bool training) {
 }
 
 // What answers are padded to: an eighth of the longest, two of them, ...
-std::vector<int64_t> padded_lengths(int64_t longest) {
+std::vector<int64_t> preference_lengths(int64_t longest) {
   constexpr int64_t kLengths = 8, kMultiple = 16;
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i < kLengths; ++i) {
@@ -47,7 +47,7 @@ class PreferenceSession : public Session {
   PreferenceSession(const Config& config, std::shared_ptr<CausalModel> causal_model, bool training, bool verify)
       : Session(config, *causal_model, training, verify),
         pairs(config.data.batch_size),
-        lengths(padded_lengths(longest_chat(config, *causal_model))),
+        lengths(preference_lengths(longest_chat(config, *causal_model))),
         options_(preference_options(config, training)),
         model_(std::move(causal_model)) {
     std::vector<LossFunction> losses;
@@ -220,7 +220,7 @@ class PairReader {
   std::optional<ChatTemplate> chat_;  // once there are messages
 };
 
-auto load_pairs(const Config& config, const LanguageModel& language, const std::string& folder) {
+auto load_preference_pairs(const Config& config, const LanguageModel& language, const std::string& folder) {
   return load_records<PreferencePair>(
       config, "pairs", [&](const std::string& file) { return PairReader(config, language, folder).read(file); });
 }
@@ -253,7 +253,7 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
 
  protected:
   std::pair<std::vector<PreferencePair>, std::vector<PreferencePair>> load(const std::string& folder) override {
-    return load_pairs(config_, language_, folder);
+    return load_preference_pairs(config_, language_, folder);
   }
   void begin() override {
     batches_.emplace(train_, session().pairs, session().lengths, static_cast<uint64_t>(config_.train.seed));
@@ -277,7 +277,7 @@ Evaluation evaluate_preferences(const OpenedLanguageModel& opened, const Config&
   std::vector<PreferencePair> pairs = records_to_evaluate(
       config, path, split,
       [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); },
-      [&] { return load_pairs(config, opened, opened.folder); });
+      [&] { return load_preference_pairs(config, opened, opened.folder); });
   PreferenceSession session(config, opened.model, false, true);
   check_fits(session.store, "");
   session.allocate();

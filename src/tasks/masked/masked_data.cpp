@@ -9,7 +9,7 @@
 namespace linnet {
 namespace {
 
-MaskedText encode(const PretrainedTokenizer& tokenizer, const std::vector<std::string>& texts) {
+MaskedText encode_masked_text(const PretrainedTokenizer& tokenizer, const std::vector<std::string>& texts) {
   std::vector<int32_t> ids;
   std::vector<TokenSpan> documents;
   for (const std::string& text : texts) {
@@ -26,7 +26,7 @@ int32_t separator_of(const PretrainedTokenizer& tokenizer) {
   return roles.separate != kNoToken ? roles.separate : roles.end;
 }
 
-MaskedText map_tokens(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
+MaskedText map_masked_tokens(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
   TokenStream tokens(path, static_cast<int>(config.data.token_bytes), tokenizer.vocab_size());
   std::vector<TokenSpan> documents = find_documents(tokens, separator_of(tokenizer));
   return {std::move(tokens), std::move(documents)};
@@ -47,8 +47,8 @@ std::vector<TokenSpan> take_end(std::vector<TokenSpan>& documents, int64_t size,
   return end;
 }
 
-MaskedData load_numbers(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
-  MaskedText train = map_tokens(config, tokenizer, path);
+MaskedData load_masked_tokens(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
+  MaskedText train = map_masked_tokens(config, tokenizer, path);
   if (!config.data.valid_text.empty())
     return {std::move(train), load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
   std::vector<TokenSpan> end = take_end(train.documents, train.tokens.size(), config.data.valid_share);
@@ -59,22 +59,22 @@ MaskedData load_numbers(const Config& config, const PretrainedTokenizer& tokeniz
 }  // namespace
 
 MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
-  if (is_token_file(path)) return map_tokens(config, tokenizer, path);
-  MaskedText text = encode(tokenizer, read_texts(config.data, path));
+  if (is_token_file(path)) return map_masked_tokens(config, tokenizer, path);
+  MaskedText text = encode_masked_text(tokenizer, read_texts(config.data, path));
   if (text.tokens.size() == 0) fail_user("'" + path + "' holds no text");
   return text;
 }
 
 MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tokenizer) {
   const std::string path = text_path(config, config.data.text, "text");
-  if (is_token_file(path)) return load_numbers(config, tokenizer, path);
+  if (is_token_file(path)) return load_masked_tokens(config, tokenizer, path);
   if (!config.data.valid_text.empty())
     return {load_masked_text(config, tokenizer, path),
             load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
   std::vector<std::string> texts = read_texts(config.data, path);
   if (texts.empty()) fail_user("'" + path + "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
-  MaskedData data{encode(tokenizer, texts), encode(tokenizer, end)};
+  MaskedData data{encode_masked_text(tokenizer, texts), encode_masked_text(tokenizer, end)};
   if (data.train.tokens.size() == 0) fail_user("'" + path + "' holds no text to train on");
   if (data.valid.tokens.size() == 0)
     fail_user("there is no validation text: valid_share = " + std::to_string(config.data.valid_share) + " of '" + path +

@@ -28,7 +28,7 @@ std::unique_ptr<PretrainedTokenizer> find_tokenizer(const Config& config) {
       "data.tokenizer_dir=FILE, a vocab.txt or tokenizer.json, or model.from=FOLDER)");
 }
 
-void check_vocabulary(MaskedModel& model) {
+void check_masked_vocabulary(MaskedModel& model) {
   const int64_t have = model.tokenizer->vocab_size(), takes = model.model().encoder.config.vocab_size;
   if (have > takes)
     fail_user("the tokenizer has " + std::to_string(have) + " tokens, the model only " + std::to_string(takes));
@@ -39,7 +39,7 @@ void check_vocabulary(MaskedModel& model) {
 MaskedModel open_masked_run(const std::string& folder) {
   MaskedModel model;
   model.pretrained = open_run_model(folder), model.tokenizer = open_run_tokenizer(folder);
-  check_vocabulary(model);
+  check_masked_vocabulary(model);
   return model;
 }
 
@@ -50,7 +50,7 @@ MaskedModel open_masked_model(const std::string& folder) {
   if (!model.pretrained.fresh.empty())
     fail_user("'" + folder + "' has no head that finds masked tokens ('" + model.pretrained.fresh[0] + "' is missing)");
   model.tokenizer = load_pretrained_tokenizer(folder);
-  check_vocabulary(model);
+  check_masked_vocabulary(model);
   return model;
 }
 
@@ -84,7 +84,7 @@ MaskedModel make_masked_model(const Config& config, const std::string& from) {
       config.model.from.empty()
           ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
           : open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
-  check_vocabulary(model);
+  check_masked_vocabulary(model);
   return model;
 }
 

@@ -21,7 +21,7 @@ struct Tokens {
   size_t begin = 0, end = 0;  // those of the context
 };
 
-Tokens tokens_of(const TextRecord& record, const PretrainedTokenizer& tokenizer) {
+Tokens question_tokens(const TextRecord& record, const PretrainedTokenizer& tokenizer) {
   Tokens tokens{.encoding = tokenizer.encode_pair(record.text, record.pair, {})};
   const Encoding& encoding = tokens.encoding;
   std::vector<TokenId> question;
@@ -39,8 +39,8 @@ Tokens tokens_of(const TextRecord& record, const PretrainedTokenizer& tokenizer)
 
 // The first and the last token of a window that the range touches. The first token of all, which is the template's,
 // where the window does not have the whole range.
-std::array<float, 2> labels_of(const std::vector<TextRange>& offsets, size_t first, size_t last,
-                               const TextRange& range) {
+std::array<float, 2> answer_positions(const std::vector<TextRange>& offsets, size_t first, size_t last,
+                                      const TextRange& range) {
   if (first == last || offsets[first].begin > range.begin || offsets[last - 1].end < range.end) return {0, 0};
   size_t begin = first, end = last - 1;
   while (begin < last && offsets[begin].begin <= range.begin) ++begin;
@@ -162,7 +162,7 @@ class Answers : public TextTask {
 
   static void add_windows(const TextRecord& record, int64_t index, const PretrainedTokenizer& tokenizer,
                           const AnswersConfig& options, int64_t longest, TextUse use, TextExamples& examples) {
-    const Tokens tokens = tokens_of(record, tokenizer);
+    const Tokens tokens = question_tokens(record, tokenizer);
     const Encoding& encoding = tokens.encoding;
     const size_t around = encoding.ids.size() - (tokens.end - tokens.begin), most = static_cast<size_t>(longest);
     const auto stride = static_cast<size_t>(options.stride);
@@ -181,7 +181,7 @@ class Answers : public TextTask {
     for (size_t begin = tokens.begin;; begin += most - around - stride) {
       const size_t end = std::min(begin + most - around, tokens.end);
       std::array<float, 2> label{0, 0};
-      if (!ranges.empty()) label = labels_of(encoding.offsets, begin, end, ranges[0]);
+      if (!ranges.empty()) label = answer_positions(encoding.offsets, begin, end, ranges[0]);
       for (float& position : label)  // of the window
         if (position > 0) position -= static_cast<float>(begin - tokens.begin);
       examples.types.push_back(part(encoding.segments, begin, end));

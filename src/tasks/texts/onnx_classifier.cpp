@@ -48,7 +48,7 @@ int64_t longest_text(const ConfigFile& config, int64_t of_tokenizer) {
 }
 
 // A tokenizer that knows more tokens than the network's table of embeddings has rows is another model's.
-void check_vocabulary(const OnnxNetwork& network, const PretrainedTokenizer& tokenizer) {
+void check_onnx_vocabulary(const OnnxNetwork& network, const PretrainedTokenizer& tokenizer) {
   const OnnxGraph& graph = network.model().graph;
   for (const OnnxNode& node : graph.nodes) {
     if (node.op != "Gather" || node.in.size() < 2 || node.in[1] != "input_ids") continue;
@@ -81,7 +81,7 @@ std::unique_ptr<PretrainedTokenizer> load_onnx_tokenizer(const std::string& path
 PretrainedModel open_onnx_classifier(const std::string& path, std::vector<std::string>& classes) {
   std::unique_ptr<OnnxNetwork> network = load_onnx(path, std::ssize(classes));
   const std::unique_ptr<PretrainedTokenizer> tokenizer = load_onnx_tokenizer(path);
-  check_vocabulary(*network, *tokenizer);
+  check_onnx_vocabulary(*network, *tokenizer);
   const std::string file = path_in(companion_folder(path), "config.json");
   ConfigFile config = file_exists(file) ? ConfigFile(file) : ConfigFile();
   if (config.count("id2label") == classes.size()) {

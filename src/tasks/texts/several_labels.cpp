@@ -16,7 +16,7 @@ constexpr double kThreshold = 0.5;  // of a label's probability
 
 // The labels of a record: of JSON a list of texts, of a table "a|b", "a;b" or "a,b"; the first of these separators that
 // the label has.
-Names labels_of(const TextRecord& record) {
+Names labels_of_record(const TextRecord& record) {
   Names labels;
   if (record.label.is_array()) {
     for (const Json& label : record.label) labels.push_back(label_text(label));
@@ -44,7 +44,7 @@ class SeveralLabels : public TextTask {
     std::set<std::string> names;
     size_t most = 0;
     for (const TextRecord& record : train.records) {
-      const Names labels = labels_of(record);
+      const Names labels = labels_of_record(record);
       names.insert(labels.begin(), labels.end());
       most = std::max(most, labels.size());
     }
@@ -55,7 +55,7 @@ class SeveralLabels : public TextTask {
 
   std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
     std::vector<float> has(outputs.size(), 0);
-    for (const std::string& label : labels_of(record)) {
+    for (const std::string& label : labels_of_record(record)) {
       const auto found = std::ranges::find(outputs, label);
       if (found == outputs.end())
         fail_user(record.where + ": the label '" + label + "' is none of the " + std::to_string(outputs.size()) +

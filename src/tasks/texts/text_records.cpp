@@ -86,14 +86,14 @@ Columns columns_of(const Json& record, const DataConfig& data, bool labelled, bo
   return columns;
 }
 
-std::string text_of(const Json& record, const std::string& name, const std::string& where) {
+std::string record_text(const Json& record, const std::string& name, const std::string& where) {
   const Json* value = record.find(name);
   if (!value || value->is_null()) fail_user(where + ": there is no \"" + name + "\"");
   if (!value->is_string()) fail_user(where + ": \"" + name + "\" is no text");
   return value->text();
 }
 
-Json label_of(const Json& record, const std::string& name, const std::string& where) {
+Json record_label(const Json& record, const std::string& name, const std::string& where) {
   const Json* value = record.find(name);
   if (!value || value->is_null()) fail_user(where + ": there is no \"" + name + "\"");
   return value->is_string() ? Json(trimmed(value->text())) : *value;
@@ -135,9 +135,9 @@ TextRecords read_labelled(const std::string& path, const DataConfig& data, bool 
       columns = columns_of(record, data, true, images, where);
       found.pairs = !columns.pair.empty();
     }
-    found.records.push_back({.text = text_of(record, columns.text, where),
-                             .pair = found.pairs ? text_of(record, columns.pair, where) : "",
-                             .label = label_of(record, columns.label, where),
+    found.records.push_back({.text = record_text(record, columns.text, where),
+                             .pair = found.pairs ? record_text(record, columns.pair, where) : "",
+                             .label = record_label(record, columns.label, where),
                              .where = where});
   }
   if (found.records.empty()) fail_user("'" + path + "' has no labelled lines");
@@ -176,7 +176,7 @@ void for_each_image(const std::string& path, const DataConfig& data, const UseTe
   for (Json record; reader.next(record);) {
     const std::string& where = reader.where();
     if (columns.text.empty()) columns = columns_of(record, named, false, true, where);
-    use(image_path(path, text_of(record, columns.text, where), where));
+    use(image_path(path, record_text(record, columns.text, where), where));
   }
 }
 
@@ -196,11 +196,11 @@ void for_each_text(const std::string& path, const DataConfig& data, bool pairs, 
   for (Json record; reader.next(record);) {
     const std::string& where = reader.where();
     if (columns.text.empty()) columns = columns_of(record, named, false, false, where);
-    std::string text = text_of(record, columns.text, where);
+    std::string text = record_text(record, columns.text, where);
     if (pairs) {
       if (columns.pair.empty()) fail_user(where + ": the model takes two texts, and there is one field with a text");
       std::ranges::replace(text, '\t', ' ');
-      text += '\t' + text_of(record, columns.pair, where);
+      text += '\t' + record_text(record, columns.pair, where);
     }
     use(text);
   }
@@ -238,7 +238,7 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
   for (const auto& [key, value] : record.items()) {
     const bool unnamed = columns.text == "1" && key != columns.text && key != columns.pair && key != columns.label;
     if (!unnamed && !key.starts_with(kOther)) continue;
-    if (!value.is_array()) others.push_back(text_of(record, key, where));
+    if (!value.is_array()) others.push_back(record_text(record, key, where));
     for (const Json& text : value) {
       if (!text.is_string()) fail_user(where + ": a text of \"" + key + "\" is no text");
       others.push_back(text.text());
@@ -259,9 +259,10 @@ TextRecords read_related_texts(const std::string& path, const DataConfig& data) 
     const std::string& where = reader.where();
     if (columns.text.empty()) columns = related_columns(record, data, true, where);
     TextRecord& to = found.records.emplace_back();
-    to.text = text_of(record, columns.text, where), to.pair = text_of(record, columns.pair, where), to.where = where;
+    to.text = record_text(record, columns.text, where), to.pair = record_text(record, columns.pair, where),
+    to.where = where;
     if (!columns.label.empty())
-      to.label = number_of(label_of(record, columns.label, where), where);
+      to.label = number_of(record_label(record, columns.label, where), where);
     else
       to.others = other_texts(record, columns, where);
     if (to.others.size() != found.records[0].others.size())
@@ -283,9 +284,9 @@ void for_each_related_text(const std::string& path, const DataConfig& data, cons
   for (Json record; reader.next(record);) {
     const std::string& where = reader.where();
     if (columns.text.empty()) columns = related_columns(record, data, false, where);
-    std::string text = text_of(record, columns.text, where);
+    std::string text = record_text(record, columns.text, where);
     std::ranges::replace(text, '\t', ' ');
-    use(columns.pair.empty() ? text : text + '\t' + text_of(record, columns.pair, where));
+    use(columns.pair.empty() ? text : text + '\t' + record_text(record, columns.pair, where));
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using WordRanges = std::vector<TextRange>;
 
-Json label_of(const WordRanges& words, const std::vector<std::string>& tags) {
+Json words_label(const WordRanges& words, const std::vector<std::string>& tags) {
   Json ranges = Json::array();
   for (const TextRange& word : words) ranges.push_back(Json::array({word.begin, word.end}));
   return {{"words", std::move(ranges)}, {"tags", tags}};
@@ -28,7 +28,7 @@ TextRecord join(const std::vector<std::string>& tokens, const std::vector<std::s
     words.push_back({record.text.size(), record.text.size() + token.size()});
     record.text += token;
   }
-  record.label = label_of(words, tags);
+  record.label = words_label(words, tags);
   return record;
 }
 
@@ -79,20 +79,20 @@ TextRecord tag_spans(std::string text, const Json& spans, const std::string& whe
     }
   }
   TextRecord record{.where = where};
-  record.label = label_of(words, tags);
+  record.label = words_label(words, tags);
   record.text = std::move(text);
   return record;
 }
 
-const Json* first_of(const Json& record, std::initializer_list<std::string> names) {
+const Json* first_field(const Json& record, std::initializer_list<std::string> names) {
   for (const std::string& name : names)
     if (!name.empty())
       if (const Json* found = record.find(name)) return found;
   return nullptr;
 }
 
-const Json* tokens_of(const Json& json, const DataConfig& data) {
-  const Json* tokens = first_of(json, {data.text_column, "tokens", "words"});
+const Json* tagged_tokens(const Json& json, const DataConfig& data) {
+  const Json* tokens = first_field(json, {data.text_column, "tokens", "words"});
   return tokens && tokens->is_array() ? tokens : nullptr;
 }
 
@@ -105,15 +105,15 @@ std::vector<std::string> texts_of(const Json& tokens, const std::string& where) 
   return texts;
 }
 
-const std::string& text_of(const Json& json, const DataConfig& data, const std::string& where) {
-  const Json* text = first_of(json, {data.text_column, "text", "sentence"});
+const std::string& tagged_text(const Json& json, const DataConfig& data, const std::string& where) {
+  const Json* text = first_field(json, {data.text_column, "text", "sentence"});
   if (!text || !text->is_string()) fail_user(where + ": there is neither \"tokens\" nor a \"text\"");
   return text->text();
 }
 
 TextRecord read_record(const Json& json, const DataConfig& data, const std::string& where) {
-  if (const Json* tokens = tokens_of(json, data)) {
-    const Json* tags = first_of(json, {data.label_column, "tags", "ner_tags", "labels"});
+  if (const Json* tokens = tagged_tokens(json, data)) {
+    const Json* tags = first_field(json, {data.label_column, "tags", "ner_tags", "labels"});
     if (!tags || !tags->is_array()) fail_user(where + ": there is no list \"tags\" beside the tokens");
     if (tags->size() != tokens->size())
       fail_user(where + ": " + std::to_string(tokens->size()) + " tokens and " + std::to_string(tags->size()) +
@@ -126,8 +126,8 @@ TextRecord read_record(const Json& json, const DataConfig& data, const std::stri
     }
     return join(texts_of(*tokens, where), names, where);
   }
-  const std::string& text = text_of(json, data, where);
-  const Json* spans = first_of(json, {data.label_column, "entities", "spans", "label", "labels"});
+  const std::string& text = tagged_text(json, data, where);
+  const Json* spans = first_field(json, {data.label_column, "entities", "spans", "label", "labels"});
   if (!spans || !spans->is_array()) fail_user(where + ": there is no list \"entities\" beside the text");
   return tag_spans(text, *spans, where);
 }
@@ -201,8 +201,8 @@ void for_each_text_of_words(const std::string& path, const DataConfig& data, con
   if (!has_any_ending(path, {".jsonl", ".ndjson", ".json"})) return for_each_text(path, data, false, use);
   RecordReader reader(path, {});
   for (Json record; reader.next(record);) {
-    const Json* tokens = tokens_of(record, data);
-    use(tokens ? join(texts_of(*tokens, reader.where()), {}, "").text : text_of(record, data, reader.where()));
+    const Json* tokens = tagged_tokens(record, data);
+    use(tokens ? join(texts_of(*tokens, reader.where()), {}, "").text : tagged_text(record, data, reader.where()));
   }
 }
 

@@ -43,7 +43,7 @@ ConfigFile marian_file(const Config& config, const TokenizerPair& tokenizers) {
   return marian_config_file(t, tokenizers.special.pad, tokenizers.special.end);
 }
 
-void set_pretrained(TranslationModel& model, PretrainedModel pretrained) {
+void set_translation_model(TranslationModel& model, PretrainedModel pretrained) {
   model.pretrained = std::make_shared<PretrainedModel>(std::move(pretrained));
   model.model = std::shared_ptr<EncoderDecoder>(model.pretrained, &model.pretrained->as<EncoderDecoder>());
 }
@@ -79,7 +79,7 @@ void take_generation_tokens(ConfigFile& config, const GenerationConfig& author) 
   take("forced_bos_token_id", author.forced_begin);
 }
 
-void check_vocabulary(const TranslationModel& model, const std::string& folder) {
+void check_translation_vocabulary(const TranslationModel& model, const std::string& folder) {
   const int64_t have = std::max(model.tokenizers.source->vocab_size(), model.tokenizers.target->vocab_size());
   if (have > model.model->output_vocab_size())
     fail_user("the tokenizer has " + std::to_string(have) + " tokens, the model in '" + folder + "' only " +
@@ -87,7 +87,7 @@ void check_vocabulary(const TranslationModel& model, const std::string& folder) 
 }
 
 // The longest sentences the keys ask for must have positions.
-void check_length(const Config& config, const EncoderDecoder& model) {
+void check_translation_length(const Config& config, const EncoderDecoder& model) {
   if (config.model.max_seq_len > model.max_length())
     fail_user("max_seq_len = " + std::to_string(config.model.max_seq_len) + ", and the model takes " +
               std::to_string(model.max_length()) + " tokens");
@@ -126,9 +126,9 @@ TranslationModel make_translation_model(const Config& config, TokenizerPair toke
   TranslationModel model;
   model.tokenizers = std::move(tokenizers);
   if (config.model.architecture == "t5")
-    set_pretrained(model, new_pretrained(t5_file(config, model.tokenizers)));
+    set_translation_model(model, new_pretrained(t5_file(config, model.tokenizers)));
   else if (config.model.architecture == "marian")
-    set_pretrained(model, new_pretrained(marian_file(config, model.tokenizers)));
+    set_translation_model(model, new_pretrained(marian_file(config, model.tokenizers)));
   else
     model.model = std::make_shared<Transformer>(transformer_config(config, model.tokenizers));
   return model;
@@ -138,12 +138,12 @@ TranslationModel open_translation_folder(const Config& config, const std::string
                                          const std::vector<AdapterFolder>& adapters) {
   refuse_names(adapters);
   TranslationModel model;
-  set_pretrained(model, open_with_adapters(folder, adapters, {.lora = lora_options(config)}));
+  set_translation_model(model, open_with_adapters(folder, adapters, {.lora = lora_options(config)}));
   model.tokenizers = open_tokenizers(folder);
   take_generation_tokens(model.pretrained->config, read_generation_config(folder));
   set_special(model, config);
-  check_vocabulary(model, folder);
-  check_length(config, *model.model);
+  check_translation_vocabulary(model, folder);
+  check_translation_length(config, *model.model);
   return model;
 }
 
@@ -152,7 +152,7 @@ TranslationModel load_translation_run(const Config& config, const std::string& f
   if (!file_exists(folder + kConfigFile)) return make_translation_model(config, std::move(tokenizers));
   TranslationModel model;
   model.tokenizers = std::move(tokenizers);
-  set_pretrained(model, open_run_model(folder));
+  set_translation_model(model, open_run_model(folder));
   set_special(model, config);
   return model;
 }

@@ -1,84 +1,20 @@
 #include "data/examples/images/idx.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
-#include "data/examples/gzip_limit.h"
+#include "data/examples/gzip_file.h"
 
 namespace linnet {
 namespace {
-
-// A file's bytes through zlib, which passes a file that is not gzip through unchanged.
-class ByteReader {
- public:
-  explicit ByteReader(const std::string& path) : path_(path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) fail_user("cannot read '" + path + "': " + std::strerror(errno));
-    struct stat status {};
-    if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
-      ::close(descriptor);
-      fail_user("cannot read '" + path + "': it is a directory");
-    }
-    file_bytes_ = static_cast<uint64_t>(status.st_size);
-    file_ = ::gzdopen(descriptor, "rb");
-    if (file_ == nullptr) {
-      ::close(descriptor);
-      fail_system("out of memory while opening '" + path + "'");
-    }
-    ::gzbuffer(file_, 1 << 17);
-  }
-  ~ByteReader() { ::gzclose_r(file_); }
-  ByteReader(const ByteReader&) = delete;
-  ByteReader& operator=(const ByteReader&) = delete;
-
-  // As many bytes as there are, at most `size`.
-  size_t read(uint8_t* to, size_t size) {
-    size_t done = 0;
-    while (done < size) {
-      const auto part = static_cast<unsigned>(std::min<size_t>(size - done, 1 << 30));
-      errno = 0;
-      const int got = ::gzread(file_, to + done, part);
-      if (got <= 0) check_end(got);
-      if (got <= 0) break;
-      done += static_cast<size_t>(got);
-    }
-    return done;
-  }
-  // More than this the file cannot hold: deflate shrinks at most 1032 times (RFC 1951).
-  uint64_t most_bytes() const { return file_bytes_ * 1032; }
-  // User error when so many bytes are more than a file of this size should expand to.
-  void check_size(uint64_t bytes) const {
-    if (!::gzdirect(file_)) check_expansion(path_, bytes, file_bytes_);
-  }
-
- private:
-  void check_end(int got) const {
-    int code = Z_OK;
-    ::gzerror(file_, &code);
-    if (code == Z_BUF_ERROR) fail_user("'" + path_ + "' is a truncated gzip file");
-    if (code == Z_ERRNO) fail_user("cannot read '" + path_ + "': " + std::strerror(errno));
-    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) fail_user("'" + path_ + "' is a corrupt gzip file");
-  }
-
-  std::string path_;
-  gzFile file_ = nullptr;
-  uint64_t file_bytes_ = 0;
-};
 
 constexpr uint8_t kUnsignedByte = 0x08;
 
 }  // namespace
 
 IdxArray read_idx(const std::string& path) {
-  ByteReader reader(path);
+  GzipFile reader(path);
   std::array<uint8_t, 4> magic{};
   if (reader.read(magic.data(), 4) < 4 || magic[0] != 0 || magic[1] != 0 || magic[3] < 1 || magic[3] > 4)
     fail_user("'" + path + "' is not an IDX file: it does not begin with 0 0 TYPE AXES");

@@ -196,14 +196,14 @@ ImageDataset read_image_files(const std::vector<std::string>& files, const Image
   return dataset;
 }
 
-void make_colour(ImageDataset& dataset) {
+void make_color(ImageDataset& dataset) {
   if (dataset.channels != 1) return;
   dataset.channels = 3;
   if (!dataset.in_memory()) return;
-  std::vector<uint8_t> colour(dataset.pixels.size() * 3);
+  std::vector<uint8_t> color(dataset.pixels.size() * 3);
   for (size_t i = 0; i < dataset.pixels.size(); ++i)
-    std::fill_n(colour.begin() + static_cast<ptrdiff_t>(3 * i), 3, dataset.pixels[i]);
-  dataset.pixels = std::move(colour);
+    std::fill_n(color.begin() + static_cast<ptrdiff_t>(3 * i), 3, dataset.pixels[i]);
+  dataset.pixels = std::move(color);
 }
 
 }  // namespace linnet

@@ -39,7 +39,7 @@ std::vector<std::string> find_images(const std::string& directory);
 void warn_of_foreign_images(const std::string& directory, size_t read);
 
 // One channel becomes three equal ones; 3 stay 3.
-void make_colour(ImageDataset& dataset);
+void make_color(ImageDataset& dataset);
 
 // Training, validation and test images of one directory, which holds one of
 //

@@ -34,7 +34,7 @@ class ImageFolderTest : public ImageTest {
     ASSERT_NE(done, 0);
   }
   void grey(const std::string& name, uint8_t value) { image(name, 3, 2, 1, Pixels(6, value)); }
-  void colour(const std::string& name) {
+  void color(const std::string& name) {
     image(name, 3, 2, 3, Pixels{9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8});
   }
 };
@@ -58,8 +58,8 @@ TEST_F(ImageFolderTest, ClassesAreSortedFoldersAndFilesOfOtherKindsAreLeftOut) {
 }
 
 TEST_F(ImageFolderTest, ReadsPngJpegAndBmp) {
-  colour("a/1.png");
-  colour("a/2.bmp");
+  color("a/1.png");
+  color("a/2.bmp");
   image("a/3.jpg", 3, 2, 3, Pixels(18, 100));
   grey("a/4.png", 50);
   const ImageDataset dataset = read_image_folder(folder_);
@@ -71,7 +71,7 @@ TEST_F(ImageFolderTest, ReadsPngJpegAndBmp) {
   EXPECT_EQ(dataset.image(3)[1], 50);
 }
 
-TEST_F(ImageFolderTest, GreyStoredAsColourIsGrey) {
+TEST_F(ImageFolderTest, GreyStoredAsColorIsGrey) {
   image("a/1.bmp", 3, 2, 3, Pixels{1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6});
   const ImageDataset dataset = read_image_folder(folder_);
   EXPECT_EQ(dataset.channels, 1);
@@ -216,13 +216,13 @@ TEST_F(ImageFolderTest, PicturesOfAnySizeAreMadeAlike) {
 // What does not fit into memory is decoded when it is asked for, and is the same: pixels, channels, parts, moments,
 // batches.
 TEST_F(ImageFolderTest, FilesAreTheSameAsImagesInMemory) {
-  for (const bool has_colour : {false, true}) {
-    SCOPED_TRACE(has_colour);
+  for (const bool has_color : {false, true}) {
+    SCOPED_TRACE(has_color);
     for (int i = 0; i < 9; ++i) {
       Pixels pixels;
       for (int p = 0; p < 5 * 6; ++p) {
         const auto value = static_cast<uint8_t>(i * 29 + p * 7);
-        for (int c = 0; c < 3; ++c) pixels.push_back(static_cast<uint8_t>(has_colour && i == 7 ? value + c : value));
+        for (int c = 0; c < 3; ++c) pixels.push_back(static_cast<uint8_t>(has_color && i == 7 ? value + c : value));
       }
       image("all/" + std::to_string(i % 2) + "/" + std::to_string(i) + ".bmp", 6, 5, 3, pixels);
     }
@@ -231,7 +231,7 @@ TEST_F(ImageFolderTest, FilesAreTheSameAsImagesInMemory) {
       ImageDataset files = read_image_folder(folder_ + "/all", {}, {.size = 4, .threads = threads, .memory = 100});
       EXPECT_TRUE(files.pixels.empty());
       EXPECT_FALSE(files.in_memory());
-      EXPECT_EQ(files.channels, has_colour ? 3 : 1);
+      EXPECT_EQ(files.channels, has_color ? 3 : 1);
       EXPECT_EQ(files.channels, memory.channels);
       EXPECT_EQ(files.labels, memory.labels);
       EXPECT_EQ(channel_moments(files, threads).mean, channel_moments(memory).mean);
@@ -253,7 +253,7 @@ TEST_F(ImageFolderTest, FilesAreTheSameAsImagesInMemory) {
       EXPECT_TRUE(std::ranges::equal(decoded, part.image(3)));
       files.read(4, decoded);
       EXPECT_TRUE(std::ranges::equal(decoded, rest.image(4)));
-      make_colour(files), make_colour(rest);
+      make_color(files), make_color(rest);
       decoded.resize(static_cast<size_t>(files.image_bytes()));
       files.read(0, decoded);
       EXPECT_TRUE(std::ranges::equal(decoded, rest.image(0)));
@@ -304,7 +304,7 @@ TEST_F(ImageFolderTest, FoldersOfClassesAloneAreDividedBySeed) {
 TEST_F(ImageFolderTest, SplitsOfFoldersShareClassesAndChannels) {
   grey("train/cat/1.png", 1);
   grey("train/dog/1.png", 2);
-  colour("test/dog/1.png");
+  color("test/dog/1.png");
   ImageSplits splits = load_image_splits(folder_);
   EXPECT_EQ(splits.validation.count, 1);  // taken from the training images, of which half stay
   EXPECT_EQ(splits.test.labels, (std::vector<int32_t>{1}));

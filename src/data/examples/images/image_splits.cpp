@@ -91,11 +91,11 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
 
 }  // namespace
 
-// A part may be grey by chance; all parts are what the most colourful one is.
+// A part may be grey by chance; all parts are what the most colorful one is.
 void make_alike(ImageSplits& splits, const std::string& directory) {
   const auto parts = {&splits.train, &splits.validation, &splits.test};
   if (std::ranges::any_of(parts, [](const ImageDataset* part) { return part->channels == 3; }))
-    for (ImageDataset* part : parts) make_colour(*part);
+    for (ImageDataset* part : parts) make_color(*part);
   conform(splits.train, splits.validation, "'" + directory + "/valid'");
   conform(splits.train, splits.test, "'" + directory + "/test'");
 }

@@ -22,7 +22,7 @@ std::string fold(std::string word) {
 }
 
 // Every string at most one edit from `word`, by enumeration.
-std::set<std::string> neighbours(const std::string& word) {
+std::set<std::string> neighbors(const std::string& word) {
   std::set<std::string> found = {word};
   const std::string alphabet = "abcdefghijklmnopqrstuvwxyz123";
   for (size_t i = 0; i <= word.size(); ++i) {
@@ -43,7 +43,7 @@ TEST(DateNames, AMisspellingCanMeanOneMonthOnly) {
     for (int month = 1; month <= kMonthCount; ++month) {
       for (const std::string& name : {fold(month_name(language, month)), fold(month_abbreviation(language, month))}) {
         names.insert(name);
-        for (const std::string& near : neighbours(name)) months_near[near].insert(month);
+        for (const std::string& near : neighbors(name)) months_near[near].insert(month);
       }
     }
   }
@@ -61,7 +61,7 @@ TEST(DateNames, AMisspellingCanMeanOneMonthOnly) {
   }
 }
 
-TEST(DateNames, NeighbouringMonthsLoseTheirAmbiguousMisspellings) {
+TEST(DateNames, NeighboringMonthsLoseTheirAmbiguousMisspellings) {
   const auto has = [](DateLanguage language, int month, const std::string& word) {
     const auto& all = allowed_misspellings(language, month);
     return std::find(all.begin(), all.end(), word) != all.end();

@@ -1,34 +1,16 @@
 #include "data/examples/text/line_reader.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
-
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/examples/gzip_limit.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 16;
-
-int open_for_reading(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_user("cannot read '" + path + "': " + std::strerror(errno));
-  struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
-    ::close(descriptor);
-    fail_user("cannot read '" + path + "': it is a directory, a text file is needed");
-  }
-  return descriptor;
-}
 
 // What a file that is no text starts with, and what to do about it.
 struct ForeignFormat {
@@ -48,42 +30,15 @@ constexpr ForeignFormat kForeignFormats[] = {
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path) : path_(path), buffer_(kBufferBytes) {
-  const int descriptor = open_for_reading(path);
-  // zlib passes a file that does not begin with the gzip magic through unchanged, pipes included.
-  file_ = ::gzdopen(descriptor, "rb");
-  if (file_ == nullptr) {
-    ::close(descriptor);
-    fail_system("out of memory while opening '" + path + "'");
-  }
-  ::gzbuffer(file_, kBufferBytes);
-}
-
-LineReader::~LineReader() { ::gzclose_r(file_); }
+LineReader::LineReader(const std::string& path)
+    : path_(path), file_(path, ", a text file is needed"), buffer_(kBufferBytes) {}
 
 std::string LineReader::where() const { return path_ + ":" + std::to_string(line_number_); }
 
 bool LineReader::fill() {
-  errno = 0;
-  const int got = ::gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
-  if (got <= 0) {
-    int code = Z_OK;
-    const char* text = ::gzerror(file_, &code);
-    if (code == Z_BUF_ERROR) fail_user("'" + path_ + "' is a truncated gzip file");
-    if (code == Z_ERRNO) fail_user("cannot read '" + path_ + "': " + std::strerror(errno));
-    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-      const std::string_view reason(text);  // zlib's own words start with its name of the file, "<fd:3>: "
-      const size_t colon = reason.find(": ");
-      fail_user("'" + path_ + "' is a corrupt gzip file (" +
-                std::string(colon == reason.npos ? reason : reason.substr(colon + 2)) + ")");
-    }
-    return false;
-  }
   position_ = 0;
-  size_ = static_cast<size_t>(got);
-  expanded_ += size_;
-  if (!::gzdirect(file_)) check_expansion(path_, expanded_, static_cast<uint64_t>(::gzoffset(file_)));
-  return true;
+  size_ = file_.read(buffer_.data(), buffer_.size());
+  return size_ > 0;
 }
 
 bool LineReader::next(std::string& line) {

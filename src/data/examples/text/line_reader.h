@@ -5,23 +5,19 @@
 #include <string_view>
 #include <vector>
 
-struct gzFile_s;
+#include "data/examples/gzip_file.h"
 
 namespace linnet {
 
-// Reads UTF-8 lines through a fixed buffer. Gzip is recognised by its first bytes, not by the file's name; "\r\n" ends
-// a line as "\n" does; a byte order mark before the first line is skipped; the last line needs no newline.
+// Reads UTF-8 lines through a fixed buffer. "\r\n" ends a line as "\n" does; a byte order mark before the first line is
+// skipped; the last line needs no newline.
 //
 // Every problem is a user error of one line that names the file, and where it has one the line and the byte within that
-// line (both count from 1): a file that is missing, unreadable or a directory, a truncated or corrupt gzip stream, one
-// that expands too far (gzip_limit.h),
-// bytes that are not UTF-8, a NUL byte. An empty file is not an error here; read_lines() makes it one.
+// line (both count from 1): those of GzipFile, bytes that are not UTF-8, a NUL byte. An empty file is not an error
+// here; read_lines() makes it one.
 class LineReader {
  public:
   explicit LineReader(const std::string& path);
-  ~LineReader();
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
 
   // Replaces `line` by the next line without its end; false at the end of the file.
   bool next(std::string& line);
@@ -37,10 +33,9 @@ class LineReader {
   void check(std::string& line) const;
 
   std::string path_;
-  gzFile_s* file_ = nullptr;
+  GzipFile file_;
   std::vector<char> buffer_;
   size_t position_ = 0, size_ = 0;
-  uint64_t expanded_ = 0;  // bytes so far, for check_expansion()
   int64_t line_number_ = 0;
   bool line_was_ended_ = false;
 };

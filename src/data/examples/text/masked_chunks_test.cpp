@@ -78,7 +78,7 @@ TEST(MaskedChunks, EveryTokenIsInOneRowAndTheTargetsAreWhatStoodThere) {
         EXPECT_EQ(tokens[0], kBegin);
         EXPECT_EQ(tokens[size - 1], kEnd);
         for (int64_t i = 1; i + 1 < size; ++i) ++seen[tokens[i]];
-        for (int64_t i = 2; i + 1 < size; ++i)  // neighbours in the text: no row holds two documents
+        for (int64_t i = 2; i + 1 < size; ++i)  // neighbors in the text: no row holds two documents
           EXPECT_EQ(tokens[i], tokens[i - 1] + 1 == kVocabulary ? 10 : tokens[i - 1] + 1);
       }
     }

@@ -25,25 +25,27 @@ const std::string& template_of(const PretrainedTokenizer& tokenizer, const std::
   return tokenizer.chat_template();
 }
 
-jinja::Value value_of(const Json& json) {
+jinja::Value value_from_json(const Json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_integer()) return json.get<int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.text();
   if (json.is_array()) {
     jinja::List list;
-    for (const auto& item : json) list.push_back(value_of(item));
+    for (const auto& item : json) list.push_back(value_from_json(item));
     return list;
   }
   if (!json.is_object()) return jinja::None{};
   jinja::Dict dict;
-  for (const auto& [key, item] : json.items()) dict.items.emplace_back(key, value_of(item));
+  for (const auto& [key, item] : json.items()) dict.items.emplace_back(key, value_from_json(item));
   return dict;
 }
 
 }  // namespace
 
-jinja::Value template_value(const std::string& json) { return value_of(Json::parse(json, JsonLimits::request())); }
+jinja::Value template_value(const std::string& json) {
+  return value_from_json(Json::parse(json, JsonLimits::request()));
+}
 
 ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder)
     : tokens_(special_tokens(tokenizer)),

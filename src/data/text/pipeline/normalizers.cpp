@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-bool is_ascii(std::string_view text) {
+bool all_ascii(std::string_view text) {
   unsigned char all = 0;
   for (const char c : text) all |= static_cast<unsigned char>(c);
   return all < 0x80;
@@ -111,7 +111,7 @@ void put_composed(Form form, AlignedText& text, size_t begin, size_t end, const 
 
 void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
   const std::string_view old = text.view();
-  if (is_ascii(old)) return;
+  if (all_ascii(old)) return;
   std::u32string scratch;
   text.start_rewrite();
   for (size_t begin = 0; begin < old.size();) {
@@ -163,7 +163,7 @@ void LowercaseNormalizer::apply(AlignedText& text, PipelineScratch&) const {
 
 void StripAccentsNormalizer::apply(AlignedText& text, PipelineScratch&) const {
   const std::string_view old = text.view();
-  if (is_ascii(old)) return;
+  if (all_ascii(old)) return;
   text.start_rewrite();
   for (size_t i = 0; i < old.size();) {
     const size_t length = utf8_length_at(old, i);

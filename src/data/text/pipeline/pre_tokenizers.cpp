@@ -10,8 +10,8 @@ const char* const kGpt2Expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+
 namespace {
 
 // Cuts [begin, end) at `matches` (sorted, disjoint) and appends the pieces.
-void cut(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitBehavior behavior, bool inverted,
-         std::vector<TextSegment>& words) {
+void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitBehavior behavior, bool inverted,
+                 std::vector<TextSegment>& words) {
   const size_t first = words.size();
   bool after_match = false;  // whether the last piece ends with a match
   size_t held = begin;       // kMergedWithNext: where the matches begin that wait for text
@@ -82,7 +82,7 @@ void PatternSplit::split(PipelineScratch& scratch) const {
       match.begin += word.begin;
       match.end += word.begin;
     }
-    cut(word.begin, word.end, scratch.matches, behavior_, inverted_, scratch.next_words);
+    cut_between(word.begin, word.end, scratch.matches, behavior_, inverted_, scratch.next_words);
   });
 }
 
@@ -95,7 +95,7 @@ void CharacterSplit::split(PipelineScratch& scratch) const {
       if (matches_(utf8_code_point_at(text, i))) scratch.matches.push_back({i, i + length});
       i += length;
     }
-    cut(word.begin, word.end, scratch.matches, behavior_, false, scratch.next_words);
+    cut_between(word.begin, word.end, scratch.matches, behavior_, false, scratch.next_words);
   });
 }
 

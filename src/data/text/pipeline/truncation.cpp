@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 
-void cut(Encoding& part, size_t length) {
+void cut_encoding(Encoding& part, size_t length) {
   if (part.ids.size() > length) part.ids.resize(length);
   if (part.offsets.size() > length) part.offsets.resize(length);
 }
@@ -23,8 +23,8 @@ void cut_longest(Encoding& first, Encoding& second, size_t room) {
     shorter_length = room / 2;
     longer_length = shorter_length + room % 2;
   }
-  cut(shorter, shorter_length);
-  cut(longer, longer_length);
+  cut_encoding(shorter, shorter_length);
+  cut_encoding(longer, longer_length);
 }
 
 }  // namespace
@@ -38,14 +38,14 @@ void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, i
   size_t total = 0;
   for (const Encoding& part : parts) total += part.ids.size();
   if (total <= room) return;
-  if (parts.size() == 1) return cut(parts[0], room);
+  if (parts.size() == 1) return cut_encoding(parts[0], room);
   if (options.truncation == Truncation::kLongestFirst) return cut_longest(parts[0], parts[1], room);
   Encoding& target = parts[options.truncation == Truncation::kOnlyFirst ? 0 : 1];
   const size_t excess = total - room;
   if (target.ids.size() <= excess)
     fail_user("the text to be cut has " + std::to_string(target.ids.size()) + " tokens, " + std::to_string(excess) +
               " have to go");
-  cut(target, target.ids.size() - excess);
+  cut_encoding(target, target.ids.size() - excess);
 }
 
 int64_t special_count(const std::vector<TemplateItem>& items) {

@@ -11,7 +11,7 @@ namespace {
 // A unit of the trie, as darts-clone lays it out: bit 31 marks a value, bit 8 that a value hangs here, bits 10 up
 // (times 256 where bit 9 is set) say where the children are, the lowest 8 bits are the byte that leads here.
 bool has_leaf(uint32_t unit) { return (unit >> 8) & 1; }
-uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFFu; }
+uint32_t unit_value(uint32_t unit) { return unit & 0x7FFFFFFFu; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000FFu; }
 uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200u) >> 6); }
 
@@ -43,8 +43,8 @@ CharsmapTable::Entry CharsmapTable::find(std::string_view text, bool first) cons
     const uint32_t unit = units_[location];
     location ^= offset_of(unit);
     if (!has_leaf(unit)) continue;
-    if (location >= units_.size() || value_of(units_[location]) >= texts_.size()) break;
-    entry = {texts_.data() + value_of(units_[location]), i + 1};
+    if (location >= units_.size() || unit_value(units_[location]) >= texts_.size()) break;
+    entry = {texts_.data() + unit_value(units_[location]), i + 1};
     if (first) break;
   }
   return entry;

@@ -88,7 +88,7 @@ class SentencePieceUnigram : public SentencePieceModel {
   bool has_clear_words_ = true;
 };
 
-// Byte-pair encoding (Sennrich and others 2016): of the pairs of neighbours that make a piece the one with the largest
+// Byte-pair encoding (Sennrich and others 2016): of the pairs of neighbors that make a piece the one with the largest
 // score is joined first.
 class SentencePieceBpe : public SentencePieceModel {
  public:

@@ -112,7 +112,7 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::v
     if (!single) reach(begin + length, here + unknown_score_, begin, unknown_);
     begin += length;
   }
-  // Back from the end; neighbours without a piece become one unknown stretch.
+  // Back from the end; neighbors without a piece become one unknown stretch.
   const size_t first = scratch.heap.size();
   auto& way = scratch.heap;  // {begin, end, id}
   for (auto end = static_cast<uint32_t>(word.size()); end > 0; end = nodes[end].begin) {

@@ -34,7 +34,7 @@ using attention_blocking::ForwardTask;
 
 #if HWY_TARGET == HWY_AVX3
 
-// Two weights of neighbours along the depth of a product make an element: two keys of a query for the products along
+// Two weights of neighbors along the depth of a product make an element: two keys of a query for the products along
 // the keys, two queries of a key for those along the queries.
 struct Bf16Weights : tile::Bf16 {
   static constexpr int kExpDegree = 4;

@@ -109,7 +109,7 @@ struct Tiles {
   int64_t larger;  // so many tiles at the start have one more
 };
 
-// fp32: how the weights of two neighbouring keys j (even) and j + 1, for one or two vectors of queries from i, are kept
+// fp32: how the weights of two neighboring keys j (even) and j + 1, for one or two vectors of queries from i, are kept
 // for the products along the keys (element j, i of a transposed left operand) and along the queries (rows of one).
 struct F32Weights : tile::F32Pack {
   static constexpr int kExpDegree = 5;

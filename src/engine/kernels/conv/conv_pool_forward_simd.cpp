@@ -1,5 +1,5 @@
 // The convolution of four pixels, those of one pooling window, at a time, with a vector of filters. Along rows it is
-// Winograd's F(2, 3) (Lavin & Gray 2016): two neighbouring sums of three products cost four products. With pixels d and
+// Winograd's F(2, 3) (Lavin & Gray 2016): two neighboring sums of three products cost four products. With pixels d and
 // taps g of one row
 //
 //   m0 = (d0 - d2) g0                  m1 = (d1 + d2) (g0 + g1 + g2) / 2

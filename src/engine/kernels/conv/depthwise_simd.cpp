@@ -45,7 +45,7 @@ using namespace convolution_layout;
 constexpr int kPixels = HWY_TARGET == HWY_EMU128 ? 2 : 8;   // results that share the loads of weights
 constexpr int kMaxTaps = HWY_TARGET == HWY_EMU128 ? 2 : 7;  // sums of a filter's row that are kept in registers
 
-// Distances in floats between the operands of neighbouring taps.
+// Distances in floats between the operands of neighboring taps.
 struct TapSteps {
   int64_t rows, columns;  // numbers of taps
   int64_t source_row, source_column;

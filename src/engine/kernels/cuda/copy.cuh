@@ -54,7 +54,7 @@ void copy_words(Device* device, const CopyPlan& plan, const void* from, void* to
     launch(device, copy_kernel<Word, int64_t>, blocks, kThreads, 0, count, plan, source, target);
 }
 
-// Axes of one element go, neighbours that are one run on both sides become one.
+// Axes of one element go, neighbors that are one run on both sides become one.
 inline CopyPlan collapsed(const Shape& shape, const Shape& from, const Shape& to) {
   CopyPlan plan;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {

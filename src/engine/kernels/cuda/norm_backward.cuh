@@ -1,6 +1,6 @@
 // The gradient of a norm (norm_forward.cuh), one pass over memory. With n = (sum - mean) * rstd and g = dy * weight:
 //
-//   dx = rstd * (g - mean(g) (when centred) - n * mean(g * n)) + dsum,  df = dropout(dx)
+//   dx = rstd * (g - mean(g) (when centered) - n * mean(g * n)) + dsum,  df = dropout(dx)
 //   dweight = sum over rows of dy * n,  dbias = sum over rows of dy
 //
 // Every block adds up the last two over its own rows; a second kernel adds the blocks' sums in order. How rows are cut

@@ -22,7 +22,7 @@ struct NormForward {
   float *mean = nullptr, *rstd = nullptr;
 };
 
-// What the N neighbours from element `index` of a sample are multiplied by; N divides `index` and 8.
+// What the N neighbors from element `index` of a sample are multiplied by; N divides `index` and 8.
 template <int N>
 LINNET_DEVICE void dropout_factors(const DropoutMask& mask, int64_t index, unsigned sample, float (&factor)[N]) {
   static_assert(N == 1 || N == 4 || N == 8);

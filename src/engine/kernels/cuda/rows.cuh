@@ -1,6 +1,6 @@
 // Kernels over the rows of a matrix that keep a row in registers: a warp has a row of up to 1024 elements, a block one
 // of up to 8192 where accesses are aligned. Thread `lane` of a row's threads has the pieces lane, lane + kThreads, ...
-// of kVector neighbours.
+// of kVector neighbors.
 #pragma once
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/vectors.cuh"

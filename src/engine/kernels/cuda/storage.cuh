@@ -31,7 +31,7 @@ LINNET_DEVICE bf16 from_float<bf16>(float x) {
 #endif
 }
 
-// Four neighbours in one access: `location` is aligned to four elements.
+// Four neighbors in one access: `location` is aligned to four elements.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
   T at[4];

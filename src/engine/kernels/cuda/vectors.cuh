@@ -1,4 +1,4 @@
-// Neighbours in memory in accesses of up to 16 bytes. Kernels compute in fp32.
+// Neighbors in memory in accesses of up to 16 bytes. Kernels compute in fp32.
 #pragma once
 #include "engine/kernels/cuda/storage.cuh"
 

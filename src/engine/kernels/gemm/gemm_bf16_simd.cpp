@@ -1,4 +1,4 @@
-// Products in bf16: vdpbf16ps, or ARM's bfdot, multiplies pairs of neighbours along k and adds both to an fp32 sum.
+// Products in bf16: vdpbf16ps, or ARM's bfdot, multiplies pairs of neighbors along k and adds both to an fp32 sum.
 #ifdef __aarch64__
 #include <sys/auxv.h>
 #endif

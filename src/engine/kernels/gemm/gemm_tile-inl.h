@@ -49,7 +49,7 @@ struct Finish {
   Ahead ahead = {};  // what the tile fetches on the side
 };
 
-// What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbours along k.
+// What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbors along k.
 // Depths of packed operands count packed elements.
 struct F32 {
   static constexpr int kPair = 1;  // values of k in a packed element

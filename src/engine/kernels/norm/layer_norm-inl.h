@@ -21,7 +21,7 @@ HWY_INLINE void NormalizeRow(int64_t width, const T* x, const float* weight, con
                              bool centered, T* y, float* mean, float* rstd) {
   const float scale = 1.0f / static_cast<float>(width);
   *mean = centered ? scale * SumRow(width, [=](const auto& at) LINNET_LAMBDA { return at.load(x); }) : 0.0f;
-  // A second pass over the centred row, which is in L1: one pass would cancel where the mean is large.
+  // A second pass over the centered row, which is in L1: one pass would cancel where the mean is large.
   const float filler = *mean;
   const Floats center = SetAll(filler);
   const float variance = scale * SumRow(width, [=](const auto& at) LINNET_LAMBDA {

@@ -22,7 +22,7 @@ void layer_norm_forward(int64_t rows, int64_t width, StoredFloats x, const float
 size_t layer_norm_backward_workspace(int64_t rows, int64_t width);
 
 // With n = (x - mean) * rstd and g = dy * weight:
-//   dx = rstd * (g - sum(g) / width (when centred) - n * sum(g n) / width)
+//   dx = rstd * (g - sum(g) / width (when centered) - n * sum(g n) / width)
 //   dweight = sum over rows of dy * n, dbias = sum over rows of dy; both are written, not accumulated.
 // weight may be null, and so may dweight and dbias; mean may be null when not centered. dx may be dy.
 void layer_norm_backward(int64_t rows, int64_t width, StoredFloats dy, StoredFloats x, const float* weight,

@@ -9,7 +9,7 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_argmax(const InferArgs& args) {
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
   expect(is_float(x.dtype) && x.shape.rank() >= 1 && x.shape[-1] >= 1, "got " + x.text());
@@ -26,7 +26,7 @@ int32_t argmax_row(const T* x, int64_t width) {
   return static_cast<int32_t>(best);
 }
 
-void run_reference(const KernelArgs& args) {
+void run_argmax_reference(const KernelArgs& args) {
   const int64_t width = args.in[0].shape()[-1];
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for_ranges(args.pool, args.out[0].elements(), width, [&](int64_t begin, int64_t end) {
@@ -38,10 +38,10 @@ void run_reference(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kArgmax{.name = "argmax", .infer = infer};
+const OpDef kArgmax{.name = "argmax", .infer = infer_argmax};
 
 Tensor argmax_last(At x) { return graph_of(x)->add_one(kArgmax, std::array{x.value}, {}, x.where); }
 
-LINNET_KERNELS(argmax, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(argmax, {"reference", nullptr, nullptr, run_argmax_reference})
 
 }  // namespace linnet

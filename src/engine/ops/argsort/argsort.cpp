@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_argsort(const InferArgs& args) {
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
   expect(is_float(x.dtype) && x.shape.rank() >= 1 && x.shape.elements() <= std::numeric_limits<int32_t>::max(),
@@ -27,7 +27,7 @@ void sort_row(const T* x, int64_t width, bool descending, int32_t* order) {
                    [&](int32_t a, int32_t b) { return descending ? less(x[b], x[a]) : less(x[a], x[b]); });
 }
 
-void run_reference(const KernelArgs& args) {
+void run_argsort_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<ArgsortAttrs>();
   const int64_t width = args.in[0].shape()[-1];
   const int64_t rows = width > 0 ? args.in[0].elements() / width : 0;
@@ -45,12 +45,12 @@ void run_reference(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kArgsort{.name = "argsort", .infer = infer};
+const OpDef kArgsort{.name = "argsort", .infer = infer_argsort};
 
 Tensor argsort_last(At x, bool descending, bool flat) {
   return graph_of(x)->add_one(kArgsort, std::array{x.value}, ArgsortAttrs{descending, flat}, x.where);
 }
 
-LINNET_KERNELS(argsort, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(argsort, {"reference", nullptr, nullptr, run_argsort_reference})
 
 }  // namespace linnet

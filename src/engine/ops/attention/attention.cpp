@@ -16,7 +16,7 @@ namespace {
 
 bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_attention(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AttentionAttrs>();
   expect_inputs(args, attrs.operand_count(kAttentionFixed));
   const TensorType &q = args.in[0], &k = args.in[1], &v = args.in[2];
@@ -44,7 +44,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {q, {q.dtype, {q.shape[0], attrs.heads, q.shape[1]}}};
 }
 
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_attention_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AttentionAttrs>();
   expect_inputs(args, attrs.operand_count(kAttentionGradFixed));
   expect(args.in[0] == args.in[3] && args.in[0] == args.in[5],
@@ -58,7 +58,7 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
   return out;
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> attention_gradient(const GradientArgs& args) {
   std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
   in.insert(in.end(), args.in.begin() + 3, args.in.end());
   std::vector<Tensor> gradients = args.graph.add(kAttentionGrad, in, args.node.attrs, args.node.where);
@@ -112,14 +112,14 @@ Tensor weighted_values(const AttentionAttrs& attrs, std::span<const Tensor> in, 
   return reshape(permute(matmul(p, v), {0, 2, 1, 3}), in[0].shape());
 }
 
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_attention(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<AttentionAttrs>();
   const Tensor scores = masked_scores(attrs, args.in);
   const Tensor o = weighted_values(attrs, args.in, scores);
   return {o, reshape(log_sum_exp_last(scores), {args.in[0].dim(0), attrs.heads, args.in[0].dim(1)})};
 }
 
-std::vector<TensorType> infer_mask(const InferArgs& args) {
+std::vector<TensorType> infer_attention_mask(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ScoreMaskAttrs>();
   expect_inputs(args, 1u + attrs.has_lengths + attrs.has_starts);
   expect(args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
@@ -135,14 +135,14 @@ std::vector<Tensor> gradient_mask(const GradientArgs& args) {
 
 // q k^T and p v; of a causal mask only what it lets see. Backward has five such products for these two, of which one is
 // the recomputed q k^T.
-double forward_flops(const FlopsArgs& args) {
+double attention_forward_flops(const FlopsArgs& args) {
   const Shape &q = args.in[0].shape, &k = args.in[1].shape;
   const double pairs = static_cast<double>(q[1]) * static_cast<double>(k[1]);
   const double visible = args.node.attrs.as<AttentionAttrs>().causal ? 0.5 * pairs : pairs;
   return 4.0 * static_cast<double>(q[0] * q[2]) * visible;
 }
 
-double backward_flops(const FlopsArgs& args) { return 2 * forward_flops(args); }
+double backward_flops(const FlopsArgs& args) { return 2 * attention_forward_flops(args); }
 
 }  // namespace
 
@@ -162,9 +162,9 @@ Attrs with_independent_queries(const Attrs& old) {
 }  // namespace
 
 const OpDef kAttention{.name = "attention",
-                       .infer = infer,
-                       .gradient = gradient,
-                       .decompose = decompose,
+                       .infer = infer_attention,
+                       .gradient = attention_gradient,
+                       .decompose = decompose_attention,
                        .strided_inputs = 0b111,
                        .strided_outputs = 0,
                        .storage = reduced<0b111, 0b1>,
@@ -172,9 +172,9 @@ const OpDef kAttention{.name = "attention",
                        .with_precision = set_precision<AttentionAttrs>,
                        .with_independent_rows = with_independent_queries,
                        .by_gpu_library = true,
-                       .flops = forward_flops};
+                       .flops = attention_forward_flops};
 const OpDef kAttentionGrad{.name = "attention_grad",
-                           .infer = infer_grad,
+                           .infer = infer_attention_grad,
                            .strided_inputs = 0b111,
                            .strided_outputs = 0b111,
                            .storage = reduced<0b101111, 0b111>,
@@ -182,7 +182,7 @@ const OpDef kAttentionGrad{.name = "attention_grad",
                            .with_precision = set_precision<AttentionAttrs>,
                            .by_gpu_library = true,
                            .flops = backward_flops};
-const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
+const OpDef kMaskScores{.name = "mask_scores", .infer = infer_attention_mask, .gradient = gradient_mask};
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   AttentionAttrs attrs{
@@ -216,7 +216,7 @@ Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_
 
 namespace {
 
-void run_mask(const KernelArgs& args) {
+void run_attention_mask(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<ScoreMaskAttrs>();
   const Shape& shape = args.in[0].shape();
   const int64_t heads = shape[1], queries = shape[2], keys = shape[3];
@@ -236,6 +236,6 @@ void run_mask(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(mask_scores, {"reference", nullptr, nullptr, run_mask})
+LINNET_KERNELS(mask_scores, {"reference", nullptr, nullptr, run_attention_mask})
 
 }  // namespace linnet

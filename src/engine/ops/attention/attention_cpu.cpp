@@ -6,12 +6,12 @@
 namespace linnet {
 namespace {
 
-size_t workspace(const KernelQuery& query) {
+size_t attention_workspace(const KernelQuery& query) {
   return attention_forward_workspace(attention_sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]),
                                      query.threads);
 }
 
-void run(const KernelArgs& args) {
+void run_attention(const KernelArgs& args) {
   attention_forward(attention_problem(args), attention_rows(args.in[0]), attention_rows(args.in[1]),
                     attention_rows(args.in[2]), mutable_attention_rows(args.out[0]), args.out[1].as<float>(),
                     args.workspace, args.pool);
@@ -36,6 +36,7 @@ void run_few(const KernelArgs& args) {
 }  // namespace
 
 LINNET_KERNELS(attention, {"few_queries", supports_few, few_workspace, run_few},
-               {"flash", has_attention_tiles, workspace, run}, {"reference", nullptr, nullptr, attention_reference})
+               {"flash", has_attention_tiles, attention_workspace, run_attention},
+               {"reference", nullptr, nullptr, attention_reference})
 
 }  // namespace linnet

@@ -10,12 +10,12 @@ AttentionArgs with_stored_dq(AttentionArgs args, const TensorType& dq) {
   return args;
 }
 
-size_t grad_workspace(const KernelQuery& query) {
+size_t attention_grad_workspace(const KernelQuery& query) {
   const AttentionArgs args = attention_sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]);
   return attention_backward_workspace(with_stored_dq(args, query.out[0]), query.threads);
 }
 
-void run_grad(const KernelArgs& args) {
+void run_attention_grad(const KernelArgs& args) {
   const AttentionArgs call = with_stored_dq(attention_problem(args, kAttentionGradFixed), args.out[0].type);
   float* d_bias = call.biased ? args.out[3].as<float>() : nullptr;
   attention_backward(call, attention_rows(args.in[0]), attention_rows(args.in[1]), attention_rows(args.in[2]),
@@ -26,7 +26,7 @@ void run_grad(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(attention_grad, {"flash", has_attention_tiles, grad_workspace, run_grad},
+LINNET_KERNELS(attention_grad, {"flash", has_attention_tiles, attention_grad_workspace, run_attention_grad},
                {"reference", nullptr, nullptr, attention_grad_reference})
 
 }  // namespace linnet

@@ -13,9 +13,9 @@ namespace linnet {
 namespace {
 
 template <class T>
-class Reference {
+class AttentionReference {
  public:
-  explicit Reference(const KernelArgs& args) : args_(args), attrs_(args.node.attrs.as<AttentionAttrs>()) {
+  explicit AttentionReference(const KernelArgs& args) : args_(args), attrs_(args.node.attrs.as<AttentionAttrs>()) {
     const Shape &q = args.in[0].shape(), &k = args.in[1].shape();
     batch_ = q[0], queries_ = q[1], keys_ = k[1], size_ = q[2] / attrs_.heads;
     const size_t fixed = args.node.op == &kAttention ? kAttentionFixed : kAttentionGradFixed;
@@ -146,11 +146,11 @@ class Reference {
 }  // namespace
 
 void attention_reference(const KernelArgs& args) {
-  for_float(args.in[0].type.dtype, [&]<class T>() { Reference<T>(args).forward(); });
+  for_float(args.in[0].type.dtype, [&]<class T>() { AttentionReference<T>(args).forward(); });
 }
 
 void attention_grad_reference(const KernelArgs& args) {
-  for_float(args.in[0].type.dtype, [&]<class T>() { Reference<T>(args).backward(); });
+  for_float(args.in[0].type.dtype, [&]<class T>() { AttentionReference<T>(args).backward(); });
 }
 
 }  // namespace linnet

@@ -135,7 +135,7 @@ struct Tiles {
     float sums[kCount / 2][4] = {};
 #pragma unroll 1
     for (int k = 0; k < (first_row() < rows ? kSize : 0); k += 8) {
-      // The units' columns 0 to 7 are 0, 2, 4, 6, 1, 3, 5, 7 here, in both factors: a thread's two are neighbours.
+      // The units' columns 0 to 7 are 0, 2, 4, 6, 1, 3, 5, 7 here, in both factors: a thread's two are neighbors.
       const int at = lane() / 4 * kStride + k + lane() % 4 * 2;
       const float2 x = *reinterpret_cast<const float2*>(a + first_row() * kStride + at);
       const float2 y = *reinterpret_cast<const float2*>(a + (first_row() + 8) * kStride + at);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kRows = 3, kLengths = 4, kStarts = 5;  // operands after q, k, v
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_cached_attention(const InferArgs& args) {
   const auto& attrs = args.attrs.as<CachedAttentionAttrs>();
   expect_inputs(args, kStarts + (attrs.has_starts ? 1u : 0u));
   const TensorType &q = args.in[0], &k = args.in[1], &v = args.in[2];
@@ -46,16 +46,16 @@ void check_rows(const KernelArgs& args) {
       fail_internal("a token attends to a row beyond the cache");
 }
 
-bool supports(const KernelQuery& query) {
+bool supports_cached_attention(const KernelQuery& query) {
   return all_f32(query) && query.in[0].shape[2] / query.node.attrs.as<CachedAttentionAttrs>().heads <= 256;
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t cached_attention_workspace(const KernelQuery& query) {
   return attention_few_queries_workspace(sizes(query.node.attrs.as<CachedAttentionAttrs>(), query.in[0], query.in[1]),
                                          query.threads);
 }
 
-void run(const KernelArgs& args) {
+void run_cached_attention(const KernelArgs& args) {
   check_rows(args);
   const auto& attrs = args.node.attrs.as<CachedAttentionAttrs>();
   AttentionArgs call = sizes(attrs, args.in[0].type, args.in[1].type);
@@ -101,22 +101,26 @@ void attend(const KernelArgs& args) {
     }
 }
 
-void run_reference(const KernelArgs& args) {
+void run_cached_attention_reference(const KernelArgs& args) {
   check_rows(args);
   for_float(args.out[0].type.dtype, [&]<class T>() { attend<T>(args); });
 }
 
 // q k^T and p v, of all entries of a row of the cache.
-double flops(const FlopsArgs& args) {
+double cached_attention_flops(const FlopsArgs& args) {
   return 4.0 * static_cast<double>(args.in[0].shape.elements()) * static_cast<double>(args.in[1].shape[1]);
 }
 
 }  // namespace
 
-const OpDef kCachedAttention{.name = "cached_attention", .infer = infer, .strided_inputs = 0b111, .flops = flops};
+const OpDef kCachedAttention{.name = "cached_attention",
+                             .infer = infer_cached_attention,
+                             .strided_inputs = 0b111,
+                             .flops = cached_attention_flops};
 
-LINNET_KERNELS(cached_attention, {"few_queries", supports, workspace, run},
-               {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(cached_attention,
+               {"few_queries", supports_cached_attention, cached_attention_workspace, run_cached_attention},
+               {"reference", nullptr, nullptr, run_cached_attention_reference})
 
 Tensor cached_attention(At q, Tensor k, Tensor v, const CachedAttentionOptions& options) {
   CachedAttentionAttrs attrs{.heads = options.heads,

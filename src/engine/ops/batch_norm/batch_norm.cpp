@@ -13,7 +13,7 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_batch_norm(const InferArgs& args) {
   const bool residual = args.attrs.as<BatchNormAttrs>().residual;
   expect_inputs(args, residual ? 4 : 3);
   const TensorType &x = args.in[0], &weight = args.in[1], &bias = args.in[2];
@@ -26,12 +26,12 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {x, channels, channels};
 }
 
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_batch_norm_grad(const InferArgs& args) {
   expect_inputs(args, args.attrs.as<BatchNormAttrs>().relu ? 6 : 5);
   return {args.in[1], args.in[2], args.in[2]};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> batch_norm_gradient(const GradientArgs& args) {
   const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
   if (attrs.residual || attrs.relu) fail_internal("batch_norm: the gradient of a fused one");
   if (!args.out_grad[0].defined()) return {{}, {}, {}};
@@ -39,7 +39,7 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
                         args.node.attrs, args.node.where);
 }
 
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_batch_norm(const DecomposeArgs& args) {
   const Tensor x = args.in[0], weight = args.in[1], bias = args.in[2];
   const double share = static_cast<double>(weight.shape().elements()) / static_cast<double>(x.shape().elements());
   const Tensor mean = sum_to(x, weight.shape()) * share, centered = x - mean;
@@ -50,15 +50,15 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
   return {attrs.relu ? relu(y) : y, mean, variance};
 }
 
-struct Sizes {
-  Sizes(const Shape& x, const KernelArgs& args)
+struct BatchNormSizes {
+  BatchNormSizes(const Shape& x, const KernelArgs& args)
       : channels(x[-1]), rows(x.elements() / channels), epsilon(args.node.attrs.as<BatchNormAttrs>().epsilon) {}
   int64_t channels, rows;
   double epsilon;
 };
 
-void run_reference(const KernelArgs& args) {
-  const Sizes s(args.in[0].shape(), args);
+void run_batch_norm_reference(const KernelArgs& args) {
+  const BatchNormSizes s(args.in[0].shape(), args);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     const T *x = args.in[0].as<T>(), *weight = args.in[1].as<T>(), *bias = args.in[2].as<T>();
     const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
@@ -83,8 +83,8 @@ void run_reference(const KernelArgs& args) {
 // With x^ = (x - mean) * rstd:
 //   dbias = sum(dy),  dweight = sum(dy * x^),  dx = weight * rstd * (dy - dbias / N - x^ * dweight / N)
 // where dy is zero below a fused ReLU.
-void run_grad_reference(const KernelArgs& args) {
-  const Sizes s(args.in[1].shape(), args);
+void run_batch_norm_grad_reference(const KernelArgs& args) {
+  const BatchNormSizes s(args.in[1].shape(), args);
   for_float(args.in[1].type.dtype, [&]<class T>() {
     const T *dy = args.in[0].as<T>(), *x = args.in[1].as<T>(), *weight = args.in[2].as<T>();
     for (int64_t c = 0; c < s.channels; ++c) {
@@ -107,13 +107,13 @@ void run_grad_reference(const KernelArgs& args) {
 }
 
 template <int x>
-size_t workspace(const KernelQuery& query) {
+size_t batch_norm_kernel_workspace(const KernelQuery& query) {
   const Shape& shape = query.in[x].shape;
   return batch_norm_workspace(shape.elements() / shape[-1], shape[-1]);
 }
 
-void run(const KernelArgs& args) {
-  const Sizes s(args.in[0].shape(), args);
+void run_batch_norm(const KernelArgs& args) {
+  const BatchNormSizes s(args.in[0].shape(), args);
   const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
   batch_norm_forward({.rows = s.rows,
                       .channels = s.channels,
@@ -126,8 +126,8 @@ void run(const KernelArgs& args) {
                      args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }
 
-void run_grad(const KernelArgs& args) {
-  const Sizes s(args.in[1].shape(), args);
+void run_batch_norm_grad(const KernelArgs& args) {
+  const BatchNormSizes s(args.in[1].shape(), args);
   const bool relu = args.node.attrs.as<BatchNormAttrs>().relu;
   batch_norm_backward({.rows = s.rows,
                        .channels = s.channels,
@@ -143,11 +143,12 @@ void run_grad(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kBatchNorm{.name = "batch_norm",
-                       .infer = infer,
-                       .gradient = gradient,
-                       .decompose = decompose,
+                       .infer = infer_batch_norm,
+                       .gradient = batch_norm_gradient,
+                       .decompose = decompose_batch_norm,
                        .storage = reduced<0b1001, 0b001>};
-const OpDef kBatchNormGrad{.name = "batch_norm_grad", .infer = infer_grad, .storage = reduced<0b00011, 0b001>};
+const OpDef kBatchNormGrad{
+    .name = "batch_norm_grad", .infer = infer_batch_norm_grad, .storage = reduced<0b00011, 0b001>};
 
 BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon) {
   const std::vector<Tensor> out =
@@ -155,9 +156,9 @@ BatchNormResult batch_norm(At x, Tensor weight, Tensor bias, double epsilon) {
   return {out[0], out[1], out[2]};
 }
 
-LINNET_KERNELS(batch_norm, {"simd", f32_or_all_reduced, workspace<0>, run},
-               {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(batch_norm_grad, {"simd", f32_or_all_reduced, workspace<1>, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(batch_norm, {"simd", f32_or_all_reduced, batch_norm_kernel_workspace<0>, run_batch_norm},
+               {"reference", nullptr, nullptr, run_batch_norm_reference})
+LINNET_KERNELS(batch_norm_grad, {"simd", f32_or_all_reduced, batch_norm_kernel_workspace<1>, run_batch_norm_grad},
+               {"reference", nullptr, nullptr, run_batch_norm_grad_reference})
 
 }  // namespace linnet

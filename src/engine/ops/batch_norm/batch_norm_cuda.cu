@@ -1,4 +1,4 @@
-// Batch normalization. A warp reads 32 neighbouring channels of a row, so that all of a line of memory is used at once.
+// Batch normalization. A warp reads 32 neighboring channels of a row, so that all of a line of memory is used at once.
 // Rows are cut into pieces by their number alone, whose sums are joined in order; a last pass makes the result.
 #include <algorithm>
 

@@ -18,7 +18,7 @@ void expect_cache(const InferArgs& args) {
          "got position " + position.text() + ", expected i32[1] or i32[" + std::to_string(rows) + "]");
 }
 
-std::vector<TensorType> infer_write(const InferArgs& args) {
+std::vector<TensorType> infer_cache_write(const InferArgs& args) {
   expect_cache(args);
   const Shape& cache = args.in[0].shape;
   expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}},
@@ -38,7 +38,7 @@ std::vector<TensorType> infer_put(const InferArgs& args) {
   return {cache};
 }
 
-std::vector<TensorType> infer_fill(const InferArgs& args) {
+std::vector<TensorType> infer_cache_fill(const InferArgs& args) {
   expect_inputs(args, 3);
   const TensorType &cache = args.in[0], &rows = args.in[1], &slots = args.in[2];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
@@ -63,7 +63,7 @@ void copy_cache(const KernelArgs& args) {
   if (args.in[0].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[0].data, args.out[0].type.bytes());
 }
 
-void run_write(const KernelArgs& args) {
+void run_cache_write(const KernelArgs& args) {
   copy_cache(args);
   const Shape& shape = args.out[0].shape();
   const int32_t* positions = args.in[2].as<int32_t>();
@@ -93,7 +93,7 @@ void run_put(const KernelArgs& args) {
   });
 }
 
-void run_fill(const KernelArgs& args) {
+void run_cache_fill(const KernelArgs& args) {
   copy_cache(args);
   const Shape &cache = args.out[0].shape(), &rows = args.in[1].shape();
   const auto& strides = args.in[1].strides;
@@ -158,16 +158,16 @@ void run_reorder(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kCacheWrite{
-    .name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
+    .name = "cache_write", .infer = infer_cache_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
 const OpDef kCachePut{
     .name = "cache_put", .infer = infer_put, .may_overwrite = first_operand, .strided_inputs = 0b0010};
 const OpDef kCacheFill{
-    .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
+    .name = "cache_fill", .infer = infer_cache_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = first_operand};
 
-LINNET_KERNELS(cache_write, {"reference", nullptr, nullptr, run_write})
+LINNET_KERNELS(cache_write, {"reference", nullptr, nullptr, run_cache_write})
 LINNET_KERNELS(cache_put, {"reference", nullptr, nullptr, run_put})
-LINNET_KERNELS(cache_fill, {"reference", nullptr, nullptr, run_fill})
+LINNET_KERNELS(cache_fill, {"reference", nullptr, nullptr, run_cache_fill})
 LINNET_KERNELS(cache_reorder, {"reference", nullptr, reorder_workspace, run_reorder})
 
 Tensor cache_write(At cache, Tensor rows, Tensor position) {

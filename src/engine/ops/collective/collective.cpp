@@ -12,7 +12,7 @@ std::vector<TensorType> infer_same(const InferArgs& args) {
   return {args.in[0]};
 }
 
-std::vector<TensorType> infer_gather(const InferArgs& args) {
+std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<AllGatherAttrs>();
   TensorType out = args.in[0];
@@ -41,12 +41,13 @@ const OpDef kShare{.name = "share",
                                         {.ranks = args.node.attrs.as<CollectiveAttrs>().ranks})};
                    },
                    .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
-const OpDef kAllGather{
-    .name = "all_gather", .infer = infer_gather, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-      const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
-      return {cut(At(args.out_grad[0], args.node.where), Sharding::cut(attrs.axis, attrs.parts),
-                  {attrs.rank, attrs.ranks})};
-    }};
+const OpDef kAllGather{.name = "all_gather",
+                       .infer = infer_collective_gather,
+                       .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                         const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
+                         return {cut(At(args.out_grad[0], args.node.where), Sharding::cut(attrs.axis, attrs.parts),
+                                     {attrs.rank, attrs.ranks})};
+                       }};
 const OpDef kHold{.name = "hold", .infer = [](const InferArgs& args) -> std::vector<TensorType> {
                     expect(!args.in.empty() && is_float(args.in[0].dtype), "expected floats");
                     return {{args.in[0].dtype, {}}};

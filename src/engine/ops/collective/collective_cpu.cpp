@@ -40,7 +40,7 @@ size_t gather_workspace(const KernelQuery& query) {
   return static_cast<size_t>(count) * sizeof(float);
 }
 
-void run_gather(const KernelArgs& args) {
+void run_collective_gather(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<AllGatherAttrs>();
   Communicator& group = checked_group(args.tensor_group, attrs.ranks);
   const Sharding sharding = Sharding::cut(attrs.axis, attrs.parts);
@@ -68,7 +68,7 @@ void run_gather(const KernelArgs& args) {
 
 LINNET_KERNELS(all_reduce, {"ranks", all_f32, sum_workspace, run_sum})
 LINNET_KERNELS(share, {"copy", nullptr, nullptr, run_share})
-LINNET_KERNELS(all_gather, {"ranks", all_f32, gather_workspace, run_gather})
+LINNET_KERNELS(all_gather, {"ranks", all_f32, gather_workspace, run_collective_gather})
 LINNET_KERNELS(hold, {"reference", nullptr, nullptr,
                       [](const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }})
 

@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_conv2d(const InferArgs& args) {
   const auto& attrs = args.attrs.as<Conv2dAttrs>();
   expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual + attrs.packed));
   const TensorType &x = args.in[0], &weight = args.in[1];
@@ -38,18 +38,18 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 // dy, weight -> dx
-std::vector<TensorType> infer_input_grad(const InferArgs& args) {
+std::vector<TensorType> infer_conv2d_input_grad(const InferArgs& args) {
   expect_inputs(args, 2);
   return {{args.in[0].dtype, args.attrs.as<Conv2dAttrs>().result}};
 }
 
 // x, dy -> dweight
-std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
+std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {
   expect_inputs(args, 2);
   return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
   Conv2dAttrs for_x = args.node.attrs.as<Conv2dAttrs>(), for_weight = for_x;
   if (for_x.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");
@@ -81,12 +81,12 @@ std::vector<Tensor> gradient_of_weight(const GradientArgs& args) {
 double flops_of(const Shape& weight, const Shape& y) {
   return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(weight.elements(1, 4));
 }
-double flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.out[0].shape); }
-double input_grad_flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.in[0].shape); }
-double weight_grad_flops(const FlopsArgs& args) { return flops_of(args.out[0].shape, args.in[1].shape); }
+double conv2d_flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.out[0].shape); }
+double conv2d_input_grad_flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.in[0].shape); }
+double conv2d_weight_grad_flops(const FlopsArgs& args) { return flops_of(args.out[0].shape, args.in[1].shape); }
 
 // Scale and bias are fp32, as normalization folds them; the filters are too where the device reads parameters as such.
-StorageRule storage(const Node& node) {
+StorageRule conv2d_storage(const Node& node) {
   const auto& attrs = node.attrs.as<Conv2dAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}, .out = {Storage::kReduced}};
   for (const bool has_row : {attrs.scale, attrs.bias})
@@ -98,29 +98,29 @@ StorageRule storage(const Node& node) {
 }  // namespace
 
 const OpDef kConv2d{.name = "conv2d",
-                    .infer = infer,
-                    .gradient = gradient,
-                    .storage = storage,
+                    .infer = infer_conv2d,
+                    .gradient = conv2d_gradient,
+                    .storage = conv2d_storage,
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<Conv2dAttrs>,
                     .by_gpu_library = true,
-                    .flops = flops};
+                    .flops = conv2d_flops};
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
-                             .infer = infer_input_grad,
+                             .infer = infer_conv2d_input_grad,
                              .gradient = gradient_of_input,
                              .storage = reduced<0b11, 0b1>,
                              .product = ProductKind::kMatrix,
                              .with_precision = set_precision<Conv2dAttrs>,
                              .by_gpu_library = true,
-                             .flops = input_grad_flops};
+                             .flops = conv2d_input_grad_flops};
 const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
-                              .infer = infer_weight_grad,
+                              .infer = infer_conv2d_weight_grad,
                               .gradient = gradient_of_weight,
                               .storage = reduced<0b11, 0b0>,
                               .product = ProductKind::kMatrix,
                               .with_precision = set_precision<Conv2dAttrs>,
                               .by_gpu_library = true,
-                              .flops = weight_grad_flops};
+                              .flops = conv2d_weight_grad_flops};
 
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
   return {.images = x[0],

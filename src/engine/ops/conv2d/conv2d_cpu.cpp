@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 
-using Sizes = ConvolutionSizes;
+using Conv2dSizes = ConvolutionSizes;
 
 // What x, the weights and y, or their gradients, are among the operands and results of each of the three ops.
 template <ConvolutionPass pass, class Item>
@@ -22,7 +22,7 @@ Roles<pass, Item> roles_of(std::span<const Item> in, std::span<const Item> out) 
 }
 
 template <ConvolutionPass pass>
-Sizes sizes_of(const KernelArgs& args) {
+Conv2dSizes conv2d_sizes_of(const KernelArgs& args) {
   const auto r = roles_of<pass>(args.in, args.out);
   return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.node.attrs.as<Conv2dAttrs>());
 }
@@ -45,13 +45,13 @@ StoredConvolution stored_convolution(const Node& node, std::span<const Item> in,
 }
 
 template <ConvolutionPass pass>
-size_t workspace(const KernelQuery& query) {
+size_t conv2d_workspace(const KernelQuery& query) {
   return stored_convolution_workspace(stored_convolution<pass>(query.node, query.in, query.out), pass, query.threads);
 }
 
 // Filters are fp32, and so is their gradient.
 template <ConvolutionPass pass>
-bool supports(const KernelQuery& query) {
+bool supports_conv2d(const KernelQuery& query) {
   return roles_of<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);
 }
 
@@ -80,13 +80,13 @@ void run_forward(const KernelArgs& args) {
                              args.node.attrs.as<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
 }
 
-void run_input_grad(const KernelArgs& args) {
+void run_conv2d_input_grad(const KernelArgs& args) {
   stored_convolution_input_gradient(stored_convolution<ConvolutionPass::kInputGradient>(args.node, args.in, args.out),
                                     stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]),
                                     args.workspace, args.pool);
 }
 
-void run_weight_grad(const KernelArgs& args) {
+void run_conv2d_weight_grad(const KernelArgs& args) {
   stored_convolution_weight_gradient(stored_convolution<ConvolutionPass::kWeightGradient>(args.node, args.in, args.out),
                                      stored(args.in[0]), stored(args.in[1]), args.out[0].as<float>(), args.workspace,
                                      args.pool);
@@ -95,7 +95,7 @@ void run_weight_grad(const KernelArgs& args) {
 // Calls body with the offsets, in x, in the weights and in y, of the first of group_channels() products, for every tap
 // that lies inside the image.
 template <class Body>
-void for_taps(const Sizes& s, int64_t image, const Body& body) {
+void for_taps(const Conv2dSizes& s, int64_t image, const Body& body) {
   const int64_t depth = s.group_channels();
   for (int64_t i = 0; i < s.out_height; ++i)
     for (int64_t j = 0; j < s.out_width; ++j)
@@ -110,8 +110,8 @@ void for_taps(const Sizes& s, int64_t image, const Body& body) {
           }
 }
 
-void run_reference(const KernelArgs& args) {
-  const Sizes s = sizes_of<ConvolutionPass::kForward>(args);
+void run_conv2d_reference(const KernelArgs& args) {
+  const Conv2dSizes s = conv2d_sizes_of<ConvolutionPass::kForward>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const T *x = args.in[0].as<T>(), *weight = args.in[1].as<T>();
     T* y = args.out[0].as<T>();
@@ -134,8 +134,8 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-void run_input_grad_reference(const KernelArgs& args) {
-  const Sizes s = sizes_of<ConvolutionPass::kInputGradient>(args);
+void run_conv2d_input_grad_reference(const KernelArgs& args) {
+  const Conv2dSizes s = conv2d_sizes_of<ConvolutionPass::kInputGradient>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const T *dy = args.in[0].as<T>(), *weight = args.in[1].as<T>();
     T* dx = args.out[0].as<T>();
@@ -148,8 +148,8 @@ void run_input_grad_reference(const KernelArgs& args) {
   });
 }
 
-void run_weight_grad_reference(const KernelArgs& args) {
-  const Sizes s = sizes_of<ConvolutionPass::kWeightGradient>(args);
+void run_conv2d_weight_grad_reference(const KernelArgs& args) {
+  const Conv2dSizes s = conv2d_sizes_of<ConvolutionPass::kWeightGradient>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const T *x = args.in[0].as<T>(), *dy = args.in[1].as<T>();
     T* dweight = args.out[0].as<T>();
@@ -163,7 +163,7 @@ void run_weight_grad_reference(const KernelArgs& args) {
 
 template <ConvolutionPass pass>
 constexpr Kernel fast(void (*run)(const KernelArgs&)) {
-  return {"simd", supports<pass>, workspace<pass>, run};
+  return {"simd", supports_conv2d<pass>, conv2d_workspace<pass>, run};
 }
 
 bool plain_filters(const KernelQuery& query) { return !query.node.attrs.as<Conv2dAttrs>().packed; }
@@ -171,10 +171,10 @@ bool plain_filters(const KernelQuery& query) { return !query.node.attrs.as<Conv2
 }  // namespace
 
 LINNET_KERNELS(conv2d, fast<ConvolutionPass::kForward>(run_forward),
-               {"reference", plain_filters, nullptr, run_reference})
-LINNET_KERNELS(conv2d_input_grad, fast<ConvolutionPass::kInputGradient>(run_input_grad),
-               {"reference", nullptr, nullptr, run_input_grad_reference})
-LINNET_KERNELS(conv2d_weight_grad, fast<ConvolutionPass::kWeightGradient>(run_weight_grad),
-               {"reference", nullptr, nullptr, run_weight_grad_reference})
+               {"reference", plain_filters, nullptr, run_conv2d_reference})
+LINNET_KERNELS(conv2d_input_grad, fast<ConvolutionPass::kInputGradient>(run_conv2d_input_grad),
+               {"reference", nullptr, nullptr, run_conv2d_input_grad_reference})
+LINNET_KERNELS(conv2d_weight_grad, fast<ConvolutionPass::kWeightGradient>(run_conv2d_weight_grad),
+               {"reference", nullptr, nullptr, run_conv2d_weight_grad_reference})
 
 }  // namespace linnet

@@ -36,7 +36,7 @@ struct Tap {
 };
 
 // Every problem: `height` x `width` results, sums of length `depth`; a(row, k) and b(column, k) are its operands.
-// kARows, kBRows: neighbours in memory are neighbouring rows and columns, not neighbouring k.
+// kARows, kBRows: neighbors in memory are neighboring rows and columns, not neighboring k.
 template <class T, class W>
 struct Forward {
   static constexpr bool kARows = false, kBRows = false;

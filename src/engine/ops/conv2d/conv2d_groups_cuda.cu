@@ -1,5 +1,5 @@
 // Convolutions in groups, depthwise ones above all: each result is a short sum, which one thread computes. An element
-// of the weight gradient is a sum over all pixels, of which a warp adds up those of 32 neighbouring filters, so that
+// of the weight gradient is a sum over all pixels, of which a warp adds up those of 32 neighboring filters, so that
 // all of a line of memory is used at once. In fp32 throughout.
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_conv_pool(const InferArgs& args) {
   const PixelScaling& scaling = args.attrs.as<ConvReluPoolAttrs>().scaling;
   expect_inputs(args, 3);
   const TensorType &x = args.in[0], &weight = args.in[1], &bias = args.in[2];
@@ -31,7 +31,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 // x, which, dy (or its two factors) -> dweight, dbias
-std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
+std::vector<TensorType> infer_conv_pool_weight_grad(const InferArgs& args) {
   if (args.in.size() != 4) expect_inputs(args, 3);
   const DType dtype = full_type(args.in[2].dtype);
   const int64_t filters = args.in[1].shape[3];
@@ -39,12 +39,12 @@ std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
 }
 
 // weight, which, dy -> dx
-std::vector<TensorType> infer_input_grad(const InferArgs& args) {
+std::vector<TensorType> infer_conv_pool_input_grad(const InferArgs& args) {
   expect_inputs(args, 3);
   return {{args.in[2].dtype, args.attrs.as<ConvReluPoolAttrs>().input}};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> conv_pool_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], weight = args.in[1], which = args.out[1], dy = args.out_grad[0];
   ConvReluPoolAttrs attrs = args.node.attrs.as<ConvReluPoolAttrs>();
   const std::vector<Tensor> weights =
@@ -58,7 +58,7 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 }
 
 // The second output differs where ReLU made all four zero; only the gradient reads it.
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_conv_pool(const DecomposeArgs& args) {
   const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
   Tensor x = args.in[0];
   const Tensor weight = args.in[1], bias = args.in[2];
@@ -73,23 +73,30 @@ double convolution_flops(const Shape& pooled, int64_t channels) {
   return 2.0 * 9 * 4 * static_cast<double>(pooled.elements()) * static_cast<double>(channels);
 }
 
-double forward_flops(const FlopsArgs& args) { return convolution_flops(args.out[0].shape, args.in[0].shape[3]); }
-double weight_grad_flops(const FlopsArgs& args) {
+double conv_pool_forward_flops(const FlopsArgs& args) {
+  return convolution_flops(args.out[0].shape, args.in[0].shape[3]);
+}
+double conv_pool_weight_grad_flops(const FlopsArgs& args) {
   const double product = args.in.size() == 4 ? 2.0 * static_cast<double>(args.in[1].shape.elements()) *
                                                    static_cast<double>(args.in[2].shape[1])
                                              : 0.0;
   return product + convolution_flops(args.in[1].shape, args.in[0].shape[3]);
 }
-double input_grad_flops(const FlopsArgs& args) { return convolution_flops(args.in[2].shape, args.out[0].shape[3]); }
+double conv_pool_input_grad_flops(const FlopsArgs& args) {
+  return convolution_flops(args.in[2].shape, args.out[0].shape[3]);
+}
 
 }  // namespace
 
-const OpDef kConvReluPool{
-    .name = "conv_relu_pool", .infer = infer, .gradient = gradient, .decompose = decompose, .flops = forward_flops};
+const OpDef kConvReluPool{.name = "conv_relu_pool",
+                          .infer = infer_conv_pool,
+                          .gradient = conv_pool_gradient,
+                          .decompose = decompose_conv_pool,
+                          .flops = conv_pool_forward_flops};
 const OpDef kConvReluPoolWeightGrad{
-    .name = "conv_relu_pool_weight_grad", .infer = infer_weight_grad, .flops = weight_grad_flops};
+    .name = "conv_relu_pool_weight_grad", .infer = infer_conv_pool_weight_grad, .flops = conv_pool_weight_grad_flops};
 const OpDef kConvReluPoolInputGrad{
-    .name = "conv_relu_pool_input_grad", .infer = infer_input_grad, .flops = input_grad_flops};
+    .name = "conv_relu_pool_input_grad", .infer = infer_conv_pool_input_grad, .flops = conv_pool_input_grad_flops};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
   return graph_of(x)->add(kConvReluPool, std::array{x.value, weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}},

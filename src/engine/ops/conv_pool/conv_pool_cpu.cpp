@@ -34,7 +34,7 @@ void for_pooled(const Shape& pooled, const Body& body) {
         for (int64_t o = 0; o < pooled[3]; ++o) body(n, i, j, o, location++);
 }
 
-void run_reference(const KernelArgs& args) {
+void run_conv_pool_reference(const KernelArgs& args) {
   const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
   const int64_t channels = args.in[0].shape()[3];
   for_float(args.out[0].type.dtype, [&]<class T>() {
@@ -71,7 +71,7 @@ double slope_at(const KernelArgs& args, int64_t image, int64_t location) {
   return sum;
 }
 
-void run_weight_grad_reference(const KernelArgs& args) {
+void run_conv_pool_weight_grad_reference(const KernelArgs& args) {
   const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
   const auto* which = args.in[1].as<const uint8_t>();
   const int64_t channels = args.in[0].shape()[3];
@@ -92,7 +92,7 @@ void run_weight_grad_reference(const KernelArgs& args) {
   });
 }
 
-void run_input_grad_reference(const KernelArgs& args) {
+void run_conv_pool_input_grad_reference(const KernelArgs& args) {
   const auto* which = args.in[1].as<const uint8_t>();
   const Shape& image = args.out[0].shape();
   for_float(args.in[2].type.dtype, [&]<class T>() {
@@ -121,11 +121,11 @@ ConvPoolImages images_of(const KernelArgs& args) {
   return {.bytes = args.in[0].as<const uint8_t>(), .scale = scaling.scale.data(), .shift = scaling.shift.data()};
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t conv_pool_workspace(const KernelQuery& query) {
   return conv_pool_workspace(shape_of(query.in[0].shape, query.out[0].shape), query.threads);
 }
 
-void run(const KernelArgs& args) {
+void run_conv_pool(const KernelArgs& args) {
   conv_pool_forward(shape_of(args.in[0].shape(), args.out[0].shape()), images_of(args), args.in[1].as<const float>(),
                     args.in[2].as<const float>(), args.out[0].as<float>(), args.out[1].as<uint8_t>(), args.workspace,
                     args.pool);
@@ -135,7 +135,7 @@ size_t weight_grad_workspace(const KernelQuery& query) {
   return conv_pool_workspace(shape_of(query.in[0].shape, query.in[1].shape), query.threads);
 }
 
-void run_weight_grad(const KernelArgs& args) {
+void run_conv_pool_weight_grad(const KernelArgs& args) {
   ConvPoolSlopes slopes;
   if (args.in.size() == 4)
     slopes = {.factor = args.in[2].as<const float>(),
@@ -152,7 +152,7 @@ size_t input_grad_workspace(const KernelQuery& query) {
   return conv_pool_workspace(shape_of(query.out[0].shape, query.in[2].shape), query.threads);
 }
 
-void run_input_grad(const KernelArgs& args) {
+void run_conv_pool_input_grad(const KernelArgs& args) {
   conv_pool_input_gradient(shape_of(args.out[0].shape(), args.in[2].shape()), args.in[0].as<const float>(),
                            args.in[1].as<const uint8_t>(), args.in[2].as<const float>(), args.out[0].as<float>(),
                            args.workspace, args.pool);
@@ -165,10 +165,12 @@ bool supports_weight_grad(const KernelQuery& query) {
 
 }  // namespace
 
-LINNET_KERNELS(conv_relu_pool, {"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(conv_relu_pool_weight_grad, {"simd", supports_weight_grad, weight_grad_workspace, run_weight_grad},
-               {"reference", nullptr, nullptr, run_weight_grad_reference})
-LINNET_KERNELS(conv_relu_pool_input_grad, {"simd", all_f32, input_grad_workspace, run_input_grad},
-               {"reference", nullptr, nullptr, run_input_grad_reference})
+LINNET_KERNELS(conv_relu_pool, {"simd", all_f32, conv_pool_workspace, run_conv_pool},
+               {"reference", nullptr, nullptr, run_conv_pool_reference})
+LINNET_KERNELS(conv_relu_pool_weight_grad,
+               {"simd", supports_weight_grad, weight_grad_workspace, run_conv_pool_weight_grad},
+               {"reference", nullptr, nullptr, run_conv_pool_weight_grad_reference})
+LINNET_KERNELS(conv_relu_pool_input_grad, {"simd", all_f32, input_grad_workspace, run_conv_pool_input_grad},
+               {"reference", nullptr, nullptr, run_conv_pool_input_grad_reference})
 
 }  // namespace linnet

@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &logits = args.in[0], &targets = args.in[1];
   expect(logits.shape.rank() >= 1 && is_float(logits.dtype), "got logits " + logits.text());
@@ -19,12 +19,12 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 // logits, targets, lse, dloss -> dlogits
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_cross_entropy_grad(const InferArgs& args) {
   expect_inputs(args, 4);
   return {args.in[0]};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> cross_entropy_gradient(const GradientArgs& args) {
   return {args.graph.add_one(kCrossEntropyGrad, std::array{args.in[0], args.in[1], args.out[1], args.out_grad[0]},
                              args.node.attrs, args.node.where),
           Tensor{}};
@@ -41,7 +41,7 @@ std::vector<TensorType> infer_one_hot(const InferArgs& args) {
 }
 
 // The formula as it stands, rows without a target multiplied away.
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_cross_entropy(const DecomposeArgs& args) {
   const Tensor x = args.in[0];
   const double smoothing = args.node.attrs.as<CrossEntropyAttrs>().label_smoothing;
   const int64_t classes = x.dim(-1);
@@ -53,7 +53,7 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
   return {sum_to(losses, {}), reshape(lse, {row.elements()})};
 }
 
-std::vector<TensorType> infer_mask(const InferArgs& args) {
+std::vector<TensorType> infer_cross_entropy_mask(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &targets = args.in[0], &lengths = args.in[1];
   expect(targets.dtype == DType::kI32 && targets.shape.rank() == 2,
@@ -70,13 +70,16 @@ std::vector<TensorType> infer_count(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kCrossEntropy{
-    .name = "cross_entropy", .infer = infer, .gradient = gradient, .decompose = decompose, .storage = reduced<0b1, 0>};
+const OpDef kCrossEntropy{.name = "cross_entropy",
+                          .infer = infer_cross_entropy,
+                          .gradient = cross_entropy_gradient,
+                          .decompose = decompose_cross_entropy,
+                          .storage = reduced<0b1, 0>};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
-                              .infer = infer_grad,
+                              .infer = infer_cross_entropy_grad,
                               .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                               .storage = reduced<0b1, 0b1>};
-const OpDef kMaskTargets{.name = "mask_targets", .infer = infer_mask};
+const OpDef kMaskTargets{.name = "mask_targets", .infer = infer_cross_entropy_mask};
 const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot};
 const OpDef kCountTargets{.name = "count_targets", .infer = infer_count};
 

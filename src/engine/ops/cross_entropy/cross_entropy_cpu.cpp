@@ -9,17 +9,17 @@
 namespace linnet {
 namespace {
 
-void check_targets(const TensorView& targets, int64_t classes) {
+void check_cross_entropy_targets(const TensorView& targets, int64_t classes) {
   const int32_t* target = targets.as<const int32_t>();
   for (int64_t i = 0; i < targets.elements(); ++i)
     if (target[i] >= classes)
       fail_user("target id " + std::to_string(target[i]) + " is outside the vocabulary of " + std::to_string(classes));
 }
 
-void run_reference(const KernelArgs& args) {
+void run_cross_entropy_reference(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
   const double smoothing = args.node.attrs.as<CrossEntropyAttrs>().label_smoothing;
-  check_targets(args.in[1], classes);
+  check_cross_entropy_targets(args.in[1], classes);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     double total = 0;
     for (int64_t r = 0; r < rows; ++r) {
@@ -37,7 +37,7 @@ void run_reference(const KernelArgs& args) {
 }
 
 // dlogits = dloss * (softmax - (1 - s) * onehot(target) - s / V)
-void run_grad_reference(const KernelArgs& args) {
+void run_cross_entropy_grad_reference(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.in[2].elements();
   const double smoothing = args.node.attrs.as<CrossEntropyAttrs>().label_smoothing;
   for_float(args.in[0].type.dtype, [&]<class T>() {
@@ -55,13 +55,13 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t cross_entropy_workspace(const KernelQuery& query) {
   return static_cast<size_t>(query.out[1].shape.elements()) * sizeof(float);
 }
 
-void run(const KernelArgs& args) {
+void run_cross_entropy(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
-  check_targets(args.in[1], classes);
+  check_cross_entropy_targets(args.in[1], classes);
   float* losses = reinterpret_cast<float*>(args.workspace);
   cross_entropy_forward(rows, classes, stored(args.in[0]), args.in[1].as<int32_t>(),
                         static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing), losses,
@@ -71,13 +71,13 @@ void run(const KernelArgs& args) {
   args.out[0].as<float>()[0] = static_cast<float>(total);
 }
 
-void run_grad(const KernelArgs& args) {
+void run_cross_entropy_grad(const KernelArgs& args) {
   cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], stored(args.in[0]), args.in[1].as<int32_t>(),
                          static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing),
                          args.in[2].as<float>(), args.in[3].as<float>()[0], mutable_stored(args.out[0]), args.pool);
 }
 
-void run_mask(const KernelArgs& args) {
+void run_cross_entropy_mask(const KernelArgs& args) {
   const int64_t batch = args.in[0].shape()[0], length = args.in[0].shape()[1];
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < length; ++t)
@@ -93,7 +93,7 @@ void run_count(const KernelArgs& args) {
 
 void run_one_hot(const KernelArgs& args) {
   const int64_t classes = args.out[0].shape()[-1];
-  check_targets(args.in[0], classes);
+  check_cross_entropy_targets(args.in[0], classes);
   std::memset(args.out[0].data, 0, args.out[0].type.bytes());
   for_float(args.out[0].type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < args.in[0].elements(); ++i)
@@ -104,10 +104,11 @@ void run_one_hot(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(cross_entropy, {"simd", f32_or_reduced, workspace, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(cross_entropy_grad, {"simd", f32_or_reduced, nullptr, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
-LINNET_KERNELS(mask_targets, {"reference", nullptr, nullptr, run_mask})
+LINNET_KERNELS(cross_entropy, {"simd", f32_or_reduced, cross_entropy_workspace, run_cross_entropy},
+               {"reference", nullptr, nullptr, run_cross_entropy_reference})
+LINNET_KERNELS(cross_entropy_grad, {"simd", f32_or_reduced, nullptr, run_cross_entropy_grad},
+               {"reference", nullptr, nullptr, run_cross_entropy_grad_reference})
+LINNET_KERNELS(mask_targets, {"reference", nullptr, nullptr, run_cross_entropy_mask})
 LINNET_KERNELS(one_hot, {"reference", nullptr, nullptr, run_one_hot})
 LINNET_KERNELS(count_targets, {"reference", nullptr, nullptr, run_count})
 

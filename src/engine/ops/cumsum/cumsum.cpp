@@ -9,7 +9,7 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_cumsum(const InferArgs& args) {
   expect_inputs(args, 1);
   const int axis = args.attrs.as<CumsumAttrs>().axis;
   expect(is_float(args.in[0].dtype) && axis >= 0 && axis < args.in[0].shape.rank(),
@@ -17,7 +17,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {args.in[0]};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> cumsum_gradient(const GradientArgs& args) {
   const auto& attrs = args.node.attrs.as<CumsumAttrs>();
   return {cumsum(args.out_grad[0], attrs.axis, !attrs.reverse)};
 }
@@ -37,7 +37,7 @@ void sum_columns(const T* x, T* y, int64_t size, int64_t stride, int64_t columns
   }
 }
 
-void run(const KernelArgs& args) {
+void run_cumsum(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<CumsumAttrs>();
   const Shape& shape = args.in[0].shape();
   const int64_t size = shape[attrs.axis], outer = shape.elements(0, attrs.axis),
@@ -55,10 +55,10 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kCumsum{
-    .name = "cumsum", .infer = infer, .gradient = gradient, .may_overwrite = [](const Node&, int, int input) {
-      return input == 0;
-    }};
+const OpDef kCumsum{.name = "cumsum",
+                    .infer = infer_cumsum,
+                    .gradient = cumsum_gradient,
+                    .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
 
 Tensor cumsum(At x, int axis, bool reverse) {
   Graph* graph = graph_of(x);
@@ -66,6 +66,6 @@ Tensor cumsum(At x, int axis, bool reverse) {
   return graph->add_one(kCumsum, std::array{x.value}, CumsumAttrs{axis, reverse}, x.where);
 }
 
-LINNET_KERNELS(cumsum, {"reference", nullptr, nullptr, run})
+LINNET_KERNELS(cumsum, {"reference", nullptr, nullptr, run_cumsum})
 
 }  // namespace linnet

@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_distance_buckets(const InferArgs& args) {
   const auto& attrs = args.attrs.as<DistanceBucketsAttrs>();
   expect_inputs(args, attrs.has_position);
   if (attrs.has_position)
@@ -22,9 +22,9 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {{DType::kI32, rows ? Shape{args.in[0].shape[0], entries} : Shape{entries}}};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) { return std::vector<Tensor>(args.in.size()); }
+std::vector<Tensor> distance_buckets_gradient(const GradientArgs& args) { return std::vector<Tensor>(args.in.size()); }
 
-void run(const KernelArgs& args) {
+void run_distance_buckets(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<DistanceBucketsAttrs>();
   const int32_t* positions = attrs.has_position ? args.in[0].as<int32_t>() : nullptr;
   const int64_t entries = attrs.queries + attrs.keys - 1, rows = args.out[0].elements() / entries;
@@ -43,8 +43,9 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kDistanceBuckets{.name = "distance_buckets", .infer = infer, .gradient = gradient};
-LINNET_KERNELS(distance_buckets, {"reference", nullptr, nullptr, run})
+const OpDef kDistanceBuckets{
+    .name = "distance_buckets", .infer = infer_distance_buckets, .gradient = distance_buckets_gradient};
+LINNET_KERNELS(distance_buckets, {"reference", nullptr, nullptr, run_distance_buckets})
 
 // In float32, as the models were trained: where a logarithm is a whole number its rounding decides.
 int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance, bool bidirectional) {

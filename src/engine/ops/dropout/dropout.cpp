@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_dropout(const InferArgs& args) {
   expect_inputs(args, 2);
   const auto& attrs = args.attrs.as<DropoutAttrs>();
   expect(attrs.probability >= 0 && attrs.probability < 1,
@@ -26,7 +26,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 // The mask is linear: the gradient passes through the same one.
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> dropout_gradient(const GradientArgs& args) {
   return {args.graph.add_one(kDropout, std::array{args.out_grad[0], args.in[1]}, args.node.attrs, args.node.where),
           Tensor{}};
 }
@@ -34,8 +34,8 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 }  // namespace
 
 const OpDef kDropout{.name = "dropout",
-                     .infer = infer,
-                     .gradient = gradient,
+                     .infer = infer_dropout,
+                     .gradient = dropout_gradient,
                      .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                      .storage = reduced<0b1, 0b1>};
 

@@ -7,7 +7,7 @@ namespace linnet {
 namespace {
 
 // Also serves the attention layout, which only the decomposition of attention uses.
-void run_reference(const KernelArgs& args) {
+void run_dropout_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<DropoutAttrs>();
   const uint64_t key = dropout_key(args.in[1].as<int32_t>(), attrs.site);
   const Shape& shape = args.in[0].shape();
@@ -32,11 +32,11 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-bool supports(const KernelQuery& query) {
+bool supports_dropout(const KernelQuery& query) {
   return all_f32_or_bf16(query) && query.node.attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense;
 }
 
-void run(const KernelArgs& args) {
+void run_dropout(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<DropoutAttrs>();
   const int64_t samples = args.in[0].shape()[0], size = samples ? args.in[0].elements() / samples : 0;
   const uint64_t key = dropout_key(args.in[1].as<int32_t>(), attrs.site);
@@ -49,6 +49,7 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(dropout, {"simd", supports, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(dropout, {"simd", supports_dropout, nullptr, run_dropout},
+               {"reference", nullptr, nullptr, run_dropout_reference})
 
 }  // namespace linnet

@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_embedding(const InferArgs& args) {
   expect_inputs(args, 2);
   expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype),
          "got table " + args.in[0].text() + ", expected [vocab, width]");
@@ -16,7 +16,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {out};
 }
 
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_embedding_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<EmbeddingGradAttrs>();
   expect_inputs(args, 2 + attrs.accumulate);
   const TensorType out{args.in[0].dtype, {attrs.vocab_size, args.in[0].shape[-1]}};
@@ -24,7 +24,7 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
   return {out};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> embedding_gradient(const GradientArgs& args) {
   const auto& forward = args.node.attrs.as<EmbeddingAttrs>();
   const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0),
                                  .padding = forward.padding,
@@ -45,7 +45,7 @@ std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
   fail_user("the sums of rows that leave out the id " + std::to_string(sums.padding) + " have no gradient");
 }
 
-Attrs with_accumulator(const Attrs& old) {
+Attrs embedding_with_accumulator(const Attrs& old) {
   EmbeddingGradAttrs attrs = old.as<EmbeddingGradAttrs>();
   attrs.accumulate = true;
   return attrs;
@@ -53,17 +53,18 @@ Attrs with_accumulator(const Attrs& old) {
 
 }  // namespace
 
-const OpDef kEmbedding{.name = "embedding", .infer = infer, .gradient = gradient, .storage = [](const Node&) {
-                         return StorageRule{.out = {Storage::kAny}};
-                       }};
+const OpDef kEmbedding{
+    .name = "embedding", .infer = infer_embedding, .gradient = embedding_gradient, .storage = [](const Node&) {
+      return StorageRule{.out = {Storage::kAny}};
+    }};
 
 const OpDef kEmbeddingGrad{
     .name = "embedding_grad",
-    .infer = infer_grad,
+    .infer = infer_embedding_grad,
     .gradient = gradient_of_sums,
     .may_overwrite = [](const Node&, int, int input) { return input == 2; },
     .can_accumulate = [](const Node& node) { return !node.attrs.as<EmbeddingGradAttrs>().accumulate; },
-    .with_accumulator = with_accumulator,
+    .with_accumulator = embedding_with_accumulator,
     .storage = [](const Node&) { return StorageRule{.in = {Storage::kAny}}; }};
 
 Tensor embedding(At table, Tensor ids, int64_t padding) {

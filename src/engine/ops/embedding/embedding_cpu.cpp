@@ -41,7 +41,7 @@ size_t grad_ids_workspace(const KernelQuery& query) {
   return divided ? query.in[1].bytes() : 0;
 }
 
-void run_reference(const KernelArgs& args) {
+void run_embedding_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<EmbeddingAttrs>();
   const int64_t width = args.out[0].shape()[-1];
   const Rows rows{attrs.first_row, args.in[0].shape()[0]};
@@ -64,7 +64,7 @@ void start_table(const KernelArgs& args) {
     std::memcpy(args.out[0].data, args.in[2].data, args.out[0].type.bytes());
 }
 
-void run_grad_reference(const KernelArgs& args) {
+void run_embedding_grad_reference(const KernelArgs& args) {
   start_table(args);
   const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
   const int64_t width = args.in[0].shape()[-1];
@@ -79,7 +79,7 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-void run(const KernelArgs& args) {
+void run_embedding(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<EmbeddingAttrs>();
   const int64_t count = args.in[1].elements(), width = args.out[0].shape()[-1];
   const Rows rows{attrs.first_row, args.in[0].shape()[0]};
@@ -95,7 +95,7 @@ void run(const KernelArgs& args) {
     if (!rows.has(ids[i])) std::memset((out + i * width).data, 0, bytes);
 }
 
-void run_grad(const KernelArgs& args) {
+void run_embedding_grad(const KernelArgs& args) {
   start_table(args);
   const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
   const auto padding = static_cast<int32_t>(attrs.padding);
@@ -115,8 +115,9 @@ bool has_f32_table_gradient(const KernelQuery& query) {
 
 }  // namespace
 
-LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, grad_ids_workspace, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(embedding, {"simd", has_f32_table, ids_workspace, run_embedding},
+               {"reference", nullptr, nullptr, run_embedding_reference})
+LINNET_KERNELS(embedding_grad, {"simd", has_f32_table_gradient, grad_ids_workspace, run_embedding_grad},
+               {"reference", nullptr, nullptr, run_embedding_grad_reference})
 
 }  // namespace linnet

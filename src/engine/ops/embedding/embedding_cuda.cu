@@ -17,7 +17,7 @@ constexpr int32_t kPiece = 32;
 constexpr int kSortThreads = 1024;
 constexpr int64_t kFewPositions = 8 * kSortThreads;
 
-// A thread for kStep neighbours of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
+// A thread for kStep neighbors of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
 template <int kStep, class From, class To>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(int64_t count, int64_t vocab, int64_t width, const From* __restrict__ table,

@@ -8,27 +8,27 @@
 namespace linnet {
 namespace {
 
-void expect_operands(const TensorType& x, const TensorType& step) {
+void fake_quantize_expect_operands(const TensorType& x, const TensorType& step) {
   expect(is_float(x.dtype) && x.shape.rank() >= 1, "got " + x.text());
   const TensorType wanted{x.dtype, {1}};
   expect(step == wanted, "got a step " + step.text() + ", expected " + wanted.text());
 }
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_fake_quantize(const InferArgs& args) {
   expect_inputs(args, 2);
-  expect_operands(args.in[0], args.in[1]);
+  fake_quantize_expect_operands(args.in[0], args.in[1]);
   return {args.in[0]};
 }
 
 // x, step, dy: dx, ds.
 std::vector<TensorType> infer_gradient(const InferArgs& args) {
   expect_inputs(args, 3);
-  expect_operands(args.in[0], args.in[1]);
+  fake_quantize_expect_operands(args.in[0], args.in[1]);
   expect(args.in[2] == args.in[0], "got a gradient " + args.in[2].text() + ", expected " + args.in[0].text());
   return {args.in[0], args.in[1]};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> fake_quantize_gradient(const GradientArgs& args) {
   const std::array operands{args.in[0], args.in[1], args.out_grad[0]};
   return args.graph.add(kFakeQuantizeGrad, operands, {}, args.node.where);
 }
@@ -47,8 +47,8 @@ std::vector<Tensor> pass_through(const GradientArgs& args) { return {args.out_gr
 
 // Of the results only dx lies like an operand, element by element.
 const OpDef kFakeQuantize{.name = "fake_quantize",
-                          .infer = infer,
-                          .gradient = gradient,
+                          .infer = infer_fake_quantize,
+                          .gradient = fake_quantize_gradient,
                           .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                           .cheap = true};
 

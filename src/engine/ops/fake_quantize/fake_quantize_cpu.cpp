@@ -47,7 +47,7 @@ double differentiate(const T* x, const T* dy, int64_t count, T step, T* dx) {
 
 double step_gradient_scale(const Shape& x) { return 1 / std::sqrt(127.0 * static_cast<double>(x[-1])); }
 
-void run(const KernelArgs& args) {
+void run_fake_quantize(const KernelArgs& args) {
   const auto* x = args.in[0].as<float>();
   auto* y = args.out[0].as<float>();
   const int64_t count = args.in[0].elements();
@@ -58,7 +58,7 @@ void run(const KernelArgs& args) {
   });
 }
 
-void run_reference(const KernelArgs& args) {
+void run_fake_quantize_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
     quantize(args.in[0].as<T>(), args.in[0].elements(), step_of<T>(args), args.out[0].as<T>());
   });
@@ -68,7 +68,7 @@ size_t gradient_workspace(const KernelQuery& query) {
   return static_cast<size_t>(chunks(query.in[0].shape.elements())) * sizeof(double);
 }
 
-void run_gradient(const KernelArgs& args) {
+void run_fake_quantize_gradient(const KernelArgs& args) {
   const auto *x = args.in[0].as<float>(), *dy = args.in[2].as<float>();
   auto *dx = args.out[0].as<float>(), *ds = args.out[1].as<float>();
   auto* sums = reinterpret_cast<double*>(args.workspace);
@@ -118,8 +118,9 @@ void run_weight(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(fake_quantize, {"chunks", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(fake_quantize_grad, {"chunks", all_f32, gradient_workspace, run_gradient},
+LINNET_KERNELS(fake_quantize, {"chunks", all_f32, nullptr, run_fake_quantize},
+               {"reference", nullptr, nullptr, run_fake_quantize_reference})
+LINNET_KERNELS(fake_quantize_grad, {"chunks", all_f32, gradient_workspace, run_fake_quantize_gradient},
                {"reference", nullptr, nullptr, run_gradient_reference})
 LINNET_KERNELS(round_weight, {"rows", all_f32, nullptr, run_weight}, {"reference", nullptr, nullptr, run_weight})
 

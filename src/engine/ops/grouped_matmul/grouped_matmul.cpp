@@ -16,7 +16,7 @@ void expect_rows(const TensorType& x, const TensorType& choice) {
          "got rows " + x.text() + " and choices " + choice.text());
 }
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_grouped_matmul(const InferArgs& args) {
   expect_inputs(args, 3);
   const auto& attrs = args.attrs.as<GroupedMatmulAttrs>();
   const TensorType &x = args.in[0], &weights = args.in[1];
@@ -29,7 +29,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {{x.dtype, {args.in[2].shape[0], attrs.transposed ? rows : columns}}};
 }
 
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_grouped_matmul_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<GroupedMatmulAttrs>();
   expect_inputs(args, size_t{3} + attrs.accumulate);
   expect_rows(args.in[0], args.in[2]), expect_rows(args.in[1], args.in[2]);
@@ -39,7 +39,7 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
   return {out};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> grouped_matmul_gradient(const GradientArgs& args) {
   const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
   const Tensor x = args.in[0], choice = args.in[2], dy = args.out_grad[0];
   const int64_t rows = x.dim(0), width = x.dim(1), times = choice.dim(0) / rows;
@@ -58,7 +58,7 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 }
 
 // A copy of its weight for each row, unless there is only one weight.
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
   const Tensor x = args.in[0], weights = args.in[1], choice = args.in[2];
   const int64_t rows = weights.dim(0) / attrs.groups, columns = weights.dim(1), count = choice.dim(0);
@@ -71,9 +71,9 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
   return {reshape(product, {count, product.dim(2)})};
 }
 
-bool can_accumulate(const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; }
+bool grouped_matmul_can_accumulate(const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; }
 
-Attrs with_accumulator(const Attrs& old) {
+Attrs grouped_matmul_with_accumulator(const Attrs& old) {
   GroupedMatmulAttrs attrs = old.as<GroupedMatmulAttrs>();
   attrs.accumulate = true;
   return attrs;
@@ -83,26 +83,26 @@ Attrs with_precision(const Attrs& old, Precision precision) {
   return old.as<GroupedMatmulAttrs>().exact ? old : set_precision<GroupedMatmulAttrs>(old, precision);
 }
 
-StorageRule storage(const Node& node) {
+StorageRule grouped_matmul_storage(const Node& node) {
   if (node.attrs.as<GroupedMatmulAttrs>().exact) return {};
   return {.in = {Storage::kReduced, Storage::kReduced}, .out = {Storage::kAny}};
 }
 
-StorageRule grad_storage(const Node& node) {
-  StorageRule rule = storage(node);
+StorageRule grouped_matmul_grad_storage(const Node& node) {
+  StorageRule rule = grouped_matmul_storage(node);
   rule.in.resize(3, Storage::kF32);
   if (node.attrs.as<GroupedMatmulAttrs>().accumulate) rule.in.push_back(Storage::kAsResult);
   return rule;
 }
 
-Attrs with_independent_rows(const Attrs& old) {
+Attrs grouped_matmul_with_independent_rows(const Attrs& old) {
   GroupedMatmulAttrs attrs = old.as<GroupedMatmulAttrs>();
   attrs.independent_rows = true;
   return attrs;
 }
 
 // Each row is multiplied once.
-double flops(const FlopsArgs& args) {
+double grouped_matmul_flops(const FlopsArgs& args) {
   const auto& weights = args.node.op == &kGroupedMatmul ? args.in[1].shape : args.out[0].shape;
   const int64_t choices = args.in[2].shape[0], groups = args.node.attrs.as<GroupedMatmulAttrs>().groups;
   return 2.0 * static_cast<double>(choices) * static_cast<double>(weights.elements() / groups);
@@ -111,27 +111,27 @@ double flops(const FlopsArgs& args) {
 }  // namespace
 
 const OpDef kGroupedMatmul{.name = "grouped_matmul",
-                           .infer = infer,
-                           .gradient = gradient,
-                           .decompose = decompose,
-                           .storage = storage,
+                           .infer = infer_grouped_matmul,
+                           .gradient = grouped_matmul_gradient,
+                           .decompose = decompose_grouped_matmul,
+                           .storage = grouped_matmul_storage,
                            .product = ProductKind::kMatrix,
                            .with_precision = with_precision,
-                           .with_independent_rows = with_independent_rows,
+                           .with_independent_rows = grouped_matmul_with_independent_rows,
                            .by_gpu_library = true,  // there is no CUDA kernel yet: a GPU refuses it
-                           .flops = flops};
+                           .flops = grouped_matmul_flops};
 const OpDef kGroupedMatmulGrad{
     .name = "grouped_matmul_grad",
-    .infer = infer_grad,
+    .infer = infer_grouped_matmul_grad,
     .may_overwrite = [](const Node& node, int,
                         int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
-    .can_accumulate = can_accumulate,
-    .with_accumulator = with_accumulator,
-    .storage = grad_storage,
+    .can_accumulate = grouped_matmul_can_accumulate,
+    .with_accumulator = grouped_matmul_with_accumulator,
+    .storage = grouped_matmul_grad_storage,
     .product = ProductKind::kMatrix,
     .with_precision = with_precision,
     .by_gpu_library = true,
-    .flops = flops};
+    .flops = grouped_matmul_flops};
 
 Tensor grouped_matmul(At x, Tensor weights, Tensor choice, const GroupedMatmulAttrs& attrs) {
   return graph_of(x)->add_one(kGroupedMatmul, std::array{x.value, weights, choice}, attrs, x.where);

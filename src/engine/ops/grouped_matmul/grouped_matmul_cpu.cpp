@@ -20,7 +20,7 @@ void check_choices(const TensorView& choice, int64_t groups) {
 }
 
 template <class T>
-void reference_product(const KernelArgs& args) {
+void grouped_matmul_reference_product(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
   const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
   const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1], inner = x.shape()[1];
@@ -36,12 +36,12 @@ void reference_product(const KernelArgs& args) {
   }
 }
 
-void run_reference(const KernelArgs& args) {
+void run_grouped_matmul_reference(const KernelArgs& args) {
   check_choices(args.in[2], args.node.attrs.as<GroupedMatmulAttrs>().groups);
-  for_float(args.out[0].type.dtype, [&]<class T>() { reference_product<T>(args); });
+  for_float(args.out[0].type.dtype, [&]<class T>() { grouped_matmul_reference_product<T>(args); });
 }
 
-void run_grad_reference(const KernelArgs& args) {
+void run_grouped_matmul_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
   const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
   const int64_t rows = a.shape()[1], columns = b.shape()[1];
@@ -58,7 +58,7 @@ void run_grad_reference(const KernelArgs& args) {
 }
 
 // As of a matrix product (ops/matmul).
-bool supports(const KernelQuery& query) {
+bool supports_grouped_matmul(const KernelQuery& query) {
   if (all_f32(query)) return true;
   const auto& attrs = query.node.attrs.as<GroupedMatmulAttrs>();
   const bool rounds =
@@ -82,9 +82,9 @@ class Groups {
 
   // Sorts the rows by what they choose, and calls body(group, rows) for up to at_once() rows of a group.
   template <class Body>
-  void each(const TensorView& choice, std::byte* workspace, const Body& body) const {
+  void each(const TensorView& choice, std::byte* grouped_matmul_workspace, const Body& body) const {
     check_choices(choice, groups_);
-    auto* const ends = reinterpret_cast<int32_t*>(workspace);
+    auto* const ends = reinterpret_cast<int32_t*>(grouped_matmul_workspace);
     int32_t* const rows = ends + groups_ + 1;
     std::fill_n(ends, groups_ + 1, 0);
     const int32_t* const chosen = choice.as<const int32_t>();
@@ -122,14 +122,14 @@ size_t product_workspace(int64_t rows, int64_t n, int64_t k, bool sums, int thre
   return most;
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t grouped_matmul_workspace(const KernelQuery& query) {
   const Groups groups(query.in[2], query.node.attrs.as<GroupedMatmulAttrs>().groups);
   const int64_t rows = groups.at_once();
   return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.out[0])) +
          product_workspace(rows, query.out[0].shape[1], query.in[0].shape[1], false, query.threads, !all_f32(query));
 }
 
-void run(const KernelArgs& args) {
+void run_grouped_matmul(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
   const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
   const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1];
@@ -155,14 +155,14 @@ void run(const KernelArgs& args) {
   });
 }
 
-size_t grad_workspace(const KernelQuery& query) {
+size_t grouped_matmul_grad_workspace(const KernelQuery& query) {
   const Groups groups(query.in[2], query.node.attrs.as<GroupedMatmulAttrs>().groups);
   const int64_t rows = groups.at_once();
   return static_cast<size_t>(groups.index_bytes() + bytes_of(rows, query.in[0]) + bytes_of(rows, query.in[1])) +
          product_workspace(rows, query.in[0].shape[1], query.in[1].shape[1], true, query.threads, !all_f32(query));
 }
 
-void run_grad(const KernelArgs& args) {
+void run_grouped_matmul_grad(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<GroupedMatmulAttrs>();
   const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
   const Groups groups(args.in[2].type, attrs.groups);
@@ -194,8 +194,10 @@ void run_grad(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(grouped_matmul, {"gemm", supports, workspace, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(grouped_matmul_grad, {"gemm", supports, grad_workspace, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(grouped_matmul, {"gemm", supports_grouped_matmul, grouped_matmul_workspace, run_grouped_matmul},
+               {"reference", nullptr, nullptr, run_grouped_matmul_reference})
+LINNET_KERNELS(grouped_matmul_grad,
+               {"gemm", supports_grouped_matmul, grouped_matmul_grad_workspace, run_grouped_matmul_grad},
+               {"reference", nullptr, nullptr, run_grouped_matmul_grad_reference})
 
 }  // namespace linnet

@@ -1,10 +1,10 @@
-// Normalization over the last axis: layer normalization (Ba, Kiros & Hinton 2016), and not centred, root-mean-square
+// Normalization over the last axis: layer normalization (Ba, Kiros & Hinton 2016), and not centered, root-mean-square
 // normalization (Zhang & Sennrich 2019).
 //
 //   y = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + epsilon), variance over N, not N - 1
 //
 // x [..., D], weight [D], bias [D] -> y [..., D], mean [..., 1], rstd [..., 1]
-// Where x is bf16 only y is, too. Weight and bias may be left out. Not centred, the mean is taken to be 0: y = x /
+// Where x is bf16 only y is, too. Weight and bias may be left out. Not centered, the mean is taken to be 0: y = x /
 // sqrt(mean(x^2) + epsilon) * weight.
 #pragma once
 #include "engine/ir/graph.h"

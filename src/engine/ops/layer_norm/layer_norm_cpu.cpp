@@ -10,11 +10,11 @@ namespace {
 
 // Null where the norm has none.
 template <class T>
-T* weight_of(const KernelArgs& args, size_t at) {
+T* layer_norm_weight_of(const KernelArgs& args, size_t at) {
   return args.node.attrs.as<LayerNormAttrs>().has_weight ? args.in[at].as<T>() : nullptr;
 }
 template <class T>
-T* bias_of(const KernelArgs& args) {
+T* layer_norm_bias_of(const KernelArgs& args) {
   return args.node.attrs.as<LayerNormAttrs>().has_bias ? args.in.back().as<T>() : nullptr;
 }
 template <class T>
@@ -26,11 +26,11 @@ T* bias_gradient(const KernelArgs& args) {
   return args.node.attrs.as<LayerNormAttrs>().has_bias ? args.out.back().as<T>() : nullptr;
 }
 
-void run_reference(const KernelArgs& args) {
+void run_layer_norm_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LayerNormAttrs>();
   const int64_t width = args.in[0].shape()[-1], rows = args.out[1].elements() ? args.in[0].elements() / width : 0;
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    const T *weight = weight_of<T>(args, 1), *bias = bias_of<T>(args);
+    const T *weight = layer_norm_weight_of<T>(args, 1), *bias = layer_norm_bias_of<T>(args);
     for (int64_t r = 0; r < rows; ++r) {
       const T* x = args.in[0].as<T>() + r * width;
       T* y = args.out[0].as<T>() + r * width;
@@ -49,11 +49,11 @@ void run_reference(const KernelArgs& args) {
 
 // With x^ = (x - mean) * rstd and g = dy * weight:
 //   dx = rstd * (g - mean(g) (when centered) - x^ * mean(g * x^)),  dweight = sum_rows(dy * x^),  dbias = sum_rows(dy)
-void run_grad_reference(const KernelArgs& args) {
+void run_layer_norm_grad_reference(const KernelArgs& args) {
   const bool centered = args.node.attrs.as<LayerNormAttrs>().centered;
   const int64_t width = args.in[0].shape()[-1], rows = args.in[3].elements();
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    const T* weight = weight_of<T>(args, 4);
+    const T* weight = layer_norm_weight_of<T>(args, 4);
     T *dweight = weight_gradient<T>(args), *dbias = bias_gradient<T>(args);
     for (T* sums : {dweight, dbias})
       if (sums) std::fill_n(sums, width, T(0));
@@ -78,28 +78,30 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-void run(const KernelArgs& args) {
+void run_layer_norm(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LayerNormAttrs>();
-  layer_norm_forward(args.out[1].elements(), args.in[0].shape()[-1], stored(args.in[0]), weight_of<float>(args, 1),
-                     bias_of<float>(args), static_cast<float>(attrs.epsilon), mutable_stored(args.out[0]),
-                     args.out[1].as<float>(), args.out[2].as<float>(), args.pool, attrs.centered);
+  layer_norm_forward(args.out[1].elements(), args.in[0].shape()[-1], stored(args.in[0]),
+                     layer_norm_weight_of<float>(args, 1), layer_norm_bias_of<float>(args),
+                     static_cast<float>(attrs.epsilon), mutable_stored(args.out[0]), args.out[1].as<float>(),
+                     args.out[2].as<float>(), args.pool, attrs.centered);
 }
 
-size_t grad_workspace(const KernelQuery& query) {
+size_t layer_norm_grad_workspace(const KernelQuery& query) {
   return layer_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
 }
 
-void run_grad(const KernelArgs& args) {
+void run_layer_norm_grad(const KernelArgs& args) {
   layer_norm_backward(args.in[3].elements(), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
-                      weight_of<float>(args, 4), args.in[2].as<float>(), args.in[3].as<float>(),
+                      layer_norm_weight_of<float>(args, 4), args.in[2].as<float>(), args.in[3].as<float>(),
                       mutable_stored(args.out[0]), weight_gradient<float>(args), bias_gradient<float>(args),
                       args.workspace, args.pool, args.node.attrs.as<LayerNormAttrs>().centered);
 }
 
 }  // namespace
 
-LINNET_KERNELS(layer_norm, {"simd", f32_or_all_reduced, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(layer_norm_grad, {"simd", f32_or_all_reduced, grad_workspace, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(layer_norm, {"simd", f32_or_all_reduced, nullptr, run_layer_norm},
+               {"reference", nullptr, nullptr, run_layer_norm_reference})
+LINNET_KERNELS(layer_norm_grad, {"simd", f32_or_all_reduced, layer_norm_grad_workspace, run_layer_norm_grad},
+               {"reference", nullptr, nullptr, run_layer_norm_grad_reference})
 
 }  // namespace linnet

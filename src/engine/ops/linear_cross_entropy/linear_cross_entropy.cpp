@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-void expect_operands(const InferArgs& args) {
+void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
   const bool bias = attrs.bias;
   const TensorType &hidden = args.in[0], &targets = args.in[2];
@@ -24,17 +24,17 @@ void expect_operands(const InferArgs& args) {
            "got weight " + weight.text() + " and bias " + args.in[3].text());
 }
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_linear_cross_entropy(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
   expect_inputs(args, 3 + attrs.bias);
-  expect_operands(args);
+  linear_cross_entropy_expect_operands(args);
   return {{args.in[0].dtype, {}}};
 }
 
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_linear_cross_entropy_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
   expect_inputs(args, 4 + attrs.bias + attrs.accumulate);
-  expect_operands(args);
+  linear_cross_entropy_expect_operands(args);
   expect(attrs.weight_gradient || !attrs.accumulate, "a gradient of a weight that is frozen");
   const TensorType scalar{args.in[0].dtype, {}}, dloss = args.in[3 + attrs.bias];
   expect(dloss == scalar, "got a gradient of type " + dloss.text());
@@ -49,7 +49,7 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
 
 // With p = dloss * (softmax(x) - (1 - s) * onehot(target) - s / V), rows left out being 0:
 //   dhidden = p weight,  dweight = p^T hidden,  dbias = sum of p's rows
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> linear_cross_entropy_gradient(const GradientArgs& args) {
   std::vector<Tensor> in(args.in.begin(), args.in.end());
   in.push_back(args.out_grad[0]);
   auto attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
@@ -60,7 +60,7 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return gradients;
 }
 
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_linear_cross_entropy(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
   const Tensor weight =
       attrs.packed ? dequantize(args.in[1], attrs.weight.packed(), args.in[0].type().dtype) : args.in[1];
@@ -70,7 +70,7 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 }
 
 // A chunk's part of dhidden is written when the hidden states there have been read for the last time.
-bool may_overwrite(const Node& node, int output, int input) {
+bool linear_cross_entropy_may_overwrite(const Node& node, int output, int input) {
   if (output == 0) return input == 0;
   return output == 1 && node.attrs.as<LinearCrossEntropyAttrs>().accumulate &&
          input + 1 == static_cast<int>(node.in.size());
@@ -89,17 +89,17 @@ double grad_flops(const FlopsArgs& args) {
 }  // namespace
 
 const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
-                                .infer = infer,
-                                .gradient = gradient,
-                                .decompose = decompose,
+                                .infer = infer_linear_cross_entropy,
+                                .gradient = linear_cross_entropy_gradient,
+                                .decompose = decompose_linear_cross_entropy,
                                 .storage = reduced<0b11, 0>,
                                 .product = ProductKind::kMatrix,
                                 .with_precision = set_precision<LinearCrossEntropyAttrs>,
                                 .by_gpu_library = true,
                                 .flops = product_flops};
 const OpDef kLinearCrossEntropyGrad{.name = "linear_cross_entropy_grad",
-                                    .infer = infer_grad,
-                                    .may_overwrite = may_overwrite,
+                                    .infer = infer_linear_cross_entropy_grad,
+                                    .may_overwrite = linear_cross_entropy_may_overwrite,
                                     .storage = reduced<0b11, 0b1>,
                                     .product = ProductKind::kMatrix,
                                     .with_precision = set_precision<LinearCrossEntropyAttrs>,

@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-void check_targets(const TensorView& targets, int64_t classes) {
+void check_linear_cross_entropy_targets(const TensorView& targets, int64_t classes) {
   const int32_t* target = targets.as<const int32_t>();
   for (int64_t i = 0; i < targets.elements(); ++i)
     if (target[i] >= classes)
@@ -23,8 +23,10 @@ const TensorView* accumulator(const KernelArgs& args) {
 }
 
 // An operand as the products see it.
-double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
-double rounded(double x, Precision) { return x; }
+double linear_cross_entropy_rounded(float x, Precision precision) {
+  return precision == Precision::kBf16 ? round_to_bf16(x) : x;
+}
+double linear_cross_entropy_rounded(double x, Precision) { return x; }
 
 const Shape& weight_shape(const KernelArgs& args) {
   return args.node.attrs.as<LinearCrossEntropyAttrs>().weight_shape(args.in[1].type);
@@ -69,7 +71,8 @@ struct RowLoss {
     for (int64_t j = 0; j < classes; ++j) {
       x[j] = attrs.bias ? static_cast<double>(args.in[3].as<T>()[j]) : 0.0;
       for (int64_t d = 0; d < width; ++d)
-        x[j] += rounded(hidden[d], attrs.precision) * rounded(weight[j * width + d], attrs.precision);
+        x[j] += linear_cross_entropy_rounded(hidden[d], attrs.precision) *
+                linear_cross_entropy_rounded(weight[j * width + d], attrs.precision);
       mean += x[j] / static_cast<double>(classes);
     }
     const double top = *std::max_element(x, x + classes);
@@ -90,9 +93,9 @@ void expect_all_classes(const KernelArgs& args) {
     fail_internal("the reference of linear_cross_entropy was given classes that ranks divide");
 }
 
-void run_reference(const KernelArgs& args) {
+void run_linear_cross_entropy_reference(const KernelArgs& args) {
   expect_all_classes(args);
-  check_targets(args.in[2], weight_shape(args)[0]);
+  check_linear_cross_entropy_targets(args.in[2], weight_shape(args)[0]);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const Weight<T> weight(args);
     double total = 0;
@@ -104,7 +107,7 @@ void run_reference(const KernelArgs& args) {
 }
 
 template <class T>
-void grad_reference(const KernelArgs& args) {
+void linear_cross_entropy_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
   const int64_t classes = weight_shape(args)[0], width = weight_shape(args)[1];
   const Weight<T> unpacked(args);
@@ -132,30 +135,31 @@ void grad_reference(const KernelArgs& args) {
           (j == target ? 1 - attrs.label_smoothing : 0) + attrs.label_smoothing / static_cast<double>(classes);
       const T slope = static_cast<T>(dloss * (std::exp(row.x[j] - row.lse) - goal));
       if (dbias) dbias[j] += slope;
-      row.x[j] = rounded(slope, attrs.precision);
+      row.x[j] = linear_cross_entropy_rounded(slope, attrs.precision);
       for (int64_t d = 0; dweight && d < width; ++d)
-        dweight[j * width + d] += static_cast<T>(row.x[j] * rounded(hidden[d], attrs.precision));
+        dweight[j * width + d] += static_cast<T>(row.x[j] * linear_cross_entropy_rounded(hidden[d], attrs.precision));
     }
     for (int64_t d = 0; d < width; ++d) {  // may be written over the row of hidden
       double sum = 0;
-      for (int64_t j = 0; j < classes; ++j) sum += row.x[j] * rounded(weight[j * width + d], attrs.precision);
+      for (int64_t j = 0; j < classes; ++j)
+        sum += row.x[j] * linear_cross_entropy_rounded(weight[j * width + d], attrs.precision);
       dhidden[d] = static_cast<T>(sum);
     }
   }
   if (attrs.loss) args.out.back().as<T>()[0] = static_cast<T>(total);
 }
 
-void run_grad_reference(const KernelArgs& args) {
+void run_linear_cross_entropy_grad_reference(const KernelArgs& args) {
   expect_all_classes(args);
-  check_targets(args.in[2], weight_shape(args)[0]);
-  for_float(args.out[0].type.dtype, [&]<class T>() { grad_reference<T>(args); });
+  check_linear_cross_entropy_targets(args.in[2], weight_shape(args)[0]);
+  for_float(args.out[0].type.dtype, [&]<class T>() { linear_cross_entropy_grad_reference<T>(args); });
 }
 
 ClassDivision division_of(const LinearCrossEntropyAttrs& attrs) {
   return {attrs.all_classes, attrs.first_class, attrs.ranks};
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t linear_cross_entropy_workspace(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<LinearCrossEntropyAttrs>();
   const Shape& weight = attrs.weight_shape(query.in[1]);
   const std::optional<PackedShape> packed = attrs.packed ? std::optional(attrs.weight.packed()) : std::nullopt;
@@ -176,7 +180,7 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
   call.precision = attrs.precision;
   call.smoothing = static_cast<float>(attrs.label_smoothing);
   call.division = division_of(attrs);
-  check_targets(args.in[2], std::max(call.classes, attrs.all_classes));
+  check_linear_cross_entropy_targets(args.in[2], std::max(call.classes, attrs.all_classes));
   return call;
 }
 
@@ -189,13 +193,13 @@ void run_call(LinearCrossEntropyArgs& call, const KernelArgs& args) {
   linear_cross_entropy(call, args.workspace, args.pool);
 }
 
-void run(const KernelArgs& args) {
+void run_linear_cross_entropy(const KernelArgs& args) {
   LinearCrossEntropyArgs call = operands(args);
   call.loss = args.out[0].as<float>();
   run_call(call, args);
 }
 
-void run_grad(const KernelArgs& args) {
+void run_linear_cross_entropy_grad(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
   LinearCrossEntropyArgs call = operands(args);
   call.dloss = args.in[3 + attrs.bias].as<float>()[0];
@@ -211,13 +215,18 @@ void run_grad(const KernelArgs& args) {
 }
 
 // The weight is fp32: the parameters are.
-bool supports(const KernelQuery& query) { return f32_or_reduced(query) && query.in[1].dtype != DType::kBF16; }
+bool supports_linear_cross_entropy(const KernelQuery& query) {
+  return f32_or_reduced(query) && query.in[1].dtype != DType::kBF16;
+}
 
 }  // namespace
 
-LINNET_KERNELS(linear_cross_entropy, {"chunked", supports, workspace, run},
-               {"reference", nullptr, reference_workspace, run_reference})
-LINNET_KERNELS(linear_cross_entropy_grad, {"chunked", supports, workspace, run_grad},
-               {"reference", nullptr, reference_workspace, run_grad_reference})
+LINNET_KERNELS(linear_cross_entropy,
+               {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace, run_linear_cross_entropy},
+               {"reference", nullptr, reference_workspace, run_linear_cross_entropy_reference})
+LINNET_KERNELS(linear_cross_entropy_grad,
+               {"chunked", supports_linear_cross_entropy, linear_cross_entropy_workspace,
+                run_linear_cross_entropy_grad},
+               {"reference", nullptr, reference_workspace, run_linear_cross_entropy_grad_reference})
 
 }  // namespace linnet

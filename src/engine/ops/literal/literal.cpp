@@ -5,7 +5,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_literal(const InferArgs& args) {
   expect_inputs(args, 0);
   const auto& attrs = args.attrs.as<LiteralAttrs>();
   expect(attrs.words.size() == (attrs.type.bytes() + 7) / 8,
@@ -13,16 +13,17 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {attrs.type};
 }
 
-void run(const KernelArgs& args) {
+void run_literal(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LiteralAttrs>();
   if (attrs.type.bytes() > 0) std::memcpy(args.out[0].data, attrs.words.data(), attrs.type.bytes());
 }
 
 }  // namespace
 
-const OpDef kLiteral{
-    .name = "literal", .infer = infer, .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
-LINNET_KERNELS(literal, {"reference", nullptr, nullptr, run})
+const OpDef kLiteral{.name = "literal",
+                     .infer = infer_literal,
+                     .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
+LINNET_KERNELS(literal, {"reference", nullptr, nullptr, run_literal})
 
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where) {
   LiteralAttrs attrs{.type = type};

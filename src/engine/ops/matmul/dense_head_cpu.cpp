@@ -33,7 +33,7 @@ HeadProduct head_product(const MatmulAttrs& attrs, const Shape& a, const Shape& 
   return m >= 1 && n >= 1 && n <= DenseHeadShape::kMaxOutputs && k >= kMinInputs ? head : HeadProduct{};
 }
 
-void run_gradient(const DenseHeadShape& shape, bool of_weight, const KernelArgs& args) {
+void run_dense_head_gradient(const DenseHeadShape& shape, bool of_weight, const KernelArgs& args) {
   const auto *a = args.in[0].as<const float>(), *b = args.in[1].as<const float>();
   const auto gradient = of_weight ? dense_head_weight_gradient : dense_head_input_gradient;
   gradient(shape, a, b, args.node.attrs.as<MatmulAttrs>().accumulate, args.out[0].as<float>(), args.pool);
@@ -59,7 +59,7 @@ void run_dense_head(const KernelArgs& args) {
                                 attrs.activation == GemmActivation::kRelu, out, args.pool);
     case Product::kWeightGradient:
     case Product::kInputGradient:
-      return run_gradient(shape, product == Product::kWeightGradient, args);
+      return run_dense_head_gradient(shape, product == Product::kWeightGradient, args);
     case Product::kNone:
       break;
   }

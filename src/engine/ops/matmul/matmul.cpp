@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_matmul(const InferArgs& args) {
   const auto& attrs = args.attrs.as<MatmulAttrs>();
   expect_inputs(args, size_t{2} + attrs.bias + attrs.has_aux() + attrs.accumulate);
   const Shape &a = args.in[0].shape, &b = args.in[1].shape;
@@ -46,7 +46,7 @@ Tensor as_matrix(Tensor x) {
 }
 
 // C = op(A) op(B):  dA = dC op(B)^T,  dB = op(A)^T dC, each transposed where its operand is.
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> matmul_gradient(const GradientArgs& args) {
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
   const bool ta = attrs.trans_a, tb = attrs.trans_b;
   Tensor a = args.in[0], b = args.in[1], dc = args.out_grad[0];
@@ -57,22 +57,22 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 }
 
 // Not over aux: by the time it is read, sums of earlier blocks lie in the result.
-bool may_overwrite(const Node& node, int, int input) {
+bool matmul_may_overwrite(const Node& node, int, int input) {
   return node.attrs.as<MatmulAttrs>().accumulate && input + 1 == static_cast<int>(node.in.size());
 }
 
-bool can_accumulate(const Node& node) {
+bool matmul_can_accumulate(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   return !attrs.accumulate && !attrs.row_sums && attrs.is_sum();
 }
 
-Attrs with_accumulator(const Attrs& old) {
+Attrs matmul_with_accumulator(const Attrs& old) {
   MatmulAttrs attrs = old.as<MatmulAttrs>();
   attrs.accumulate = true;
   return attrs;
 }
 
-Attrs with_independent_rows(const Attrs& old) {
+Attrs matmul_with_independent_rows(const Attrs& old) {
   MatmulAttrs attrs = old.as<MatmulAttrs>();
   attrs.independent_rows = true;
   return attrs;
@@ -80,7 +80,7 @@ Attrs with_independent_rows(const Attrs& old) {
 
 // Row sums stay fp32, and so does a bias on the CPU; where a result before its activation or aux is involved, all of
 // them have one type.
-StorageRule storage(const Node& node) {
+StorageRule matmul_storage(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}};
   if (attrs.bias) rule.in.push_back(Storage::kCopied);
@@ -92,7 +92,7 @@ StorageRule storage(const Node& node) {
 }
 
 // "matmul+bias+relu", "matmul+times_relu_grad"; how operands are stored is left out.
-std::string label(const Node& node) {
+std::string matmul_label(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   const auto name = [](auto value) { return std::string(enum_names(value)[static_cast<size_t>(value)]); };
   std::string text = "matmul";
@@ -106,7 +106,7 @@ std::string label(const Node& node) {
   return text;
 }
 
-double flops(const FlopsArgs& args) {
+double matmul_flops(const FlopsArgs& args) {
   const int64_t inner = args.in[0].shape[args.node.attrs.as<MatmulAttrs>().trans_a ? -2 : -1];
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(inner);
 }
@@ -114,18 +114,18 @@ double flops(const FlopsArgs& args) {
 }  // namespace
 
 const OpDef kMatmul{.name = "matmul",
-                    .infer = infer,
-                    .gradient = gradient,
-                    .may_overwrite = may_overwrite,
-                    .can_accumulate = can_accumulate,
-                    .with_accumulator = with_accumulator,
-                    .storage = storage,
+                    .infer = infer_matmul,
+                    .gradient = matmul_gradient,
+                    .may_overwrite = matmul_may_overwrite,
+                    .can_accumulate = matmul_can_accumulate,
+                    .with_accumulator = matmul_with_accumulator,
+                    .storage = matmul_storage,
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<MatmulAttrs>,
-                    .with_independent_rows = with_independent_rows,
+                    .with_independent_rows = matmul_with_independent_rows,
                     .by_gpu_library = true,
-                    .label = label,
-                    .flops = flops};
+                    .label = matmul_label,
+                    .flops = matmul_flops};
 
 Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
   return graph_of(a)->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b},

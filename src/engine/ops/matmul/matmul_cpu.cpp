@@ -8,11 +8,11 @@ namespace linnet {
 namespace {
 
 // An operand as the product sees it.
-double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
-double rounded(double x, Precision) { return x; }
+double matmul_rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
+double matmul_rounded(double x, Precision) { return x; }
 
 template <class T>
-void reference_product(const KernelArgs& args) {
+void matmul_reference_product(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   for (int64_t x = 0; x < batch; ++x) {
@@ -21,8 +21,8 @@ void reference_product(const KernelArgs& args) {
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (int64_t p = 0; p < k; ++p)
-          sum += rounded(attrs.trans_a ? a[p * m + i] : a[i * k + p], attrs.precision) *
-                 rounded(attrs.trans_b ? b[j * k + p] : b[p * n + j], attrs.precision);
+          sum += matmul_rounded(attrs.trans_a ? a[p * m + i] : a[i * k + p], attrs.precision) *
+                 matmul_rounded(attrs.trans_b ? b[j * k + p] : b[p * n + j], attrs.precision);
         const int64_t location = x * m * n + i * n + j;
         if (attrs.bias) sum += args.in[2].as<T>()[j];
         if (attrs.accumulate) sum += args.in.back().as<T>()[location];
@@ -43,12 +43,12 @@ void reference_product(const KernelArgs& args) {
   }
 }
 
-void run_reference(const KernelArgs& args) {
-  for_float(args.out[0].type.dtype, [&]<class T>() { reference_product<T>(args); });
+void run_matmul_reference(const KernelArgs& args) {
+  for_float(args.out[0].type.dtype, [&]<class T>() { matmul_reference_product<T>(args); });
 }
 
 // See is_stored_in_bf16(). A bias is fp32.
-bool supports(const KernelQuery& query) {
+bool supports_matmul(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<MatmulAttrs>();
   if (attrs.row_sums) return false;  // made for GPUs, where a sum of its own costs two launches
   if (all_f32(query)) return true;
@@ -59,7 +59,7 @@ bool supports(const KernelQuery& query) {
          (!attrs.bias || query.in[2].dtype == DType::kF32);
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t matmul_workspace(const KernelQuery& query) {
   const auto [batch, m, n, k] = matmul_sizes(query.node.attrs.as<MatmulAttrs>(), query.in[0].shape, query.in[1].shape);
   return gemm_workspace(batch, m, n, k, query.threads, !all_f32(query));
 }
@@ -85,18 +85,19 @@ GemmArgs gemm_args_of(const KernelArgs& args) {
   return gemm_args;
 }
 
-void run(const KernelArgs& args) { gemm(gemm_args_of(args), args.workspace, args.pool); }
+void run_matmul(const KernelArgs& args) { gemm(gemm_args_of(args), args.workspace, args.pool); }
 
 void run_panels(const KernelArgs& args) { gemm_panels(gemm_args_of(args), args.workspace, args.pool); }
 
 }  // namespace
 
-LINNET_KERNELS(matmul, {"dense_head", dense_head_supports, nullptr, run_dense_head}, {"gemm", supports, workspace, run},
-               {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(matmul, {"dense_head", dense_head_supports, nullptr, run_dense_head},
+               {"gemm", supports_matmul, matmul_workspace, run_matmul},
+               {"reference", nullptr, nullptr, run_matmul_reference})
 
 // A weight is one matrix. In other precisions a node of its own rounds it.
 std::optional<PanelsOf> panels_of(const KernelQuery& query) {
-  if (query.node.op != &kMatmul || !supports(query) || dense_head_supports(query)) return std::nullopt;
+  if (query.node.op != &kMatmul || !supports_matmul(query) || dense_head_supports(query)) return std::nullopt;
   const auto& attrs = query.node.attrs.as<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
   const bool is_rounded = attrs.precision != Precision::kF32 && attrs.precision != Precision::kBf16;
@@ -106,6 +107,6 @@ std::optional<PanelsOf> panels_of(const KernelQuery& query) {
 }
 
 const Kernel kPanelMatmul{"gemm_panels", [](const KernelQuery& query) { return panels_of(query).has_value(); },
-                          workspace, run_panels};
+                          matmul_workspace, run_panels};
 
 }  // namespace linnet

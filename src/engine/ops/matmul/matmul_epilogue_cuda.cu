@@ -39,7 +39,7 @@ struct Epilogue {
   }
 };
 
-// kVector: four neighbours of one row at a time.
+// kVector: four neighbors of one row at a time.
 template <class T, bool kVector>
 __global__ void __launch_bounds__(kThreads)
     epilogue_kernel(int64_t count, Epilogue e, const T* x, const T* __restrict__ aux, T* pre_activation, T* out) {

@@ -11,7 +11,7 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_max_pool(const InferArgs& args) {
   const auto& attrs = args.attrs.as<MaxPoolAttrs>();
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
@@ -27,14 +27,14 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 // dy, places -> dx
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_max_pool_grad(const InferArgs& args) {
   expect_inputs(args, 2);
   expect(args.in[1] == TensorType{DType::kU8, args.in[0].shape},
          "got " + args.in[0].text() + " and " + args.in[1].text());
   return {{args.in[0].dtype, args.attrs.as<MaxPoolAttrs>().input}};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> max_pool_gradient(const GradientArgs& args) {
   MaxPoolAttrs attrs = args.node.attrs.as<MaxPoolAttrs>();
   attrs.input = args.in[0].shape();
   return args.graph.add(kMaxPoolGrad, std::array{args.out_grad[0], args.out[1]}, attrs, args.node.where);
@@ -51,7 +51,7 @@ void for_windows(const Shape& image, const Shape& result, int64_t stride, const 
 }
 
 // Images are independent.
-void run_reference(const KernelArgs& args) {
+void run_max_pool_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
   const Shape &image = args.in[0].shape(), &result = args.out[0].shape();
   const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
@@ -74,7 +74,7 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-MaxPoolSizes sizes_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result) {
+MaxPoolSizes max_pool_sizes_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result) {
   return {.images = image[0],
           .height = image[1],
           .width = image[2],
@@ -85,22 +85,22 @@ MaxPoolSizes sizes_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape
           .stride = attrs.stride};
 }
 
-void run(const KernelArgs& args) {
-  max_pool_forward(sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape()),
+void run_max_pool(const KernelArgs& args) {
+  max_pool_forward(max_pool_sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape()),
                    stored(args.in[0]), mutable_stored(args.out[0]), args.out[1].as<uint8_t>(), args.pool);
 }
 
-void run_grad(const KernelArgs& args) {
-  max_pool_backward(sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape()),
+void run_max_pool_grad(const KernelArgs& args) {
+  max_pool_backward(max_pool_sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape()),
                     stored(args.in[0]), args.in[1].as<uint8_t>(), mutable_stored(args.out[0]), args.workspace,
                     args.pool);
 }
 
-size_t grad_workspace(const KernelQuery& query) {
+size_t max_pool_grad_workspace(const KernelQuery& query) {
   return static_cast<size_t>(query.threads * query.out[0].shape.elements(2, 4)) * sizeof(float);
 }
 
-void run_grad_reference(const KernelArgs& args) {
+void run_max_pool_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
   const Shape &image = args.out[0].shape(), &result = args.in[0].shape();
   const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
@@ -120,16 +120,18 @@ void run_grad_reference(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kMaxPool{.name = "max_pool", .infer = infer, .gradient = gradient, .storage = reduced<0b1, 0b1>};
-const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_grad, .storage = reduced<0b1, 0b1>};
+const OpDef kMaxPool{
+    .name = "max_pool", .infer = infer_max_pool, .gradient = max_pool_gradient, .storage = reduced<0b1, 0b1>};
+const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_max_pool_grad, .storage = reduced<0b1, 0b1>};
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {
   const MaxPoolAttrs attrs{.size = size, .stride = stride ? stride : size};
   return graph_of(x)->add(kMaxPool, std::array{x.value}, attrs, x.where)[0];
 }
 
-LINNET_KERNELS(max_pool, {"simd", f32_or_all_reduced, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(max_pool_grad, {"simd", f32_or_all_reduced, grad_workspace, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(max_pool, {"simd", f32_or_all_reduced, nullptr, run_max_pool},
+               {"reference", nullptr, nullptr, run_max_pool_reference})
+LINNET_KERNELS(max_pool_grad, {"simd", f32_or_all_reduced, max_pool_grad_workspace, run_max_pool_grad},
+               {"reference", nullptr, nullptr, run_max_pool_grad_reference})
 
 }  // namespace linnet

@@ -84,7 +84,7 @@ std::vector<TensorType> infer_broadcast(const InferArgs& args) {
   return {{args.in[0].dtype, shape}};
 }
 
-std::vector<TensorType> infer_fill(const InferArgs& args) {
+std::vector<TensorType> infer_movement_fill(const InferArgs& args) {
   expect_inputs(args, 0);
   return {args.attrs.as<FillAttrs>().type};
 }
@@ -167,8 +167,9 @@ const OpDef kBroadcast{.name = "broadcast",
                        },
                        .algebra = always<Algebra::kMove>,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
-const OpDef kFill{
-    .name = "fill", .infer = infer_fill, .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
+const OpDef kFill{.name = "fill",
+                  .infer = infer_movement_fill,
+                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
 const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                     const DType from = args.in[0].type().dtype;
                     if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};

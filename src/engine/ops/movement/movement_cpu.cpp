@@ -172,7 +172,7 @@ void run_broadcast(const KernelArgs& args) {
   in.type.dtype == DType::kBF16 ? spread.operator()<Bfloat16>() : for_float(in.type.dtype, spread);
 }
 
-void run_fill(const KernelArgs& args) {
+void run_movement_fill(const KernelArgs& args) {
   const double value = args.node.attrs.as<FillAttrs>().value;
   const TensorView& out = args.out[0];
   if (out.type.dtype == DType::kI32)
@@ -260,7 +260,7 @@ LINNET_KERNELS(split, {"reference", nullptr, nullptr, run_split})
 LINNET_KERNELS(concat, {"reference", nullptr, nullptr, run_concat})
 LINNET_KERNELS(permute, {"reference", nullptr, nullptr, run_permute})
 LINNET_KERNELS(broadcast, {"reference", nullptr, nullptr, run_broadcast})
-LINNET_KERNELS(fill, {"reference", nullptr, nullptr, run_fill})
+LINNET_KERNELS(fill, {"reference", nullptr, nullptr, run_movement_fill})
 LINNET_KERNELS(cast, {"convert", casts_storage, nullptr, run_storage_cast}, {"reference", nullptr, nullptr, run_cast})
 
 }  // namespace linnet

@@ -57,7 +57,7 @@ void run_permute(const KernelArgs& args) {
                args.out[0].strides);
 }
 
-// Element i of the result is element i / repeat % size of the operand: `repeat` neighbours of a column, all of a
+// Element i of the result is element i / repeat % size of the operand: `repeat` neighbors of a column, all of a
 // scalar.
 template <class Word>
 __global__ void __launch_bounds__(kThreads) broadcast_kernel(int64_t count, int64_t size, int64_t repeat, bool aligned,

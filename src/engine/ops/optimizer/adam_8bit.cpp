@@ -13,7 +13,7 @@ namespace {
 
 enum Operand : size_t { kParameters, kCodes1, kScales1, kCodes2, kScales2, kEma };
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_adam_8bit(const InferArgs& args) {
   const auto& attrs = args.attrs.as<OptimizerAttrs>();
   const size_t states = kEma + (attrs.ema_decay > 0 ? 1 : 0);
   expect_inputs(args, states + 4);
@@ -81,7 +81,7 @@ void reference_block(const KernelArgs& args, const OptimizerOperands& x, int64_t
   }
 }
 
-void run_reference(const KernelArgs& args) {
+void run_adam_8bit_reference(const KernelArgs& args) {
   copy_optimizer_states(args);
   const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
   if (!x.finite) return;
@@ -90,7 +90,7 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-void run(const KernelArgs& args) {
+void run_adam_8bit(const KernelArgs& args) {
   args.pool.stop_point();
   copy_optimizer_states(args);
   const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
@@ -112,7 +112,7 @@ void run(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kAdam8bitStep{.name = "adam_8bit_step",
-                          .infer = infer,
+                          .infer = infer_adam_8bit,
                           .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 
 TensorType moment_codes_type(int64_t count) { return {DType::kU8, {count}}; }
@@ -128,6 +128,7 @@ Adam8bitState adam_8bit_step(const Adam8bitState& s, At gradient, Tensor squares
   return {out[kParameters], out[kCodes1], out[kScales1], out[kCodes2], out[kScales2], ema ? out[kEma] : Tensor{}};
 }
 
-LINNET_KERNELS(adam_8bit_step, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(adam_8bit_step, {"simd", all_f32, nullptr, run_adam_8bit},
+               {"reference", nullptr, nullptr, run_adam_8bit_reference})
 
 }  // namespace linnet

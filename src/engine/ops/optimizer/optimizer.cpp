@@ -13,7 +13,7 @@ int state_count(const OptimizerAttrs& attrs) {
 }
 
 // parameters, moment1, [moment2], [ema], gradient, sum of squares, count, control -> the states
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_optimizer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<OptimizerAttrs>();
   expect(attrs.kind <= OptimizerAttrs::Kind::kLion, "got an optimizer that has ops of its own");
   const size_t states = static_cast<size_t>(state_count(attrs));
@@ -42,7 +42,7 @@ std::vector<TensorType> infer_factors(const InferArgs& args) {
 }  // namespace
 
 const OpDef kOptimizerStep{.name = "optimizer_step",
-                           .infer = infer,
+                           .infer = infer_optimizer,
                            .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 const OpDef kSumOfSquares{
     .name = "sum_of_squares", .infer = infer_squares, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {

@@ -41,13 +41,13 @@ void reference_step(const KernelArgs& args, const OptimizerOperands& x) {
   }
 }
 
-void run_reference(const KernelArgs& args) {
+void run_optimizer_reference(const KernelArgs& args) {
   copy_optimizer_states(args);
   const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
   if (x.finite) for_float(args.in[0].type.dtype, [&]<class T>() { reference_step<T>(args, x); });
 }
 
-void run(const KernelArgs& args) {
+void run_optimizer(const KernelArgs& args) {
   args.pool.stop_point();
   copy_optimizer_states(args);
   const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
@@ -118,7 +118,8 @@ void run_squares(const KernelArgs& args) {
 }  // namespace
 
 LINNET_KERNELS(update_factors, {"reference", nullptr, nullptr, run_factors})
-LINNET_KERNELS(optimizer_step, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(optimizer_step, {"simd", all_f32, nullptr, run_optimizer},
+               {"reference", nullptr, nullptr, run_optimizer_reference})
 LINNET_KERNELS(sum_of_squares, {"simd", all_f32, squares_workspace, run_squares},
                {"reference", nullptr, nullptr, run_squares_reference})
 

@@ -34,7 +34,7 @@ const OwnOpFunctions& functions_of(const Attrs& attrs) { return registry().entry
 
 std::span<const double> numbers_of(const Attrs& attrs) { return attrs.as<OwnOpAttrs>().numbers; }
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_own(const InferArgs& args) {
   try {
     return functions_of(args.attrs).infer(args.in, numbers_of(args.attrs));
   } catch (const Error& error) {  // the graph adds the line and the module
@@ -48,7 +48,7 @@ void check_count(const Node& node, const char* what, size_t given, size_t expect
               " tensors, expected " + std::to_string(expected));
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> own_gradient(const GradientArgs& args) {
   std::vector<Tensor> result = functions_of(args.node.attrs).gradient(args, numbers_of(args.node.attrs));
   check_count(args.node, "gradient", result.size(), args.in.size());
   for (size_t i = 0; i < result.size(); ++i)
@@ -58,15 +58,15 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return result;
 }
 
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_own(const DecomposeArgs& args) {
   std::vector<Tensor> result = functions_of(args.node.attrs).decompose(args.in, numbers_of(args.node.attrs));
   check_count(args.node, "decomposition", result.size(), args.node.out.size());
   return result;
 }
 
-void run(const KernelArgs& args) { functions_of(args.node.attrs).run(args, numbers_of(args.node.attrs)); }
+void run_own(const KernelArgs& args) { functions_of(args.node.attrs).run(args, numbers_of(args.node.attrs)); }
 
-void run_reference(const KernelArgs& args) { functions_of(args.node.attrs).run_reference(args); }
+void run_own_reference(const KernelArgs& args) { functions_of(args.node.attrs).run_reference(args); }
 
 // A number as engine/ir/attrs.h wants a struct.
 struct NumberField {
@@ -98,10 +98,10 @@ const OpDef& register_own_op(OwnOpFunctions functions) {
   for (const Entry& entry : all.entries)
     if (entry.functions.name == functions.name) fail_user("there is an op \"" + functions.name + "\" already");
   const bool has_gradient = functions.gradient != nullptr;
-  Entry& entry = all.entries.emplace_back(Entry{std::move(functions), OpDef{.name = "", .infer = infer}});
+  Entry& entry = all.entries.emplace_back(Entry{std::move(functions), OpDef{.name = "", .infer = infer_own}});
   entry.def.name = entry.functions.name.c_str();
-  entry.def.gradient = has_gradient ? gradient : nullptr;
-  entry.def.decompose = decompose;
+  entry.def.gradient = has_gradient ? own_gradient : nullptr;
+  entry.def.decompose = decompose_own;
   return entry.def;
 }
 
@@ -113,7 +113,7 @@ OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers) {
   fail_internal(std::string(op.name) + " is no op of a program");
 }
 
-bool is_own_op(const OpDef& op) { return op.infer == infer; }
+bool is_own_op(const OpDef& op) { return op.infer == infer_own; }
 
 const OpDef* find_own_op(std::string_view name) {
   Registry& all = registry();
@@ -123,6 +123,6 @@ const OpDef* find_own_op(std::string_view name) {
   return nullptr;
 }
 
-LINNET_KERNELS(own_op, {"own", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(own_op, {"own", all_f32, nullptr, run_own}, {"reference", nullptr, nullptr, run_own_reference})
 
 }  // namespace linnet

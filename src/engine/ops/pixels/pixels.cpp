@@ -11,7 +11,7 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_pixels(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ScalePixelsAttrs>();
   expect_inputs(args, 1);
   const TensorType& x = args.in[0];
@@ -23,7 +23,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 constexpr size_t kMostTables = 4;  // of channels: they lie in the first cache
 
-void run_reference(const KernelArgs& args) {
+void run_pixels_reference(const KernelArgs& args) {
   const PixelScaling& scaling = args.node.attrs.as<ScalePixelsAttrs>().scaling;
   const auto channels = static_cast<int64_t>(scaling.scale.size());
   const auto* x = args.in[0].as<const uint8_t>();
@@ -68,7 +68,7 @@ bool has_tables(const KernelQuery& query) {
 
 }  // namespace
 
-const OpDef kScalePixels{.name = "scale_pixels", .infer = infer, .storage = reduced<0b0, 0b1>};
+const OpDef kScalePixels{.name = "scale_pixels", .infer = infer_pixels, .storage = reduced<0b0, 0b1>};
 
 PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, const std::vector<double>& deviation) {
   const auto count = static_cast<size_t>(channels);
@@ -91,6 +91,6 @@ Tensor scale_pixels(At x, PixelScaling scaling, DType dtype) {
 }
 
 LINNET_KERNELS(scale_pixels, {"tables", has_tables, nullptr, run_tables},
-               {"reference", nullptr, nullptr, run_reference})
+               {"reference", nullptr, nullptr, run_pixels_reference})
 
 }  // namespace linnet

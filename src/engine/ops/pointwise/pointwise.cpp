@@ -13,7 +13,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_pointwise(const InferArgs& args) {
   expect(!args.in.empty(), "no operands");
   const TensorType* full = &args.in[0];
   for (const TensorType& in : args.in)
@@ -45,7 +45,7 @@ Tensor pruned(Expression expression, const std::vector<Tensor>& operands, Source
   return pointwise(std::move(expression), kept, where);
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> pointwise_gradient(const GradientArgs& args) {
   const auto& expression = args.node.attrs.as<PointwiseAttrs>().expression;
   const int count = static_cast<int>(args.in.size());
   std::vector<Tensor> operands(args.in.begin(), args.in.end());
@@ -67,7 +67,7 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return gradients;
 }
 
-bool may_overwrite(const Node& node, int, int input) { return input < static_cast<int>(node.in.size()); }
+bool pointwise_may_overwrite(const Node& node, int, int input) { return input < static_cast<int>(node.in.size()); }
 
 Algebra algebra(const Node& node) {
   const Expression& expression = node.attrs.as<PointwiseAttrs>().expression;
@@ -77,7 +77,7 @@ Algebra algebra(const Node& node) {
 }
 
 // Its functions: "mul+add+tanh"; without any it copies an operand.
-std::string label(const Node& node) {
+std::string pointwise_label(const Node& node) {
   std::string text;
   for (const Instruction& instruction : node.attrs.as<PointwiseAttrs>().expression.code)
     if (instruction.function != Scalar::kInput && instruction.function != Scalar::kConstant)
@@ -88,14 +88,14 @@ std::string label(const Node& node) {
 }  // namespace
 
 const OpDef kPointwise{.name = "pointwise",
-                       .infer = infer,
-                       .gradient = gradient,
-                       .may_overwrite = may_overwrite,
+                       .infer = infer_pointwise,
+                       .gradient = pointwise_gradient,
+                       .may_overwrite = pointwise_may_overwrite,
                        .algebra = algebra,
                        .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
                        .cheap = true,
                        .by_gpu_library = true,
-                       .label = label};
+                       .label = pointwise_label};
 
 namespace {
 

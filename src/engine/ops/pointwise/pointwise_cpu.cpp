@@ -22,7 +22,7 @@ int64_t operand_index(Broadcast kind, int64_t i, int64_t n, int64_t size) {
   return 0;
 }
 
-void run_reference(const KernelArgs& args) {
+void run_pointwise_reference(const KernelArgs& args) {
   const Expression& expression = args.node.attrs.as<PointwiseAttrs>().expression;
   const TensorView& out = args.out[0];
   const int64_t n = out.elements();
@@ -38,7 +38,7 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-void run(const KernelArgs& args) {
+void run_pointwise(const KernelArgs& args) {
   std::array<PointwiseOperand, kMaxOperands> operands;
   for (size_t k = 0; k < args.in.size(); ++k)
     operands[k] = {stored(args.in[k]), args.in[k].elements(), *find_broadcast(args.in[k].shape(), args.out[0].shape())};
@@ -48,6 +48,7 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(pointwise, {"simd", all_f32_or_bf16, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(pointwise, {"simd", all_f32_or_bf16, nullptr, run_pointwise},
+               {"reference", nullptr, nullptr, run_pointwise_reference})
 
 }  // namespace linnet

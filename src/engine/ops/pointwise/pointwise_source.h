@@ -1,4 +1,4 @@
-// CUDA source of an elementwise expression: one kernel, a thread for `step` neighbours of the result. It computes in
+// CUDA source of an elementwise expression: one kernel, a thread for `step` neighbors of the result. It computes in
 // fp32 with the definitions of engine/kernels/pointwise/expression.h and needs no header, so that NVRTC compiles it
 // anywhere; tests also compile such sources for the CPU.
 #pragma once

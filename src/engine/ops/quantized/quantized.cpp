@@ -86,7 +86,7 @@ bool matmul_may_overwrite(const Node& node, int output, int input) {
   return !writes_codes && kMatmul.may_overwrite(product_of(node), output, input);
 }
 
-Attrs with_independent_rows(const Attrs& old) {
+Attrs quantized_with_independent_rows(const Attrs& old) {
   auto attrs = old.as<QuantizedMatmulAttrs>();
   attrs.product.independent_rows = true;
   return attrs;
@@ -113,7 +113,7 @@ const OpDef kQuantizedMatmul{.name = "quantized_matmul",
                              .infer = infer_matmul,
                              .may_overwrite = matmul_may_overwrite,
                              .storage = [](const Node& node) { return kMatmul.storage(product_of(node)); },
-                             .with_independent_rows = with_independent_rows,
+                             .with_independent_rows = quantized_with_independent_rows,
                              .label = matmul_label,
                              .flops = matmul_flops};
 

@@ -41,7 +41,7 @@ void expect_epilogue(const InferArgs& args, const TensorType& y) {
          "got a residual " + residual.text() + " for results " + y.text());
 }
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_quantized_conv2d(const InferArgs& args) {
   const auto& attrs = args.attrs.as<QuantizedConv2dAttrs>();
   expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual));
   const TensorType& x = args.in[0];
@@ -70,7 +70,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {y};
 }
 
-std::string label(const Node& node) {
+std::string quantized_conv2d_label(const Node& node) {
   const auto& attrs = node.attrs.as<QuantizedConv2dAttrs>();
   std::string text = "quantized_conv2d";
   if (attrs.scale) text += "+scale";
@@ -80,14 +80,17 @@ std::string label(const Node& node) {
   return attrs.result_rounding.scale > 0 ? text + "+codes" : text;
 }
 
-double flops(const FlopsArgs& args) {
+double quantized_conv2d_flops(const FlopsArgs& args) {
   const auto& attrs = args.node.attrs.as<QuantizedConv2dAttrs>();
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(attrs.weight.weight.shape[1]);
 }
 
 }  // namespace
 
-const OpDef kQuantizedConv2d{.name = "quantized_conv2d", .infer = infer, .label = label, .flops = flops};
+const OpDef kQuantizedConv2d{.name = "quantized_conv2d",
+                             .infer = infer_quantized_conv2d,
+                             .label = quantized_conv2d_label,
+                             .flops = quantized_conv2d_flops};
 
 Tensor quantized_conv2d(At x, Tensor packed, const PackedShape& shape, const StaticRounding& rounding,
                         const WindowAxis& vertical, const WindowAxis& horizontal) {

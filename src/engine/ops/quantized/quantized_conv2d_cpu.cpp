@@ -11,12 +11,12 @@ PackedWeight filters(const KernelArgs& args, const QuantizedConv2dAttrs& attrs) 
   return {attrs.weight.packed(), args.in[1].as<const std::byte>()};
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t quantized_conv2d_workspace(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<QuantizedConv2dAttrs>();
   return int8_convolution_workspace(attrs.sizes(query.in[0].shape), attrs.weight.packed().rows, query.threads);
 }
 
-void run(const KernelArgs& args) {
+void run_quantized_conv2d(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<QuantizedConv2dAttrs>();
   Int8Convolution c{.sizes = attrs.sizes(args.in[0].shape()), .rounding = attrs.rounding.rounding()};
   const auto take = [](const TensorView& view, const float*& floats, const uint8_t*& codes) {
@@ -39,9 +39,9 @@ void run(const KernelArgs& args) {
 }
 
 // The definition.
-class Reference {
+class QuantizedConv2dReference {
  public:
-  explicit Reference(const KernelArgs& args)
+  explicit QuantizedConv2dReference(const KernelArgs& args)
       : args_(args), attrs_(args.node.attrs.as<QuantizedConv2dAttrs>()), s_(attrs_.sizes(args.in[0].shape())) {}
 
   void run() const {
@@ -110,10 +110,11 @@ class Reference {
   const Int8ConvolutionSizes s_;
 };
 
-void run_reference(const KernelArgs& args) { Reference(args).run(); }
+void run_quantized_conv2d_reference(const KernelArgs& args) { QuantizedConv2dReference(args).run(); }
 
 }  // namespace
 
-LINNET_KERNELS(quantized_conv2d, {"int8", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(quantized_conv2d, {"int8", all_f32, quantized_conv2d_workspace, run_quantized_conv2d},
+               {"reference", nullptr, nullptr, run_quantized_conv2d_reference})
 
 }  // namespace linnet

@@ -52,11 +52,11 @@ void run_embedding(const KernelArgs& args) {
   });
 }
 
-int64_t rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
+int64_t quantized_rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
 
 size_t matmul_workspace(const KernelQuery& query) {
   const auto& [weight, product, rounding, result_rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
-  const int64_t rows = rows_of(query.in[0].shape);
+  const int64_t rows = quantized_rows_of(query.in[0].shape);
   const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
   return quantized_gemm_workspace(weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8,
                                   rounding.largest_error > 0);
@@ -72,7 +72,7 @@ bool matmul_supports(const KernelQuery& query) {
 
 void run_matmul(const KernelArgs& args) {
   const auto& [weight, product, rounding, result_rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
-  GemmArgs gemm_args{.m = rows_of(args.in[0].shape())};
+  GemmArgs gemm_args{.m = quantized_rows_of(args.in[0].shape())};
   gemm_args.lda = args.in[0].shape()[-1], gemm_args.ldc = args.out[0].shape()[-1];
   ByteOperands bytes{.result_rounding = result_rounding.rounding()};
   if (args.in[0].type.dtype == DType::kU8)
@@ -163,7 +163,7 @@ DType number_type(const KernelArgs& args) {
 
 // The definition: the weight's numbers, and the reference product of the two.
 template <class T>
-void reference_product(const KernelArgs& args) {
+void quantized_reference_product(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
   const PackedWeight weight = packed(args.in[1], attrs.weight);
   const int64_t k = weight.shape.columns, n = weight.shape.rows;
@@ -187,7 +187,7 @@ void reference_product(const KernelArgs& args) {
 }
 
 void run_matmul_reference(const KernelArgs& args) {
-  for_float(number_type(args), [&]<class T>() { reference_product<T>(args); });
+  for_float(number_type(args), [&]<class T>() { quantized_reference_product<T>(args); });
 }
 
 }  // namespace

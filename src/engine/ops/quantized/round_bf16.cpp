@@ -12,7 +12,7 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_round_bf16(const InferArgs& args) {
   expect_inputs(args, 2);
   const auto& weight = args.attrs.as<RoundBf16Attrs>().weight;
   expect(weight.format == WeightFormat::kBf16 && weight.weight.shape.rank() == 2, "a weight of another format");
@@ -34,11 +34,11 @@ uint64_t key_of(const KernelArgs& args) {
   return dropout_key(args.in[1].as<int32_t>(), args.node.attrs.as<RoundBf16Attrs>().site);
 }
 
-void run(const KernelArgs& args) {
+void run_round_bf16(const KernelArgs& args) {
   round_to_bf16_stochastic(args.in[0].elements(), args.in[0].as<float>(), result(args), key_of(args), args.pool);
 }
 
-void run_reference(const KernelArgs& args) {
+void run_round_bf16_reference(const KernelArgs& args) {
   const int64_t count = args.in[0].elements();
   std::vector<uint16_t> random(static_cast<size_t>(count + 7) / 8 * 8);
   philox_values16(key_of(args), 0, static_cast<int64_t>(random.size()) / 8, kBf16Rounding, 0, 0, random.data());
@@ -51,7 +51,7 @@ void run_reference(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kRoundBf16{.name = "round_bf16", .infer = infer};
+const OpDef kRoundBf16{.name = "round_bf16", .infer = infer_round_bf16};
 
 Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) {
   const RoundBf16Attrs attrs{
@@ -59,6 +59,7 @@ Tensor round_bf16(At x, Tensor random, const PackedShape& shape, uint64_t site) 
   return graph_of(x)->add_one(kRoundBf16, std::array{x.value, random}, attrs, x.where);
 }
 
-LINNET_KERNELS(round_bf16, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(round_bf16, {"simd", all_f32, nullptr, run_round_bf16},
+               {"reference", nullptr, nullptr, run_round_bf16_reference})
 
 }  // namespace linnet

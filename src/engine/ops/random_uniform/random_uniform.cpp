@@ -11,7 +11,7 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_random_uniform(const InferArgs& args) {
   expect_inputs(args, 1);
   const TensorType& type = args.attrs.as<RandomUniformAttrs>().type;
   expect(args.in[0] == TensorType{DType::kI32, {4}}, "got random state " + args.in[0].text() + ", expected i32[4]");
@@ -19,7 +19,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {type};
 }
 
-void run(const KernelArgs& args) {
+void run_random_uniform(const KernelArgs& args) {
   constexpr int64_t kWords = 4;
   const uint64_t key = dropout_key(args.in[0].as<int32_t>(), args.node.attrs.as<RandomUniformAttrs>().site);
   const int64_t count = args.out[0].elements();
@@ -39,7 +39,7 @@ void run(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kRandomUniform{.name = "random_uniform",
-                           .infer = infer,
+                           .infer = infer_random_uniform,
                            .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {Tensor{}}; }};
 
 Tensor random_uniform(At random, const TensorType& type, uint64_t site) {
@@ -47,6 +47,6 @@ Tensor random_uniform(At random, const TensorType& type, uint64_t site) {
                                    random.where);
 }
 
-LINNET_KERNELS(random_uniform, {"reference", nullptr, nullptr, run})
+LINNET_KERNELS(random_uniform, {"reference", nullptr, nullptr, run_random_uniform})
 
 }  // namespace linnet

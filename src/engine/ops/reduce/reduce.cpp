@@ -10,7 +10,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_reduce(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<ReduceAttrs>();
   expect(find_broadcast(attrs.shape, args.in[0].shape).has_value(),
@@ -19,7 +19,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {{args.in[0].dtype, attrs.shape}};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> reduce_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], y = args.out[0], dy = args.out_grad[0];
   switch (args.node.attrs.as<ReduceAttrs>().kind) {
     case Reduction::kSum:
@@ -44,7 +44,7 @@ Shape last_to_one(const Tensor& x) {
 
 }  // namespace
 
-const OpDef kReduce{.name = "reduce", .infer = infer, .gradient = gradient, .storage = [](const Node&) {
+const OpDef kReduce{.name = "reduce", .infer = infer_reduce, .gradient = reduce_gradient, .storage = [](const Node&) {
                       return StorageRule{.rest = Storage::kAny};
                     }};
 

@@ -24,7 +24,7 @@ T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
   return static_cast<T>(kind == Reduction::kSum ? sum : top + std::log(sum));
 }
 
-void run_reference(const KernelArgs& args) {
+void run_reduce_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<ReduceAttrs>();
   const int64_t n = args.in[0].elements(), size = args.out[0].elements(), count = size ? n / size : 0;
   const bool leading = *find_broadcast(attrs.shape, args.in[0].shape()) == Broadcast::kSuffix;
@@ -70,6 +70,6 @@ void run_log_sum_exp(const KernelArgs& args) {
 
 LINNET_KERNELS(reduce, {"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
                {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
-               {"reference", nullptr, nullptr, run_reference})
+               {"reference", nullptr, nullptr, run_reduce_reference})
 
 }  // namespace linnet

@@ -15,7 +15,7 @@ void expect_cursor(const TensorType& type) {
 }
 
 // order, cursor, data...
-std::vector<TensorType> infer_gather(const InferArgs& args) {
+std::vector<TensorType> infer_resident_gather(const InferArgs& args) {
   expect(args.in.size() >= 3, "got nothing to gather");
   const TensorType& order = args.in[0];
   const int64_t rows = args.attrs.as<GatherRowsAttrs>().rows;
@@ -45,7 +45,7 @@ std::vector<TensorType> infer_pick(const InferArgs& args) {
 }
 
 // table, cursor, scalars...
-std::vector<TensorType> infer_write(const InferArgs& args) {
+std::vector<TensorType> infer_resident_write(const InferArgs& args) {
   expect(args.in.size() >= 3, "got nothing to write");
   const TensorType& table = args.in[0];
   const auto scalars = static_cast<int64_t>(args.in.size()) - 2;
@@ -73,7 +73,7 @@ void gather_row(const TensorView& data, int64_t wanted, std::byte* to, size_t by
     std::memcpy(to, data.as<std::byte>() + static_cast<size_t>(wanted) * bytes, bytes);
 }
 
-void run_gather(const KernelArgs& args) {
+void run_resident_gather(const KernelArgs& args) {
   const TensorView& order = args.in[0];
   const int64_t rows = args.out[0].shape()[0];
   const int32_t* wanted = order.as<int32_t>() + read_cursor(args.in[1], order.elements() / rows) * rows;
@@ -94,7 +94,7 @@ void run_pick(const KernelArgs& args) {
   }
 }
 
-void run_write(const KernelArgs& args) {
+void run_resident_write(const KernelArgs& args) {
   const TensorView& table = args.out[0];
   const int64_t step = read_cursor(args.in[1], table.shape()[0]), width = table.shape()[1];
   if (args.in[0].data != table.data) std::memcpy(table.data, args.in[0].data, table.type.bytes());
@@ -106,10 +106,10 @@ void run_write(const KernelArgs& args) {
 
 }  // namespace
 
-const OpDef kGatherRows{.name = "gather_rows", .infer = infer_gather};
+const OpDef kGatherRows{.name = "gather_rows", .infer = infer_resident_gather};
 const OpDef kPickRows{.name = "pick_rows", .infer = infer_pick};
 const OpDef kWriteRow{.name = "write_row",
-                      .infer = infer_write,
+                      .infer = infer_resident_write,
                       .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 
 std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows) {
@@ -131,8 +131,8 @@ WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
   return {out[0], out[1]};
 }
 
-LINNET_KERNELS(gather_rows, {"reference", nullptr, nullptr, run_gather})
+LINNET_KERNELS(gather_rows, {"reference", nullptr, nullptr, run_resident_gather})
 LINNET_KERNELS(pick_rows, {"reference", nullptr, nullptr, run_pick})
-LINNET_KERNELS(write_row, {"reference", nullptr, nullptr, run_write})
+LINNET_KERNELS(write_row, {"reference", nullptr, nullptr, run_resident_write})
 
 }  // namespace linnet

@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 
-Shape rows_shape(Shape shape) {
+Shape residual_norm_rows_shape(Shape shape) {
   shape.set(-1, 1);
   return shape;
 }
@@ -20,18 +20,18 @@ void expect_random(const InferArgs& args, const ResidualNormAttrs& attrs) {
          "got random state " + args.in.back().text() + ", expected i32[4]");
 }
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_residual_norm(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ResidualNormAttrs>();
   expect_inputs(args, 2u + attrs.norm.has_weight + attrs.norm.has_bias + (attrs.probability > 0));
   const TensorType& x = args.in[0];
   expect(x.shape.rank() >= 1 && is_float(x.dtype) && args.in[1] == x, "got " + x.text() + " and " + args.in[1].text());
-  const TensorType row{full_type(x.dtype), rows_shape(x.shape)};
+  const TensorType row{full_type(x.dtype), residual_norm_rows_shape(x.shape)};
   expect_norm_parameters(attrs.norm, x, args.in.subspan(2));
   expect_random(args, attrs);
   return {x, x, row, row};
 }
 
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_residual_norm_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ResidualNormAttrs>();
   expect_inputs(args, 4u + attrs.norm.has_weight + attrs.dsum + (attrs.probability > 0));
   const TensorType& sum = args.in[1];
@@ -49,7 +49,7 @@ Tensor dropped(Tensor x, Tensor random, const ResidualNormAttrs& attrs, SourceLi
   return attrs.probability > 0 ? dropout(At(x, where), random, attrs.probability, attrs.site) : x;
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> residual_norm_gradient(const GradientArgs& args) {
   ResidualNormAttrs attrs = args.node.attrs.as<ResidualNormAttrs>();
   const Tensor random = args.in.back(), dsum = args.out_grad[0], dy = args.out_grad[1];
   std::vector<Tensor> gradients(args.in.size());
@@ -69,7 +69,7 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return gradients;
 }
 
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_residual_norm(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
   const Tensor sum = args.in[0] + dropped(args.in[1], args.in.back(), attrs, args.node.where);
   std::vector<Tensor> in{sum};
@@ -79,7 +79,7 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 }
 
 // A row of x and f has been read when its sum is written, and its sum when its y is.
-bool may_overwrite(const Node&, int output, int input) { return output < 2 && input < 2; }
+bool residual_norm_may_overwrite(const Node&, int output, int input) { return output < 2 && input < 2; }
 
 // dx and df are written element by element as dy, sum and dsum are read for the last time.
 bool grad_may_overwrite(const Node& node, int output, int input) {
@@ -89,7 +89,7 @@ bool grad_may_overwrite(const Node& node, int output, int input) {
 }
 
 // The sum's gradient from elsewhere and the gradient towards f have operands and results of their own.
-StorageRule grad_storage(const Node& node) {
+StorageRule residual_norm_grad_storage(const Node& node) {
   const auto& attrs = node.attrs.as<ResidualNormAttrs>();
   StorageRule rule{.in = std::vector<Storage>(node.in.size(), Storage::kF32),
                    .out = std::vector<Storage>(node.out.size(), Storage::kF32)};
@@ -100,7 +100,7 @@ StorageRule grad_storage(const Node& node) {
 }
 
 // "residual_norm+dropout": addition and norm are in the name.
-std::string label(const Node& node) {
+std::string residual_norm_label(const Node& node) {
   const bool drops = node.attrs.as<ResidualNormAttrs>().probability > 0;
   return std::string(node.op->name) + (drops ? "+dropout" : "");
 }
@@ -108,17 +108,17 @@ std::string label(const Node& node) {
 }  // namespace
 
 const OpDef kResidualNorm{.name = "residual_norm",
-                          .infer = infer,
-                          .gradient = gradient,
-                          .decompose = decompose,
-                          .may_overwrite = may_overwrite,
+                          .infer = infer_residual_norm,
+                          .gradient = residual_norm_gradient,
+                          .decompose = decompose_residual_norm,
+                          .may_overwrite = residual_norm_may_overwrite,
                           .storage = reduced<0b11, 0b11>,
-                          .label = label};
+                          .label = residual_norm_label};
 const OpDef kResidualNormGrad{.name = "residual_norm_grad",
-                              .infer = infer_grad,
+                              .infer = infer_residual_norm_grad,
                               .may_overwrite = grad_may_overwrite,
-                              .storage = grad_storage,
-                              .label = label};
+                              .storage = residual_norm_grad_storage,
+                              .label = residual_norm_label};
 
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs) {
   std::vector<Tensor> in{x.value, f};

@@ -28,11 +28,11 @@ double mask(const ResidualDropout& dropout, int64_t row, int64_t width, int64_t 
 
 // Null where there is none.
 template <class T>
-T* weight_of(const KernelArgs& args) {
+T* residual_norm_weight_of(const KernelArgs& args) {
   return args.node.attrs.as<ResidualNormAttrs>().norm.has_weight ? args.in[2].as<T>() : nullptr;
 }
 template <class T>
-T* bias_of(const KernelArgs& args) {
+T* residual_norm_bias_of(const KernelArgs& args) {
   const LayerNormAttrs& norm = args.node.attrs.as<ResidualNormAttrs>().norm;
   return norm.has_bias ? args.in[2u + norm.has_weight].as<T>() : nullptr;
 }
@@ -51,13 +51,13 @@ struct GradOperands {
   T *dweight = nullptr, *dbias = nullptr, *df = nullptr;
 };
 
-void run_reference(const KernelArgs& args) {
+void run_residual_norm_reference(const KernelArgs& args) {
   const Shape& shape = args.out[0].shape();
   const int64_t width = shape[-1], rows = args.out[2].elements();
   const ResidualDropout dropout = dropout_of(args, shape);
   const LayerNormAttrs& norm = args.node.attrs.as<ResidualNormAttrs>().norm;
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    const T *weight = weight_of<T>(args), *bias = bias_of<T>(args);
+    const T *weight = residual_norm_weight_of<T>(args), *bias = residual_norm_bias_of<T>(args);
     for (int64_t r = 0; r < rows; ++r) {
       const T *x = args.in[0].as<T>() + r * width, *f = args.in[1].as<T>() + r * width;
       T *sum = args.out[0].as<T>() + r * width, *y = args.out[1].as<T>() + r * width;
@@ -78,7 +78,7 @@ void run_reference(const KernelArgs& args) {
 }
 
 template <class T>
-void grad_reference(const KernelArgs& args) {
+void residual_norm_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
   const Shape& shape = args.out[0].shape();
   const int64_t width = shape[-1], rows = args.in[3].elements();
@@ -110,15 +110,15 @@ void grad_reference(const KernelArgs& args) {
   }
 }
 
-void run_grad_reference(const KernelArgs& args) {
-  for_float(args.out[0].type.dtype, [&]<class T>() { grad_reference<T>(args); });
+void run_residual_norm_grad_reference(const KernelArgs& args) {
+  for_float(args.out[0].type.dtype, [&]<class T>() { residual_norm_grad_reference<T>(args); });
 }
 
-void run(const KernelArgs& args) {
+void run_residual_norm(const KernelArgs& args) {
   ResidualNormForward call;
   call.rows = args.out[2].elements(), call.width = args.out[0].shape()[-1];
   call.x = stored(args.in[0]), call.f = stored(args.in[1]);
-  call.weight = weight_of<float>(args), call.bias = bias_of<float>(args);
+  call.weight = residual_norm_weight_of<float>(args), call.bias = residual_norm_bias_of<float>(args);
   const LayerNormAttrs& norm = args.node.attrs.as<ResidualNormAttrs>().norm;
   call.epsilon = static_cast<float>(norm.epsilon), call.centered = norm.centered;
   call.dropout = dropout_of(args, args.out[0].shape());
@@ -127,11 +127,11 @@ void run(const KernelArgs& args) {
   residual_norm_forward(call, args.pool);
 }
 
-size_t grad_workspace(const KernelQuery& query) {
+size_t residual_norm_grad_workspace(const KernelQuery& query) {
   return residual_norm_backward_workspace(query.in[3].shape.elements(), query.in[0].shape[-1]);
 }
 
-void run_grad(const KernelArgs& args) {
+void run_residual_norm_grad(const KernelArgs& args) {
   const GradOperands<float> x(args);
   const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
   ResidualNormBackward call;
@@ -149,9 +149,9 @@ void run_grad(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(residual_norm, {"simd", f32_or_all_reduced, nullptr, run},
-               {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(residual_norm_grad, {"simd", f32_or_all_reduced, grad_workspace, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(residual_norm, {"simd", f32_or_all_reduced, nullptr, run_residual_norm},
+               {"reference", nullptr, nullptr, run_residual_norm_reference})
+LINNET_KERNELS(residual_norm_grad, {"simd", f32_or_all_reduced, residual_norm_grad_workspace, run_residual_norm_grad},
+               {"reference", nullptr, nullptr, run_residual_norm_grad_reference})
 
 }  // namespace linnet

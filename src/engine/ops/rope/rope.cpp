@@ -10,7 +10,7 @@
 namespace linnet {
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_rope(const InferArgs& args) {
   const auto& attrs = args.attrs.as<RopeAttrs>();
   expect_inputs(args, 1u + attrs.has_positions);
   const TensorType& x = args.in[0];
@@ -30,7 +30,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {x};
 }
 
-std::vector<Tensor> gradient(const GradientArgs& args) {
+std::vector<Tensor> rope_gradient(const GradientArgs& args) {
   RopeAttrs attrs = args.node.attrs.as<RopeAttrs>();
   attrs.inverse = !attrs.inverse;
   std::vector<Tensor> in{args.out_grad[0]};
@@ -75,8 +75,8 @@ double scaled(double frequency, int64_t i, const RopeAttrs& attrs) {
 
 // A point's two halves have been read when they are written.
 const OpDef kRope{.name = "rope",
-                  .infer = infer,
-                  .gradient = gradient,
+                  .infer = infer_rope,
+                  .gradient = rope_gradient,
                   .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                   .strided_inputs = 0b1,
                   .strided_outputs = 0b1,

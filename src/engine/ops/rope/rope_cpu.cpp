@@ -8,7 +8,7 @@
 namespace linnet {
 namespace {
 
-void run_reference(const KernelArgs& args) {
+void run_rope_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
   const int64_t length = in.shape()[1], width = in.shape()[2], half = attrs.half();
@@ -36,16 +36,16 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-bool supports(const KernelQuery& query) {
+bool supports_rope(const KernelQuery& query) {
   return all_f32_or_bf16(query) && query.in[0].dtype == query.out[0].dtype &&
          query.node.attrs.as<RopeAttrs>().head_size <= kRopeMaxHeadSize;
 }
 
-size_t workspace(const KernelQuery& query) {
+size_t rope_workspace(const KernelQuery& query) {
   return static_cast<size_t>(query.node.attrs.as<RopeAttrs>().half()) * sizeof(double);
 }
 
-void run(const KernelArgs& args) {
+void run_rope(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<RopeAttrs>();
   const TensorView &in = args.in[0], &out = args.out[0];
   auto* frequencies = reinterpret_cast<double*>(args.workspace);
@@ -64,6 +64,7 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(rope, {"simd", supports, workspace, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(rope, {"simd", supports_rope, rope_workspace, run_rope},
+               {"reference", nullptr, nullptr, run_rope_reference})
 
 }  // namespace linnet

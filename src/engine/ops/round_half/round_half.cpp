@@ -9,17 +9,17 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_round_half(const InferArgs& args) {
   expect_inputs(args, 1);
   expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
   return {args.in[0]};
 }
 
-void run(const KernelArgs& args) {
+void run_round_half(const KernelArgs& args) {
   round_to_half(args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
 }
 
-void run_reference(const KernelArgs& args) {
+void run_round_half_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < args.in[0].elements(); ++i) args.out[0].as<T>()[i] = round_to_half(args.in[0].as<T>()[i]);
   });
@@ -28,13 +28,14 @@ void run_reference(const KernelArgs& args) {
 }  // namespace
 
 const OpDef kRoundHalf{.name = "round_half",
-                       .infer = infer,
+                       .infer = infer_round_half,
                        .may_overwrite = [](const Node&, int, int) { return true; },
                        .algebra = always<Algebra::kElementwise>,
                        .cheap = true};
 
 Tensor round_half(At x) { return graph_of(x)->add_one(kRoundHalf, std::array{x.value}, {}, x.where); }
 
-LINNET_KERNELS(round_half, {"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
+LINNET_KERNELS(round_half, {"simd", all_f32, nullptr, run_round_half},
+               {"reference", nullptr, nullptr, run_round_half_reference})
 
 }  // namespace linnet

@@ -14,29 +14,29 @@ namespace linnet {
 
 namespace {
 
-std::vector<TensorType> infer(const InferArgs& args) {
+std::vector<TensorType> infer_softmax(const InferArgs& args) {
   expect_inputs(args, 1);
   expect(args.in[0].shape.rank() >= 1 && is_float(args.in[0].dtype), "got " + args.in[0].text());
   return {args.in[0]};
 }
 
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+std::vector<TensorType> infer_softmax_grad(const InferArgs& args) {
   expect_inputs(args, 2);
   expect(args.in[0] == args.in[1], "got " + args.in[0].text() + " and " + args.in[1].text());
   return {args.in[0]};
 }
 
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+std::vector<Tensor> decompose_softmax(const DecomposeArgs& args) {
   const Tensor e = exp(args.in[0] - max_last(args.in[0]));
   Shape row = e.shape();
   row.set(-1, 1);
   return {e / sum_to(e, row)};
 }
 
-int64_t rows_of(const TensorView& x) { return x.shape().elements(0, x.shape().rank() - 1); }
+int64_t softmax_rows_of(const TensorView& x) { return x.shape().elements(0, x.shape().rank() - 1); }
 
-void run_reference(const KernelArgs& args) {
-  const int64_t width = args.in[0].shape()[-1], rows = rows_of(args.in[0]);
+void run_softmax_reference(const KernelArgs& args) {
+  const int64_t width = args.in[0].shape()[-1], rows = softmax_rows_of(args.in[0]);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for (int64_t r = 0; r < rows; ++r) {
       const T* x = args.in[0].as<T>() + r * width;
@@ -50,8 +50,8 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-void run_grad_reference(const KernelArgs& args) {
-  const int64_t width = args.in[0].shape()[-1], rows = rows_of(args.in[0]);
+void run_softmax_grad_reference(const KernelArgs& args) {
+  const int64_t width = args.in[0].shape()[-1], rows = softmax_rows_of(args.in[0]);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for (int64_t r = 0; r < rows; ++r) {
       const T *dy = args.in[0].as<T>() + r * width, *y = args.in[1].as<T>() + r * width;
@@ -62,13 +62,13 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-void run(const KernelArgs& args) {
-  softmax_forward(rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]),
+void run_softmax(const KernelArgs& args) {
+  softmax_forward(softmax_rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]),
                   args.pool);
 }
 
-void run_grad(const KernelArgs& args) {
-  softmax_backward(rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
+void run_softmax_grad(const KernelArgs& args) {
+  softmax_backward(softmax_rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
                    mutable_stored(args.out[0]), args.pool);
 }
 
@@ -76,22 +76,23 @@ void run_grad(const KernelArgs& args) {
 
 const OpDef kSoftmax{
     .name = "softmax",
-    .infer = infer,
+    .infer = infer_softmax,
     .gradient =
         [](const GradientArgs& args) {
           return args.graph.add(kSoftmaxGrad, std::array{args.out_grad[0], args.out[0]}, {}, args.node.where);
         },
-    .decompose = decompose,
+    .decompose = decompose_softmax,
     .may_overwrite = [](const Node&, int, int) { return true; },
     .storage = reduced<0b1, 0b1>};
 
 // dx = y * (dy - sum(dy * y))
-const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad, .storage = reduced<0b11, 0b1>};
+const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_softmax_grad, .storage = reduced<0b11, 0b1>};
 
 Tensor softmax(At x) { return graph_of(x)->add_one(kSoftmax, std::array{x.value}, {}, x.where); }
 
-LINNET_KERNELS(softmax, {"simd", f32_or_all_reduced, nullptr, run}, {"reference", nullptr, nullptr, run_reference})
-LINNET_KERNELS(softmax_grad, {"simd", f32_or_all_reduced, nullptr, run_grad},
-               {"reference", nullptr, nullptr, run_grad_reference})
+LINNET_KERNELS(softmax, {"simd", f32_or_all_reduced, nullptr, run_softmax},
+               {"reference", nullptr, nullptr, run_softmax_reference})
+LINNET_KERNELS(softmax_grad, {"simd", f32_or_all_reduced, nullptr, run_softmax_grad},
+               {"reference", nullptr, nullptr, run_softmax_grad_reference})
 
 }  // namespace linnet
