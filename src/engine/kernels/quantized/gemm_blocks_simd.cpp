@@ -150,6 +150,8 @@ using Blocks = PairBlocks;
 using Blocks = PlainBlocks;
 #endif
 
+bool is_avx512() { return HWY_TARGET == HWY_AVX3; }
+
 void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   run_product<Blocks>(g, weight, workspace, pool);
 }
@@ -165,6 +167,7 @@ HWY_POP_ATTRIBUTES
 namespace linnet {
 namespace {
 
+HWY_EXPORT(is_avx512);
 HWY_EXPORT(few_rows);
 
 // The kernels for few rows compute a W^T and what adds to it or is applied to it.
@@ -188,7 +191,8 @@ void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
   }
 #if HWY_ARCH_X86
   // The few processors with AVX-512 and without VNNI take AVX2's: tiles of their own would add 130 KB to every program.
-  if (few && (hwy::SupportedTargets() & HWY_AVX3) && !has_vnni())
+  // (hwy::SupportedTargets() asks the processor each time, which takes a virtual machine some microseconds.)
+  if (few && HWY_DYNAMIC_DISPATCH(is_avx512)() && !has_vnni())
     return N_AVX2::few_rows(args, weight, workspace, pool);
 #endif
   if (few) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, workspace, pool);
