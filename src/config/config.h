@@ -226,7 +226,7 @@ double peak_learning_rate(const Config& config);
 // different data, where micro_batches is 0 there is one.
 Config of_one_shard(Config config);
 // Twice as many micro-batches, each half as large. False, and nothing changes, where a batch cannot be cut further.
-bool halve_micro_batches(Config& config);
+bool double_micro_batches(Config& config);
 
 // Every key, by section, so that parse_config() gives back an equal Config. With comments: what each means, its choices
 // or range, above it; keys at their default that the task or architecture does not have are left out.

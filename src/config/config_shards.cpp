@@ -73,7 +73,7 @@ Config of_one_shard(Config config) {
   return config;
 }
 
-bool halve_micro_batches(Config& config) {
+bool double_micro_batches(Config& config) {
   Config halved = config;
   halved.train.micro_batches = 2 * std::max<int64_t>(config.train.micro_batches, 1);
   try {

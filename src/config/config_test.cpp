@@ -297,12 +297,12 @@ TEST(Config, AMicroBatchIsAnEqualPartOfAShardAndIsAccumulated) {
   Config config = load_config("reference");
   config.data.batch_size = 12, config.train.data_shards = 3, config.train.accumulate_steps = 5;
   EXPECT_EQ(of_one_shard(config).train.accumulate_steps, 5);
-  ASSERT_TRUE(halve_micro_batches(config));
-  ASSERT_TRUE(halve_micro_batches(config));
+  ASSERT_TRUE(double_micro_batches(config));
+  ASSERT_TRUE(double_micro_batches(config));
   EXPECT_EQ(config.train.micro_batches, 4);
   EXPECT_EQ(of_one_shard(config).data.batch_size, 1);
   EXPECT_EQ(of_one_shard(config).train.accumulate_steps, 20);
-  EXPECT_FALSE(halve_micro_batches(config));
+  EXPECT_FALSE(double_micro_batches(config));
   EXPECT_EQ(config.train.micro_batches, 4);
   config.train.micro_batches = 5;
   EXPECT_THROW(validate(config), Error);

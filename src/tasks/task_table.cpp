@@ -120,7 +120,7 @@ std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::stri
       task->prepare(Capacity::kMustSuffice);
       return task;
     } catch (const DoesNotFit&) {
-      if (!may_cut || !halve_micro_batches(config)) throw;
+      if (!may_cut || !double_micro_batches(config)) throw;
       task->set_batches(of_one_shard(config));
     }
   }

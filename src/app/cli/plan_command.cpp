@@ -88,7 +88,7 @@ std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, 
     if (stages.size() > 1) config.process.rank = static_cast<int>(stage) * division.tensor;
     stages[stage] =
         plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact, .task = &tasks[stage]});
-    const bool is_cut = may_cut && stages[stage].forecast.peak() > limit && halve_micro_batches(config);
+    const bool is_cut = may_cut && stages[stage].forecast.peak() > limit && double_micro_batches(config);
     stage = is_cut ? 0 : stage + 1;
   }
   for (PlanAnswer& answer : stages)

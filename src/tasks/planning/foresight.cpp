@@ -98,7 +98,7 @@ PlannedRanks plan_ranks(ForesightRequest request, const RankLayout& layout) {
   const bool may_cut = !config.train.memory.empty() && config.train.micro_batches == 0;
   PlannedRanks planned = plan_ranks_once(request, layout, config.train.micro_batches);
   request.resident = planned.answer.forecast.resident;
-  while (may_cut && planned.answer.forecast.peak() > request.memory && halve_micro_batches(config))
+  while (may_cut && planned.answer.forecast.peak() > request.memory && double_micro_batches(config))
     planned = plan_ranks_once(request, layout, config.train.micro_batches);
   return planned;
 }
