@@ -192,8 +192,7 @@ void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
 #if HWY_ARCH_X86
   // The few processors with AVX-512 and without VNNI take AVX2's: tiles of their own would add 130 KB to every program.
   // (hwy::SupportedTargets() asks the processor each time, which takes a virtual machine some microseconds.)
-  if (few && HWY_DYNAMIC_DISPATCH(is_avx512)() && !has_vnni())
-    return N_AVX2::few_rows(args, weight, workspace, pool);
+  if (few && HWY_DYNAMIC_DISPATCH(is_avx512)() && !has_vnni()) return N_AVX2::few_rows(args, weight, workspace, pool);
 #endif
   if (few) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, workspace, pool);
   gemm_strips(args, weight, workspace, pool);
