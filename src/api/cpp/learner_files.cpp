@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 
+#include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "formats/safetensors.h"
