@@ -150,7 +150,9 @@ using Blocks = PairBlocks;
 using Blocks = PlainBlocks;
 #endif
 
+#if HWY_ARCH_X86
 bool is_avx512() { return HWY_TARGET == HWY_AVX3; }
+#endif
 
 void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   run_product<Blocks>(g, weight, workspace, pool);
@@ -167,8 +169,10 @@ HWY_POP_ATTRIBUTES
 namespace linnet {
 namespace {
 
-HWY_EXPORT(is_avx512);
 HWY_EXPORT(few_rows);
+#if HWY_ARCH_X86
+HWY_EXPORT(is_avx512);
+#endif
 
 // The kernels for few rows compute a W^T and what adds to it or is applied to it.
 bool is_plain(const GemmArgs& args) {
