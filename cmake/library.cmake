@@ -31,7 +31,7 @@ endfunction()
 # g++ 12 warns of variants that it has not inlined.
 set(LINNET_NO_FALSE_WARNINGS $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
-# For code that is compiled more often than it runs: tests, commands, configuration. What they call is optimised.
+# For code that is compiled more often than it runs: tests, commands, configuration. What they call is optimized.
 function(linnet_quick_to_compile target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> ${LINNET_NO_FALSE_WARNINGS})
 endfunction()
@@ -84,10 +84,10 @@ function(linnet_part target name)
   endif()
 endfunction()
 
-# For code that does little beside what it calls, in libraries that programs link: small rather than fast (half the bytes).
+# For code that does little beside what it calls, in libraries that programs link: small rather than fast, half the bytes.
 set(LINNET_SMALL $<$<CONFIG:Release>:-Os> ${LINNET_NO_FALSE_WARNINGS})
 
-# Sources whose loops are long are named.
+# Compiles a target so, but for the sources named FAST, whose loops are long.
 function(linnet_small target)
   cmake_parse_arguments(ARG "" "" "FAST" ${ARGN})
   if(ARG_FAST)
@@ -98,8 +98,7 @@ function(linnet_small target)
   linnet_sections(${target})
 endfunction()
 
-# The same for some sources of a target whose others are fast: they infer shapes, open files or set up, and loop over
-# little.
+# Compiles only the named sources of a target so.
 function(linnet_small_sources target)
   linnet_part(${target} ${target}_small SOURCES ${ARGN} OPTIONS ${LINNET_SMALL})
   linnet_sections(${target}_small)

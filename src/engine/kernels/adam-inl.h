@@ -1,5 +1,12 @@
-// Adam's arithmetic, for moments in fp32 and in 8 bits (optimizer.h has the formulas). Included once per instruction
-// set.
+// Adam's arithmetic, for moments in fp32 and in 8 bits (optimizer.h has the formulas). Included by *_simd.cpp after
+// "hwy/foreach_target.h" (once per instruction set).
+#if defined(LINNET_KERNELS_ADAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_ADAM_INL_H_
+#undef LINNET_KERNELS_ADAM_INL_H_
+#else
+#define LINNET_KERNELS_ADAM_INL_H_
+#endif
+
 #include <cmath>
 
 #include "engine/kernels/lanes-inl.h"
@@ -59,3 +66,5 @@ HWY_INLINE void StoreParams(const Position& at, Floats params, float* to, float*
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+#endif

@@ -364,10 +364,10 @@ class Product {
     return g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
   }
 
-  // Tiles of the first `columns` of a panel: in fp32 one vector wide where those fit, which takes half as long.
-  const auto& tiles_of(int64_t columns) const {
+  // What is left of C's columns takes tiles of one vector, half the work, where it fits in one (fp32).
+  const auto& tiles_of_width(int64_t width) const {
     if constexpr (P::kPair == 1)
-      if (columns <= kLanes && !g_.trans_a) return kStridedTiles<kRowStride, 1, 1, P>;
+      if (width == kLanes) return kStridedTiles<kRowStride, 1, 1, P>;
     return tiles_for_a();
   }
 
@@ -417,8 +417,8 @@ class Product {
     finish.relu = done && g_.activation == GemmActivation::kRelu;
     for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
       if (done && g_.bias) finish.bias = g_.bias + column;
-      const auto& functions = tiles_of(columns);
-      const bool whole = columns >= kWidth || (columns == kLanes && &functions != &tiles_for_a());
+      const int64_t width = P::kPair == 1 && !g_.trans_a && columns <= kLanes ? kLanes : kWidth;
+      const auto& functions = tiles_of_width(width);
       for (int64_t t = tiles.first; t < tiles.last; ++t) {
         const int64_t row = tiles.row(t);
         const int rows = static_cast<int>(tiles.row(t + 1) - row);
@@ -428,7 +428,7 @@ class Product {
         finish.ahead = ahead.take();
         if (g_.residual) finish.residual = g_.residual.f32() + location;
         if (epilogue) fetch_beside(location, rows);
-        if (whole) {
+        if (columns >= width) {
           functions[rows](k.size, rows_of_a, panels, c, g_.ldc, finish);
         } else {
           EdgeTile(functions[rows], rows, columns, k.size, rows_of_a, panels, c, g_.ldc, finish);
