@@ -187,9 +187,11 @@ HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int6
   if (whole) return compute(c, ldc, accumulate);
   HWY_ALIGN float edge[kRows * kWidth];
   compute(edge, int64_t{kWidth}, false);
-  for (int i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j)
-      c[i * ldc + j] = accumulate ? c[i * ldc + j] + edge[i * kWidth + j] : edge[i * kWidth + j];
+  for (int i = 0; i < rows; ++i, c += ldc)
+    ForRow(columns, [&](const auto& at) LINNET_LAMBDA {
+      const Floats x = at.load(edge + i * kWidth);
+      at.store(accumulate ? hn::Add(at.load(c), x) : x, c);
+    });
 }
 
 // The epilogue of a vector of results of neighboring filters from number `filter` on, but for other functions than
@@ -209,14 +211,27 @@ HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, co
 HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filter, int64_t width, int64_t pixels,
                               float* c, int64_t ldc, int64_t first) {
   const float* residual = epilogue.residual ? epilogue.residual + first : nullptr;
-  for (int64_t i = 0; i < pixels; ++i) {
-    float* row = c + i * ldc;
-    ForRow(width, [&](const auto& at) LINNET_LAMBDA {
-      at.store(WithEpilogue(epilogue, at.load(row), at, filter, residual ? residual + i * ldc : nullptr), row);
-    });
-  }
-  if (epilogue.activation > GemmActivation::kRelu) tile::ActivateRows(epilogue.activation, pixels, width, c, ldc);
+  const bool other = epilogue.activation > GemmActivation::kRelu;
+  if (!other || epilogue.scale || epilogue.bias || residual)
+    for (int64_t i = 0; i < pixels; ++i) {
+      float* row = c + i * ldc;
+      ForRow(width, [&](const auto& at) LINNET_LAMBDA {
+        at.store(WithEpilogue(epilogue, at.load(row), at, filter, residual ? residual + i * ldc : nullptr), row);
+      });
+    }
+  if (!other) return;
+  const bool side_by_side = ldc == width;  // then pixels of few filters fill vectors
+  tile::ActivateRows(epilogue.activation, side_by_side ? 1 : pixels, side_by_side ? pixels * width : width, c, ldc);
 }
+
+// What of an epilogue is computed before a result is stored, and what is left to ApplyEpilogue().
+struct EpilogueInTwo {
+  explicit EpilogueInTwo(const ConvolutionEpilogue& all) {
+    (all.residual ? last : first) = all;
+    if (first.activation > GemmActivation::kRelu) std::swap(first.activation, last.activation);
+  }
+  ConvolutionEpilogue first, last;
+};
 
 }  // namespace linnet::HWY_NAMESPACE::convolution
 HWY_AFTER_NAMESPACE();

@@ -53,42 +53,47 @@ void run_product(const ConvolutionSizes& s, ConvolutionPass pass, const float* a
   gemm(g, workspace, pool);
 }
 
-void run_winograd(const WinogradProblem& problem, const float* source, const float* weight, float* result,
-                  float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
-  float* scratch = workspace;
-  if (!packed) {
-    scratch += problem.shared_floats();
-    pack_winograd(problem, weight, workspace, scratch, pool);
-    packed = workspace;
-  }
-  convolution_by_winograd(problem, source, packed, result, scratch, pool, epilogue);
+// Packs the filters of any method but kProduct.
+void pack_filters(const ConvolutionSizes& s, bool gradient, const float* weight, float* packed, float* scratch,
+                  ThreadPool& pool) {
+  const ConvolutionMethod method = convolution_method(s);
+  if (is_winograd(method)) return pack_winograd(WinogradProblem(s, gradient), weight, packed, scratch, pool);
+  if (method == ConvolutionMethod::kDepthwise) return pack_depthwise(s, weight, packed);
+  pack_taps(TapProblem(s, gradient), weight, packed, pool);
 }
 
 void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, const float* weight, float* result,
               std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
               const float* packed = nullptr) {
-  auto* const floats = reinterpret_cast<float*>(workspace);
+  auto* scratch = reinterpret_cast<float*>(workspace);
   const ConvolutionMethod method = convolution_method(s);
-  if (is_winograd(method))
-    return run_winograd(WinogradProblem(s, gradient), source, weight, result, floats, pool, epilogue, packed);
+  const auto run = [&](const auto& problem, const auto& convolve) {
+    if (!packed) {
+      float* const own = scratch;
+      pack_filters(s, gradient, weight, own, scratch += problem.shared_floats(), pool);
+      packed = own;
+    }
+    convolve(problem, source, packed, result, scratch, pool, epilogue);
+  };
+  if (is_winograd(method)) return run(WinogradProblem(s, gradient), convolution_by_winograd);
   const TapProblem problem(s, gradient);
-  if (packed) return convolution_by_packed_taps(problem, source, packed, result, floats, pool, epilogue);
-  (method == ConvolutionMethod::kDepthwise ? depthwise_by_taps : convolution_by_taps)(problem, source, weight, result,
-                                                                                      floats, pool, epilogue);
+  run(problem, method == ConvolutionMethod::kDepthwise ? depthwise_by_packed_taps : convolution_by_packed_taps);
 }
 
 // The product's own epilogue does what it can with the same rounding.
 void run_product_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
                          ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
   GemmArgs g = product(s, ConvolutionPass::kForward);
-  if (packed && !reads_panels(g.m, g.n, g.k)) packed = nullptr;
+  const bool is_packed = reads_panels(g.m, g.n, g.k);
+  if (!is_packed) packed = nullptr;
   g.a = x, g.b = packed ? packed : weight, g.c = y;
-  const bool plain = !epilogue.scale && !epilogue.residual;
-  if (plain) {
-    g.bias = epilogue.bias, g.activation = epilogue.activation;
+  const bool joins = !epilogue.scale && (!epilogue.residual || (is_packed && epilogue.bias));
+  if (joins) {
+    g.bias = epilogue.bias, g.residual = epilogue.residual, g.bias_first = epilogue.residual != nullptr;
+    g.activation = epilogue.activation;
   }
   (packed ? gemm_panels : gemm)(g, workspace, pool);
-  if (!plain) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);
+  if (!joins) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);
 }
 
 }  // namespace
@@ -109,7 +114,6 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
       if (gradient || pixels(s) > kFewPixels || !reads_panels(pixels(s), s.filters, s.channels)) return 0;
       return panel_floats(s.filters, s.channels);
     case ConvolutionMethod::kDepthwise:
-      return 0;
     case ConvolutionMethod::kImplicit:
       return TapProblem(s, gradient).shared_floats();
     case ConvolutionMethod::kWinograd:
@@ -124,9 +128,7 @@ void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, c
   const bool gradient = pass == ConvolutionPass::kInputGradient;
   if (convolution_method(s) == ConvolutionMethod::kProduct)
     return pack_panels_apart({s.filters, s.channels, true, Precision::kF32}, weight, packed, pool);
-  if (convolution_method(s) == ConvolutionMethod::kImplicit)
-    return pack_taps(TapProblem(s, gradient), weight, packed, pool);
-  pack_winograd(WinogradProblem(s, gradient), weight, packed, reinterpret_cast<float*>(workspace), pool);
+  pack_filters(s, gradient, weight, packed, reinterpret_cast<float*>(workspace), pool);
 }
 
 size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed) {

@@ -49,11 +49,9 @@ struct WinogradWeightCall {
   float* scratch;         // problem.scratch_floats() for each thread
 };
 
-void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                         float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
-// The same with weights that pack_taps() has packed: the workspace is the scratch floats alone.
+// With weights that pack_taps() has packed. scratch: problem.scratch_floats() for each thread.
 void convolution_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
-                                float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
+                                float* result, float* scratch, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
 // By Winograd's minimal filtering. scratch: problem.scratch_floats() for each thread.
 void convolution_by_winograd(const convolution_layout::WinogradProblem& problem, const float* source,
                              const float* packed, float* result, float* scratch, ThreadPool& pool,
@@ -78,8 +76,10 @@ void add_weight_partials(const convolution_layout::WeightProblem& problem, float
 void convolution_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                    float* dweight, float* workspace, ThreadPool& pool);
 
-void depthwise_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                       float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
+// packed: the weights as [R * S, C].
+void pack_depthwise(const ConvolutionSizes& sizes, const float* weight, float* packed);
+void depthwise_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
+                              float* result, float* scratch, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
 // The epilogue alone, of results that are complete: y [pixels, filters].
 void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,
                           ThreadPool& pool);

@@ -63,16 +63,10 @@ void pack_taps(const convolution_layout::TapProblem& problem, const float* weigh
 }
 
 void convolution_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
-                                float* result, float* workspace, ThreadPool& pool,
+                                float* result, float* scratch, ThreadPool& pool,
                                 const ConvolutionEpilogue& epilogue) {
-  const TapCall call{problem, source, packed, result, workspace, epilogue};
+  const TapCall call{problem, source, packed, result, scratch, epilogue};
   HWY_DYNAMIC_DISPATCH(convolution_taps)(call, pool);
-}
-
-void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                         float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
-  pack_taps(problem, weight, workspace, pool);
-  convolution_by_packed_taps(problem, source, workspace, result, workspace + problem.shared_floats(), pool, epilogue);
 }
 
 void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,

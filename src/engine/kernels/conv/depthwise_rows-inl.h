@@ -55,11 +55,11 @@ HWY_INLINE void FetchBelow(const PixelRow<const float>& row, int64_t j, int64_t 
 }
 
 // Two rows of results from four rows of the source, `pitch` pixels apart, for one vector of channels. weight: tap (0,
-// 0), `tap_step` floats from tap to tap.
-template <class At>
+// 0), `tap_step` floats from tap to tap. finish: what is stored in place of a sum.
+template <class At, class Finish>
 HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, 4>& source, int64_t pitch, int64_t width,
                                  const float* weight, int64_t tap_step, const std::array<PixelRow<float>, 2>& result,
-                                 const At& at) {
+                                 const At& at, const Finish& finish) {
   Floats w[3][3], sums[2][2];  // sums: of the results of the last column and of this one
 #pragma GCC unroll 3
   for (int a = 0; a < 3; ++a)
@@ -81,12 +81,12 @@ HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, 4>& sou
         next = hn::MulAdd(x[r + a], w[a][1], next);
         if (a > 0) first = hn::MulAdd(x[r + a], w[a][0], first);
       }
-      if (j > 0) at.store(done, result[r].pixel(j - 1));
+      if (j > 0) at.store(finish(done), result[r].pixel(j - 1));
       sums[r][0] = next, sums[r][1] = first;
     }
   }
 #pragma GCC unroll 2
-  for (int r = 0; r < 2; ++r) at.store(sums[r][0], result[r].pixel(width - 1));
+  for (int r = 0; r < 2; ++r) at.store(finish(sums[r][0]), result[r].pixel(width - 1));
 }
 
 // A patch of 2 x 2 results of a filter with stride 2. source: the pixels that it meets.
@@ -95,9 +95,9 @@ struct DepthwisePatch {
   const float* source[kSide][kSide];
   float* result[2][2];
 
-  // For one vector of channels. weight, tap_step: see DepthwiseTwoRows.
-  template <class At>
-  HWY_INLINE void Run(const float* weight, int64_t tap_step, const At& at) const {
+  // For one vector of channels. weight, tap_step, finish: see DepthwiseTwoRows.
+  template <class At, class Finish>
+  HWY_INLINE void Run(const float* weight, int64_t tap_step, const At& at, const Finish& finish) const {
     Floats w[3][3], sums[2][2];
 #pragma GCC unroll 3
     for (int a = 0; a < 3; ++a)
@@ -122,7 +122,7 @@ struct DepthwisePatch {
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r)
 #pragma GCC unroll 2
-      for (int c = 0; c < 2; ++c) at.store(sums[r][c], result[r][c]);
+      for (int c = 0; c < 2; ++c) at.store(finish(sums[r][c]), result[r][c]);
   }
 };
 

@@ -21,8 +21,8 @@ namespace {
 
 struct DepthwiseTapCall {
   const convolution_layout::TapProblem& problem;
-  const float *source, *weight;
-  float *result, *by_tap, *scratch;  // by_tap: the weights as [R * S, C]
+  const float *source, *by_tap;  // by_tap: the weights as [R * S, C]
+  float *result, *scratch;
   const ConvolutionEpilogue& epilogue;
 };
 struct DepthwiseWeightCall {
@@ -52,10 +52,10 @@ struct TapSteps {
   int64_t weight_row, weight_column;
 };
 
-// `count` results side by side, for one vector of channels at `at`.
-template <int kCount, class At>
+// `count` results side by side, for one vector of channels at `at`. finish: what is stored in place of a sum.
+template <int kCount, class At, class Finish>
 HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64_t stride, const float* weight,
-                                float* result, int64_t result_step, const At& at) {
+                                float* result, int64_t result_step, const At& at, const Finish& finish) {
   Floats sums[kCount];
 #pragma GCC unroll 8
   for (int j = 0; j < kCount; ++j) sums[j] = SetAll(0);
@@ -67,17 +67,31 @@ HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64
       for (int j = 0; j < kCount; ++j) sums[j] = hn::MulAdd(at.load(x + j * stride), w, sums[j]);
     }
 #pragma GCC unroll 8
-  for (int j = 0; j < kCount; ++j) at.store(sums[j], result + j * result_step);
+  for (int j = 0; j < kCount; ++j) at.store(finish(sums[j]), result + j * result_step);
+}
+
+// The epilogue of a vector of sums of channels from number `channel` on.
+template <class At>
+HWY_INLINE auto FinishOf(const ConvolutionEpilogue& epilogue, int64_t channel, const At& at) {
+  return [&epilogue, channel, at](Floats x) LINNET_LAMBDA { return WithEpilogue(epilogue, x, at, channel, nullptr); };
 }
 
 // A block of channels, of one strip of an image.
 struct Block {
   int64_t unit, channel, channels;
-  Block(int64_t task, const ConvolutionSizes& s)
-      : unit(task / channel_blocks(s)),
-        channel(task % channel_blocks(s) * kChannelBlock),
-        channels(std::min(kChannelBlock, s.channels - channel)) {}
+  Block(int64_t task, const ConvolutionSizes& s, int64_t width = kChannelBlock)
+      : unit(task / ceil_div(s.channels, width)),
+        channel(task % ceil_div(s.channels, width) * width),
+        channels(std::min(width, s.channels - channel)) {}
 };
+
+// Channels of a block: fewer where that gives all threads a part of a small image.
+int64_t block_width(const TapProblem& p, int threads) {
+  constexpr int64_t kLeast = 32;
+  int64_t width = kChannelBlock;
+  while (width > kLeast && p.units * ceil_div(p.s.channels, width) < 2 * threads) width /= 2;
+  return width;
+}
 
 HWY_INLINE void CopyBlock(const float* images, int64_t height, int64_t width, int64_t channels, const Strips& strips,
                           const Block& block, float* out) {
@@ -103,6 +117,7 @@ void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t ro
                       rows.filter_step * p.s.columns * channels,
                       columns.filter_step * channels};
   const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * channels + block.channel;
+  const EpilogueInTwo epilogue(call.epilogue);
   const float* source = strip_memory + (rows.offset - strips.first_row) * row_pitch +
                         (columns.offset - strips.first_column) * strips.pitch;
   float* image =
@@ -118,14 +133,15 @@ void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t ro
     const auto visit = [&]<int kCount>() LINNET_LAMBDA {
       for (; j + kCount <= width; j += kCount)
         ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
-          DepthwisePixels<kCount>(taps, from + j * stride, stride, weight, result + j * result_step, result_step, at);
+          DepthwisePixels<kCount>(taps, from + j * stride, stride, weight, result + j * result_step, result_step, at,
+                                  FinishOf(epilogue.first, block.channel, at));
         });
     };
     visit.template operator()<kPixels>();
     if constexpr (kPixels > 3) visit.template operator()<3>();
     visit.template operator()<1>();
-    if (call.epilogue.any())
-      ApplyEpilogue(call.epilogue, block.channel, block.channels, width, result, result_step, result - call.result);
+    if (epilogue.last.any())
+      ApplyEpilogue(epilogue.last, block.channel, block.channels, width, result, result_step, result - call.result);
   }
 }
 
@@ -177,16 +193,18 @@ void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pi
   std::fill_n(pixel, block.channels, 0.0f);
   // The gradient of the images meets the filter's taps in the opposite order.
   const float* weight = call.by_tap + (p.gradient ? 8 * channels : 0) + block.channel;
+  const EpilogueInTwo epilogue(call.epilogue);
   for (int64_t i = first; i < end; i += 2) {
     const auto from = source.rows.rows<4>(i - 1 - source.first, source.channel, pixel);
     const auto to = result.rows<2>(i, block.channel, pixel + block.channels);
     ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
-      DepthwiseTwoRows(from, source.rows.width, width, weight, p.gradient ? -channels : channels, to, at);
+      DepthwiseTwoRows(from, source.rows.width, width, weight, p.gradient ? -channels : channels, to, at,
+                       FinishOf(epilogue.first, block.channel, at));
     });
-    if (!call.epilogue.any()) continue;
+    if (!epilogue.last.any()) continue;
     for (const auto& row : to)
       if (row.step > 0)
-        ApplyEpilogue(call.epilogue, block.channel, block.channels, width, row.first, row.step,
+        ApplyEpilogue(epilogue.last, block.channel, block.channels, width, row.first, row.step,
                       row.first - call.result);
   }
 }
@@ -200,6 +218,7 @@ void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t fir
                                       p.source_height(), p.source_width(), channels};
   const ImageRows<float> result{call.result + image * p.result_height() * width * channels, end, width, channels};
   std::fill_n(pixel, channels, 0.0f);
+  const EpilogueInTwo epilogue(call.epilogue);
   for (int64_t i = first; i < end; i += 2) {
     const auto from = source.rows<DepthwisePatch::kSide>(i * DepthwisePatch::kStride - 1, 0, pixel);
     const auto to = result.rows<2>(i, 0, pixel + channels);
@@ -212,11 +231,13 @@ void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t fir
         }
       for (int r = 0; r < 2; ++r)
         for (int c = 0; c < 2; ++c) patch.result[r][c] = j + c < width ? to[r].pixel(j + c) : pixel + channels;
-      ForRow(channels, [&](const auto& at) LINNET_LAMBDA { patch.Run(call.by_tap, channels, at); });
+      ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
+        patch.Run(call.by_tap, channels, at, FinishOf(epilogue.first, 0, at));
+      });
     }
-    if (!call.epilogue.any()) continue;
+    if (!epilogue.last.any()) continue;
     for (const auto& row : to)
-      if (row.step > 0) ApplyEpilogue(call.epilogue, 0, channels, width, row.first, row.step, row.first - call.result);
+      if (row.step > 0) ApplyEpilogue(epilogue.last, 0, channels, width, row.first, row.step, row.first - call.result);
   }
 }
 
@@ -236,12 +257,11 @@ void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
 
 void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
-  const int64_t taps = p.s.taps(), channels = p.s.channels;
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t tap = 0; tap < taps; ++tap) call.by_tap[tap * channels + c] = call.weight[c * taps + tap];
+  const int64_t channels = p.s.channels;
   if (by_patches(p)) return depthwise_by_patches(call, pool);
-  pool.run(p.units * channel_blocks(p.s), [&](int64_t task, int worker) {
-    const Block block(task, p.s);
+  const int64_t width = block_width(p, pool.size());
+  pool.run(p.units * ceil_div(channels, width), [&](int64_t task, int worker) {
+    const Block block(task, p.s, width);
     float* scratch = call.scratch + worker * p.scratch_floats();
     if (by_rows(p.s)) return DepthwiseByRows(call, block, scratch + p.strips.floats, scratch);
     CopyBlock(call.source, p.source_height(), p.source_width(), channels, p.strips, block, scratch);
@@ -378,11 +398,14 @@ HWY_EXPORT(depthwise_weights);
 
 }  // namespace
 
-void depthwise_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                       float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
-  const DepthwiseTapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats(),
-                              epilogue};
-  HWY_DYNAMIC_DISPATCH(depthwise_taps)(call, pool);
+void pack_depthwise(const ConvolutionSizes& s, const float* weight, float* packed) {
+  for (int64_t c = 0; c < s.channels; ++c)
+    for (int64_t tap = 0; tap < s.taps(); ++tap) packed[tap * s.channels + c] = weight[c * s.taps() + tap];
+}
+
+void depthwise_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
+                              float* result, float* scratch, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(depthwise_taps)(DepthwiseTapCall{problem, source, packed, result, scratch, epilogue}, pool);
 }
 
 void depthwise_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,

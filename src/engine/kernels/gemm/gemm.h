@@ -36,7 +36,8 @@ struct GemmArgs {
   bool accumulate = false;      // C += instead of C = (gradients)
   const float* bias = nullptr;  // [n], added to every row
   // These lie as C does (ldc, c_batch); residual may be C's memory, the others must not overlap it.
-  StoredFloats residual;  // [m, n], added; not together with `accumulate`
+  StoredFloats residual;    // [m, n], added; not together with `accumulate`
+  bool bias_first = false;  // adds the bias before the residual: fp32 products that read panels (gemm/panels.h)
   GemmActivation activation = GemmActivation::kNone;
   MutableStoredFloats pre_activation;  // [m, n]: also takes x, which the activation function is applied to
   // The result is multiplied by the derivative of this function at aux [m, n] (for kRelu: where aux > 0 by 1, else 0),

@@ -97,7 +97,7 @@ constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool tra
                         bool independent_rows = false) {
   if (independent_rows && !trans_a) return Method::kFewRows;
   if (m <= kFewRows && (!trans_a || m * k <= kFewFloats)) return Method::kFewRows;
-  if (n <= kFewColumns && k >= 64 && !trans_a && (trans_b || n * k <= kFewFloats)) return Method::kFewColumns;
+  if (n <= kFewColumns && k >= 256 && !trans_a && (trans_b || n * k <= kFewFloats)) return Method::kFewColumns;
   return packed_method(batch, m, n, k);
 }
 

@@ -411,10 +411,10 @@ class Product {
   void multiply(const Tiles& tiles, Depth k, const float* a, int64_t column, int64_t columns, const float* panels,
                 AheadRegion& ahead) const {
     const bool done = k.begin + k.size == k_;
-    const bool epilogue = done && has_epilogue(g_);
+    const bool epilogue = done && (has_epilogue(g_) || g_.bias_first);
     Finish finish;
     finish.accumulate = g_.accumulate || k.begin > 0;
-    finish.relu = done && g_.activation == GemmActivation::kRelu;
+    finish.relu = done && g_.activation == GemmActivation::kRelu && !g_.bias_first;
     for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
       if (done && g_.bias) finish.bias = g_.bias + column;
       const int64_t width = P::kPair == 1 && !g_.trans_a && columns <= kLanes ? kLanes : kWidth;
@@ -426,7 +426,7 @@ class Product {
         const int64_t location = row * g_.ldc + column;
         float* c = g_.c.f32() + location;
         finish.ahead = ahead.take();
-        if (g_.residual) finish.residual = g_.residual.f32() + location;
+        if (g_.residual && !g_.bias_first) finish.residual = g_.residual.f32() + location;
         if (epilogue) fetch_beside(location, rows);
         if (columns >= width) {
           functions[rows](k.size, rows_of_a, panels, c, g_.ldc, finish);
@@ -439,10 +439,10 @@ class Product {
     }
   }
 
-  // Brings what the epilogue reads and writes beside C into the L1 cache while the tile is at work: tiles follow each
+  // Brings what is read and written beside C into the L1 cache while the tile is at work: tiles follow each
   // other down the rows, so the processor does not fetch it by itself.
   HWY_INLINE void fetch_beside(int64_t location, int rows) const {
-    const float* beside = g_.aux ? g_.aux.f32() : g_.pre_activation ? g_.pre_activation.f32() : nullptr;
+    const float* beside = g_.residual ? g_.residual.f32() : g_.aux ? g_.aux.f32() : g_.pre_activation.f32();
     if (!beside) return;
     beside += location;
     for (int i = 0; i < rows; ++i) {

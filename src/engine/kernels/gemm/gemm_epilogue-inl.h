@@ -83,6 +83,17 @@ HWY_INLINE void Differentiate(const GemmArgs& g, float* c, int64_t rows, int64_t
   }
 }
 
+// The residual that is added after the bias, and ReLU.
+inline HWY_NOINLINE void AddResidual(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+  const float* residual = g.residual.f32() + (c - g.c.f32());
+  const bool relu = g.activation == GemmActivation::kRelu;
+  for (int64_t i = 0; i < rows; ++i, c += g.ldc, residual += g.ldc)
+    ForRow(columns, [=](const auto& at) LINNET_LAMBDA {
+      const Floats x = hn::Add(at.load(c), at.load(residual));
+      at.store(relu ? hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x) : x, c);
+    });
+}
+
 inline bool has_epilogue(const GemmArgs& g) {
   return g.activation > GemmActivation::kRelu || g.derivative != GemmActivation::kNone;
 }
@@ -92,9 +103,10 @@ inline bool has_epilogue(const GemmArgs& g) {
 struct TargetAlone;
 struct WithVnni;
 
-// For a rectangle of C whose sums, bias and ReLU are done.
+// For a rectangle of C whose sums and bias are done, and ReLU unless `bias_first`.
 template <class Unit>
 HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
+  if (g.bias_first) AddResidual(g, c, rows, columns);
   if (g.activation == GemmActivation::kGelu) Activate<Gelu>(g, c, rows, columns);
   if (g.activation == GemmActivation::kGeluTanh) Activate<GeluTanh>(g, c, rows, columns);
   if (g.activation > GemmActivation::kGeluTanh) ActivateRows(g.activation, rows, columns, c, g.ldc);
