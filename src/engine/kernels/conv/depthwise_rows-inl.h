@@ -1,6 +1,6 @@
-// Depthwise filters of 3 x 3 over images with one pixel of zeros around them. Those that visit every pixel compute two
-// rows of results at a time: each pixel of their four rows is loaded once for all of its products. With stride 2,
-// patches of 2 x 2 results follow each other, with all channels, so that images are read from end to end.
+// Depthwise filters of n x n, n odd, over images with n / 2 pixels of zeros around them. Those that visit every pixel
+// compute two rows of results at a time: each pixel of their n + 1 rows is loaded once for all of its products. With
+// stride 2, patches of 2 x 2 results follow each other, with all channels, so that images are read from end to end.
 //
 // Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_DEPTHWISE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -54,60 +54,67 @@ HWY_INLINE void FetchBelow(const PixelRow<const float>& row, int64_t j, int64_t 
   hwy::Prefetch(below + pitch * row.step);
 }
 
-// Two rows of results from four rows of the source, `pitch` pixels apart, for one vector of channels. weight: tap (0,
+// Two rows of results from n + 1 rows of the source, `pitch` pixels apart, for one vector of channels. weight: tap (0,
 // 0), `tap_step` floats from tap to tap. finish: what is stored in place of a sum.
-template <class At, class Finish>
-HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, 4>& source, int64_t pitch, int64_t width,
+template <int n, class At, class Finish>
+HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>& source, int64_t pitch, int64_t width,
                                  const float* weight, int64_t tap_step, const std::array<PixelRow<float>, 2>& result,
                                  const At& at, const Finish& finish) {
-  Floats w[3][3], sums[2][2];  // sums: of the results of the last column and of this one
-#pragma GCC unroll 3
-  for (int a = 0; a < 3; ++a)
-#pragma GCC unroll 3
-    for (int b = 0; b < 3; ++b) w[a][b] = at.load(weight + (3 * a + b) * tap_step);
+  constexpr int kHalf = n / 2;
+  // sums[b]: of the result whose tap b meets this column
+  Floats w[n][n], sums[2][n];
+#pragma GCC unroll 7
+  for (int a = 0; a < n; ++a)
+#pragma GCC unroll 7
+    for (int b = 0; b < n; ++b) w[a][b] = at.load(weight + (n * a + b) * tap_step);
 #pragma GCC unroll 2
-  for (int r = 0; r < 2; ++r) sums[r][0] = sums[r][1] = SetAll(0);
+  for (int r = 0; r < 2; ++r)
+#pragma GCC unroll 7
+    for (int b = 0; b < n; ++b) sums[r][b] = SetAll(0);
   for (int64_t j = 0; j < width; ++j) {
-    FetchBelow(source[3], j, pitch, at.first);
-    Floats x[4];
-#pragma GCC unroll 4
-    for (int a = 0; a < 4; ++a) x[a] = at.load(source[a].pixel(j));
+    FetchBelow(source[n], j, pitch, at.first);
+    Floats x[n + 1];
+#pragma GCC unroll 8
+    for (int a = 0; a <= n; ++a) x[a] = at.load(source[a].pixel(j));
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {
-      Floats done = sums[r][0], next = sums[r][1], first = hn::Mul(x[r], w[0][0]);
-#pragma GCC unroll 3
-      for (int a = 0; a < 3; ++a) {
-        done = hn::MulAdd(x[r + a], w[a][2], done);
-        next = hn::MulAdd(x[r + a], w[a][1], next);
-        if (a > 0) first = hn::MulAdd(x[r + a], w[a][0], first);
-      }
-      if (j > 0) at.store(finish(done), result[r].pixel(j - 1));
-      sums[r][0] = next, sums[r][1] = first;
+#pragma GCC unroll 7
+      for (int a = 0; a < n; ++a)
+#pragma GCC unroll 7
+        for (int b = 0; b < n; ++b)
+          sums[r][b] = a + b == 0 ? hn::Mul(x[r], w[0][0]) : hn::MulAdd(x[r + a], w[a][b], sums[r][b]);
+      if (j >= kHalf) at.store(finish(sums[r][n - 1]), result[r].pixel(j - kHalf));
+#pragma GCC unroll 7
+      for (int b = n - 1; b > 0; --b) sums[r][b] = sums[r][b - 1];
     }
   }
+#pragma GCC unroll 3
+  for (int k = 0; k < kHalf; ++k)
 #pragma GCC unroll 2
-  for (int r = 0; r < 2; ++r) at.store(finish(sums[r][0]), result[r].pixel(width - 1));
+    for (int r = 0; r < 2; ++r)
+      if (const int64_t j = width - 1 - k; j >= 0) at.store(finish(sums[r][kHalf + 1 + k]), result[r].pixel(j));
 }
 
 // A patch of 2 x 2 results of a filter with stride 2. source: the pixels that it meets.
+template <int n>
 struct DepthwisePatch {
-  static constexpr int kStride = 2, kSide = 3 + kStride;
+  static constexpr int kStride = 2, kSide = n + kStride;
   const float* source[kSide][kSide];
   float* result[2][2];
 
   // For one vector of channels. weight, tap_step, finish: see DepthwiseTwoRows.
   template <class At, class Finish>
   HWY_INLINE void Run(const float* weight, int64_t tap_step, const At& at, const Finish& finish) const {
-    Floats w[3][3], sums[2][2];
-#pragma GCC unroll 3
-    for (int a = 0; a < 3; ++a)
-#pragma GCC unroll 3
-      for (int b = 0; b < 3; ++b) w[a][b] = at.load(weight + (3 * a + b) * tap_step);
+    Floats w[n][n], sums[2][2];
+#pragma GCC unroll 5
+    for (int a = 0; a < n; ++a)
+#pragma GCC unroll 5
+      for (int b = 0; b < n; ++b) w[a][b] = at.load(weight + (n * a + b) * tap_step);
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) sums[r][0] = sums[r][1] = SetAll(0);
-#pragma GCC unroll 5
+#pragma GCC unroll 7
     for (int a = 0; a < kSide; ++a)
-#pragma GCC unroll 5
+#pragma GCC unroll 7
       for (int b = 0; b < kSide; ++b) {
         const Floats x = at.load(source[a][b]);
 #pragma GCC unroll 2
@@ -115,7 +122,7 @@ struct DepthwisePatch {
 #pragma GCC unroll 2
           for (int c = 0; c < 2; ++c) {
             const int tap_row = a - r * kStride, tap_column = b - c * kStride;
-            if (tap_row >= 0 && tap_row < 3 && tap_column >= 0 && tap_column < 3)
+            if (tap_row >= 0 && tap_row < n && tap_column >= 0 && tap_column < n)
               sums[r][c] = hn::MulAdd(x, w[tap_row][tap_column], sums[r][c]);
           }
       }

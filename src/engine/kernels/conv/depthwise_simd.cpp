@@ -145,17 +145,20 @@ void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t ro
   }
 }
 
-// Whether results are computed two rows at a time from images in place (depthwise_rows-inl.h).
-bool by_rows(const ConvolutionSizes& s) {
-  return s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.padding == 1;
+// Whether a filter has sides of n, n odd and up to `largest`, and leaves out no results but those that the stride does.
+bool is_square(const ConvolutionSizes& s, int64_t largest) {
+  return s.rows == s.columns && s.rows >= 3 && s.rows % 2 == 1 && s.rows <= largest && s.dilation == 1 &&
+         s.padding == s.rows / 2;
 }
+
+// Whether results are computed two rows at a time from images in place (depthwise_rows-inl.h).
+bool by_rows(const ConvolutionSizes& s) { return is_square(s, 7) && s.stride == 1; }
 
 // Whether results are computed in patches, from images in place.
 bool by_patches(const TapProblem& p) {
   const ConvolutionSizes& s = p.s;
   const bool has_memory = 2 * s.channels <= p.scratch_floats();  // for zeros, and results that are not asked for
-  return !p.gradient && s.rows == 3 && s.columns == 3 && s.stride == 2 && s.dilation == 1 && s.padding == 1 &&
-         has_memory;
+  return !p.gradient && is_square(s, 5) && s.stride == 2 && has_memory;
 }
 
 // Whether pixels are a multiple of 2 KB apart, so that a row of them falls into a few sets of the cache. Blocks of
@@ -175,14 +178,16 @@ HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, con
     return {{image, s.height, s.width, s.channels}, 0, block.channel};
   }
   CopyBlock(images, s.height, s.width, s.channels, strips, block, scratch);
-  // A row of the strip begins with a pixel of zeros.
-  return {{scratch + strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns, strips.pitch},
-          strip * strips.height - 1,
+  // A row of the strip begins with pixels of zeros.
+  return {{scratch + s.padding * strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns,
+           strips.pitch},
+          strip * strips.height - s.padding,
           0};
 }
 
 // Results of a block. `pixel`: memory for the channels of a block twice, for zeros and for results that are not asked
 // for.
+template <int n>
 void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pixel, float* scratch) {
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels, width = p.s.width, strip = block.unit % p.strips.count;
@@ -192,14 +197,14 @@ void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pi
                                 channels};
   std::fill_n(pixel, block.channels, 0.0f);
   // The gradient of the images meets the filter's taps in the opposite order.
-  const float* weight = call.by_tap + (p.gradient ? 8 * channels : 0) + block.channel;
+  const float* weight = call.by_tap + (p.gradient ? (n * n - 1) * channels : 0) + block.channel;
   const EpilogueInTwo epilogue(call.epilogue);
   for (int64_t i = first; i < end; i += 2) {
-    const auto from = source.rows.rows<4>(i - 1 - source.first, source.channel, pixel);
+    const auto from = source.rows.rows<n + 1>(i - n / 2 - source.first, source.channel, pixel);
     const auto to = result.rows<2>(i, block.channel, pixel + block.channels);
     ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
-      DepthwiseTwoRows(from, source.rows.width, width, weight, p.gradient ? -channels : channels, to, at,
-                       FinishOf(epilogue.first, block.channel, at));
+      DepthwiseTwoRows<n>(from, source.rows.width, width, weight, p.gradient ? -channels : channels, to, at,
+                          FinishOf(epilogue.first, block.channel, at));
     });
     if (!epilogue.last.any()) continue;
     for (const auto& row : to)
@@ -211,7 +216,9 @@ void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pi
 
 // Rows [first, end) of the results of an image. `pixel`: memory for two pixels, for zeros and for results that are not
 // asked for.
+template <int n>
 void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
+  using Patch = DepthwisePatch<n>;
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels, width = p.result_width();
   const ImageRows<const float> source{call.source + image * p.source_height() * p.source_width() * channels,
@@ -220,13 +227,13 @@ void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t fir
   std::fill_n(pixel, channels, 0.0f);
   const EpilogueInTwo epilogue(call.epilogue);
   for (int64_t i = first; i < end; i += 2) {
-    const auto from = source.rows<DepthwisePatch::kSide>(i * DepthwisePatch::kStride - 1, 0, pixel);
+    const auto from = source.rows<Patch::kSide>(i * Patch::kStride - n / 2, 0, pixel);
     const auto to = result.rows<2>(i, 0, pixel + channels);
     for (int64_t j = 0; j < width; j += 2) {
-      DepthwisePatch patch;
-      for (int a = 0; a < DepthwisePatch::kSide; ++a)
-        for (int b = 0; b < DepthwisePatch::kSide; ++b) {
-          const int64_t column = j * DepthwisePatch::kStride - 1 + b;
+      Patch patch;
+      for (int a = 0; a < Patch::kSide; ++a)
+        for (int b = 0; b < Patch::kSide; ++b) {
+          const int64_t column = j * Patch::kStride - n / 2 + b;
           patch.source[a][b] = column < 0 || column >= source.width ? pixel : from[a].pixel(column);
         }
       for (int r = 0; r < 2; ++r)
@@ -251,7 +258,7 @@ void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
     const int64_t band = task % bands, first = 2 * pairs_of.begin(band),
                   end = std::min(p.result_height(), 2 * pairs_of.begin(band + 1));
     float* pixel = call.scratch + worker * p.scratch_floats();
-    DepthwiseByPatches(call, task / bands, first, end, pixel);
+    (p.s.rows == 3 ? DepthwiseByPatches<3> : DepthwiseByPatches<5>)(call, task / bands, first, end, pixel);
   });
 }
 
@@ -263,7 +270,10 @@ void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
   pool.run(p.units * ceil_div(channels, width), [&](int64_t task, int worker) {
     const Block block(task, p.s, width);
     float* scratch = call.scratch + worker * p.scratch_floats();
-    if (by_rows(p.s)) return DepthwiseByRows(call, block, scratch + p.strips.floats, scratch);
+    if (by_rows(p.s)) {
+      const auto run = p.s.rows == 3 ? DepthwiseByRows<3> : p.s.rows == 5 ? DepthwiseByRows<5> : DepthwiseByRows<7>;
+      return run(call, block, scratch + p.strips.floats, scratch);
+    }
     CopyBlock(call.source, p.source_height(), p.source_width(), channels, p.strips, block, scratch);
     for (int64_t row = 0; row < p.phase_step(); ++row)
       for (int64_t column = 0; column < std::min(p.phase_step(), p.result_width()); ++column)
@@ -352,7 +362,7 @@ void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
     float* scratch = call.scratch + worker * p.scratch_floats();
     for (int64_t unit = units.begin(partial); unit < units.begin(partial + 1); ++unit) {
       const Block block(unit * blocks + task % blocks, s);
-      if (by_rows(s) && !copies_blocks(s)) {
+      if (by_rows(s) && s.rows == 3 && !copies_blocks(s)) {
         DepthwiseSumsByRows(call, block, unit > units.begin(partial), call.sums + partial * p.elements + block.channel,
                             scratch);
         continue;
