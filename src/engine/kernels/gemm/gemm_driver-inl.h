@@ -171,7 +171,11 @@ class Product {
         const Depth now = part(block, k);
         for (int64_t i = 0; i < pieces.parts(); ++i) {
           const Tiles piece = piece_at(i);
-          pack_a(piece, now, scratch);
+          const float* a = scratch;
+          if (in_place())
+            a = g_.a.f32() + piece.row(piece.first) * g_.lda;
+          else
+            pack_a(piece, now, scratch);
           AheadRegion ahead;
           const int64_t calls = (piece.last - piece.first) * (p1 - p0);
           if (i + 1 < pieces.parts()) {
@@ -179,8 +183,8 @@ class Product {
           } else if (k + depth_ < block.begin + block.size) {
             ahead = ahead_a(piece_at(0), part(block, k + depth_), calls, now.size);
           }
-          multiply(piece, now, scratch, column + p0 * kWidth, std::min(columns, p1 * kWidth) - p0 * kWidth,
-                   panel(now, p0), ahead);
+          multiply(piece, now, a, column + p0 * kWidth, std::min(columns, p1 * kWidth) - p0 * kWidth, panel(now, p0),
+                   ahead);
         }
       }
     });
@@ -329,8 +333,8 @@ class Product {
 
   // Where tile t is, if `tiles` are packed at `out`.
   const float* packed_a(const Tiles& tiles, int64_t t, int64_t depth, const float* out) const {
-    return out + (g_.trans_a ? (t - tiles.first) * kColumnStride * depth
-                             : (tiles.row(t) - tiles.row(tiles.first)) * kRowStride);
+    if (g_.trans_a) return out + (t - tiles.first) * kColumnStride * depth;
+    return out + (tiles.row(t) - tiles.row(tiles.first)) * (in_place() ? g_.lda : kRowStride);
   }
   float* packed_a(const Tiles& tiles, int64_t t, int64_t depth, float* out) const {
     return const_cast<float*>(packed_a(tiles, t, depth, static_cast<const float*>(out)));
@@ -364,10 +368,18 @@ class Product {
     return g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
   }
 
+  // Whether tiles read rows of A where they are: short ones, which all fit into the L1 cache.
+  bool in_place() const {
+    constexpr int64_t kLongest = 256;
+    return P::kPair == 1 && order_ == Order::kRows && !g_.trans_a && !apart_ && g_.k <= kLongest && g_.lda <= kLongest;
+  }
+
   // What is left of C's columns takes tiles of one vector, half the work, where it fits in one (fp32).
   const auto& tiles_of_width(int64_t width) const {
-    if constexpr (P::kPair == 1)
+    if constexpr (P::kPair == 1) {
+      if (in_place()) return width == kLanes ? kStridedTiles<0, 1, 1, P> : kStridedTiles<0, 1, 2, P>;
       if (width == kLanes) return kStridedTiles<kRowStride, 1, 1, P>;
+    }
     return tiles_for_a();
   }
 
@@ -415,6 +427,7 @@ class Product {
     Finish finish;
     finish.accumulate = g_.accumulate || k.begin > 0;
     finish.relu = done && g_.activation == GemmActivation::kRelu && !g_.bias_first;
+    finish.a_stride = g_.lda;
     for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
       if (done && g_.bias) finish.bias = g_.bias + column;
       const int64_t width = P::kPair == 1 && !g_.trans_a && columns <= kLanes ? kLanes : kWidth;

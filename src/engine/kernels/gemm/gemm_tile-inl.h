@@ -46,7 +46,8 @@ struct Finish {
   const float* residual = nullptr;  // of the tile's first element; rows are as far apart as C's
   const float* bias = nullptr;      // of the tile's first column
   bool relu = false;
-  Ahead ahead = {};  // what the tile fetches on the side
+  Ahead ahead = {};      // what the tile fetches on the side
+  int64_t a_stride = 0;  // between rows of A, where the tile does not have it as a constant
 };
 
 // What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbors along k.
@@ -81,8 +82,35 @@ HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V
   }
 }
 
+// The same where rows of a are `stride` apart. Every third row has a pointer: an address can hold 0, 1 or 2 times the
+// stride.
+template <class P, int M>
+struct RowsInPlace {
+  static constexpr int kPointers = (M + 2) / 3;
+  HWY_INLINE RowsInPlace(const float* a, int64_t stride) : stride(stride) {
+#pragma GCC unroll 5
+    for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
+  }
+  template <int kVectors>
+  HWY_INLINE void Step(const float* HWY_RESTRICT b, V (&r)[M][kVectors]) {
+    V y[kVectors];
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, b + h * kLanes);
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) {
+      const V x = hn::Set(d, rows[i / 3][i % 3 * stride]);
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+    }
+#pragma GCC unroll 5
+    for (int p = 0; p < kPointers; ++p) ++rows[p];
+  }
+  const float* rows[kPointers];
+  int64_t stride;
+};
+
 // c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
-// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
+// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn]; kRow = 0: a[i * finish.a_stride + k].
 template <class P, int M, int kRow, int kColumn, int kVectors = 2>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
                        const Finish& finish) {
@@ -96,7 +124,11 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
   }
   constexpr int kL2 = 2;
   const float* ahead = finish.ahead.next;
-  while (depth > 0) {
+  if constexpr (kRow == 0) {
+    RowsInPlace<P, M> rows(a, finish.a_stride);
+    for (; depth > 0; --depth, b += kWidth) rows.Step(b, r);
+  }
+  while (kRow != 0 && depth > 0) {
     for (int64_t i = 0; i < finish.ahead.lines; ++i) __builtin_prefetch(ahead + i * finish.ahead.stride, 0, kL2);
     ahead += finish.ahead.advance;
     const int64_t steps = depth < Ahead::kStep ? depth : Ahead::kStep;
@@ -146,7 +178,7 @@ inline HWY_NOINLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, 
                                   const float* b, float* c, int64_t ldc, const Finish& finish) {
   HWY_ALIGN float edge[kRows * kWidth];
   Finish plain;
-  plain.ahead = finish.ahead;
+  plain.ahead = finish.ahead, plain.a_stride = finish.a_stride;
   tile(depth, a, b, edge, kWidth, plain);
   const float* added = finish.accumulate ? c : finish.residual;
   int64_t done = 0;  // columns
