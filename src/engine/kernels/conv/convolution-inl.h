@@ -75,12 +75,19 @@ struct Runs {
   }
 };
 
+// What becomes of a tile's sums: those of a block before are added, then a bias of the tile's columns, then ReLU.
+struct RunFinish {
+  bool accumulate = false;
+  const float* bias = nullptr;
+  bool relu = false;
+};
+
 // c[M, kVectors * kLanes] (+)= sum over k in [begin, begin + depth) of a[i * stride + runs(k)] * b[k - begin, :].
 // The panel b is packed, kWidth floats a step. Rows of c are ldc apart. The policy P says what is multiplied: floats,
 // or pairs of bf16 in the place of floats (gemm_tile-inl.h).
 template <class P, int M, int kVectors>
 HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const float* HWY_RESTRICT a, int64_t stride,
-                          const float* HWY_RESTRICT b, float* c, int64_t ldc, bool accumulate) {
+                          const float* HWY_RESTRICT b, float* c, int64_t ldc, const RunFinish& finish) {
   V r[M][kVectors];
 #pragma GCC unroll 14
   for (int i = 0; i < M; ++i)
@@ -121,13 +128,25 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
     for (int p = 0; p < kPointers; ++p) rows[p] += jump;
     left = runs.length;
   }
-#pragma GCC unroll 14
-  for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) {
-      float* to = c + i * ldc + h * kLanes;
-      hn::StoreU(accumulate ? hn::Add(r[i][h], hn::LoadU(d, to)) : r[i][h], d, to);
+  for (int h = 0; h < kVectors; ++h) {
+    float* to = c + h * kLanes;
+    if (finish.accumulate) {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, to + i * ldc));
     }
+    if (finish.bias) {
+      const V bias = hn::LoadU(d, finish.bias + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], bias);
+    }
+    if (finish.relu) {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = tile::Relu(r[i][h]);
+    }
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) hn::StoreU(r[i][h], d, to + i * ldc);
+  }
 }
 
 // Pixels of strips, row by row: how the tile of the weight gradient walks along the sum. Distances are floats.
@@ -162,7 +181,7 @@ HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, 
 }
 
 using RunTileFunction = void (*)(const Runs&, int64_t, int64_t, const float*, int64_t, const float*, float*, int64_t,
-                                 bool);
+                                 const RunFinish&);
 using PixelTileFunction = void (*)(const Pixels&, const float*, const float*, float*, int64_t, bool);
 
 template <class P, int kVectors, int... I>

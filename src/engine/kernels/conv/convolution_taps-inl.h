@@ -195,7 +195,11 @@ class TapTask {
     const bool narrow = width <= kLanes, whole = width == (narrow ? kLanes : kWidth), accumulate = begin > 0;
     const auto& tiles = narrow ? kRunTiles<P, 1> : kRunTiles<P, 2>;
     const int64_t filter = group_ * p_.columns() + panel * kWidth;
-    const bool finish = last && call_.epilogue.any();
+    EpilogueInTwo epilogue(last ? call_.epilogue : ConvolutionEpilogue{});
+    const bool in_tile = whole && !epilogue.first.scale && std::is_same_v<Result, float>;
+    if (!in_tile && last) epilogue.first = {}, epilogue.last = call_.epilogue;
+    const float* bias = epilogue.first.bias ? epilogue.first.bias + filter : nullptr;
+    const bool relu = epilogue.first.activation == GemmActivation::kRelu;
     ForRows(phase, u, panel, [&](Result* result, int64_t pixels, const float* source) LINNET_LAMBDA {
       const Deal deal{pixels, ceil_div(pixels, kRows)};
       for (int64_t t = 0; t < deal.parts(); ++t) {
@@ -204,11 +208,11 @@ class TapTask {
         Result* first = result + deal.begin(t) * ldc;
         const int64_t offset = first - static_cast<Result*>(call_.result);
         const auto compute = [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
-          tiles[static_cast<size_t>(rows)](runs, begin, depth, a, stride, packed, c, c_stride, add);
+          tiles[static_cast<size_t>(rows)](runs, begin, depth, a, stride, packed, c, c_stride, {add, bias, relu});
         };
         if constexpr (std::is_same_v<Result, float>) {
           ForColumns(rows, width, whole, first, ldc, accumulate, compute);
-          if (finish) ApplyEpilogue(call_.epilogue, filter, width, rows, first, ldc, offset);
+          if (epilogue.last.any()) ApplyEpilogue(epilogue.last, filter, width, rows, first, ldc, offset);
         } else {
           HWY_ALIGN float sums[kRows * kWidth];
           compute(sums, int64_t{kWidth}, false);

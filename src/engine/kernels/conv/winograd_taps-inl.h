@@ -226,7 +226,7 @@ class WinogradTask {
       for (int64_t part = 0; part < deal.parts(); ++part) {
         const int64_t t = k * p_.task_tiles() + deal.begin(part);
         tiles[static_cast<size_t>(deal.size(part))](runs, 0, steps, sources_ + t * pitch, pitch, packed,
-                                                    products_ + t * width, width, false);
+                                                    products_ + t * width, width, {});
       }
     }
   }

@@ -98,9 +98,11 @@ struct RowsInPlace {
     for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, b + h * kLanes);
 #pragma GCC unroll 14
     for (int i = 0; i < M; ++i) {
-      const V x = hn::Set(d, rows[i / 3][i % 3 * stride]);
-#pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+      const float* x = rows[i / 3] + i % 3 * stride;
+      r[i][0] = P::MulAdd(hn::Set(d, *x), y[0], r[i][0]);
+      if (kVectors == 1) continue;
+      if (i >= M - embedded(M)) asm volatile("" : : : "memory");  // the value may have changed, for all it is told
+      r[i][kVectors - 1] = P::MulAdd(hn::Set(d, *x), y[kVectors - 1], r[i][kVectors - 1]);
     }
 #pragma GCC unroll 5
     for (int p = 0; p < kPointers; ++p) ++rows[p];
