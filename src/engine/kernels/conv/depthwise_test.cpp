@@ -63,40 +63,55 @@ TEST(Depthwise, PixelsThatMeetTheSameSetsOfTheCache) {
   }
 }
 
-// Patches of results end at borders of every kind: odd and even sizes, images of one pixel, channels that leave a part
-// of a vector.
-TEST(Depthwise, EveryOtherPixelOfImagesOfEverySize) {
+// Rows and patches of results end at borders of every kind: odd and even sizes, images of one pixel, filters larger
+// than the image, channels that leave a part of a vector, one filter for each channel or several.
+TEST(Depthwise, FiltersAndImagesOfEverySize) {
   for (const auto& [images, height, width, channels] :
-       {std::array<int64_t, 4>{2, 5, 7, 19}, {1, 8, 6, 33}, {3, 4, 9, 16}, {1, 1, 1, 5}, {2, 2, 13, 130}}) {
-    const int64_t out_height = (height + 1) / 2, out_width = (width + 1) / 2;
-    const ConvolutionSizes sizes{images,     height,    width, channels, channels, 3,       3,
-                                 out_height, out_width, 2,     1,        1,        channels};
-    const std::vector<float> x = random_floats(images * height * width * channels, 1),
-                             weight = random_floats(channels * 9, 2), bias = random_floats(channels, 3);
-    std::vector<float> expected;
-    for (int64_t n = 0; n < images; ++n)
-      for (int64_t i = 0; i < out_height; ++i)
-        for (int64_t j = 0; j < out_width; ++j)
-          for (int64_t c = 0; c < channels; ++c) {
-            double sum = bias[static_cast<size_t>(c)];
-            for (int64_t tap = 0; tap < 9; ++tap) {
-              const int64_t row = 2 * i - 1 + tap / 3, column = 2 * j - 1 + tap % 3;
-              if (row < 0 || row >= height || column < 0 || column >= width) continue;
-              sum += static_cast<double>(x[static_cast<size_t>(((n * height + row) * width + column) * channels + c)]) *
-                     weight[static_cast<size_t>(c * 9 + tap)];
+       {std::array<int64_t, 4>{2, 5, 7, 19}, {1, 8, 6, 33}, {3, 4, 9, 16}, {1, 1, 1, 5}, {2, 2, 13, 130}})
+    for (const auto& [side, stride, times] :
+         {std::array<int64_t, 3>{3, 1, 1}, {3, 2, 1}, {5, 1, 1}, {5, 2, 1}, {7, 1, 1}, {7, 2, 2}, {3, 1, 3}}) {
+      const int64_t out_height = (height - 1) / stride + 1, out_width = (width - 1) / stride + 1;
+      const int64_t filters = channels * times, taps = side * side, pixels = images * height * width;
+      const ConvolutionSizes s{images,     height,    width,  channels, filters, side,    side,
+                               out_height, out_width, stride, side / 2, 1,       channels};
+      const std::vector<float> x = random_floats(pixels * channels, 1), weight = random_floats(filters * taps, 2),
+                               bias = random_floats(filters, 3),
+                               dy = random_floats(images * out_height * out_width * filters, 4);
+      std::vector<float> expected;
+      std::vector<double> gradient(x.size());
+      for (int64_t n = 0, at = 0; n < images; ++n)
+        for (int64_t i = 0; i < out_height; ++i)
+          for (int64_t j = 0; j < out_width; ++j)
+            for (int64_t o = 0; o < filters; ++o, ++at) {
+              double sum = bias[static_cast<size_t>(o)];
+              for (int64_t tap = 0; tap < taps; ++tap) {
+                const int64_t row = stride * i - side / 2 + tap / side, column = stride * j - side / 2 + tap % side;
+                if (row < 0 || row >= height || column < 0 || column >= width) continue;
+                const auto pixel = static_cast<size_t>(((n * height + row) * width + column) * channels + o / times);
+                const double w = weight[static_cast<size_t>(o * taps + tap)];
+                sum += x[pixel] * w;
+                gradient[pixel] += dy[static_cast<size_t>(at)] * w;
+              }
+              expected.push_back(static_cast<float>(std::max(sum, 0.0)));
             }
-            expected.push_back(static_cast<float>(std::max(sum, 0.0)));
-          }
-    for_every_isa(
-        [&](ThreadPool& pool) {
-          std::vector<float> y(expected.size());
-          AlignedBytes workspace(convolution_workspace(sizes, ConvolutionPass::kForward, pool.size()));
-          convolution_forward(sizes, x.data(), weight.data(), y.data(), workspace.data(), pool,
-                              {.bias = bias.data(), .activation = GemmActivation::kRelu});
-          return y;
-        },
-        [&](const auto& y) { expect_close(y, expected, 2e-5); });
-  }
+      for_every_isa(
+          [&](ThreadPool& pool) {
+            std::vector<float> y(expected.size());
+            AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, pool.size()));
+            convolution_forward(s, x.data(), weight.data(), y.data(), workspace.data(), pool,
+                                {.bias = bias.data(), .activation = GemmActivation::kRelu});
+            return y;
+          },
+          [&](const auto& y) { expect_close(y, expected, 5e-5); });
+      for_every_isa(
+          [&](ThreadPool& pool) {
+            std::vector<float> dx(x.size());
+            AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kInputGradient, pool.size()));
+            convolution_input_gradient(s, dy.data(), weight.data(), dx.data(), workspace.data(), pool);
+            return dx;
+          },
+          [&](const auto& dx) { expect_close(dx, std::vector<float>(gradient.begin(), gradient.end()), 5e-5); });
+    }
 }
 
 }  // namespace
