@@ -26,6 +26,14 @@ bool is_prefix(const Shape& small, const Shape& full) {
 
 }  // namespace
 
+int64_t middle_row(const Shape& small, const Shape& full) {
+  if (small.rank() != full.rank() || small.elements() == 0) return 0;
+  int first = 0, last = full.rank();
+  while (first < last && small[first] == full[first]) ++first;
+  while (last > first && small[last - 1] == full[last - 1]) --last;
+  return small.elements(first, last) == 1 ? small.elements(last, small.rank()) : 0;
+}
+
 Shape with_rank(const Shape& shape, int rank) {
   Shape result;
   for (int i = shape.rank(); i < rank; ++i) result.push_back(1);

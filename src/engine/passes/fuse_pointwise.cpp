@@ -4,8 +4,11 @@
 // Results that are rounded to bf16 (lower_precision.cpp) join last. They have a single reader only where blocks or
 // single nodes are computed again; where they have several they do not join at all. So a node that grows too long
 // leaves out these, and joins the same others either way.
+//
+// An operand [B, 1, D] that broadcast_to() has repeated to [B, T, D] is repeated by the op itself, on the CPU.
 #include <algorithm>
 
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -31,6 +34,7 @@ class Pointwise : Fusion {
     const Shape& shape = graph_.value(node.out[0]).type.shape;
     for (const bool rounded : {false, true}) join_producers(rounded, shape, expression, in, old);
     merge_equal_operands(expression, in);
+    repeat_middles(node, expression, in);
     rewriter_.replace(node, kPointwise, in, PointwiseAttrs{expression});
     return true;
   }
@@ -56,6 +60,44 @@ class Pointwise : Fusion {
     }
   }
 
+  void repeat_middles(const Node& node, const Expression& expression, std::vector<Tensor>& in) {
+    const auto is_full = [&](Tensor x) { return x.shape() == graph_.value(node.out[0]).type.shape; };
+    for (Tensor& operand : in) {
+      if (!is_full(operand)) continue;
+      const Tensor repeated = std::exchange(operand, before_repetition(operand));
+      // Another operand has to tell the shape.
+      if (std::ranges::none_of(in, is_full) || !has_kernel(node, kPointwise, PointwiseAttrs{expression}, in))
+        operand = repeated;
+    }
+  }
+
+  // What [B, 1, D] was before it was repeated along its middle; the operand itself if it was not.
+  Tensor before_repetition(Tensor operand) {
+    const auto by = [&](Tensor x, const OpDef& op) -> const Node* {
+      const NodeId producer = x.graph->value(x.id).producer;
+      return producer != kNone && is(x.graph->node(producer), op) ? &x.graph->node(producer) : nullptr;
+    };
+    const auto first_of = [](Tensor x, const Node& node) { return Tensor{x.graph, node.in[0]}; };
+    Tensor x = operand;
+    if (const Node* reshaped = by(x, kReshape)) x = first_of(x, *reshaped);
+    const Node* turned = by(x, kPermute);
+    if (!turned || turned->attrs.as<PermuteAttrs>().order != std::vector{0, 2, 1}) return operand;
+    const Node* copies = by(first_of(x, *turned), kBroadcast);
+    if (!copies) return operand;
+    const Tensor small = first_of(x, *copies);
+    // [B, D, 1] -> [B, D, T] -> [B, T, D], of which the operand is a reshape
+    const Shape &from = small.shape(), &full = operand.shape();
+    if (from.rank() != 3 || from[2] != 1) return operand;
+    Shape wanted = full;
+    int first = 0;
+    while (first < full.rank() && full.elements(0, first) < from[0]) ++first;
+    int last = full.rank();
+    while (last > first && full.elements(last, full.rank()) < from[1]) --last;
+    for (int axis = first; axis < last; ++axis) wanted.set(axis, 1);
+    if (wanted.elements(0, first) != from[0] || wanted.elements() != small.shape().elements()) return operand;
+    return reshape(small, wanted);
+  }
+
   const Node* joinable(ValueId old, Tensor now, const Shape& shape) const {
     if (old == kNone || now.shape() != shape) return nullptr;
     const Node* producer = rewriter_.lone_producer(old);
@@ -78,6 +120,6 @@ class Pointwise : Fusion {
 
 }  // namespace
 
-Graph fuse_pointwise(const Graph& graph) { return Pointwise(graph).run(); }
+Graph fuse_pointwise(const Graph& graph, const Backend& backend) { return Pointwise(graph, backend).run(); }
 
 }  // namespace linnet

@@ -58,7 +58,7 @@ constexpr std::array kPasses{
     Pass{"quantize_products", plain<quantize_products>, [](const PassOptions& o) { return o.int8; }},
     Pass{"fuse_quantized", plain<fuse_quantized>},
     Pass{"fuse_int8_convolution", plain<fuse_int8_convolution>},
-    Pass{"fuse_pointwise", plain<fuse_pointwise>},
+    Pass{"fuse_pointwise", [](const Graph& g, const PassOptions& o) { return fuse_pointwise(g, *o.backend); }},
     Pass{"cast_to_storage_type",
          [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },
          [](const PassOptions& o) { return o.storage_type.has_value(); }},

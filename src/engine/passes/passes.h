@@ -63,7 +63,7 @@ Graph fuse_quantized(const Graph& graph);
 // Training in int8: linear layers' products and those of their inputs' gradients round both operands to 8 bits.
 Graph quantize_products(const Graph& graph);
 // Chains of elementwise ops become one.
-Graph fuse_pointwise(const Graph& graph);
+Graph fuse_pointwise(const Graph& graph, const Backend& backend);
 // Activations are written in a shorter type, as far as the backend has kernels for it.
 Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend);
 // reshape, split and concat become views where the ops around them can read and write with strides.

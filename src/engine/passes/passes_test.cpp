@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
@@ -39,6 +40,24 @@ TEST(Passes, APassIsSwitchedOffByItsName) {
   EXPECT_EQ(count(optimize(linear_relu(), {.off = {"fuse_epilogue"}}), "pointwise"), 1);  // add and relu, one chain
   EXPECT_EQ(count(optimize(linear_relu(), {.off = {"fuse_epilogue", "fuse_pointwise"}}), "pointwise"), 2);
   EXPECT_THROW(optimize(linear_relu(), {.off = {"fuse_everything"}}), Error);
+}
+
+// A factor for each image and channel, as networks weigh their channels.
+TEST(Passes, RowsThatAreRepeatedInTheMiddleAreNotStored) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {3, 4, 5, 7}}),
+               gate = graph.input("gate", {DType::kF32, {3, 1, 1, 7}});
+  graph.output("y", relu(x * gate));
+  const Graph fused = optimize(graph.clone());
+  EXPECT_EQ(count(fused, "broadcast") + count(fused, "permute"), 0) << dump(fused);
+  EXPECT_EQ(count(optimize(graph.clone(), {.off = {"fuse_pointwise"}}), "broadcast"), 1);
+  std::map<std::string, HostTensor> inputs{{"x", HostTensor({DType::kF32, {3, 4, 5, 7}})},
+                                           {"gate", HostTensor({DType::kF32, {3, 1, 1, 7}})}};
+  float next = 0;
+  for (auto& [name, tensor] : inputs)
+    for (float& value : tensor.as<float>()) value = std::sin(++next);
+  const HostTensor before = interpret(graph, inputs).outputs.at("y"), after = interpret(fused, inputs).outputs.at("y");
+  for (int i = 0; i < 3 * 4 * 5 * 7; ++i) EXPECT_EQ(before[i], after[i]) << i;
 }
 
 TEST(Passes, TheReportNamesEveryPassAndItsEffect) {
@@ -191,7 +210,7 @@ TEST(Passes, AFusedResultIsRoundedAsAStoredOneIs) {
   const Tensor again = alone.add_one(kPointwise, std::array{alone.input("x", {DType::kF32, {64}})},
                                      rounded.node(0).attrs, SourceLine::current());
   alone.output("sum", again + alone.input("y", {DType::kF32, {64}}));
-  const Graph fused = fuse_pointwise(alone);
+  const Graph fused = fuse_pointwise(alone, cpu_backend());
   EXPECT_EQ(fused.node_count(), 1) << dump(fused);
   const Graph stored = optimize(graph.clone(), {.storage_type = DType::kBF16});
   EXPECT_EQ(dump(stored).find("to_bf16"), std::string::npos) << dump(stored);  // storing it does that

@@ -65,6 +65,7 @@ enum class Broadcast : uint8_t {
   kSuffix,  // i % size: a row vector, or [T, D] within [B, T, D]
   kPrefix,  // i / (n / size): a column
   kScalar,  // 0
+  kMiddle,  // i / (n / size * row) * row + i % row: [B, 1, D] within [B, T, D], rows of D elements
 };
 
 const char* scalar_name(Scalar function);

@@ -11,8 +11,9 @@ namespace linnet {
 
 struct PointwiseOperand {
   StoredFloats data;
-  int64_t size;  // elements of data: n when kFull, a divisor of n when kSuffix or kPrefix, 1 when kScalar
+  int64_t size;  // elements of data: n when kFull, a divisor of n when kSuffix, kPrefix or kMiddle, 1 when kScalar
   Broadcast broadcast;
+  int64_t row = 0;  // elements of a row, when kMiddle
 };
 
 // out[i] = expression(operands at i) for i in [0, n), computed in fp32 whatever is bf16 in memory. `out` may be the

@@ -226,6 +226,17 @@ class Task {
     }
   }
 
+  // to[j] = the operand's rows as they are repeated from element `first` on
+  void Interleave(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) const {
+    const int64_t period = call_.n / operand.size * operand.row;
+    for (int64_t j = 0; j < length;) {
+      const int64_t element = (first + j) % operand.row;
+      const int64_t piece = std::min(operand.row - element, length - j);
+      Widen(operand.data + ((first + j) / period * operand.row + element), piece, to + j);
+      j += piece;
+    }
+  }
+
   // Where operand k is for elements [first, first + length).
   Stream Locate(int k, int64_t first, int64_t length) {
     const PointwiseOperand& operand = call_.operands[k];
@@ -235,6 +246,8 @@ class Task {
       Widen(operand.data + first, length, buffers_[k]);
     } else if (operand.broadcast == Broadcast::kPrefix) {
       Spread(operand, first, length, buffers_[k]);
+    } else if (operand.broadcast == Broadcast::kMiddle) {
+      Interleave(operand, first, length, buffers_[k]);
     } else {
       const int64_t from = first % operand.size;
       if (operand.size <= call_.block) return {buffers_[k] + from, kFloatLanes};
@@ -323,9 +336,11 @@ HWY_EXPORT(RunTask);
 
 // Checks the sizes and turns broadcasts that are none into kFull or kScalar.
 PointwiseOperand simplify(PointwiseOperand operand, int64_t n) {
-  const bool fits = operand.broadcast == Broadcast::kFull     ? operand.size == n
-                    : operand.broadcast == Broadcast::kScalar ? operand.size == 1
-                                                              : operand.size > 0 && n % operand.size == 0;
+  const bool fits =
+      operand.broadcast == Broadcast::kFull ? operand.size == n
+      : operand.broadcast == Broadcast::kScalar
+          ? operand.size == 1
+          : operand.size > 0 && n % operand.size == 0 && (operand.row == 0 || operand.size % operand.row == 0);
   if (!fits)
     fail_internal("a pointwise operand of " + std::to_string(operand.size) + " elements cannot be broadcast to " +
                   std::to_string(n));
@@ -347,7 +362,8 @@ void pointwise(int64_t n, const Expression& expression, std::span<const Pointwis
   for (size_t k = 0; k < operands.size(); ++k) {
     call.operands[k] = simplify(operands[k], n);
     if (call.operands[k].broadcast == Broadcast::kSuffix) slots += 2;
-    if (call.operands[k].broadcast == Broadcast::kPrefix) slots += 1;
+    if (call.operands[k].broadcast == Broadcast::kPrefix || call.operands[k].broadcast == Broadcast::kMiddle)
+      slots += 1;
     if (call.operands[k].broadcast == Broadcast::kFull && operands[k].data.is_bf16) slots += 1;
   }
   call.block = slots * kBlock <= kScratch ? kBlock : kShortBlock;

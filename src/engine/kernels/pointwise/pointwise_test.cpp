@@ -1,5 +1,7 @@
 #include "engine/kernels/pointwise/pointwise.h"
 
+#include <array>
+
 #include "base/error.h"
 #include "kernel_testing.h"
 
@@ -17,6 +19,8 @@ int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
       return i % operand.size;
     case Broadcast::kPrefix:
       return i / (n / operand.size);
+    case Broadcast::kMiddle:
+      return i / (n / operand.size * operand.row) * operand.row + i % operand.row;
     default:
       return 0;
   }
@@ -58,6 +62,18 @@ TEST(Pointwise, EveryFunctionMatchesItsDefinition) {
     const auto function = static_cast<Scalar>(f);
     SCOPED_TRACE(scalar_name(function));
     expect_right(77, {{input(0), input(1), input(2), {.function = function, .a = 0, .b = 1, .c = 2}}}, operands, 2e-6);
+  }
+}
+
+// [B, 1, D] within [B, T, D]: rows shorter and longer than a block, and blocks that meet two of B.
+TEST(Pointwise, RowsAreRepeatedInTheMiddle) {
+  for (const auto& [outer, times, row] :
+       {std::array<int64_t, 3>{2, 3, 5}, {8, 49, 96}, {3, 700, 1}, {2, 5, 1500}, {4, 1, 33}, {1, 40, 48}}) {
+    SCOPED_TRACE(std::to_string(outer) + " x " + std::to_string(times) + " x " + std::to_string(row));
+    const int64_t n = outer * times * row;
+    const std::vector<float> x = random_floats(n, 1), gate = random_floats(outer * row, 2);
+    expect_right(n, {{input(0), input(1), {Scalar::kMul, 0, 1}}},
+                 {{x.data(), n, Broadcast::kFull}, {gate.data(), outer * row, Broadcast::kMiddle, row}}, 1e-6);
   }
 }
 

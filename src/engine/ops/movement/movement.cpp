@@ -224,12 +224,13 @@ Tensor permute(At x, std::vector<int> order) {
 
 namespace {
 
-// n copies of an axis of size 1.
-Tensor repeat_axis(At x, int axis, int64_t n) {
+// Copies along axes [first, last), which have one element, to their sizes in `shape`.
+Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
   Shape result = x.value.shape();
-  const int64_t outer = result.elements(0, axis), inner = result.elements(axis + 1, result.rank());
-  result.set(axis, n);
+  for (int axis = first; axis < last; ++axis) result.set(axis, shape[axis]);
+  const int64_t outer = result.elements(0, first), n = result.elements(first, last);
+  const int64_t inner = result.elements(last, result.rank());
   if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
   if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
   const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
@@ -244,8 +245,12 @@ Tensor broadcast_to(At x, Shape shape) {
   if (const auto full = broadcast_shape(std::array{small, shape});
       full && *full == shape && !find_broadcast(small, shape)) {
     At repeated(reshape(x, with_rank(small, shape.rank())), x.where);
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      if (repeated.value.dim(axis) != shape[axis]) repeated.value = repeat_axis(repeated, axis, shape[axis]);
+    const auto differs = [&](int axis) { return axis < shape.rank() && repeated.value.dim(axis) != shape[axis]; };
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      int last = axis;
+      while (differs(last)) ++last;
+      if (last > axis) repeated.value = repeat_axes(repeated, axis, last, shape);
+    }
     return repeated.value;
   }
   return graph_of(x)->add_one(kBroadcast, std::array{x.value}, BroadcastAttrs{shape}, x.where);

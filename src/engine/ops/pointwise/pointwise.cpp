@@ -22,7 +22,7 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
       full = &in;
   for (const TensorType& in : args.in) {
     expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got " + args.in[0].text() + " beside " + in.text());
-    if (!find_broadcast(in.shape, full->shape))
+    if (!find_broadcast(in.shape, full->shape) && middle_row(in.shape, full->shape) == 0)
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
   }

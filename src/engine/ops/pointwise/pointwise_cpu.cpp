@@ -8,7 +8,14 @@
 namespace linnet {
 namespace {
 
-int64_t operand_index(Broadcast kind, int64_t i, int64_t n, int64_t size) {
+PointwiseOperand operand_of(const TensorView& in, const TensorView& out) {
+  const auto kind = find_broadcast(in.shape(), out.shape());
+  if (kind) return {stored(in), in.elements(), *kind};
+  return {stored(in), in.elements(), Broadcast::kMiddle, middle_row(in.shape(), out.shape())};
+}
+
+int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
+  const auto& [data, size, kind, row] = operand;
   switch (kind) {
     case Broadcast::kFull:
       return i;
@@ -16,6 +23,8 @@ int64_t operand_index(Broadcast kind, int64_t i, int64_t n, int64_t size) {
       return i % size;
     case Broadcast::kPrefix:
       return i / (n / size);
+    case Broadcast::kMiddle:
+      return i / (n / size * row) * row + i % row;
     case Broadcast::kScalar:
       return 0;
   }
@@ -26,13 +35,13 @@ void run_pointwise_reference(const KernelArgs& args) {
   const Expression& expression = args.node.attrs.as<PointwiseAttrs>().expression;
   const TensorView& out = args.out[0];
   const int64_t n = out.elements();
-  std::array<Broadcast, kMaxOperands> kinds{};
-  for (size_t k = 0; k < args.in.size(); ++k) kinds[k] = *find_broadcast(args.in[k].shape(), out.shape());
+  std::array<PointwiseOperand, kMaxOperands> operands;
+  for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], out);
   for_float(out.type.dtype, [&]<class T>() {
     std::array<T, kMaxOperands> inputs;
     for (int64_t i = 0; i < n; ++i) {
       for (size_t k = 0; k < args.in.size(); ++k)
-        inputs[k] = args.in[k].as<const T>()[operand_index(kinds[k], i, n, args.in[k].elements())];
+        inputs[k] = args.in[k].as<const T>()[operand_index(operands[k], i, n)];
       out.as<T>()[i] = evaluate_scalar(expression, inputs.data());
     }
   });
@@ -40,8 +49,7 @@ void run_pointwise_reference(const KernelArgs& args) {
 
 void run_pointwise(const KernelArgs& args) {
   std::array<PointwiseOperand, kMaxOperands> operands;
-  for (size_t k = 0; k < args.in.size(); ++k)
-    operands[k] = {stored(args.in[k]), args.in[k].elements(), *find_broadcast(args.in[k].shape(), args.out[0].shape())};
+  for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], args.out[0]);
   pointwise(args.out[0].elements(), args.node.attrs.as<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
             mutable_stored(args.out[0]), args.pool);
 }

@@ -35,6 +35,11 @@ int step_of(const KernelArgs& args, const PointwiseArguments& arguments, const P
   return fits(args, arguments, source, 4) ? 4 : 1;
 }
 
+bool repeats_no_middle(const KernelQuery& query) {
+  return std::ranges::all_of(
+      query.in, [&](const TensorType& in) { return find_broadcast(in.shape, query.out[0].shape).has_value(); });
+}
+
 void run(const KernelArgs& args) {
   const TensorView& out = args.out[0];
   PointwiseSource source{.expression = args.node.attrs.as<PointwiseAttrs>().expression, .result = out.type.dtype};
@@ -61,6 +66,6 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-LINNET_KERNELS(pointwise_cuda, {"generated", nullptr, nullptr, run})
+LINNET_KERNELS(pointwise_cuda, {"generated", repeats_no_middle, nullptr, run})
 
 }  // namespace linnet

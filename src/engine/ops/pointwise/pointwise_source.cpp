@@ -92,6 +92,8 @@ std::string load_text(const PointwiseSource::Operand& operand, size_t k, int ste
       return "  const float v" + number + " = widened(" + memory + "[begin / " + size + "]);\n";
     case Broadcast::kScalar:
       return "  const float v" + number + " = widened(" + memory + "[0]);\n";
+    case Broadcast::kMiddle:  // the CPU's alone
+      break;
   }
   return "";
 }
