@@ -1,8 +1,15 @@
 // Operators that compute each element from those at its location in the operands.
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
+#include "engine/kernels/gemm/activation.h"
+#include "engine/ops/literal/literal.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -34,6 +41,78 @@ OnnxOperator arithmetic(Scalar function) {
     });
     call.set(wrapped(call, y, call.element()));
   };
+}
+
+// GELU, spelled by any arithmetic: exporters write it as five nodes or more. It is known by its values.
+class SpelledGelu {
+ public:
+  explicit SpelledGelu(Tensor y) : y_(y) { collect(y); }
+
+  // gelu(x) or gelu_tanh(x) where y is that; undefined: it is not.
+  Tensor find() const {
+    if (!has_curve_ || parts_.size() > kMostParts || y_.type().dtype != DType::kF32) return {};
+    for (const Tensor& x : parts_) {
+      if (x.id == y_.id || x.type() != y_.type()) continue;
+      if (is(x, GemmActivation::kGelu)) return gelu(x);
+      if (is(x, GemmActivation::kGeluTanh)) return gelu_tanh(x);
+    }
+    return {};
+  }
+
+ private:
+  static constexpr size_t kMostParts = 16;
+
+  static const Node* producer(Tensor t) {
+    const NodeId by = t.graph->value(t.id).producer;
+    return by == kNone ? nullptr : &t.graph->node(by);
+  }
+
+  void collect(Tensor t) {
+    if (parts_.size() > kMostParts || std::ranges::find(parts_, t.id, &Tensor::id) != parts_.end()) return;
+    parts_.push_back(t);
+    const Node* node = producer(t);
+    if (!node || node->op != &kPointwise) return;
+    for (const Instruction& step : node->attrs.as<PointwiseAttrs>().expression.code)
+      has_curve_ = has_curve_ || step.function == Scalar::kErf || step.function == Scalar::kTanh;
+    for (const ValueId in : node->in) collect({t.graph, in});
+  }
+
+  // t where x is `value`; nullopt where it depends on something else.
+  std::optional<double> at(Tensor t, Tensor x, double value) const {
+    if (t.id == x.id) return value;
+    const Node* node = producer(t);
+    if (node && node->op == &kReshape && t.shape().elements() == 1) return at({t.graph, node->in[0]}, x, value);
+    if (node && node->op == &kFill) return node->attrs.as<FillAttrs>().value;
+    if (node && node->op == &kLiteral && t.type().dtype == DType::kF32 && t.shape().elements() == 1)
+      return std::bit_cast<float>(static_cast<uint32_t>(node->attrs.as<LiteralAttrs>().words[0]));
+    if (!node || node->op != &kPointwise) return std::nullopt;
+    std::array<double, kMaxOperands> in{};
+    for (size_t i = 0; i < node->in.size(); ++i) {
+      const auto operand = at({t.graph, node->in[i]}, x, value);
+      if (!operand) return std::nullopt;
+      in[i] = *operand;
+    }
+    return evaluate_scalar(node->attrs.as<PointwiseAttrs>().expression, in.data());
+  }
+
+  bool is(Tensor x, GemmActivation function) const {
+    return std::ranges::all_of(std::array{-6.0, -2.7, -1.1, -0.6, -0.04, 0.0, 0.3, 0.9, 1.9, 3.3, 7.0}, [&](double v) {
+      const auto y = at(y_, x, v);
+      return y && std::abs(*y - gemm_activation(function, v)) < 2e-6 * (1 + std::abs(v));
+    });
+  }
+
+  const Tensor y_;
+  std::vector<Tensor> parts_;  // y and what it is computed of
+  bool has_curve_ = false;
+};
+
+void product(OnnxCall& call) {
+  arithmetic(Scalar::kMul)(call);
+  const Tensor y = call.out()[0].tensor;
+  const auto from = compose::moved(y);
+  const Tensor known = SpelledGelu(from ? from->before : y).find();
+  if (known.defined()) call.set(from ? compose::move_axes(known, from->order) : known);
 }
 
 // Of any number of operands.
@@ -218,7 +297,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Min", of_all(Scalar::kMin)},
       {"Mish", unary([](Number x) { return x * tanh(softplus(x)); })},
       {"Mod", binary(modulo)},
-      {"Mul", arithmetic(Scalar::kMul)},
+      {"Mul", product},
       {"Neg", unary_of(Scalar::kNeg)},
       {"Not", unary([](Number x) { return !x; })},
       {"Or", comparison([](Number a, Number b) { return max(a, b); })},

@@ -71,10 +71,13 @@ Expression relu6_expression() {
 }
 
 const std::vector<Activation>& activations() {  // ReLU first
-  static const std::vector<Activation> all{{GemmActivation::kRelu, traced([](Tensor x, Tensor) { return relu(x); })},
-                                           {GemmActivation::kSilu, traced([](Tensor x, Tensor) { return silu(x); })},
-                                           {GemmActivation::kHardSwish, hard_swish_expression()},
-                                           {GemmActivation::kRelu6, relu6_expression()}};
+  static const std::vector<Activation> all{
+      {GemmActivation::kRelu, traced([](Tensor x, Tensor) { return relu(x); })},
+      {GemmActivation::kGelu, traced([](Tensor x, Tensor) { return gelu(x); })},
+      {GemmActivation::kGeluTanh, traced([](Tensor x, Tensor) { return gelu_tanh(x); })},
+      {GemmActivation::kSilu, traced([](Tensor x, Tensor) { return silu(x); })},
+      {GemmActivation::kHardSwish, hard_swish_expression()},
+      {GemmActivation::kRelu6, relu6_expression()}};
   return all;
 }
 

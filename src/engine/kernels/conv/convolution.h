@@ -55,7 +55,7 @@ struct ConvolutionEpilogue {
   const float* scale = nullptr;                       // [filters], as folded batch normalization has it
   const float* bias = nullptr;                        // [filters]
   const float* residual = nullptr;                    // of y's shape; it must not overlap y
-  GemmActivation activation = GemmActivation::kNone;  // NaN stays NaN; not GELU
+  GemmActivation activation = GemmActivation::kNone;  // NaN stays NaN
 
   bool any() const { return scale || bias || residual || activation != GemmActivation::kNone; }
 };

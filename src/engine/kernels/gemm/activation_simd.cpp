@@ -34,6 +34,10 @@ struct Relu6 {
 template <class Visit>
 HWY_INLINE void VisitActivation(GemmActivation activation, const Visit& visit) {
   switch (activation) {
+    case GemmActivation::kGelu:
+      return visit(Gelu());
+    case GemmActivation::kGeluTanh:
+      return visit(GeluTanh());
     case GemmActivation::kSilu:
       return visit(Silu());
     case GemmActivation::kHardSwish:

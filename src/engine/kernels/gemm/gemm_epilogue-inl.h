@@ -47,7 +47,7 @@ struct GeluTanh {
   static constexpr float kRoot = 0.7978845608f, kCube = 0.044715f;
 };
 
-// A function beyond GELU, of results that have been stored: what a node that follows would compute of them. Defined
+// A function beyond ReLU, of results that have been stored: what a node that follows would compute of them. Defined
 // once for each instruction set (activation_simd.cpp), as many loops have an epilogue.
 void ActivateRows(GemmActivation activation, int64_t rows, int64_t columns, MutableStoredFloats first, int64_t stride);
 
