@@ -13,15 +13,34 @@ Tensor scaled(const OnnxCall& call, Tensor x, Tensor weight, Tensor bias) {
   return elementwise(call, {x, weight, bias}, [](Number x, Number weight, Number bias) { return x * weight + bias; });
 }
 
-// With the statistics that the network learned: a factor and a summand for each channel.
+// With the statistics that the network learned, or in training mode with those of x: a factor and a summand for each
+// channel. The training mode is also how weights are standardized.
 void batch_normalization(OnnxCall& call) {
-  if (call.integer("training_mode", 0) != 0) call.fail("training_mode is set");
   const DType dtype = traced_dtype(call.element());
   const int rank = call.shape().rank();
-  const double epsilon = call.real("epsilon", 1e-5);
-  const Tensor factor = elementwise(call, {call.tensor(1, dtype), call.tensor(4, dtype)},
+  const double epsilon = call.real("epsilon", 1e-5), momentum = call.real("momentum", 0.9);
+  Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
+  if (call.integer("training_mode", 0) != 0) {
+    if (rank < 2) call.fail("training_mode is set for a tensor of shape " + call.shape().text());
+    const Tensor x = compose::axis_to_front(call.tensor(0), 1);  // [C, ...]
+    const Tensor rows = reshape(x, {x.dim(0), x.shape().elements() / std::max<int64_t>(1, x.dim(0))});
+    const Tensor now = compose::mean_last(rows);
+    const Tensor spread =
+        compose::mean_last(elementwise(call, {rows, now}, [](Number x, Number m) { return square(x - m); }));
+    const auto running = [&](size_t result, Tensor before, Tensor current) {
+      const Tensor flat = reshape(current, {x.dim(0)});
+      if (call.is_wanted(result))
+        call.set(
+            result,
+            elementwise(call, {before, flat}, [=](Number a, Number b) { return a * momentum + b * (1 - momentum); }),
+            call.element());
+      return flat;
+    };
+    mean = running(1, mean, now), variance = running(2, variance, spread);
+  }
+  const Tensor factor = elementwise(call, {call.tensor(1, dtype), variance},
                                     [=](Number weight, Number variance) { return weight * rsqrt(variance + epsilon); });
-  const Tensor summand = elementwise(call, {call.tensor(2, dtype), call.tensor(3, dtype), factor},
+  const Tensor summand = elementwise(call, {call.tensor(2, dtype), mean, factor},
                                      [](Number bias, Number mean, Number factor) { return bias - mean * factor; });
   if (rank < 2) return call.set(scaled(call, call.tensor(0), factor, summand));
   call.set(scaled(call, call.tensor(0), compose::by_channel(factor, rank), compose::by_channel(summand, rank)));
@@ -234,7 +253,7 @@ void fused_matmul(OnnxCall& call) {
 
 OnnxOperatorRows norm_operators() {
   return {
-      {"BatchNormalization", batch_normalization, "with learned statistics, as in inference"},
+      {"BatchNormalization", batch_normalization},
       {"GroupNormalization", group_normalization},
       {"InstanceNormalization", instance_normalization},
       {"LayerNormalization", layer_normalization},

@@ -229,6 +229,7 @@ HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, co
 // elements into the result; ldc: from pixel to pixel.
 HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filter, int64_t width, int64_t pixels,
                               float* c, int64_t ldc, int64_t first) {
+  if (ldc == width && !epilogue.scale && !epilogue.bias) width *= pixels, ldc = width, pixels = 1;  // fills vectors
   const float* residual = epilogue.residual ? epilogue.residual + first : nullptr;
   const bool other = epilogue.activation > GemmActivation::kRelu;
   if (!other || epilogue.scale || epilogue.bias || residual)
@@ -238,16 +239,15 @@ HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filte
         at.store(WithEpilogue(epilogue, at.load(row), at, filter, residual ? residual + i * ldc : nullptr), row);
       });
     }
-  if (!other) return;
-  const bool side_by_side = ldc == width;  // then pixels of few filters fill vectors
-  tile::ActivateRows(epilogue.activation, side_by_side ? 1 : pixels, side_by_side ? pixels * width : width, c, ldc);
+  if (other) tile::ActivateRows(epilogue.activation, pixels, width, c, ldc);
 }
 
-// What of an epilogue is computed before a result is stored, and what is left to ApplyEpilogue().
+// What of an epilogue is computed before a result is stored, and what is left to ApplyEpilogue(): a residual and what
+// follows it, and functions beyond ReLU.
 struct EpilogueInTwo {
-  explicit EpilogueInTwo(const ConvolutionEpilogue& all) {
-    (all.residual ? last : first) = all;
-    if (first.activation > GemmActivation::kRelu) std::swap(first.activation, last.activation);
+  explicit EpilogueInTwo(const ConvolutionEpilogue& all) : first(all) {
+    std::swap(first.residual, last.residual);
+    if (last.residual || first.activation > GemmActivation::kRelu) std::swap(first.activation, last.activation);
   }
   ConvolutionEpilogue first, last;
 };
