@@ -1,4 +1,5 @@
 // Sums, maxima and the like over axes, and what is made of them: softmax, cumulative sums.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,6 +38,13 @@ double of_nothing(OnnxCall& call, Kind kind) {
   return 0;
 }
 
+// The sum along an axis of few elements: as many slices added, which moves no axis.
+Tensor sum_of_slices(const OnnxCall& call, Tensor x, int axis) {
+  Tensor sum = compose::take(x, axis, {0});
+  for (int64_t i = 1; i < x.dim(axis); ++i) sum = compose::add(call, sum, compose::take(x, axis, {i}));
+  return sum;
+}
+
 void reduce(OnnxCall& call, Kind kind) {
   const Shape shape = call.shape();
   const std::vector<int64_t> given = call.ints_or_list(1, "axes").value_or(std::vector<int64_t>{});
@@ -66,6 +74,10 @@ void reduce(OnnxCall& call, Kind kind) {
     if (const auto sum = compose::spatial_sum(call.tensor(0), kind == Kind::kMean ? 1 / places : 1))
       return call.set(reshape(*sum, result));
   }
+  constexpr int64_t kFew = 4;
+  const auto axis = static_cast<int>(std::ranges::find(gone, true) - gone.begin());
+  if (kind == Kind::kSum && std::ranges::count(gone, true) == 1 && axis + 1 < shape.rank() && shape[axis] <= kFew)
+    return call.set(compose::reshaped(sum_of_slices(call, call.tensor(0), axis), result));
   const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
                               {kept_elements, shape.elements() / kept_elements});
   Tensor y = reshape(reduce_last(call, rows, kind), result);
