@@ -212,6 +212,14 @@ Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
   return reshape(slice(groups, 2, 0, inner), result);
 }
 
+Tensor repeat_each(Tensor x, int axis, int64_t times) {
+  if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return repeat_each(x, axis, times); });
+  Shape result = x.shape();
+  const int64_t places = result.elements(0, axis + 1), inner = result.elements(axis + 1, result.rank());
+  result.set(axis, times * result[axis]);
+  return reshape(expand(reshape(x, {places, 1, inner}), {places, times, inner}), result);
+}
+
 Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
   if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return pad(x, axis, before, after, value); });
   if (before < 0 || after < 0) {

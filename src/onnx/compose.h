@@ -96,6 +96,8 @@ Tensor by_channel(Tensor values, int rank);
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices);
 // Elements start, start + step, ... along an axis, `count` of them; step >= 1.
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count);
+// Each element along an axis so many times.
+Tensor repeat_each(Tensor x, int axis, int64_t times);
 // `before` and `after` elements of `value` along an axis; negative ones cut off.
 Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value);
 Tensor join(const std::vector<Tensor>& parts, int axis);

@@ -83,6 +83,15 @@ std::vector<double> sampling_matrix(const OnnxCall& call, const Sampling& s, int
   return matrix;
 }
 
+// Whether a matrix [in, out] takes each element out / in times.
+bool repeats_each(const std::vector<double>& matrix, int64_t in, int64_t out) {
+  if (out % in != 0) return false;
+  for (int64_t from = 0; from < in; ++from)
+    for (int64_t to = 0; to < out; ++to)
+      if (matrix[static_cast<size_t>(from * out + to)] != (to / (out / in) == from ? 1 : 0)) return false;
+  return true;
+}
+
 void resize(OnnxCall& call) {
   const Shape s = call.shape();
   const bool old = call.opset() < 11 || call.node().op == "Upsample";
@@ -134,6 +143,10 @@ void resize(OnnxCall& call) {
     if (out == in && scale == 1 && roi.empty()) continue;
     std::vector<bool> outside(static_cast<size_t>(out), false);
     const std::vector<double> weights = sampling_matrix(call, sampling, in, out, scale, outside);
+    if (repeats_each(weights, in, out)) {
+      x = compose::repeat_each(x, axis, out / in);
+      continue;
+    }
     const Tensor matrix = call.values({in, out}, weights, dtype);
     const Tensor moved = compose::axis_to_end(x, axis);
     Shape result = moved.shape();

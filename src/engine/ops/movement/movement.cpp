@@ -233,6 +233,11 @@ Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
   const int64_t inner = result.elements(last, result.rank());
   if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
   if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
+  constexpr int64_t kFew = 8;
+  if (n <= kFew) {
+    const std::vector<Tensor> rows(static_cast<size_t>(n), reshape(x, {outer, 1, inner}));
+    return reshape(at(concat(at(rows[0]), std::span(rows).subspan(1), 1)), result);
+  }
   const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
   return reshape(at(permute(at(copies), {0, 2, 1})), result);
 }
