@@ -35,8 +35,10 @@ struct StripSource {
 };
 
 // Copies rows [row, row + rows) and columns [column, column + columns) of the image, with zeros where there is none.
-HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                          int64_t pitch, float* out) {
+// copy(source, to, n): n pixels, `pitch` floats from one to the next in the strip.
+template <class Copy>
+HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                            int64_t pitch, float* out, const Copy& copy) {
   const int64_t begin = std::clamp<int64_t>(-column, 0, columns);
   const int64_t end = std::max(begin, std::min(columns, from.width - column));
   for (int64_t i = row; i < row + rows; ++i, out += columns * pitch) {
@@ -46,19 +48,22 @@ HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, in
     }
     std::fill_n(out, begin * pitch, 0.0f);
     std::fill_n(out + end * pitch, (columns - end) * pitch, 0.0f);
-    const float* source = from.image + (i * from.width + column + begin) * from.image_pitch;
-    float* to = out + begin * pitch;
-    if (pitch == from.channels && from.channels == from.image_pitch) {
-      std::memcpy(to, source, static_cast<size_t>((end - begin) * pitch) * sizeof(float));
-      continue;
-    }
-    // A part of the channels: the processor does not foresee where the next pixel's part begins.
-    for (int64_t j = begin; j < end; ++j, source += from.image_pitch, to += pitch)
-      ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
-        hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
-        at.store(at.load(source), to);
-      });
+    copy(from.image + (i * from.width + column + begin) * from.image_pitch, out + begin * pitch, end - begin);
   }
+}
+HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                          int64_t pitch, float* out) {
+  CopyStripBy(from, row, rows, column, columns, pitch, out,
+              [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
+                if (pitch == from.channels && from.channels == from.image_pitch)
+                  return void(std::memcpy(to, source, static_cast<size_t>(n * pitch) * sizeof(float)));
+                // A part of the channels: the processor does not foresee where the next pixel's part begins.
+                for (int64_t j = 0; j < n; ++j, source += from.image_pitch, to += pitch)
+                  ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
+                    hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
+                    at.store(at.load(source), to);
+                  });
+              });
 }
 
 // The order in which a tile reads a pixel's row of the product: runs of floats side by side, several to a row of taps.

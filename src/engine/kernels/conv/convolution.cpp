@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/panels.h"
@@ -54,13 +53,18 @@ void run_product(const ConvolutionSizes& s, ConvolutionPass pass, const float* a
   gemm(g, workspace, pool);
 }
 
+TapProblem tap_problem(const ConvolutionSizes& s, bool gradient) {
+  return {s, gradient, /*half_pair=*/false, /*grouped=*/!gradient && convolution_layout::is_grouped(s)};
+}
+
 // Packs the filters of any method but kProduct.
 void pack_filters(const ConvolutionSizes& s, bool gradient, const float* weight, float* packed, float* scratch,
                   ThreadPool& pool) {
   const ConvolutionMethod method = convolution_method(s);
   if (is_winograd(method)) return pack_winograd(WinogradProblem(s, gradient), weight, packed, scratch, pool);
-  if (method == ConvolutionMethod::kDepthwise) return pack_depthwise(s, weight, packed);
-  pack_taps(TapProblem(s, gradient), weight, packed, pool);
+  const TapProblem problem = tap_problem(s, gradient);
+  if (problem.grouped || method == ConvolutionMethod::kDepthwise) return pack_depthwise(s, weight, packed);
+  pack_taps(problem, weight, packed, pool);
 }
 
 void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, const float* weight, float* result,
@@ -77,8 +81,9 @@ void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, con
     convolve(problem, source, packed, result, scratch, pool, epilogue);
   };
   if (is_winograd(method)) return run(WinogradProblem(s, gradient), convolution_by_winograd);
-  const TapProblem problem(s, gradient);
-  run(problem, method == ConvolutionMethod::kDepthwise ? depthwise_by_packed_taps : convolution_by_packed_taps);
+  const TapProblem problem = tap_problem(s, gradient);
+  const bool elementwise = problem.grouped || method == ConvolutionMethod::kDepthwise;
+  run(problem, elementwise ? depthwise_by_packed_taps : convolution_by_packed_taps);
 }
 
 // The product's own epilogue does what it can with the same rounding.
@@ -97,35 +102,6 @@ void run_product_forward(const ConvolutionSizes& s, const float* x, const float*
   if (!joins) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);
 }
 
-// Several filters for each channel: the forward pass repeats each channel, an image at a time, and has one filter for
-// each.
-bool repeats_channels(const ConvolutionSizes& s, ConvolutionPass pass) {
-  return pass == ConvolutionPass::kForward && s.groups > 1 && s.groups == s.channels && s.filters > s.channels;
-}
-ConvolutionSizes with_repeated_channels(ConvolutionSizes s) {
-  s.images = std::min<int64_t>(s.images, 1), s.channels = s.groups = s.filters;
-  return s;
-}
-int64_t image_floats(const ConvolutionSizes& s) { return round_up(s.height * s.width * s.channels, 16); }
-
-void run_repeated(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
-                  ThreadPool& pool, ConvolutionEpilogue epilogue, const float* packed) {
-  const ConvolutionSizes one = with_repeated_channels(s);
-  auto* const image = reinterpret_cast<float*>(workspace);
-  const int64_t times = s.group_filters(), row = s.width * s.channels, results = s.out_height * s.out_width * s.filters;
-  for (int64_t n = 0; n < s.images; ++n) {
-    pool.run(s.height, [&](int64_t i, int) {
-      const float* from = x + (n * s.height + i) * row;
-      float* to = image + i * row * times;
-      for (int64_t j = 0; j < row; ++j)
-        for (int64_t t = 0; t < times; ++t) *to++ = from[j];
-    });
-    convolution_forward(one, image, weight, y + n * results, workspace + image_floats(one) * sizeof(float), pool,
-                        epilogue, packed);
-    if (epilogue.residual) epilogue.residual += results;
-  }
-}
-
 }  // namespace
 
 ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
@@ -138,7 +114,6 @@ ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
 
 int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
   if (no_work(s) || pass == ConvolutionPass::kWeightGradient) return 0;
-  if (repeats_channels(s, pass)) return packed_filter_floats(with_repeated_channels(s), pass);
   const bool gradient = pass == ConvolutionPass::kInputGradient;
   switch (convolution_method(s)) {
     case ConvolutionMethod::kProduct:
@@ -146,7 +121,7 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
       return panel_floats(s.filters, s.channels);
     case ConvolutionMethod::kDepthwise:
     case ConvolutionMethod::kImplicit:
-      return TapProblem(s, gradient).shared_floats();
+      return tap_problem(s, gradient).shared_floats();
     case ConvolutionMethod::kWinograd:
     case ConvolutionMethod::kWinograd4x4:
       return WinogradProblem(s, gradient).packed_floats();
@@ -157,7 +132,6 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
 void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, const float* weight, float* packed,
                               std::byte* workspace, ThreadPool& pool) {
   const bool gradient = pass == ConvolutionPass::kInputGradient;
-  if (repeats_channels(s, pass)) return pack_depthwise(with_repeated_channels(s), weight, packed);
   if (convolution_method(s) == ConvolutionMethod::kProduct)
     return pack_panels_apart({s.filters, s.channels, true, Precision::kF32}, weight, packed, pool);
   pack_filters(s, gradient, weight, packed, reinterpret_cast<float*>(workspace), pool);
@@ -165,10 +139,6 @@ void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, c
 
 size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed) {
   if (no_work(s)) return 0;
-  if (repeats_channels(s, pass)) {
-    const ConvolutionSizes one = with_repeated_channels(s);
-    return static_cast<size_t>(image_floats(one)) * sizeof(float) + convolution_workspace(one, pass, threads, packed);
-  }
   if (convolution_method(s) == ConvolutionMethod::kProduct) {
     const GemmArgs g = product(s, pass);
     return gemm_workspace(1, g.m, g.n, g.k, threads);
@@ -181,7 +151,7 @@ size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, in
     return convolution_layout::winograd_weight_tile(s) > 0 ? bytes(WinogradWeightProblem(s)) : bytes(WeightProblem(s));
   const bool gradient = pass == ConvolutionPass::kInputGradient;
   if (is_winograd(convolution_method(s))) return bytes(WinogradProblem(s, gradient));
-  return bytes(TapProblem(s, gradient));
+  return bytes(tap_problem(s, gradient));
 }
 
 void convolution_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
@@ -192,8 +162,6 @@ void convolution_forward(const ConvolutionSizes& s, const float* x, const float*
     if (epilogue.any()) convolution_epilogue(epilogue, results, s.filters, y, pool);
     return;
   }
-  if (repeats_channels(s, ConvolutionPass::kForward))
-    return run_repeated(s, x, weight, y, workspace, pool, epilogue, packed);
   if (convolution_method(s) == ConvolutionMethod::kProduct)
     return run_product_forward(s, x, weight, y, workspace, pool, epilogue, packed);
   run_taps(s, false, x, weight, y, workspace, pool, epilogue, packed);

@@ -76,7 +76,7 @@ void add_weight_partials(const convolution_layout::WeightProblem& problem, float
 void convolution_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                    float* dweight, float* workspace, ThreadPool& pool);
 
-// packed: the weights as [R * S, C].
+// packed: the weights as [R * S * channels of a group, filters]. Of depthwise and grouped problems.
 void pack_depthwise(const ConvolutionSizes& sizes, const float* weight, float* packed);
 void depthwise_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
                               float* result, float* scratch, ThreadPool& pool, const ConvolutionEpilogue& epilogue);

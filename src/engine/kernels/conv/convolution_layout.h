@@ -29,6 +29,13 @@ constexpr int64_t kMaxPartials = 32;
 constexpr int64_t kChannelBlock = 128;
 inline int64_t channel_blocks(const ConvolutionSizes& s) { return ceil_div(s.channels, kChannelBlock); }
 inline bool is_depthwise(const ConvolutionSizes& s) { return convolution_method(s) == ConvolutionMethod::kDepthwise; }
+// Groups of few channels, in the forward pass: results are elementwise sums, as depthwise ones are. A strip holds the
+// channels of a group once for each of its filters: [pixels, channels of a group, filters of a block].
+constexpr int64_t kFilterBlock = 32;
+inline bool is_grouped(const ConvolutionSizes& s) {
+  constexpr int64_t kMostChannels = 4, kMostFilters = 16;
+  return s.groups > 1 && !is_depthwise(s) && s.group_channels() <= kMostChannels && s.group_filters() <= kMostFilters;
+}
 inline int64_t strip_channels(const ConvolutionSizes& s, int64_t otherwise) {
   return is_depthwise(s) ? std::min(s.channels, kChannelBlock) : otherwise;
 }
@@ -108,8 +115,9 @@ struct Strips {
 class TapProblem {
  public:
   // `half_pair`: in bf16, whether the last pair of a pixel's channels lacks its second.
-  TapProblem(const ConvolutionSizes& sizes, bool gradient, bool half_pair = false)
-      : s(sizes), gradient(gradient), half_pair(half_pair), strips(make_strips()) {
+  // `grouped`: see is_grouped().
+  TapProblem(const ConvolutionSizes& sizes, bool gradient, bool half_pair = false, bool grouped = false)
+      : s(sizes), gradient(gradient), half_pair(half_pair), grouped(grouped), strips(make_strips()) {
     units = s.images * strips.count;
     const int64_t pixels = strips.height * grid_columns();
     task_units = std::clamp<int64_t>(kTaskPixels / pixels, 1, std::max<int64_t>(1, kScratchFloats / strips.floats));
@@ -139,9 +147,8 @@ class TapProblem {
   // The packed weights of a group: of every phase, panels of kMaxPanel columns or fewer, deep as its taps are many.
   int64_t packed_floats() const { return s.taps() * depth() * round_up(columns(), kMaxPanel); }
   int64_t shared_floats() const {
-    return round_up(
-        convolution_method(s) == ConvolutionMethod::kDepthwise ? s.taps() * s.channels : s.groups * packed_floats(),
-        16);
+    const bool elementwise = grouped || is_depthwise(s);
+    return round_up(elementwise ? s.taps() * s.group_channels() * s.filters : s.groups * packed_floats(), 16);
   }
   int64_t scratch_floats() const {  // of a thread; depthwise with two pixels of a block's channels
     return task_units * strips.floats + (is_depthwise(s) ? 2 * kChannelBlock : 0);
@@ -150,7 +157,7 @@ class TapProblem {
   bool sums_are_whole() const { return s.taps() * depth() <= kDepth; }
 
   ConvolutionSizes s;
-  bool gradient, half_pair;
+  bool gradient, half_pair, grouped;
   Strips strips;
   int64_t units, task_units;  // strips of all images; of a task
 
@@ -158,7 +165,9 @@ class TapProblem {
   Strips make_strips() const {
     Reach rows, columns;
     for (int64_t phase = 0; phase < phase_step(); ++phase) rows.add(row_taps(phase)), columns.add(column_taps(phase));
-    return {grid_rows(), grid_columns(), source_step(), rows, columns, strip_channels(s, depth()), is_depthwise(s)};
+    const int64_t channels =
+        grouped ? s.group_channels() * std::min(s.filters, kFilterBlock) : strip_channels(s, depth());
+    return {grid_rows(), grid_columns(), source_step(), rows, columns, channels, grouped || is_depthwise(s)};
   }
 };
 

@@ -63,8 +63,7 @@ void pack_taps(const convolution_layout::TapProblem& problem, const float* weigh
 }
 
 void convolution_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
-                                float* result, float* scratch, ThreadPool& pool,
-                                const ConvolutionEpilogue& epilogue) {
+                                float* result, float* scratch, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
   const TapCall call{problem, source, packed, result, scratch, epilogue};
   HWY_DYNAMIC_DISPATCH(convolution_taps)(call, pool);
 }

@@ -1,5 +1,5 @@
 // Convolutions with one filter for each channel: elementwise products of vectors of channels, over strips of images as
-// the other convolutions have them.
+// the other convolutions have them. Groups of few channels are sums of as many such products.
 #include <algorithm>
 
 #include "base/thread_pool.h"
@@ -21,7 +21,7 @@ namespace {
 
 struct DepthwiseTapCall {
   const convolution_layout::TapProblem& problem;
-  const float *source, *by_tap;  // by_tap: the weights as [R * S, C]
+  const float *source, *by_tap;  // by_tap: see pack_depthwise()
   float *result, *scratch;
   const ConvolutionEpilogue& epilogue;
 };
@@ -50,6 +50,7 @@ struct TapSteps {
   int64_t rows, columns;  // numbers of taps
   int64_t source_row, source_column;
   int64_t weight_row, weight_column;
+  int64_t depth = 1, source_step = 0, weight_step = 0;  // of a group: channels, and from one to the next
 };
 
 // `count` results side by side, for one vector of channels at `at`. finish: what is stored in place of a sum.
@@ -61,10 +62,13 @@ HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64
   for (int j = 0; j < kCount; ++j) sums[j] = SetAll(0);
   for (int64_t a = 0; a < taps.rows; ++a)
     for (int64_t b = 0; b < taps.columns; ++b) {
-      const Floats w = at.load(weight + a * taps.weight_row + b * taps.weight_column);
+      const float* y = weight + a * taps.weight_row + b * taps.weight_column;
       const float* x = source + a * taps.source_row + b * taps.source_column;
+      for (int64_t c = 0; c < taps.depth; ++c, x += taps.source_step, y += taps.weight_step) {
+        const Floats w = at.load(y);
 #pragma GCC unroll 8
-      for (int j = 0; j < kCount; ++j) sums[j] = hn::MulAdd(at.load(x + j * stride), w, sums[j]);
+        for (int j = 0; j < kCount; ++j) sums[j] = hn::MulAdd(at.load(x + j * stride), w, sums[j]);
+      }
     }
 #pragma GCC unroll 8
   for (int j = 0; j < kCount; ++j) at.store(finish(sums[j]), result + j * result_step);
@@ -76,20 +80,20 @@ HWY_INLINE auto FinishOf(const ConvolutionEpilogue& epilogue, int64_t channel, c
   return [&epilogue, channel, at](Floats x) LINNET_LAMBDA { return WithEpilogue(epilogue, x, at, channel, nullptr); };
 }
 
-// A block of channels, of one strip of an image.
+// A block of channels, or of a grouped convolution's filters, of one strip of an image.
 struct Block {
   int64_t unit, channel, channels;
-  Block(int64_t task, const ConvolutionSizes& s, int64_t width = kChannelBlock)
-      : unit(task / ceil_div(s.channels, width)),
-        channel(task % ceil_div(s.channels, width) * width),
-        channels(std::min(width, s.channels - channel)) {}
+  Block(int64_t task, int64_t all, int64_t width = kChannelBlock)
+      : unit(task / ceil_div(all, width)),
+        channel(task % ceil_div(all, width) * width),
+        channels(std::min(width, all - channel)) {}
 };
 
 // Channels of a block: fewer where that gives all threads a part of a small image.
 int64_t block_width(const TapProblem& p, int threads) {
   constexpr int64_t kLeast = 32;
-  int64_t width = kChannelBlock;
-  while (width > kLeast && p.units * ceil_div(p.s.channels, width) < 2 * threads) width /= 2;
+  int64_t width = p.grouped ? kFilterBlock : kChannelBlock;
+  while (width > kLeast && p.units * ceil_div(p.s.filters, width) < 2 * threads) width /= 2;
   return width;
 }
 
@@ -102,21 +106,71 @@ HWY_INLINE void CopyBlock(const float* images, int64_t height, int64_t width, in
             strips.first_column, strips.columns, strips.pitch, out);
 }
 
+// Of a vector of filters, where the channels that they meet lie: those of one vector, from `first` on.
+struct GroupLanes {
+  GroupLanes(const ConvolutionSizes& s, int64_t filter) : first(filter / s.group_filters() * s.group_channels()) {
+    for (int64_t i = 0; i < kFloatLanes; ++i)
+      lane[i] = std::min((filter + i) / s.group_filters() * s.group_channels() - first, int64_t{kFloatLanes} - 1);
+    count = std::min<int64_t>(kFloatLanes, s.channels - first);
+    fit = lane[kFloatLanes - 1] + s.group_channels() <= kFloatLanes;
+  }
+  int64_t first, count, lane[kFloatLanes];  // lane: of the first channel of each filter's group
+  bool fit;
+};
+
+// The strip of a block of filters: each pixel's channels, lane by lane those that its filters meet, one after the
+// other.
+void CopyGroups(const DepthwiseTapCall& call, const Block& block, float* out) {
+  const TapProblem& p = call.problem;
+  const Strips& strips = p.strips;
+  const int64_t strip = block.unit % strips.count, depth = p.s.group_channels(), channels = block.channels;
+  const StripSource from{call.source + block.unit / strips.count * p.s.height * p.s.width * p.s.channels, p.s.height,
+                         p.s.width, p.s.channels, p.s.channels};
+  const auto copy_vector = [&](int64_t v, const float* source, float* to, int64_t n) LINNET_LAMBDA {
+    const GroupLanes lanes(p.s, block.channel + v);
+    const PartLanes at{lanes.first, lanes.count}, result{v, std::min<int64_t>(kFloatLanes, channels - v)};
+    for (int64_t c = 0; c < depth; ++c) {
+      int32_t index[kFloatLanes];
+      for (int64_t i = 0; i < kFloatLanes; ++i) index[i] = static_cast<int32_t>(lanes.lane[i] + c) % kFloatLanes;
+      const auto indices = hn::SetTableIndices(FloatTag(), index);
+      const float* x = source;
+      float* y = to + c * channels;
+      for (int64_t j = 0; j < n; ++j, x += p.s.channels, y += strips.pitch) {
+        if (lanes.fit) {
+          result.store(hn::TableLookupLanes(at.load(x), indices), y);
+        } else {
+          for (int64_t o = v; o < v + result.count; ++o)
+            y[o] = x[(block.channel + o) / p.s.group_filters() * depth + c];
+        }
+      }
+    }
+  };
+  CopyStripBy(from, strips.first_row + strip * strips.height * strips.source_step,
+              strips.source_rows(strips.height_of(strip)), strips.first_column, strips.columns, strips.pitch, out,
+              [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
+                for (int64_t v = 0; v < channels; v += kFloatLanes) copy_vector(v, source, to, n);
+              });
+}
+
 // One phase of the results of a block.
 void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t row_phase, int64_t column_phase,
                     const float* strip_memory) {
   const TapProblem& p = call.problem;
   const Strips& strips = p.strips;
-  const int64_t channels = p.s.channels, step = p.phase_step(), strip = block.unit % strips.count;
+  const int64_t channels = p.s.filters, step = p.phase_step(), strip = block.unit % strips.count;
+  const int64_t depth = p.s.group_channels();
   const Taps rows = p.row_taps(row_phase), columns = p.column_taps(column_phase);
   const int64_t row_pitch = strips.columns * strips.pitch, stride = p.source_step() * strips.pitch;
   const TapSteps taps{rows.count,
                       columns.count,
                       rows.step * row_pitch,
                       columns.step * strips.pitch,
-                      rows.filter_step * p.s.columns * channels,
-                      columns.filter_step * channels};
-  const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * channels + block.channel;
+                      rows.filter_step * p.s.columns * depth * channels,
+                      columns.filter_step * depth * channels,
+                      depth,
+                      block.channels,
+                      channels};
+  const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * depth * channels + block.channel;
   const EpilogueInTwo epilogue(call.epilogue);
   const float* source = strip_memory + (rows.offset - strips.first_row) * row_pitch +
                         (columns.offset - strips.first_column) * strips.pitch;
@@ -179,10 +233,10 @@ HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, con
   }
   CopyBlock(images, s.height, s.width, s.channels, strips, block, scratch);
   // A row of the strip begins with pixels of zeros.
-  return {{scratch + s.padding * strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns,
-           strips.pitch},
-          strip * strips.height - s.padding,
-          0};
+  return {
+      {scratch + s.padding * strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns, strips.pitch},
+      strip * strips.height - s.padding,
+      0};
 }
 
 // Results of a block. `pixel`: memory for the channels of a block twice, for zeros and for results that are not asked
@@ -238,9 +292,8 @@ void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t fir
         }
       for (int r = 0; r < 2; ++r)
         for (int c = 0; c < 2; ++c) patch.result[r][c] = j + c < width ? to[r].pixel(j + c) : pixel + channels;
-      ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
-        patch.Run(call.by_tap, channels, at, FinishOf(epilogue.first, 0, at));
-      });
+      ForRow(channels, [&](const auto& at)
+                           LINNET_LAMBDA { patch.Run(call.by_tap, channels, at, FinishOf(epilogue.first, 0, at)); });
     }
     if (!epilogue.last.any()) continue;
     for (const auto& row : to)
@@ -265,11 +318,15 @@ void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
 void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   const int64_t channels = p.s.channels;
-  if (by_patches(p)) return depthwise_by_patches(call, pool);
+  if (!p.grouped && by_patches(p)) return depthwise_by_patches(call, pool);
   const int64_t width = block_width(p, pool.size());
-  pool.run(p.units * ceil_div(channels, width), [&](int64_t task, int worker) {
-    const Block block(task, p.s, width);
+  pool.run(p.units * ceil_div(p.s.filters, width), [&](int64_t task, int worker) {
+    const Block block(task, p.s.filters, width);
     float* scratch = call.scratch + worker * p.scratch_floats();
+    if (p.grouped) {
+      CopyGroups(call, block, scratch);
+      return DepthwiseStrip(call, block, 0, 0, scratch);
+    }
     if (by_rows(p.s)) {
       const auto run = p.s.rows == 3 ? DepthwiseByRows<3> : p.s.rows == 5 ? DepthwiseByRows<5> : DepthwiseByRows<7>;
       return run(call, block, scratch + p.strips.floats, scratch);
@@ -361,7 +418,7 @@ void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
     const int64_t partial = task / blocks;
     float* scratch = call.scratch + worker * p.scratch_floats();
     for (int64_t unit = units.begin(partial); unit < units.begin(partial + 1); ++unit) {
-      const Block block(unit * blocks + task % blocks, s);
+      const Block block(unit * blocks + task % blocks, channels);
       if (by_rows(s) && s.rows == 3 && !copies_blocks(s)) {
         DepthwiseSumsByRows(call, block, unit > units.begin(partial), call.sums + partial * p.elements + block.channel,
                             scratch);
@@ -409,8 +466,9 @@ HWY_EXPORT(depthwise_weights);
 }  // namespace
 
 void pack_depthwise(const ConvolutionSizes& s, const float* weight, float* packed) {
-  for (int64_t c = 0; c < s.channels; ++c)
-    for (int64_t tap = 0; tap < s.taps(); ++tap) packed[tap * s.channels + c] = weight[c * s.taps() + tap];
+  const int64_t taps = s.taps() * s.group_channels();
+  for (int64_t o = 0; o < s.filters; ++o)
+    for (int64_t tap = 0; tap < taps; ++tap) packed[tap * s.filters + o] = weight[o * taps + tap];
 }
 
 void depthwise_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,

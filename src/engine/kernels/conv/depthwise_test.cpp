@@ -66,16 +66,26 @@ TEST(Depthwise, PixelsThatMeetTheSameSetsOfTheCache) {
 // Rows and patches of results end at borders of every kind: odd and even sizes, images of one pixel, filters larger
 // than the image, channels that leave a part of a vector, one filter for each channel or several.
 TEST(Depthwise, FiltersAndImagesOfEverySize) {
-  for (const auto& [images, height, width, channels] :
+  for (const auto& [images, height, width, groups] :
        {std::array<int64_t, 4>{2, 5, 7, 19}, {1, 8, 6, 33}, {3, 4, 9, 16}, {1, 1, 1, 5}, {2, 2, 13, 130}})
-    for (const auto& [side, stride, times] :
-         {std::array<int64_t, 3>{3, 1, 1}, {3, 2, 1}, {5, 1, 1}, {5, 2, 1}, {7, 1, 1}, {7, 2, 2}, {3, 1, 3}}) {
+    for (const auto& [side, stride, depth, times] : {std::array<int64_t, 4>{3, 1, 1, 1},
+                                                     {3, 2, 1, 1},
+                                                     {5, 1, 1, 1},
+                                                     {5, 2, 1, 1},
+                                                     {7, 1, 1, 1},
+                                                     {7, 2, 1, 2},
+                                                     {3, 1, 1, 3},
+                                                     {3, 1, 4, 4},
+                                                     {3, 2, 8, 8},
+                                                     {5, 1, 3, 2},
+                                                     {1, 1, 2, 2}}) {
       const int64_t out_height = (height - 1) / stride + 1, out_width = (width - 1) / stride + 1;
-      const int64_t filters = channels * times, taps = side * side, pixels = images * height * width;
-      const ConvolutionSizes s{images,     height,    width,  channels, filters, side,    side,
-                               out_height, out_width, stride, side / 2, 1,       channels};
-      const std::vector<float> x = random_floats(pixels * channels, 1), weight = random_floats(filters * taps, 2),
-                               bias = random_floats(filters, 3),
+      const int64_t channels = groups * depth, filters = groups * times, taps = side * side;
+      const int64_t pixels = images * height * width;
+      const ConvolutionSizes s{images,     height,    width,  channels, filters, side,  side,
+                               out_height, out_width, stride, side / 2, 1,       groups};
+      const std::vector<float> x = random_floats(pixels * channels, 1),
+                               weight = random_floats(filters * taps * depth, 2), bias = random_floats(filters, 3),
                                dy = random_floats(images * out_height * out_width * filters, 4);
       std::vector<float> expected;
       std::vector<double> gradient(x.size());
@@ -87,10 +97,13 @@ TEST(Depthwise, FiltersAndImagesOfEverySize) {
               for (int64_t tap = 0; tap < taps; ++tap) {
                 const int64_t row = stride * i - side / 2 + tap / side, column = stride * j - side / 2 + tap % side;
                 if (row < 0 || row >= height || column < 0 || column >= width) continue;
-                const auto pixel = static_cast<size_t>(((n * height + row) * width + column) * channels + o / times);
-                const double w = weight[static_cast<size_t>(o * taps + tap)];
-                sum += x[pixel] * w;
-                gradient[pixel] += dy[static_cast<size_t>(at)] * w;
+                for (int64_t c = 0; c < depth; ++c) {
+                  const auto value =
+                      static_cast<size_t>(((n * height + row) * width + column) * channels + o / times * depth + c);
+                  const double w = weight[static_cast<size_t>((o * taps + tap) * depth + c)];
+                  sum += x[value] * w;
+                  gradient[value] += dy[static_cast<size_t>(at)] * w;
+                }
               }
               expected.push_back(static_cast<float>(std::max(sum, 0.0)));
             }
