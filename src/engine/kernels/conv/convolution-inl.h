@@ -14,6 +14,7 @@
 
 #include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
+#include "engine/kernels/gemm/gemm_runs-inl.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
 
@@ -23,7 +24,10 @@ namespace linnet::HWY_NAMESPACE::convolution {
 using tile::d;
 using tile::kLanes;
 using tile::kRows;
+using tile::kRunTiles;
 using tile::kWidth;
+using tile::RunFinish;
+using tile::Runs;
 using tile::V;
 
 constexpr int64_t kPixelsAhead = 12;  // pixels that are fetched before they are read: the latency of memory
@@ -66,94 +70,6 @@ HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, in
               });
 }
 
-// The order in which a tile reads a pixel's row of the product: runs of floats side by side, several to a row of taps.
-struct Runs {
-  int64_t length = 0;    // floats
-  int64_t per_row = 1;   // runs in a row of taps
-  int64_t next_run = 0;  // from the end of a run to the next one of the row
-  int64_t next_row = 0;  // from the end of a row's last run to the next row
-
-  // Offset of element k, and how far it is into its run and row.
-  HWY_INLINE int64_t offset(int64_t k) const {
-    const int64_t run = k / length, row = run / per_row;
-    return k + (run - row) * next_run + row * next_row;
-  }
-};
-
-// What becomes of a tile's sums: those of a block before are added, then a bias of the tile's columns, then ReLU.
-struct RunFinish {
-  bool accumulate = false;
-  const float* bias = nullptr;
-  bool relu = false;
-};
-
-// c[M, kVectors * kLanes] (+)= sum over k in [begin, begin + depth) of a[i * stride + runs(k)] * b[k - begin, :].
-// The panel b is packed, kWidth floats a step. Rows of c are ldc apart. The policy P says what is multiplied: floats,
-// or pairs of bf16 in the place of floats (gemm_tile-inl.h).
-template <class P, int M, int kVectors>
-HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const float* HWY_RESTRICT a, int64_t stride,
-                          const float* HWY_RESTRICT b, float* c, int64_t ldc, const RunFinish& finish) {
-  V r[M][kVectors];
-#pragma GCC unroll 14
-  for (int i = 0; i < M; ++i)
-#pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
-  // Every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
-  constexpr int kPointers = (M + 2) / 3;
-  const float* rows[kPointers];
-  int64_t left = runs.length, run = 0;
-  if (begin > 0) {  // a division takes as long as a short sum
-    a += runs.offset(begin);
-    left -= begin % runs.length;
-    run = begin / runs.length % runs.per_row;
-  }
-#pragma GCC unroll 5
-  for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
-  for (;;) {
-    const int64_t steps = std::min(left, depth);
-    for (int64_t k = 0; k < steps; ++k, b += kWidth) {
-      V y[kVectors];
-#pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) {
-        const V x = hn::Set(d, rows[i / 3][i % 3 * stride]);
-#pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
-      }
-#pragma GCC unroll 5
-      for (int p = 0; p < kPointers; ++p) ++rows[p];
-    }
-    depth -= steps;
-    if (depth == 0) break;
-    const bool last = ++run == runs.per_row;
-    const int64_t jump = last ? runs.next_row : runs.next_run;
-    if (last) run = 0;
-#pragma GCC unroll 5
-    for (int p = 0; p < kPointers; ++p) rows[p] += jump;
-    left = runs.length;
-  }
-#pragma GCC unroll 2
-  for (int h = 0; h < kVectors; ++h) {
-    float* to = c + h * kLanes;
-    if (finish.accumulate) {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, to + i * ldc));
-    }
-    if (finish.bias) {
-      const V bias = hn::LoadU(d, finish.bias + h * kLanes);
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], bias);
-    }
-    if (finish.relu) {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = tile::Relu(r[i][h]);
-    }
-#pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) hn::StoreU(r[i][h], d, to + i * ldc);
-  }
-}
-
 // Pixels of strips, row by row: how the tile of the weight gradient walks along the sum. Distances are floats.
 struct Pixels {
   int64_t rows, columns;              // result pixels
@@ -185,21 +101,13 @@ HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, 
     }
 }
 
-using RunTileFunction = void (*)(const Runs&, int64_t, int64_t, const float*, int64_t, const float*, float*, int64_t,
-                                 const RunFinish&);
 using PixelTileFunction = void (*)(const Pixels&, const float*, const float*, float*, int64_t, bool);
 
-template <class P, int kVectors, int... I>
-constexpr std::array<RunTileFunction, kRows + 1> run_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, RunTile<P, I + 1, kVectors>...};
-}
 template <class P, int kVectors, int... I>
 constexpr std::array<PixelTileFunction, kRows + 1> pixel_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, PixelTile<P, I + 1, kVectors>...};
 }
 // Tables indexed by the number of rows, 1 to kRows.
-template <class P, int kVectors>
-constexpr auto kRunTiles = run_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
 template <class P, int kVectors>
 constexpr auto kPixelTiles = pixel_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
 

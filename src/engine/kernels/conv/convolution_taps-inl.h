@@ -208,7 +208,8 @@ class TapTask {
         Result* first = result + deal.begin(t) * ldc;
         const int64_t offset = first - static_cast<Result*>(call_.result);
         const auto compute = [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
-          tiles[static_cast<size_t>(rows)](runs, begin, depth, a, stride, packed, c, c_stride, {add, bias, relu});
+          tiles[static_cast<size_t>(rows)](runs, begin, depth, a, stride, packed, c, c_stride,
+                                           {add ? c : nullptr, bias, relu});
         };
         if constexpr (std::is_same_v<Result, float>) {
           ForColumns(rows, width, whole, first, ldc, accumulate, compute);

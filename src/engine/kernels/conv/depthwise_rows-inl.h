@@ -61,28 +61,34 @@ HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>&
                                  const float* weight, int64_t tap_step, const std::array<PixelRow<float>, 2>& result,
                                  const At& at, const Finish& finish) {
   constexpr int kHalf = n / 2;
-  // sums[b]: of the result whose tap b meets this column
-  Floats w[n][n], sums[2][n];
-#pragma GCC unroll 7
-  for (int a = 0; a < n; ++a)
-#pragma GCC unroll 7
-    for (int b = 0; b < n; ++b) w[a][b] = at.load(weight + (n * a + b) * tap_step);
+  Floats sums[2][n];  // [b]: of the result whose tap b meets this column
 #pragma GCC unroll 2
   for (int r = 0; r < 2; ++r)
 #pragma GCC unroll 7
     for (int b = 0; b < n; ++b) sums[r][b] = SetAll(0);
+  // Result r of a column meets row r + a under row a of the filter.
+  const auto add = [&](int r, int a, Floats x) LINNET_LAMBDA {
+#pragma GCC unroll 7
+    for (int b = 0; b < n; ++b) {
+      const Floats w = at.load(weight + (n * a + b) * tap_step);
+      sums[r][b] = b == 0 && a == 0 ? hn::Mul(x, w) : hn::MulAdd(x, w, sums[r][b]);
+    }
+  };
   for (int64_t j = 0; j < width; ++j) {
     FetchBelow(source[n], j, pitch, at.first);
-    Floats x[n + 1];
-#pragma GCC unroll 8
-    for (int a = 0; a <= n; ++a) x[a] = at.load(source[a].pixel(j));
+    add(0, 0, at.load(source[0].pixel(j)));
+    const Floats second = at.load(source[1].pixel(j));
+    add(1, 0, second);
+    add(0, 1, second);
+#pragma GCC unroll 1  // for a short program
+    for (int a = 2; a < n; ++a) {
+      const Floats x = at.load(source[static_cast<size_t>(a)].pixel(j));
+      add(0, a, x);
+      add(1, a - 1, x);
+    }
+    add(1, n - 1, at.load(source[n].pixel(j)));
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {
-#pragma GCC unroll 7
-      for (int a = 0; a < n; ++a)
-#pragma GCC unroll 7
-        for (int b = 0; b < n; ++b)
-          sums[r][b] = a + b == 0 ? hn::Mul(x[r], w[0][0]) : hn::MulAdd(x[r + a], w[a][b], sums[r][b]);
       if (j >= kHalf) at.store(finish(sums[r][n - 1]), result[r].pixel(j - kHalf));
 #pragma GCC unroll 7
       for (int b = n - 1; b > 0; --b) sums[r][b] = sums[r][b - 1];

@@ -42,8 +42,10 @@ namespace {
 using namespace convolution;
 using namespace convolution_layout;
 
-constexpr int kPixels = HWY_TARGET == HWY_EMU128 ? 2 : 8;   // results that share the loads of weights
-constexpr int kMaxTaps = HWY_TARGET == HWY_EMU128 ? 2 : 7;  // sums of a filter's row that are kept in registers
+constexpr int kPixels = tile::kOldest ? 2 : 8;   // results that share the loads of weights
+constexpr int kMaxTaps = tile::kOldest ? 2 : 7;  // sums of a filter's row that are kept in registers
+// The largest filters that are computed from images in place (depthwise_rows-inl.h).
+constexpr int64_t kLargestRows = tile::kOldest ? 3 : 7, kLargestPatches = tile::kOldest ? 3 : 5;
 
 // Distances in floats between the operands of neighboring taps.
 struct TapSteps {
@@ -205,14 +207,14 @@ bool is_square(const ConvolutionSizes& s, int64_t largest) {
          s.padding == s.rows / 2;
 }
 
-// Whether results are computed two rows at a time from images in place (depthwise_rows-inl.h).
-bool by_rows(const ConvolutionSizes& s) { return is_square(s, 7) && s.stride == 1; }
+// Whether results are computed two rows at a time.
+bool by_rows(const ConvolutionSizes& s) { return is_square(s, kLargestRows) && s.stride == 1; }
 
-// Whether results are computed in patches, from images in place.
+// Whether results are computed in patches.
 bool by_patches(const TapProblem& p) {
   const ConvolutionSizes& s = p.s;
   const bool has_memory = 2 * s.channels <= p.scratch_floats();  // for zeros, and results that are not asked for
-  return !p.gradient && is_square(s, 5) && s.stride == 2 && has_memory;
+  return !p.gradient && is_square(s, kLargestPatches) && s.stride == 2 && has_memory;
 }
 
 // Whether pixels are a multiple of 2 KB apart, so that a row of them falls into a few sets of the cache. Blocks of
@@ -311,7 +313,8 @@ void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
     const int64_t band = task % bands, first = 2 * pairs_of.begin(band),
                   end = std::min(p.result_height(), 2 * pairs_of.begin(band + 1));
     float* pixel = call.scratch + worker * p.scratch_floats();
-    (p.s.rows == 3 ? DepthwiseByPatches<3> : DepthwiseByPatches<5>)(call, task / bands, first, end, pixel);
+    constexpr int n = kLargestPatches;
+    (p.s.rows == 3 ? DepthwiseByPatches<3> : DepthwiseByPatches<n>)(call, task / bands, first, end, pixel);
   });
 }
 
@@ -328,7 +331,8 @@ void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
       return DepthwiseStrip(call, block, 0, 0, scratch);
     }
     if (by_rows(p.s)) {
-      const auto run = p.s.rows == 3 ? DepthwiseByRows<3> : p.s.rows == 5 ? DepthwiseByRows<5> : DepthwiseByRows<7>;
+      constexpr int n = kLargestRows, most = std::min(5, n);
+      const auto run = p.s.rows == 3 ? DepthwiseByRows<3> : p.s.rows == 5 ? DepthwiseByRows<most> : DepthwiseByRows<n>;
       return run(call, block, scratch + p.strips.floats, scratch);
     }
     CopyBlock(call.source, p.source_height(), p.source_width(), channels, p.strips, block, scratch);

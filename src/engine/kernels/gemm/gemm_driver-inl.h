@@ -16,6 +16,7 @@
 #include "engine/kernels/gemm/gemm_blocking.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/gemm/gemm_pack-inl.h"
+#include "engine/kernels/gemm/gemm_runs-inl.h"
 #include "engine/kernels/gemm/gemm_tasks.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/quantized/packed_weight.h"
@@ -365,22 +366,13 @@ class Product {
   }
 
   const auto& tiles_for_a() const {
-    return g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
+    return g_.trans_a ? kStridedTiles<P, 1, kColumnStride> : kStridedTiles<P, kRowStride, 1>;
   }
 
   // Whether tiles read rows of A where they are: short ones, which all fit into the L1 cache.
   bool in_place() const {
     constexpr int64_t kLongest = 256;
     return P::kPair == 1 && order_ == Order::kRows && !g_.trans_a && !apart_ && g_.k <= kLongest && g_.lda <= kLongest;
-  }
-
-  // What is left of C's columns takes tiles of one vector, half the work, where it fits in one (fp32).
-  const auto& tiles_of_width(int64_t width) const {
-    if constexpr (P::kPair == 1) {
-      if (in_place()) return width == kLanes ? kStridedTiles<0, 1, 1, P> : kStridedTiles<0, 1, 2, P>;
-      if (width == kLanes) return kStridedTiles<kRowStride, 1, 1, P>;
-    }
-    return tiles_for_a();
   }
 
   // The sums of a panel's columns from `column` on, [rows of the tiles, kWidth], for one part of k.
@@ -427,11 +419,8 @@ class Product {
     Finish finish;
     finish.accumulate = g_.accumulate || k.begin > 0;
     finish.relu = done && g_.activation == GemmActivation::kRelu && !g_.bias_first;
-    finish.a_stride = g_.lda;
     for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
       if (done && g_.bias) finish.bias = g_.bias + column;
-      const int64_t width = P::kPair == 1 && !g_.trans_a && columns <= kLanes ? kLanes : kWidth;
-      const auto& functions = tiles_of_width(width);
       for (int64_t t = tiles.first; t < tiles.last; ++t) {
         const int64_t row = tiles.row(t);
         const int rows = static_cast<int>(tiles.row(t + 1) - row);
@@ -441,15 +430,32 @@ class Product {
         finish.ahead = ahead.take();
         if (g_.residual && !g_.bias_first) finish.residual = g_.residual.f32() + location;
         if (epilogue) fetch_beside(location, rows);
-        if (columns >= width) {
-          functions[rows](k.size, rows_of_a, panels, c, g_.ldc, finish);
-        } else {
-          EdgeTile(functions[rows], rows, columns, k.size, rows_of_a, panels, c, g_.ldc, finish);
-        }
+        multiply_tile(rows, columns, k.size, rows_of_a, panels, c, finish);
         if (epilogue)
           Epilogue<std::conditional_t<P::kPair == 1, TargetAlone, P>>(g_, c, rows, std::min<int64_t>(columns, kWidth));
       }
     }
+  }
+
+  HWY_INLINE void multiply_tile(int rows, int64_t columns, int64_t depth, const float* a, const float* panel, float* c,
+                                const Finish& finish) const {
+    const auto which = static_cast<size_t>(rows);
+    const auto run = [&](float* to, int64_t stride, const Finish& now) HWY_ATTR {
+      if constexpr (P::kPair == 1) {
+        if (in_place()) {  // what is left of C's columns takes tiles of one vector, half the work, where it fits in one
+          const auto& tiles = columns <= kLanes ? kRunTiles<P, 1> : kRunTiles<P, 2>;
+          const float* added = now.accumulate ? to : now.residual;
+          return tiles[which]({.length = depth}, 0, depth, a, g_.lda, panel, to, stride, {added, now.bias, now.relu});
+        }
+      }
+      tiles_for_a()[which](depth, a, panel, to, stride, now);
+    };
+    if (columns >= kWidth || (columns == kLanes && in_place())) return run(c, g_.ldc, finish);
+    HWY_ALIGN float edge[kRows * kWidth];
+    Finish plain;
+    plain.ahead = finish.ahead;
+    run(edge, kWidth, plain);
+    FinishEdge(edge, rows, columns, c, g_.ldc, finish);
   }
 
   // Brings what is read and written beside C into the L1 cache while the tile is at work: tiles follow each

@@ -67,11 +67,16 @@ HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx,
       for (int q = 0; q < N; ++q) r[p][q] = hn::MulAdd(a, b[q], r[p][q]);
     }
   }
+  HWY_ALIGN float lanes[M][N][kLanes];  // added up in loops, for a short program
 #pragma GCC unroll 4
   for (int p = 0; p < M; ++p)
 #pragma GCC unroll 4
+    for (int q = 0; q < N; ++q) hn::Store(r[p][q], d, lanes[p][q]);
+#pragma GCC unroll 1
+  for (int p = 0; p < M; ++p)
+#pragma GCC unroll 1
     for (int q = 0; q < N; ++q) {
-      float sum = hn::GetLane(hn::SumOfLanes(d, r[p][q]));
+      float sum = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, lanes[p][q])));
       for (int64_t t = k; t < depth; ++t) sum += x[p * ldx + t] * static_cast<float>(y[q * ldy + t]);
       output.write(i + p, j + q, sum);
     }

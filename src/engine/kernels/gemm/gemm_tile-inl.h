@@ -27,9 +27,10 @@ using V = hn::Vec<D>;
 constexpr D d;
 constexpr int kLanes = HWY_LANES(float);
 constexpr int kWidth = 2 * kLanes;  // columns of a tile and of a packed panel of B
-// Rows of a tile. With two vectors of B they take 30 of AVX-512's 32 registers, or 14 of 16; the baseline has none, and
-// a large tile would only make it slow to compile.
-constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 4 : 6;
+// The oldest processors, and those without vectors, have less of everything, for a short program.
+constexpr bool kOldest = HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET >= HWY_SSE4);
+// Rows of a tile. With two vectors of B they take 30 of AVX-512's 32 registers, or 14 of 16.
+constexpr int kRows = kLanes >= 16 ? 14 : kOldest ? 4 : 6;
 // A packed A: by rows, kRowStride apart, or (a transposed one) by columns, kColumnStride apart, that are whole vectors.
 constexpr int kRowStride = gemm_blocking::kRowStride;
 constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
@@ -46,8 +47,7 @@ struct Finish {
   const float* residual = nullptr;  // of the tile's first element; rows are as far apart as C's
   const float* bias = nullptr;      // of the tile's first column
   bool relu = false;
-  Ahead ahead = {};      // what the tile fetches on the side
-  int64_t a_stride = 0;  // between rows of A, where the tile does not have it as a constant
+  Ahead ahead = {};  // what the tile fetches on the side
 };
 
 // What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbors along k.
@@ -82,37 +82,8 @@ HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V
   }
 }
 
-// The same where rows of a are `stride` apart. Every third row has a pointer: an address can hold 0, 1 or 2 times the
-// stride.
-template <class P, int M>
-struct RowsInPlace {
-  static constexpr int kPointers = (M + 2) / 3;
-  HWY_INLINE RowsInPlace(const float* a, int64_t stride) : stride(stride) {
-#pragma GCC unroll 5
-    for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
-  }
-  template <int kVectors>
-  HWY_INLINE void Step(const float* HWY_RESTRICT b, V (&r)[M][kVectors]) {
-    V y[kVectors];
-#pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, b + h * kLanes);
-#pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) {
-      const float* x = rows[i / 3] + i % 3 * stride;
-      r[i][0] = P::MulAdd(hn::Set(d, *x), y[0], r[i][0]);
-      if (kVectors == 1) continue;
-      if (i >= M - embedded(M)) asm volatile("" : : : "memory");  // the value may have changed, for all it is told
-      r[i][kVectors - 1] = P::MulAdd(hn::Set(d, *x), y[kVectors - 1], r[i][kVectors - 1]);
-    }
-#pragma GCC unroll 5
-    for (int p = 0; p < kPointers; ++p) ++rows[p];
-  }
-  const float* rows[kPointers];
-  int64_t stride;
-};
-
 // c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
-// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn]; kRow = 0: a[i * finish.a_stride + k].
+// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
 template <class P, int M, int kRow, int kColumn, int kVectors = 2>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
                        const Finish& finish) {
@@ -126,11 +97,7 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
   }
   constexpr int kL2 = 2;
   const float* ahead = finish.ahead.next;
-  if constexpr (kRow == 0) {
-    RowsInPlace<P, M> rows(a, finish.a_stride);
-    for (; depth > 0; --depth, b += kWidth) rows.Step(b, r);
-  }
-  while (kRow != 0 && depth > 0) {
+  while (depth > 0) {
     for (int64_t i = 0; i < finish.ahead.lines; ++i) __builtin_prefetch(ahead + i * finish.ahead.stride, 0, kL2);
     ahead += finish.ahead.advance;
     const int64_t steps = depth < Ahead::kStep ? depth : Ahead::kStep;
@@ -168,20 +135,17 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
 
 using TileFunction = void (*)(int64_t, const float*, const float*, float*, int64_t, const Finish&);
 
-template <class P, int kRow, int kColumn, int kVectors, int... I>
+template <class P, int kRow, int kColumn, int... I>
 constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, Tile<P, I + 1, kRow, kColumn, kVectors>...};
+  return {nullptr, Tile<P, I + 1, kRow, kColumn>...};
 }
 // Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler needs one address.
-template <int kRow, int kColumn, int kVectors = 2, class P = F32>
-constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
-// The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
-inline HWY_NOINLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a,
-                                  const float* b, float* c, int64_t ldc, const Finish& finish) {
-  HWY_ALIGN float edge[kRows * kWidth];
-  Finish plain;
-  plain.ahead = finish.ahead, plain.a_stride = finish.a_stride;
-  tile(depth, a, b, edge, kWidth, plain);
+template <class P, int kRow, int kColumn>
+constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn>(std::make_integer_sequence<int, kRows>());
+// What a tile of only `columns` < kWidth columns of C does with its sums `edge` [rows, kWidth]; nothing outside of them
+// is read or written.
+inline HWY_NOINLINE void FinishEdge(const float* edge, int rows, int64_t columns, float* c, int64_t ldc,
+                                    const Finish& finish) {
   const float* added = finish.accumulate ? c : finish.residual;
   int64_t done = 0;  // columns
   // Instruction sets with masks alone: elsewhere a masked load wants whole, aligned vectors.
