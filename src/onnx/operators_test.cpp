@@ -82,6 +82,67 @@ TEST(OnnxOperators, SeluHasTheConstantsOfItsAuthors) {
   expect_near(run_node("Selu", {{{3}, {-1, 0, 100}}}, 1)[0], {-1.1113307, 0, 105.0700987}, 1e-5);
 }
 
+// The statistics of x, and those that are kept of all x so far. Two images of two channels.
+TEST(OnnxOperators, BatchNormalizationMayUseTheStatisticsOfItsOperand) {
+  const auto got = run_node(
+      "BatchNormalization",
+      {{{2, 2, 2}, {1, 3, 10, 10, 5, 7, 30, 30}}, {{2}, {1, 2}}, {{2}, {0.5F, -1}}, {{2}, {0, 10}}, {{2}, {1, 1}}}, 3,
+      {int_attribute("training_mode", 1), float_attribute("epsilon", 0)});
+  const double root = std::sqrt(5.0);
+  expect_near(got[0], {-3 / root + 0.5, -1 / root + 0.5, -3, -3, 1 / root + 0.5, 3 / root + 0.5, 1, 1});
+  expect_near(got[1], {0.4, 11});
+  expect_near(got[2], {1.4, 10.9}, 1e-5);
+}
+
+TEST(OnnxOperators, SumsAlongAShortAxisAndElementsTakenTwice) {
+  const Operand x{{1, 2, 3}, {1, 2, 3, 10, 20, 30}}, axis{{1}, {1}, OnnxElement::kInt64, true};
+  EXPECT_EQ(run_node("ReduceSum", {x, axis}, 1)[0], (std::vector<double>{11, 22, 33}));
+  const Operand image{{1, 1, 2, 2}, {1, 2, 3, 4}}, scales{{4}, {1, 1, 2, 3}, OnnxElement::kFloat, true};
+  const auto resized = run_node(
+      "Resize", {image, {{0}, {}}, scales}, 1,
+      {text_attribute("coordinate_transformation_mode", "asymmetric"), text_attribute("nearest_mode", "floor")});
+  EXPECT_EQ(resized[0], (std::vector<double>{1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2,  //
+                                             3, 3, 3, 4, 4, 4, 3, 3, 3, 4, 4, 4}));
+}
+
+// Exporters write GELU as elementary operators, each in its own order. A factor that is another is no GELU.
+TEST(OnnxOperators, GeluIsKnownHoweverItIsSpelled) {
+  for (const auto& [order, factor] : {std::pair{0, 0.5}, {1, 0.5}, {0, 0.51}}) {
+    const auto constant = [](const std::string& name, double value) {
+      return std::pair{name, known_numbers(OnnxElement::kFloat, {}, {value})};
+    };
+    OnnxModel model;
+    model.opsets[""] = 17;
+    for (const char* name : {"x", "root", "one", "half"})
+      model.graph.inputs.push_back({.name = name, .element = OnnxElement::kFloat});
+    model.graph.nodes = {{.name = "d", .op = "Div", .in = {"x", "root"}, .out = {"d"}},
+                         {.name = "e", .op = "Erf", .in = {"d"}, .out = {"e"}},
+                         {.name = "a", .op = "Add", .in = {"e", "one"}, .out = {"a"}}};
+    if (order == 0)
+      model.graph.nodes.insert(model.graph.nodes.end(),
+                               {{.name = "m", .op = "Mul", .in = {"x", "a"}, .out = {"m"}},
+                                {.name = "y", .op = "Mul", .in = {"m", "half"}, .out = {"y"}}});
+    else
+      model.graph.nodes.insert(model.graph.nodes.end(), {{.name = "m", .op = "Mul", .in = {"half", "x"}, .out = {"m"}},
+                                                         {.name = "y", .op = "Mul", .in = {"m", "a"}, .out = {"y"}}});
+    model.graph.outputs.push_back({.name = "y", .element = OnnxElement::kFloat});
+    OnnxNetwork network(model, "gelu.onnx");
+    Trace trace;
+    const TracedValues values{{"x", {.tensor = trace.input("x", {DType::kF32, {3}})}},
+                              constant("root", std::sqrt(2.0)),
+                              constant("one", 1),
+                              constant("half", factor)};
+    trace.graph().output("y", network.trace(trace.graph(), values).at("y").tensor);
+    const Graph graph = remove_dead_code(trace.finish());
+    EXPECT_EQ(graph.node_count() == 1, factor == 0.5) << dump(graph);
+    const std::vector<float> x{-1, 0.5F, 2};
+    const NamedTensors host{{"x", HostTensor({DType::kF32, {3}}, std::span<const float>(x))}};
+    std::vector<double> expected;
+    for (const float v : x) expected.push_back(factor * v * (1 + std::erf(v / std::sqrt(2.0))));
+    expect_near(interpret(graph, host).outputs.at("y").values(), expected);
+  }
+}
+
 TEST(OnnxOperators, TopKIsSortedAndEqualOnesKeepTheirOrder) {
   const Operand x{{2, 4}, {1, 3, 3, 2, -5, -1, 0, -7}}, k{{1}, {3}, OnnxElement::kInt64, true};
   const auto largest = run_node("TopK", {x, k}, 2);
