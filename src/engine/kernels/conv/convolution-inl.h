@@ -142,7 +142,8 @@ HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, co
 // elements into the result; ldc: from pixel to pixel.
 HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filter, int64_t width, int64_t pixels,
                               float* c, int64_t ldc, int64_t first) {
-  if (ldc == width && !epilogue.scale && !epilogue.bias) width *= pixels, ldc = width, pixels = 1;  // fills vectors
+  const bool side_by_side = ldc == width;  // then pixels of few filters fill vectors, where each is treated alike
+  if (side_by_side && !epilogue.scale && !epilogue.bias) width *= pixels, ldc = width, pixels = 1;
   const float* residual = epilogue.residual ? epilogue.residual + first : nullptr;
   const bool other = epilogue.activation > GemmActivation::kRelu;
   if (!other || epilogue.scale || epilogue.bias || residual)
@@ -152,7 +153,9 @@ HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filte
         at.store(WithEpilogue(epilogue, at.load(row), at, filter, residual ? residual + i * ldc : nullptr), row);
       });
     }
-  if (other) tile::ActivateRows(epilogue.activation, pixels, width, c, ldc);
+  if (!other) return;
+  if (side_by_side) width *= pixels, pixels = 1;
+  tile::ActivateRows(epilogue.activation, pixels, width, c, ldc);
 }
 
 // What of an epilogue is computed before a result is stored, and what is left to ApplyEpilogue(): a residual and what

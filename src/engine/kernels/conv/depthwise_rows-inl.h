@@ -66,11 +66,14 @@ HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>&
   for (int r = 0; r < 2; ++r)
 #pragma GCC unroll 7
     for (int b = 0; b < n; ++b) sums[r][b] = SetAll(0);
+  Floats kept[3][3];  // filters that fit into registers
+#pragma GCC unroll 9
+  for (int k = 0; k < 9; ++k) kept[k / 3][k % 3] = n == 3 ? at.load(weight + k * tap_step) : SetAll(0);
   // Result r of a column meets row r + a under row a of the filter.
   const auto add = [&](int r, int a, Floats x) LINNET_LAMBDA {
 #pragma GCC unroll 7
     for (int b = 0; b < n; ++b) {
-      const Floats w = at.load(weight + (n * a + b) * tap_step);
+      const Floats w = n == 3 ? kept[a][b] : at.load(weight + (n * a + b) * tap_step);
       sums[r][b] = b == 0 && a == 0 ? hn::Mul(x, w) : hn::MulAdd(x, w, sums[r][b]);
     }
   };
@@ -80,12 +83,15 @@ HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, n + 1>&
     const Floats second = at.load(source[1].pixel(j));
     add(1, 0, second);
     add(0, 1, second);
-#pragma GCC unroll 1  // for a short program
-    for (int a = 2; a < n; ++a) {
-      const Floats x = at.load(source[static_cast<size_t>(a)].pixel(j));
-      add(0, a, x);
-      add(1, a - 1, x);
-    }
+    constexpr int kTogether = n < 7 ? n - 2 : 1;  // the largest in a loop, for a short program
+#pragma GCC unroll 1
+    for (int first = 2; first < n; first += kTogether)
+#pragma GCC unroll 3
+      for (int a = first; a < first + kTogether; ++a) {
+        const Floats x = at.load(source[static_cast<size_t>(a)].pixel(j));
+        add(0, a, x);
+        add(1, a - 1, x);
+      }
     add(1, n - 1, at.load(source[n].pixel(j)));
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {

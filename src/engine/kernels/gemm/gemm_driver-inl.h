@@ -416,6 +416,7 @@ class Product {
                 AheadRegion& ahead) const {
     const bool done = k.begin + k.size == k_;
     const bool epilogue = done && (has_epilogue(g_) || g_.bias_first);
+    const Runs row_of_a{.length = k.size};
     Finish finish;
     finish.accumulate = g_.accumulate || k.begin > 0;
     finish.relu = done && g_.activation == GemmActivation::kRelu && !g_.bias_first;
@@ -430,22 +431,23 @@ class Product {
         finish.ahead = ahead.take();
         if (g_.residual && !g_.bias_first) finish.residual = g_.residual.f32() + location;
         if (epilogue) fetch_beside(location, rows);
-        multiply_tile(rows, columns, k.size, rows_of_a, panels, c, finish);
+        multiply_tile(rows, columns, row_of_a, rows_of_a, panels, c, finish);
         if (epilogue)
           Epilogue<std::conditional_t<P::kPair == 1, TargetAlone, P>>(g_, c, rows, std::min<int64_t>(columns, kWidth));
       }
     }
   }
 
-  HWY_INLINE void multiply_tile(int rows, int64_t columns, int64_t depth, const float* a, const float* panel, float* c,
-                                const Finish& finish) const {
+  HWY_INLINE void multiply_tile(int rows, int64_t columns, const Runs& row, const float* a, const float* panel,
+                                float* c, const Finish& finish) const {
     const auto which = static_cast<size_t>(rows);
+    const int64_t depth = row.length;
     const auto run = [&](float* to, int64_t stride, const Finish& now) HWY_ATTR {
       if constexpr (P::kPair == 1) {
         if (in_place()) {  // what is left of C's columns takes tiles of one vector, half the work, where it fits in one
           const auto& tiles = columns <= kLanes ? kRunTiles<P, 1> : kRunTiles<P, 2>;
           const float* added = now.accumulate ? to : now.residual;
-          return tiles[which]({.length = depth}, 0, depth, a, g_.lda, panel, to, stride, {added, now.bias, now.relu});
+          return tiles[which](row, 0, depth, a, g_.lda, panel, to, stride, {added, now.bias, now.relu});
         }
       }
       tiles_for_a()[which](depth, a, panel, to, stride, now);
