@@ -9,13 +9,14 @@
 
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/passes/compute_once.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
 
 // Which part of a flat buffer of parameters a value is: parameters are the results of a split of an input of the graph,
-// reshaped before they are read.
+// reshaped before they are read. What is computed once is an input by itself.
 struct ParameterPart {
   std::string flat;  // the input of the graph
   int64_t offset;    // elements, in it
@@ -33,7 +34,12 @@ ValueId before_reshapes(const Graph& graph, ValueId value) {
 std::optional<ParameterPart> parameter_part(const Graph& graph, ValueId value) {
   value = before_reshapes(graph, value);
   const NodeId producer = graph.value(value).producer;
-  if (producer == kNone || !is(graph.node(producer), kSplit)) return std::nullopt;
+  if (producer == kNone) {
+    const auto input = std::ranges::find(graph.inputs(), value, &GraphInput::value);
+    if (input == graph.inputs().end() || !is_computed_once(input->name)) return std::nullopt;
+    return ParameterPart{input->name, 0};
+  }
+  if (!is(graph.node(producer), kSplit)) return std::nullopt;
   const Node& split = graph.node(producer);
   const auto input = std::ranges::find(graph.inputs(), split.in[0], &GraphInput::value);
   if (input == graph.inputs().end() || graph.value(split.in[0]).type.shape.rank() != 1) return std::nullopt;

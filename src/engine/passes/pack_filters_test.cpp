@@ -7,6 +7,8 @@
 
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/passes/compute_once.h"
+#include "engine/plan/state_names.h"
 #include "models/nn/forward.h"
 #include "models/nn/module.h"
 
@@ -14,6 +16,7 @@ namespace linnet {
 namespace {
 
 // Convolutions by taps and by Winograd's filtering, of one pixel with a stride, and with filters that fill no panel.
+// Those of one are computed of a parameter.
 struct Network : Module {
   Parameter first{this, "first", {64, 7, 7, 3}, normal_init(0.1)};
   Parameter second{this, "second", {64, 3, 3, 64}, normal_init(0.1)};
@@ -21,7 +24,7 @@ struct Network : Module {
   Parameter last{this, "last", {5, 3, 3, 96}, normal_init(0.1)};
 
   Tensor operator()(Tensor images) {
-    const Tensor x = relu(conv2d(images, first, 2, 3));
+    const Tensor x = relu(conv2d(images, tanh(first.tensor() * 2.0), 2, 3));
     return conv2d(conv2d(relu(conv2d(x, second, 1, 1) + x), shortcut, 2), last, 1, 1);
   }
 };
@@ -64,7 +67,22 @@ size_t packable(const TensorType& images, const TensorType& others) {
   return packable_filters(std::span(&graph, 1), cpu_backend()).size();
 }
 
-TEST(PackFilters, OnceForEachUse) { EXPECT_EQ(packable(kImages, kLarger), 4U); }
+TEST(PackFilters, OnceForEachUse) { EXPECT_EQ(packable(kImages, kLarger), 3U); }
+
+TEST(ComputeOnce, ArithmeticOnParametersAlone) {
+  Network network;
+  const ParameterLayout layout(network);
+  Trace trace({.layout = &layout});
+  trace.graph().output("y", network(trace.input("images", kImages)));
+  const Graph graph = trace.finish();
+  const auto split = compute_once(graph, {state::kParameters}, "0");
+  ASSERT_TRUE(split);
+  ASSERT_EQ(split->first.size(), 1U);
+  // Without the parameter's shape, a product and tanh.
+  EXPECT_EQ(split->rest.node_count() + 3, graph.node_count()) << dump(split->rest);
+  EXPECT_EQ(packable_filters(std::span(&split->rest, 1), cpu_backend()).size(), 4U);
+  EXPECT_FALSE(compute_once(split->rest, {state::kParameters}, "1"));
+}
 
 }  // namespace
 }  // namespace linnet

@@ -1,7 +1,10 @@
 #include "models/nn/forward.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "engine/exec/backend.h"
+#include "engine/passes/compute_once.h"
 #include "engine/passes/passes.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"
@@ -20,6 +23,8 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
     graphs.push_back(trace.finish());
   }
   const SharedRegions shared = declare_model(store_, layout_);
+  std::vector<Graph> once;
+  if (options.pack_weights) once = take_computed_once(graphs);
   bind_inputs(graphs);
   if (options.pack_weights) find_filters(graphs);
   for (Graph& graph : graphs) {
@@ -32,10 +37,13 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
     for (Plan& plan : plans_) plans.push_back(&plan);
     weights_ = PackedWeights(plans, store_);
   }
+  for (Graph& graph : once)
+    once_plans_.push_back(make_plan(optimize(std::move(graph)), store_, shared, {.threads = pool_.size()}));
   store_.allocate();
   store_.touch();
   if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>(state::kConstants), pool_);
   for (const Plan& plan : plans_) executors_.push_back(std::make_unique<Executor>(plan, store_, shared));
+  for (const Plan& plan : once_plans_) once_.push_back(std::make_unique<Executor>(plan, store_, shared));
 }
 
 void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
@@ -51,6 +59,22 @@ bool Forward::load(const ParameterFile& file) {
   return true;
 }
 
+std::vector<Graph> Forward::take_computed_once(std::vector<Graph>& graphs) {
+  std::vector<Graph> first;
+  for (size_t i = 0; i < graphs.size() && store_.device().is_host(); ++i) {
+    auto split = compute_once(graphs[i], {state::kParameters, state::kConstants}, std::to_string(i));
+    if (!split) continue;
+    for (Graph& graph : split->first) {
+      const GraphOutput& output = graph.outputs().front();
+      const size_t bytes = graph.value(output.value).type.bytes();
+      store_.bind(output.name, {store_.add_region(output.name, MemoryKind::kParameters, bytes), 0}, bytes);
+      first.push_back(std::move(graph));
+    }
+    graphs[i] = std::move(split->rest);
+  }
+  return first;
+}
+
 void Forward::find_filters(const std::vector<Graph>& graphs) {
   filters_ = packable_filters(graphs, store_.backend());
   for (const PackedFilters& filters : filters_) {
@@ -60,6 +84,13 @@ void Forward::find_filters(const std::vector<Graph>& graphs) {
 }
 
 void Forward::pack_loaded() {
+  for (size_t i = 0; i < once_.size(); ++i) {
+    once_[i]->run(pool_);
+    const std::string& name = once_plans_[i].graph.outputs().front().name;
+    const TensorView& result = once_[i]->output(name);
+    if (result.strides != dense_strides(result.shape())) fail_internal("\"" + name + "\" is not dense");
+    std::memcpy(store_.data(name), result.data, result.type.bytes());
+  }
   weights_.pack(store_, pool_);
   for (const PackedFilters& filters : filters_)
     pack(filters, store_.as<float>(filters.flat), store_.as<float>(filters.input()), pool_);

@@ -33,10 +33,11 @@ struct ForwardOptions {
   WeightQuantization quantization = {};  // with any, load() instead of parameters()
   Precision precision = Precision::kF32;
   std::string device = "cpu";
-  // load() packs filters of convolutions, beside the parameters, and weights of linear layers, in their place, once,
-  // where otherwise every run would (engine/passes/pack_filters.h, engine/plan/packed_weights.h). Results keep their
-  // bits. load() must then fill all parameters, and parameters() is neither to be written nor read. A packed model that
-  // is mapped gets pages of its own for these weights, which other processes do not share.
+  // load() computes what depends on parameters alone (engine/passes/compute_once.h), packs filters of convolutions,
+  // beside the parameters, and weights of linear layers, in their place, once, where otherwise every run would
+  // (engine/passes/pack_filters.h, engine/plan/packed_weights.h). Results keep their bits. load() must then fill all
+  // parameters, and parameters() is neither to be written nor read. A packed model that is mapped gets pages of its own
+  // for these weights, which other processes do not share.
   bool pack_weights = false;
 };
 
@@ -86,6 +87,7 @@ class Forward {
  private:
   void* location(const std::string& input, size_t bytes);
   void bind_inputs(const std::vector<Graph>& graphs);
+  std::vector<Graph> take_computed_once(std::vector<Graph>& graphs);
   void find_filters(const std::vector<Graph>& graphs);
   void pack_loaded();
 
@@ -96,6 +98,8 @@ class Forward {
   std::map<std::string, size_t> inputs_;  // capacity in bytes
   std::vector<Plan> plans_;
   std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<Plan> once_plans_;  // run by load()
+  std::vector<std::unique_ptr<Executor>> once_;
   size_t last_ = 0;
   ThreadPool pool_;
 };

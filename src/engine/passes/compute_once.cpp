@@ -1,0 +1,90 @@
+#include "engine/passes/compute_once.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "engine/passes/passes.h"
+#include "engine/passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+// What is known of a value before the first run.
+struct Known {
+  bool fixed = false;  // it depends on parameters and on numbers of the graph alone
+  bool of_parameters = false;
+  bool computed = false;  // by arithmetic on them
+};
+
+std::vector<Known> known_values(const Graph& graph, const std::set<std::string>& fixed) {
+  std::vector<Known> known(static_cast<size_t>(graph.value_count()));
+  const auto at = [&](ValueId value) -> Known& { return known[static_cast<size_t>(value)]; };
+  for (const GraphInput& input : graph.inputs())
+    if (fixed.contains(input.name)) at(input.value) = {.fixed = true, .of_parameters = true};
+  for (const Node& node : graph.nodes()) {
+    Known result{.fixed = true};
+    for (const ValueId in : node.in) {
+      result.fixed = result.fixed && at(in).fixed;
+      result.of_parameters = result.of_parameters || at(in).of_parameters;
+      result.computed = result.computed || at(in).computed;
+    }
+    const Algebra algebra = algebra_of(node);
+    const bool is_arithmetic =
+        algebra == Algebra::kOther || algebra == Algebra::kElementwise || algebra == Algebra::kAdd;
+    result.computed = result.fixed && result.of_parameters && (result.computed || is_arithmetic);
+    for (const ValueId out : node.out) at(out) = result;
+  }
+  return known;
+}
+
+// What the value is computed by, from inputs of the graph.
+Graph computation_of(const Graph& graph, ValueId value, const std::string& name) {
+  std::set<ValueId> needed{value};
+  for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    if (std::ranges::any_of(node.out, [&](ValueId out) { return needed.contains(out); }))
+      needed.insert(node.in.begin(), node.in.end());
+  }
+  Graph result;
+  std::map<ValueId, Tensor> made;
+  for (const GraphInput& input : graph.inputs())
+    if (needed.contains(input.value)) made[input.value] = result.input(input.name, graph.value(input.value).type);
+  for (const Node& node : graph.nodes()) {
+    if (std::ranges::none_of(node.out, [&](ValueId out) { return needed.contains(out); })) continue;
+    std::vector<Tensor> in;
+    for (const ValueId operand : node.in) in.push_back(made.at(operand));
+    const std::vector<Tensor> out = result.add_stored(*node.op, in, node.attrs, node.where, types_of(graph, node.out));
+    for (size_t i = 0; i < node.out.size(); ++i) made[node.out[i]] = out[i];
+  }
+  result.output(name, made.at(value));
+  return result;
+}
+
+}  // namespace
+
+std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
+                                         const std::string& prefix) {
+  const std::vector<Known> known = known_values(graph, fixed);
+  const auto at = [&](ValueId value) -> const Known& { return known[static_cast<size_t>(value)]; };
+  std::set<ValueId> wanted;  // computed, and read by what is not
+  for (const Node& node : graph.nodes())
+    for (const ValueId in : node.in)
+      if (at(in).computed && !at(node.out[0]).fixed) wanted.insert(in);
+  if (wanted.empty() || !graph.updates().empty()) return std::nullopt;
+  ComputedOnce result;
+  Rewriter rest(graph);
+  for (const Node& node : graph.nodes()) {
+    rest.copy(node);
+    for (const ValueId out : node.out) {
+      if (!wanted.contains(out)) continue;
+      const std::string name = "once." + prefix + "." + std::to_string(result.first.size());
+      result.first.push_back(computation_of(graph, out, name));
+      rest.map(out, rest.graph().input(name, graph.value(out).type));
+    }
+  }
+  result.rest = remove_dead_code(rest.finish());
+  return result;
+}
+
+}  // namespace linnet
