@@ -17,8 +17,8 @@ namespace linnet {
 // nullopt when it is none of these.
 std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full);
 
-// Where `small` is [B, 1, D] beside a full [B, T, D], for any number of axes in the place of each: the elements of D. 0:
-// it is not. Elementwise ops of the CPU repeat that, too (fuse_pointwise).
+// Where `small` is [B, 1, D] beside a full [B, T, D], for any number of axes in the place of each: the elements of D.
+// 0: it is not. Elementwise ops of the CPU repeat that, too (fuse_pointwise).
 int64_t middle_row(const Shape& small, const Shape& full);
 
 // With axes of size 1 in front, so that it has this rank.
