@@ -43,7 +43,8 @@ OnnxOperator arithmetic(Scalar function) {
   };
 }
 
-// GELU, spelled by any arithmetic: exporters write it as five nodes or more. It is known by its values.
+// GELU as exporters write it, in five elementary operators or more, in any order. It is recognized by its values at
+// some points. Its constants must be known while tracing.
 class SpelledGelu {
  public:
   explicit SpelledGelu(Tensor y) : y_(y) { collect(y); }

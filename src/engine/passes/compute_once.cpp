@@ -78,7 +78,7 @@ std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std:
     rest.copy(node);
     for (const ValueId out : node.out) {
       if (!wanted.contains(out)) continue;
-      const std::string name = "once." + prefix + "." + std::to_string(result.first.size());
+      const std::string name = kComputedOnce + prefix + "." + std::to_string(result.first.size());
       result.first.push_back(computation_of(graph, out, name));
       rest.map(out, rest.graph().input(name, graph.value(out).type));
     }

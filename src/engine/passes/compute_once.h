@@ -20,6 +20,7 @@ struct ComputedOnce {
 std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std::string>& fixed,
                                          const std::string& prefix);
 
-inline bool is_computed_once(const std::string& input) { return input.starts_with("once."); }
+inline constexpr const char* kComputedOnce = "once.";
+inline bool is_computed_once(const std::string& input) { return input.starts_with(kComputedOnce); }
 
 }  // namespace linnet

@@ -55,6 +55,8 @@ HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, 
     copy(from.image + (i * from.width + column + begin) * from.image_pitch, out + begin * pitch, end - begin);
   }
 }
+
+// The same with all channels of `from`.
 HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
                           int64_t pitch, float* out) {
   CopyStripBy(from, row, rows, column, columns, pitch, out,

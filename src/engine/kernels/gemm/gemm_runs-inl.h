@@ -47,13 +47,7 @@ template <class P, int M, int kVectors>
 HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const float* HWY_RESTRICT a, int64_t stride,
                           const float* HWY_RESTRICT b, float* c, int64_t ldc, const RunFinish& finish) {
   V r[M][kVectors];
-#pragma GCC unroll 14
-  for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
-    hwy::Prefetch(c + i * ldc);
-    hwy::Prefetch(c + i * ldc + kVectors * kLanes - 1);
-  }
+  BeginSums(c, ldc, r);
   // Every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
   constexpr int kPointers = (M + 2) / 3;
   const float* rows[kPointers];
@@ -76,7 +70,7 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
         const float* x = rows[i / 3] + i % 3 * stride;
         r[i][0] = P::MulAdd(hn::Set(d, *x), y[0], r[i][0]);
         if (kVectors == 1) continue;
-        if (i >= M - embedded(M)) asm volatile("" : : : "memory");  // the value may have changed, for all it is told
+        if (i >= M - embedded(M)) asm volatile("" : : : "memory");  // loads the value again: see embedded()
         r[i][kVectors - 1] = P::MulAdd(hn::Set(d, *x), y[kVectors - 1], r[i][kVectors - 1]);
       }
 #pragma GCC unroll 5
@@ -91,25 +85,7 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
     for (int p = 0; p < kPointers; ++p) rows[p] += jump;
     left = runs.length;
   }
-#pragma GCC unroll 2
-  for (int h = 0; h < kVectors; ++h) {
-    float* to = c + h * kLanes;
-    if (finish.added) {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, finish.added + h * kLanes + i * ldc));
-    }
-    if (finish.bias) {
-      const V bias = hn::LoadU(d, finish.bias + h * kLanes);
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], bias);
-    }
-    if (finish.relu) {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = Relu(r[i][h]);
-    }
-#pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) hn::StoreU(r[i][h], d, to + i * ldc);
-  }
+  StoreSums(r, finish.added, finish.bias, finish.relu, c, ldc);
 }
 
 using RunTileFunction = void (*)(const Runs&, int64_t, int64_t, const float*, int64_t, const float*, float*, int64_t,

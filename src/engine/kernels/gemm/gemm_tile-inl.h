@@ -82,12 +82,9 @@ HWY_INLINE void Step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, V
   }
 }
 
-// c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
-// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
-template <class P, int M, int kRow, int kColumn, int kVectors = 2>
-HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
-                       const Finish& finish) {
-  V r[M][kVectors];
+// Sums of zero, and fetches the results that they become.
+template <int M, int kVectors>
+HWY_INLINE void BeginSums(const float* c, int64_t ldc, V (&r)[M][kVectors]) {
 #pragma GCC unroll 14
   for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 2
@@ -95,6 +92,40 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
     hwy::Prefetch(c + i * ldc);
     hwy::Prefetch(c + i * ldc + kVectors * kLanes - 1);
   }
+}
+
+// Stores relu(r [+ added] [+ bias]); rows of `added`, which may be c, are as far apart as those of c.
+template <int M, int kVectors>
+HWY_INLINE void StoreSums(V (&r)[M][kVectors], const float* added, const float* bias, bool relu, float* c,
+                          int64_t ldc) {
+#pragma GCC unroll 2
+  for (int h = 0; h < kVectors; ++h) {
+    float* column = c + h * kLanes;
+    if (added) {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, added + h * kLanes + i * ldc));
+    }
+    if (bias) {
+      const V summand = hn::LoadU(d, bias + h * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], summand);
+    }
+    if (relu) {
+#pragma GCC unroll 14
+      for (int i = 0; i < M; ++i) r[i][h] = Relu(r[i][h]);
+    }
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) hn::StoreU(r[i][h], d, column + i * ldc);
+  }
+}
+
+// c[M, kWidth] <- a[M, depth] b[depth, kWidth] with the panel b, which is packed and aligned. Element (i, k) of a is
+// a[i * kRow + k * kColumn].
+template <class P, int M, int kRow, int kColumn>
+HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
+                       const Finish& finish) {
+  V r[M][2];
+  BeginSums(c, ldc, r);
   constexpr int kL2 = 2;
   const float* ahead = finish.ahead.next;
   while (depth > 0) {
@@ -111,26 +142,7 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
     for (; k < steps; ++k) step();
     depth -= steps;
   }
-  const float* added = finish.accumulate ? c : finish.residual;
-#pragma GCC unroll 2
-  for (int h = 0; h < kVectors; ++h) {
-    float* column = c + h * kLanes;
-    if (added) {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, added + h * kLanes + i * ldc));
-    }
-    if (finish.bias) {
-      const V bias = hn::LoadU(d, finish.bias + h * kLanes);
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], bias);
-    }
-    if (finish.relu) {
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = Relu(r[i][h]);
-    }
-#pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) hn::StoreU(r[i][h], d, column + i * ldc);
-  }
+  StoreSums(r, finish.accumulate ? c : finish.residual, finish.bias, finish.relu, c, ldc);
 }
 
 using TileFunction = void (*)(int64_t, const float*, const float*, float*, int64_t, const Finish&);
@@ -142,8 +154,9 @@ constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequenc
 // Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler needs one address.
 template <class P, int kRow, int kColumn>
 constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn>(std::make_integer_sequence<int, kRows>());
-// What a tile of only `columns` < kWidth columns of C does with its sums `edge` [rows, kWidth]; nothing outside of them
-// is read or written.
+
+// Finishes a tile of only `columns` < kWidth columns of C from its sums `edge` [rows, kWidth]. Nothing outside of those
+// columns is read or written.
 inline HWY_NOINLINE void FinishEdge(const float* edge, int rows, int64_t columns, float* c, int64_t ldc,
                                     const Finish& finish) {
   const float* added = finish.accumulate ? c : finish.residual;
