@@ -1,4 +1,4 @@
-// Recurrent layers, unrolled over the positions of a sequence when they are recorded.
+// Recurrent layers: one node with a loop over the positions of a sequence, unrolled for a GPU.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,8 +1,10 @@
-// LSTM, GRU and RNN, unrolled over a length that is known when the network is traced. Gates follow the order and the
-// formulas of https://onnx.ai/onnx/operators.
+// LSTM, GRU and RNN, by the formulas of https://onnx.ai/onnx/operators: one node with a loop inside where their
+// functions are the usual ones, otherwise unrolled over a length that is known when the network is traced.
 #include <algorithm>
 
 #include "base/text.h"
+#include "engine/ops/recurrent/recurrent.h"
+#include "models/nn/trace.h"
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
 
@@ -10,6 +12,8 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kMostSteps = 4096;
+constexpr const char* kLoops =
+    "with lengths of rows, peepholes, clipping or unusual functions unrolled: of at most 4096 steps";
 
 Number limited(Number x, double clip) { return clip <= 0 ? x : min(max(x, -clip), clip); }
 
@@ -91,12 +95,15 @@ std::vector<Tensor> parts_of(Tensor x, int64_t count) { return split_evenly(x, -
 // Reads operands, runs all steps of all directions, and sets the results.
 class Recurrence {
  public:
-  Recurrence(OnnxCall& call, int64_t gates, bool has_cell) : call_(call), gates_(gates), has_cell_(has_cell) {
+  // `names`: the default functions of a direction.
+  Recurrence(OnnxCall& call, int64_t gates, bool has_cell, const std::vector<std::string>& names)
+      : call_(call), gates_(gates), has_cell_(has_cell) {
     batch_first_ = call.integer("layout", 0) != 0;
     x_ = call.tensor(0);
     if (x_.shape().rank() != 3) call.fail("of a tensor of shape " + x_.shape().text());
     if (batch_first_) x_ = compose::move_axes(x_, {1, 0, 2});
     steps_ = x_.dim(0), batch_ = x_.dim(1);
+    if (steps_ < 1) call.fail("a sequence of no steps");
     const std::string direction = call.text("direction", "forward");
     directions_ = direction == "bidirectional" ? 2 : 1;
     reverse_ = direction == "reverse";
@@ -104,28 +111,56 @@ class Recurrence {
     if (recurrent.rank() != 3 || recurrent[0] != directions_) call.fail("weights of shape " + recurrent.text());
     size_ = recurrent[2];
     if (call.integer("hidden_size", size_) != size_) call.fail("hidden_size is not that of the weights");
-    if (steps_ < 1 || steps_ > kMostSteps)
-      call.fail("a length of " + std::to_string(steps_) + "; 1 to " + std::to_string(kMostSteps) + " can be unrolled");
     if (call.has(4)) lengths_ = call.tensor(4, DType::kF32);
+    functions_ = activations(call, names, static_cast<size_t>(directions_));
   }
 
-  // Whether the biases of the recurrent products are added with those of the inputs, or by the step.
-  // `names`: the default functions of a direction.
-  void run(const Step& step, const std::vector<std::string>& names, bool bias_apart) {
-    const std::vector<Activation> functions = activations(call_, names, static_cast<size_t>(directions_));
-    std::vector<std::vector<Tensor>> hidden;  // by direction and time, [B, H]
-    std::vector<State> last;
+  // Whether each direction has these functions.
+  bool has_functions(const std::vector<std::string>& names) const {
+    for (size_t i = 0; i < functions_.size(); ++i)
+      if (functions_[i].name != names[i % names.size()]) return false;
+    return true;
+  }
+
+  // Each direction as a node with a loop inside. False, and nothing is done, where rows have lengths of their own, or a
+  // gate is clipped or looks at the cell.
+  bool run_loop(RecurrentKind kind) {
+    if (lengths_.defined() || call_.real("clip", 0) > 0 || (has_cell_ && call_.has(7))) return false;
+    const Trace* trace = Trace::find();
+    for (int64_t d = 0; d < directions_; ++d) {
+      const Direction direction = direction_of(d, /*bias_apart=*/true);
+      const Tensor bias = direction.bias.defined() ? direction.bias : call_.uniform(0, {gates_ * size_}, element());
+      const RecurrentOptions options{kind, GateOrder::kOnnx, direction.backward, trace && trace->decomposes};
+      const RecurrentResult found =
+          recurrent({direction.projected, direction.recurrent, bias, direction.hidden, direction.cell}, options);
+      results_.push_back({found.hidden, {found.last_hidden, found.cell}});
+    }
+    set_results();
+    return true;
+  }
+
+  // Each direction step by step. Whether the biases of the recurrent products are added with those of the inputs, or by
+  // the step.
+  void run(const Step& step, bool bias_apart) {
+    if (steps_ > kMostSteps)
+      call_.fail("a length of " + std::to_string(steps_) + "; 1 to " + std::to_string(kMostSteps) + " can be unrolled");
     for (int64_t d = 0; d < directions_; ++d) {
       Direction direction = direction_of(d, bias_apart);
       direction.functions =
-          functions.data() + static_cast<size_t>(d) * (functions.size() / static_cast<size_t>(directions_));
-      hidden.emplace_back(static_cast<size_t>(steps_));
-      last.push_back(run_direction(direction, step, hidden.back()));
+          functions_.data() + static_cast<size_t>(d) * (functions_.size() / static_cast<size_t>(directions_));
+      results_.push_back(run_direction(direction, step));
     }
-    set_results(hidden, last);
+    set_results();
   }
 
  private:
+  struct Result {
+    Tensor hidden;  // [T, B, H]
+    State last;
+  };
+
+  DType element() const { return x_.type().dtype; }
+
   Direction direction_of(int64_t d, bool bias_apart) {
     Direction direction;
     direction.backward = reverse_ || d == 1;
@@ -145,29 +180,28 @@ class Recurrence {
   }
 
   Tensor initial(size_t operand, int64_t d) {
-    if (!call_.has(operand)) return call_.uniform(0, {batch_, size_}, x_.type().dtype);
+    if (!call_.has(operand)) return call_.uniform(0, {batch_, size_}, element());
     Tensor all = call_.tensor(operand);
     if (batch_first_) all = compose::move_axes(all, {1, 0, 2});
     return row_of(all, d);
   }
 
-  State run_direction(const Direction& direction, const Step& step, std::vector<Tensor>& hidden) {
+  Result run_direction(const Direction& direction, const Step& step) {
     State state{direction.hidden, direction.cell};
+    std::vector<Tensor> hidden(static_cast<size_t>(steps_));
     for (int64_t i = 0; i < steps_; ++i) {
       const int64_t time = direction.backward ? steps_ - 1 - i : i;
-      const State next = step(direction, row_of(direction.projected, time), state);
-      hidden[static_cast<size_t>(time)] = next.hidden;
-      if (!lengths_.defined()) {
-        state = next;
-        continue;
+      State next = step(direction, row_of(direction.projected, time), state);
+      Tensor result = next.hidden;
+      if (lengths_.defined()) {  // a row that has ended keeps its state, and its output is 0
+        result = within(time, next.hidden, call_.number(0, element()));
+        next.hidden = within(time, next.hidden, state.hidden);
+        if (has_cell_) next.cell = within(time, next.cell, state.cell);
       }
-      // A row that has ended keeps its state, and its output is 0.
-      const Tensor zero = call_.number(0, next.hidden.type().dtype);
-      hidden[static_cast<size_t>(time)] = within(time, next.hidden, zero);
-      state.hidden = within(time, next.hidden, state.hidden);
-      if (has_cell_) state.cell = within(time, next.cell, state.cell);
+      hidden[static_cast<size_t>(time)] = reshape(result, {1, batch_, size_});
+      state = next;
     }
-    return state;
+    return {compose::join(hidden, 0), state};
   }
 
   Tensor within(int64_t time, Tensor then, Tensor otherwise) {
@@ -177,37 +211,39 @@ class Recurrence {
     });
   }
 
-  void set_results(const std::vector<std::vector<Tensor>>& hidden, const std::vector<State>& last) {
-    const auto joined = [&](const auto& tensor_of) {  // [directions, B, H], or [B, directions, H]
+  void set_results() {
+    if (call_.is_wanted(0)) {  // [T, directions, B, H] or [B, T, directions, H]
       std::vector<Tensor> parts;
-      for (size_t d = 0; d < last.size(); ++d)
-        parts.push_back(reshape(tensor_of(d), batch_first_ ? Shape{batch_, 1, size_} : Shape{1, batch_, size_}));
-      return compose::join(parts, batch_first_ ? 1 : 0);
-    };
-    if (call_.is_wanted(0)) {
-      std::vector<Tensor> times;
-      for (size_t time = 0; time < static_cast<size_t>(steps_); ++time) {
-        const Tensor all = joined([&](size_t d) { return hidden[d][time]; });
-        times.push_back(
-            reshape(all, batch_first_ ? Shape{batch_, 1, directions_, size_} : Shape{1, directions_, batch_, size_}));
-      }
-      call_.set(0, compose::join(times, batch_first_ ? 1 : 0), call_.element());
+      for (const Result& result : results_)
+        parts.push_back(batch_first_ ? reshape(compose::move_axes(result.hidden, {1, 0, 2}), {batch_, steps_, 1, size_})
+                                     : reshape(result.hidden, {steps_, 1, batch_, size_}));
+      call_.set(0, compose::join(parts, batch_first_ ? 2 : 1), call_.element());
     }
-    if (call_.is_wanted(1)) call_.set(1, joined([&](size_t d) { return last[d].hidden; }), call_.element());
-    if (has_cell_ && call_.is_wanted(2)) call_.set(2, joined([&](size_t d) { return last[d].cell; }), call_.element());
+    const auto set_last = [&](size_t i, Tensor State::*member) {  // [directions, B, H] or [B, directions, H]
+      std::vector<Tensor> parts;
+      for (const Result& result : results_)
+        parts.push_back(reshape(result.last.*member, batch_first_ ? Shape{batch_, 1, size_} : Shape{1, batch_, size_}));
+      call_.set(i, compose::join(parts, batch_first_ ? 1 : 0), call_.element());
+    };
+    if (call_.is_wanted(1)) set_last(1, &State::hidden);
+    if (has_cell_ && call_.is_wanted(2)) set_last(2, &State::cell);
   }
 
   OnnxCall& call_;
   int64_t gates_, steps_ = 0, batch_ = 0, size_ = 0, directions_ = 1;
   bool has_cell_, reverse_ = false, batch_first_ = false;
   Tensor x_, lengths_;
+  std::vector<Activation> functions_;
+  std::vector<Result> results_;  // by direction
 };
 
 // `rounded`: what the recurrent product reads of the state before.
 void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
-  Recurrence recurrence(call, 4, true);
+  const std::vector<std::string> usual{"sigmoid", "tanh", "tanh"};
+  Recurrence recurrence(call, 4, true, usual);
   const double clip = call.real("clip", 0);
   const bool coupled = call.integer("input_forget", 0) != 0;
+  if (!rounded && !coupled && recurrence.has_functions(usual) && recurrence.run_loop(RecurrentKind::kLstm)) return;
   const Step step = [&call, clip, coupled, rounded](const Direction& d, Tensor projected, const State& before) {
     const Activation &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
     const Tensor hidden_before = rounded ? rounded(call, before.hidden) : before.hidden;
@@ -226,7 +262,7 @@ void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
     });
     return State{hidden, cell};
   };
-  recurrence.run(step, {"Sigmoid", "Tanh", "Tanh"}, /*bias_apart=*/false);
+  recurrence.run(step, /*bias_apart=*/false);
 }
 
 // ONNX Runtime's: weights [directions, inputs, 4 H] of 8 bits with a scale and a zero point for each direction, or for
@@ -249,9 +285,11 @@ void dynamic_quantize_lstm(OnnxCall& call) {
 }
 
 void gru(OnnxCall& call) {
-  Recurrence recurrence(call, 3, false);
+  const std::vector<std::string> usual{"sigmoid", "tanh"};
+  Recurrence recurrence(call, 3, false, usual);
   const double clip = call.real("clip", 0);
   const bool reset_after = call.integer("linear_before_reset", 0) != 0;
+  if (reset_after && recurrence.has_functions(usual) && recurrence.run_loop(RecurrentKind::kGru)) return;
   const Step step = [&call, clip, reset_after](const Direction& d, Tensor projected, const State& before) {
     const Activation &f = d.functions[0], &g = d.functions[1];
     const int64_t size = d.recurrent.dim(1);
@@ -272,28 +310,30 @@ void gru(OnnxCall& call) {
                                       });
     return State{hidden, {}};
   };
-  recurrence.run(step, {"Sigmoid", "Tanh"}, /*bias_apart=*/true);
+  recurrence.run(step, /*bias_apart=*/true);
 }
 
 void rnn(OnnxCall& call) {
-  Recurrence recurrence(call, 1, false);
+  Recurrence recurrence(call, 1, false, {"tanh"});
   const double clip = call.real("clip", 0);
+  for (const auto& [name, kind] : {std::pair{"tanh", RecurrentKind::kTanh}, {"relu", RecurrentKind::kRelu}})
+    if (recurrence.has_functions({name}) && recurrence.run_loop(kind)) return;
   const Step step = [&call, clip](const Direction& d, Tensor projected, const State& before) {
     const Tensor recurrent = matmul(before.hidden, d.recurrent, false, true);
     return State{elementwise(call, {projected, recurrent},
                              [&](Number a, Number b) { return d.functions[0](limited(a + b, clip)); }),
                  {}};
   };
-  recurrence.run(step, {"Tanh"}, /*bias_apart=*/false);
+  recurrence.run(step, /*bias_apart=*/false);
 }
 
 }  // namespace
 
 OnnxOperatorRows recurrent_operators() {
   return {
-      {"GRU", gru, "unrolled: of at most 4096 steps"},
-      {"LSTM", [](OnnxCall& call) { lstm(call, nullptr); }, "unrolled: of at most 4096 steps"},
-      {"RNN", rnn, "unrolled: of at most 4096 steps"},
+      {"GRU", gru, kLoops},
+      {"LSTM", [](OnnxCall& call) { lstm(call, nullptr); }, kLoops},
+      {"RNN", rnn, kLoops},
       {"com.microsoft.DynamicQuantizeLSTM", dynamic_quantize_lstm, "unrolled: of at most 4096 steps"},
   };
 }

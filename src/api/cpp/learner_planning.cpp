@@ -121,7 +121,6 @@ LossFunction Learner::State::traced(const InputTypes* types) {
   return [this, types](Trace& trace) {
     Tracer tracer(trace, types);
     trace.set_model(model);
-    trace.decomposes_own_ops = !trainer_options.backend->has_references;
     Loss traced = loss(tracer);
     if (!options.training && !traced.sum.defined() && !traced.count.defined())
       traced = {.sum = tracer.number(0), .count = tracer.number(1)};

@@ -91,7 +91,7 @@ std::vector<Tensor> OwnOp::all(At first, const std::vector<Tensor>& rest, const 
   // Recorded also where it is decomposed: this checks the types.
   const std::vector<Tensor> results = graph.add(*def_, operands, attrs, first.where);
   const Trace* trace = Trace::find();
-  if (!trace || !trace->decomposes_own_ops || results.empty()) return results;
+  if (!trace || !trace->decomposes || results.empty()) return results;
   const Node node{def_, attrs, {}, std::vector<ValueId>(results.size()), first.where, kNone};
   return def_->decompose({graph, node, operands});
 }

@@ -11,6 +11,7 @@
 namespace linnet {
 
 enum class Precision : uint8_t;  // engine/kernels/precision.h
+struct Kernel;                   // engine/ops/kernel.h
 
 // Thrown by shape inference; the graph adds the op's name, the source line and the module path.
 struct ShapeProblem : std::runtime_error {
@@ -122,6 +123,13 @@ struct OpDef {
   // Returns the attributes of a node that gives each row of its result the same bits whatever the number of rows is.
   // nullptr: every kernel of the op does so anyway, or the op mixes rows.
   Attrs (*with_independent_rows)(const Attrs&) = nullptr;
+  // Kernels for the CPU, best first, of an op that is not in the table of all ops: a program has them only if it uses
+  // the op. Other devices have none for it.
+  std::span<const Kernel> (*kernels)() = nullptr;
+
+  // Operands (bit i) that lie in an order of the kernel's own: weights, arranged once where they do not change
+  // (engine/passes/compute_once.h).
+  unsigned arranged_inputs = 0;
   // Running it again costs less than keeping its first result in memory for the backward pass
   // (engine/passes/recompute.cpp).
   bool cheap = false;

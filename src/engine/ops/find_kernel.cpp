@@ -15,9 +15,9 @@ const Kernel* choose(KernelList kernels, const KernelQuery& query) {
   return nullptr;
 }
 
-// Ops of programs have kernels for the CPU alone, whose backend has references.
-KernelList kernels_of_own_op(const Backend& backend) {
-  return backend.has_references ? own_op_kernels() : KernelList{};
+// The kernels of an op that brings them itself.
+KernelList own_kernels(const OpDef& op, const Backend& backend) {
+  return backend.has_references ? op.kernels() : KernelList{};
 }
 
 KernelList kernels_of(const Backend& backend, const char* op) {
@@ -28,8 +28,8 @@ KernelList kernels_of(const Backend& backend, const char* op) {
 
 // A backend may list an op twice: its own kernels, then those of a library.
 const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend) {
-  if (is_own_op(*query.node.op)) {
-    const KernelList kernels = kernels_of_own_op(backend);
+  if (query.node.op->kernels) {
+    const KernelList kernels = own_kernels(*query.node.op, backend);
     return kernels.empty() ? nullptr : choose(kernels.first(kernels.size() - 1), query);
   }
   for (const BackendOp& entry : backend.ops) {
@@ -62,7 +62,7 @@ const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend
   if (set == KernelSet::kFast)
     if (const Kernel* kernel = find_fast_kernel(query, backend)) return *kernel;
   const OpDef& op = *query.node.op;
-  const KernelList kernels = is_own_op(op) ? kernels_of_own_op(backend) : kernels_of(backend, op.name);
+  const KernelList kernels = op.kernels ? own_kernels(op, backend) : kernels_of(backend, op.name);
   if (!backend.has_references || kernels.empty()) fail_no_kernel(query, backend);
   return kernels.back();
 }

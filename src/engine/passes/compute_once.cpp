@@ -67,10 +67,12 @@ std::optional<ComputedOnce> compute_once(const Graph& graph, const std::set<std:
                                          const std::string& prefix) {
   const std::vector<Known> known = known_values(graph, fixed);
   const auto at = [&](ValueId value) -> const Known& { return known[static_cast<size_t>(value)]; };
-  std::set<ValueId> wanted;  // computed, and read by what is not
+  std::set<ValueId> wanted;  // computed, or arranged for a kernel, and read by what is not fixed
   for (const Node& node : graph.nodes())
-    for (const ValueId in : node.in)
-      if (at(in).computed && !at(node.out[0]).fixed) wanted.insert(in);
+    for (size_t i = 0; i < node.in.size() && !at(node.out[0]).fixed; ++i)
+      if (const Known& in = at(node.in[i]);
+          in.computed || (in.fixed && in.of_parameters && node.op->arranged_inputs >> i & 1))
+        wanted.insert(node.in[i]);
   if (wanted.empty() || !graph.updates().empty()) return std::nullopt;
   ComputedOnce result;
   Rewriter rest(graph);

@@ -1,5 +1,6 @@
 // What depends on parameters alone is computed once, before the runs of a plan whose parameters do not change: the
-// factors of batch normalization, or filters that a network standardizes. Views of parameters stay as they are.
+// factors of batch normalization, or filters that a network standardizes. What only moves numbers
+// stays as it is, but for operands that a kernel wants in an order of its own (OpDef::arranged_inputs).
 #pragma once
 #include <optional>
 #include <set>

@@ -58,8 +58,8 @@ class Trace {
 
   // What layers and ops look up in the trace, because the program's functions that call them do not know it.
   const AttentionContext* decoding = nullptr;  // how layers of a decoder that writes attend to themselves
-  bool decomposes_own_ops = false;             // the device has no kernels for a program's own ops
-  python::Recording* recording = nullptr;      // of a model of Python
+  bool decomposes = false;  // the device has no kernels for a program's own ops, nor for recurrent layers
+  python::Recording* recording = nullptr;  // of a model of Python
 
  private:
   Graph graph_;

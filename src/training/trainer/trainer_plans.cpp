@@ -40,7 +40,10 @@ int TrainerPlans::add_shape(LossFunction loss) {
 
 int TrainerPlans::add_evaluation_shape(LossFunction loss) {
   auto plans = std::make_unique<ShapePlans>();
-  plans->loss = std::move(loss);
+  plans->loss = [loss = std::move(loss), has_all = store_.backend().has_references](Trace& trace) {
+    trace.decomposes = !has_all;
+    return loss(trace);
+  };
   const int shape = static_cast<int>(shapes_.size()), last = chunks() - 1;
   for (int chunk = 0; chunk <= last; ++chunk) {
     Graph graph =

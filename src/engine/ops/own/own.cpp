@@ -102,6 +102,7 @@ const OpDef& register_own_op(OwnOpFunctions functions) {
   entry.def.name = entry.functions.name.c_str();
   entry.def.gradient = has_gradient ? own_gradient : nullptr;
   entry.def.decompose = decompose_own;
+  entry.def.kernels = own_op_kernels;
   return entry.def;
 }
 
@@ -112,8 +113,6 @@ OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers) {
     if (&all.entries[i].def == &op) return {static_cast<int64_t>(i), {numbers.begin(), numbers.end()}};
   fail_internal(std::string(op.name) + " is no op of a program");
 }
-
-bool is_own_op(const OpDef& op) { return op.infer == infer_own; }
 
 const OpDef* find_own_op(std::string_view name) {
   Registry& all = registry();

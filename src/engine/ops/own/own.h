@@ -34,7 +34,6 @@ const OpDef& register_own_op(OwnOpFunctions functions);
 // The attributes of a node of such an op.
 OwnOpAttrs own_op_attrs(const OpDef& op, std::span<const double> numbers);
 
-bool is_own_op(const OpDef& op);
 const OpDef* find_own_op(std::string_view name);
 KernelList own_op_kernels();
 

@@ -1,0 +1,220 @@
+#include "engine/ops/recurrent/recurrent.h"
+
+#include "base/rounding.h"
+#include "engine/ops/graph_of.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/expression_builder.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer_recurrent(const InferArgs& args) {
+  const RecurrentKind kind = args.attrs.as<RecurrentAttrs>().kind;
+  expect_inputs(args, kind == RecurrentKind::kLstm ? 6 : 5);
+  const TensorType &projected = args.in[0], &weight = args.in[1], &state = args.in[4];
+  const int64_t gates = gates_of(kind);
+  expect(is_float(projected.dtype) && projected.shape.rank() == 3 && state.shape.rank() == 2,
+         "got " + projected.text() + " and a state " + state.text());
+  const int64_t hidden = state.shape[1], width = gates * hidden;
+  const auto given = [&](size_t i, const Shape& shape) {
+    expect(args.in[i] == TensorType{projected.dtype, shape},
+           "operand " + std::to_string(i) + " is " + args.in[i].text() + ", expected " + shape.text());
+  };
+  given(1, {width, hidden});
+  given(2, {ceil_div(hidden, kRecurrentUnits), 2, hidden, gates, kRecurrentUnits / 2});
+  given(3, {width});
+  given(4, {projected.shape[1], hidden});
+  if (kind == RecurrentKind::kLstm) given(5, state.shape);
+  expect(projected.shape[2] == width && projected.shape[0] > 0, "got " + projected.text() + " and " + weight.text());
+  const TensorType result{projected.dtype, {projected.shape[0], projected.shape[1], hidden}};
+  if (!has_memory(kind)) return {result};
+  return {result, projected, result};
+}
+
+// x [..., n, ...] -> [..., n / units, units, ...], zeros behind the end.
+Tensor in_panels(Tensor x, int axis, int64_t units) {
+  Shape shape = x.shape();
+  const int64_t size = shape[axis], whole = round_up(size, units);
+  if (whole > size) {
+    shape.set(axis, whole - size);
+    x = concat(x, std::array{fill(*x.graph, {x.type().dtype, shape}, 0)}, axis);
+  }
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < shape.rank(); ++i) {
+    sizes.push_back(i == axis ? whole / units : x.dim(i));
+    if (i == axis) sizes.push_back(units);
+  }
+  return reshape(x, Shape(sizes));
+}
+
+// The gates along an axis, in the usual order.
+std::vector<Tensor> gates_along(Tensor x, int axis, RecurrentKind kind, GateOrder order) {
+  const std::vector<Tensor> parts = split_evenly(x, axis, static_cast<int>(gates_of(kind)));
+  std::vector<Tensor> gates;
+  for (size_t i = 0; i < parts.size(); ++i) gates.push_back(parts[static_cast<size_t>(gate_places(kind, order)[i])]);
+  return gates;
+}
+// Back from the usual order.
+Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind kind, GateOrder order) {
+  std::vector<Tensor> parts(gates.size());
+  for (size_t i = 0; i < gates.size(); ++i) parts[static_cast<size_t>(gate_places(kind, order)[i])] = gates[i];
+  return concat(parts[0], std::span(parts).subspan(1), axis);
+}
+
+// [gates H, H] as the loop reads it: [H / 32, 2, H, gates, 16].
+Tensor packed_forward(Tensor weight, const RecurrentOptions& options) {
+  const int64_t hidden = weight.dim(1), gates = gates_of(options.kind);
+  if (options.order != GateOrder::kUsual && gates > 1) {
+    const std::vector<Tensor> parts = gates_along(weight, 0, options.kind, options.order);
+    weight = concat(parts[0], std::span(parts).subspan(1), 0);
+  }
+  const Tensor panels = in_panels(reshape(weight, {gates, hidden, hidden}), 1, kRecurrentUnits);
+  const Shape halves{gates, panels.dim(1), 2, kRecurrentUnits / 2, hidden};
+  return permute(reshape(panels, halves), {1, 2, 4, 0, 3});
+}
+
+// As the gradient's loop does: [H / 32, gates H, 32].
+Tensor packed_backward(Tensor weight) { return permute(in_panels(weight, 1, kRecurrentUnits), {1, 0, 2}); }
+
+Tensor at_time(Tensor x, int64_t time) {
+  const Shape shape = x.shape();
+  return reshape(slice(x, 0, time, 1), Shape(shape.sizes().subspan(1)));
+}
+
+std::vector<Tensor> recurrent_gradient(const GradientArgs& args) {
+  const auto& attrs = args.node.attrs.as<RecurrentAttrs>();
+  const bool lstm = attrs.kind == RecurrentKind::kLstm, gru = attrs.kind == RecurrentKind::kGru;
+  const Tensor h = args.out[0], hidden = args.in[4];
+  const int64_t steps = h.dim(0), batch = h.dim(1), size = h.dim(2), width = args.in[0].dim(2);
+  const Tensor slopes = args.out_grad[0].defined() ? args.out_grad[0] : fill(args.graph, h.type(), 0, args.node.where);
+  std::vector<Tensor> operands{slopes, packed_backward(args.in[1]), hidden};
+  if (lstm) operands.push_back(args.in[5]);
+  operands.insert(operands.end(), args.out.begin(), args.out.end());
+  const bool cell_slopes = lstm && args.out_grad[2].defined();
+  if (cell_slopes) operands.push_back(args.out_grad[2]);
+  const std::vector<Tensor> found = args.graph.add(
+      kRecurrentGrad, operands, RecurrentAttrs{attrs.kind, attrs.order, attrs.reverse, cell_slopes}, args.node.where);
+  const Tensor sums = reshape(found[gru ? 1 : 0], {steps * batch, width}), one = reshape(hidden, {1, batch, size});
+  Tensor before = one;  // the states that the steps were given
+  if (steps > 1)
+    before = attrs.reverse ? concat(slice(h, 0, 1, steps - 1), std::array{one}, 0)
+                           : concat(one, std::array{slice(h, 0, 0, steps - 1)}, 0);
+  std::vector<Tensor> gradients(args.in.size());
+  gradients[0] = found[0];
+  if (args.wanted[1]) gradients[1] = matmul(sums, reshape(before, {steps * batch, size}), true, false);
+  if (args.wanted[3]) gradients[3] = reshape(sum_to(sums, {1, width}), {width});
+  gradients[4] = found[gru ? 2 : 1];
+  if (lstm) gradients[5] = found[2];
+  return gradients;
+}
+
+std::vector<TensorType> infer_recurrent_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<RecurrentAttrs>();
+  const bool lstm = attrs.kind == RecurrentKind::kLstm, memory = has_memory(attrs.kind);
+  expect_inputs(args, size_t{4} + lstm + 2 * memory + attrs.cell_slopes);
+  const TensorType &h = args.in[0], &hidden = args.in[2];
+  expect(h.shape.rank() == 3 && hidden.shape == Shape{h.shape[1], h.shape[2]},
+         "got " + h.text() + " and " + hidden.text());
+  const int64_t width = gates_of(attrs.kind) * h.shape[2];
+  const Shape packed{ceil_div(h.shape[2], kRecurrentUnits), width, kRecurrentUnits};
+  expect(args.in[1].shape == packed, "got " + args.in[1].text() + ", expected " + packed.text());
+  const TensorType projected{h.dtype, {h.shape[0], h.shape[1], width}};
+  std::vector<TensorType> results{projected, hidden};
+  if (attrs.kind == RecurrentKind::kGru) results.insert(results.begin(), projected);
+  if (lstm) results.push_back(hidden);
+  return results;
+}
+
+// A step of the unrolled layer: the state behind it and, of those with a memory, the gates and the memory.
+struct UnrolledStep {
+  Tensor hidden, gates, memory;
+};
+
+UnrolledStep unrolled_step(const RecurrentOptions& options, Tensor projected, Tensor sums, Tensor hidden, Tensor cell) {
+  if (options.kind == RecurrentKind::kTanh) return {tanh(projected + sums), {}, {}};
+  if (options.kind == RecurrentKind::kRelu) return {relu(projected + sums), {}, {}};
+  const auto gates = [&](Tensor x) { return gates_along(x, 1, options.kind, options.order); };
+  const auto joined = [&](const std::vector<Tensor>& x) { return gates_joined(x, 1, options.kind, options.order); };
+  const auto sigmoid = [](Tensor x) { return apply_scalar(Scalar::kSigmoid, x); };
+  if (options.kind == RecurrentKind::kLstm) {
+    const std::vector<Tensor> in = gates(projected + sums);
+    const Tensor input = sigmoid(in[0]), forget = sigmoid(in[1]), fresh = tanh(in[2]), out = sigmoid(in[3]);
+    const Tensor next = forget * cell + input * fresh;
+    return {out * tanh(next), joined({input, forget, fresh, out}), next};
+  }
+  const std::vector<Tensor> in = gates(projected), of_state = gates(sums);
+  const Tensor reset = sigmoid(in[0] + of_state[0]), update = sigmoid(in[1] + of_state[1]);
+  const Tensor fresh = tanh(in[2] + reset * of_state[2]);
+  return {fresh + update * (hidden - fresh), joined({reset, update, fresh}), of_state[2]};
+}
+
+// h of all steps, their gates and memories; the latter two undefined where there are none.
+std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentOptions& options) {
+  const int64_t steps = layer.projected.dim(0);
+  const RecurrentSizes sizes{.steps = steps, .reverse = options.reverse};
+  Tensor hidden = layer.hidden, cell = layer.cell;
+  std::vector<std::vector<Tensor>> all(has_memory(options.kind) ? 3 : 1,
+                                       std::vector<Tensor>(static_cast<size_t>(steps)));
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t t = sizes.time(i);
+    const Tensor sums = matmul(hidden, layer.weight, false, true) + layer.bias;
+    const UnrolledStep step = unrolled_step(options, at_time(layer.projected, t), sums, hidden, cell);
+    hidden = step.hidden, cell = step.memory;
+    const std::array values{step.hidden, step.gates, step.memory};
+    for (size_t j = 0; j < all.size(); ++j)
+      all[j][static_cast<size_t>(t)] = reshape(values[j], {1, values[j].dim(0), values[j].dim(1)});
+  }
+  std::vector<Tensor> results;
+  for (const std::vector<Tensor>& values : all) results.push_back(concat(values[0], std::span(values).subspan(1), 0));
+  return results;
+}
+
+std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<RecurrentAttrs>();
+  const Tensor cell = attrs.kind == RecurrentKind::kLstm ? args.in[5] : Tensor{};
+  return unrolled_steps({args.in[0], args.in[1], args.in[3], args.in[4], cell},
+                        {attrs.kind, attrs.order, attrs.reverse});
+}
+
+// The products of the states.
+double recurrent_flops(const FlopsArgs& args) {
+  const TensorType& h = args.node.op == &kRecurrent ? args.out[0] : args.in[0];
+  return 2.0 * static_cast<double>(gates_of(args.node.attrs.as<RecurrentAttrs>().kind) * h.shape.elements()) *
+         static_cast<double>(h.shape[2]);
+}
+
+}  // namespace
+
+// A step reads `projected` before it writes the gates there.
+const OpDef kRecurrent{.name = "recurrent",
+                       .infer = infer_recurrent,
+                       .gradient = recurrent_gradient,
+                       .decompose = decompose_recurrent,
+                       .may_overwrite = [](const Node&, int output, int input) { return output == 1 && input == 0; },
+                       .kernels = recurrent_kernels,
+                       .arranged_inputs = 0b100,
+                       .flops = recurrent_flops};
+const OpDef kRecurrentGrad{.name = "recurrent_grad",
+                           .infer = infer_recurrent_grad,
+                           .kernels = recurrent_grad_kernels,
+                           .flops = recurrent_flops};
+
+RecurrentResult recurrent(const RecurrentLayer& layer, const RecurrentOptions& options, SourceLine where) {
+  std::vector<Tensor> found;
+  if (options.unrolled) {
+    found = unrolled_steps(layer, options);
+  } else {
+    std::vector<Tensor> operands{layer.projected, layer.weight, packed_forward(layer.weight, options), layer.bias,
+                                 layer.hidden};
+    if (options.kind == RecurrentKind::kLstm) operands.push_back(layer.cell);
+    found = graph_of(At(layer.projected, where))
+                ->add(kRecurrent, operands, RecurrentAttrs{options.kind, options.order, options.reverse}, where);
+  }
+  const int64_t last = options.reverse ? 0 : layer.projected.dim(0) - 1;
+  return {found[0], at_time(found[0], last), options.kind == RecurrentKind::kLstm ? at_time(found[2], last) : Tensor{}};
+}
+
+}  // namespace linnet
