@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
@@ -51,6 +52,7 @@ int run(int count, char** arguments) {
     return {cross_entropy_sum(rows, labels), count_targets(labels, DType::kF32)};
   };
   TrainerOptions options;
+  options.threads = available_threads();
   if (sgd) options.optimizer.kind = OptimizerAttrs::Kind::kSgd;
   SingleShapeLearner learner(*network, loss, options);
   for (const SafetensorsEntry& entry : batch.entries()) set_input(learner, entry);

@@ -7,9 +7,11 @@
 #include <numbers>
 
 #include "engine/kernels/gemm/activation.h"
+#include "engine/ops/dropout/dropout.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "models/nn/trace.h"
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -241,10 +243,16 @@ void cast_to(OnnxCall& call, OnnxElement to) {
   call.set(0, x, to);
 }
 
-// Not in training mode: as in an exported network.
+// Elements are dropped by a network in training mode, while it is trained.
 void dropout_operator(OnnxCall& call) {
-  if (call.has(2) && call.numbers(2)[0] != 0) call.fail("training_mode is true");
-  call.set(0, call.in(0));
+  const double ratio = call.has(1) ? call.numbers(1)[0] : 0.5;
+  Trace* const trace = Trace::find();
+  const bool drops = call.has(2) && call.numbers(2)[0] != 0 && ratio > 0 && trace && trace->options().training;
+  if (drops && call.is_wanted(1)) call.fail("the mask of elements that are dropped is asked for");
+  if (!drops) call.set(0, call.in(0));
+  if (drops)
+    call.set(
+        dropout(call.tensor(0), trace->random(), static_cast<float>(ratio), dropout_site("onnx", call.node().name)));
   if (call.is_wanted(1)) call.set(1, call.uniform(1, call.shape(), DType::kF32), OnnxElement::kBool);
 }
 
@@ -271,7 +279,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Cos", unary_of(Scalar::kCos)},
       {"Cosh", unary([](Number x) { return 0.5 * (exp(x) + exp(-x)); })},
       {"Div", binary(quotient)},
-      {"Dropout", dropout_operator, "as the identity"},
+      {"Dropout", dropout_operator, "as the identity, but in training mode while the network is trained"},
       {"Elu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), 1); })},
       {"Equal", comparison(compose::equal)},
       {"Erf", unary_of(Scalar::kErf)},

@@ -1,4 +1,5 @@
 // Normalizations.
+#include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "onnx/operators.h"
@@ -13,30 +14,26 @@ Tensor scaled(const OnnxCall& call, Tensor x, Tensor weight, Tensor bias) {
   return elementwise(call, {x, weight, bias}, [](Number x, Number weight, Number bias) { return x * weight + bias; });
 }
 
-// With the statistics that the network learned, or in training mode with those of x: a factor and a summand for each
-// channel. The training mode is also how weights are standardized.
+// With the statistics that the network learned: a factor and a summand for each channel. In training mode with those of
+// x, which is also how weights are standardized.
 void batch_normalization(OnnxCall& call) {
   const DType dtype = traced_dtype(call.element());
   const int rank = call.shape().rank();
   const double epsilon = call.real("epsilon", 1e-5), momentum = call.real("momentum", 0.9);
-  Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
+  const Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
   if (call.integer("training_mode", 0) != 0) {
     if (rank < 2) call.fail("training_mode is set for a tensor of shape " + call.shape().text());
-    const Tensor x = compose::axis_to_front(call.tensor(0), 1);  // [C, ...]
-    const Tensor rows = reshape(x, {x.dim(0), x.shape().elements() / std::max<int64_t>(1, x.dim(0))});
-    const Tensor now = compose::mean_last(rows);
-    const Tensor spread =
-        compose::mean_last(elementwise(call, {rows, now}, [](Number x, Number m) { return square(x - m); }));
-    const auto running = [&](size_t result, Tensor before, Tensor current) {
-      const Tensor flat = reshape(current, {x.dim(0)});
+    const BatchNormResult found = batch_norm(compose::channels_last(call.tensor(0)), call.tensor(1, dtype),
+                                             call.tensor(2, dtype), call.real("epsilon", 1e-5));
+    const auto set_running = [&](size_t result, Tensor before, Tensor now) {
       if (call.is_wanted(result))
         call.set(
             result,
-            elementwise(call, {before, flat}, [=](Number a, Number b) { return a * momentum + b * (1 - momentum); }),
+            elementwise(call, {before, now}, [=](Number a, Number b) { return a * momentum + b * (1 - momentum); }),
             call.element());
-      return flat;
     };
-    mean = running(1, mean, now), variance = running(2, variance, spread);
+    set_running(1, mean, found.mean), set_running(2, variance, found.variance);
+    return call.set(compose::channels_first(found.y));
   }
   const Tensor factor = elementwise(call, {call.tensor(1, dtype), variance},
                                     [=](Number weight, Number variance) { return weight * rsqrt(variance + epsilon); });
