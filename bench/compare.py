@@ -1,7 +1,8 @@
 """Sets Linnet's training steps beside PyTorch's on this machine's CPU: `./dev bench cpu` calls it, see bench/README.md.
 
-Every figure comes from a process of its own. A round runs Linnet, then each of PyTorch's modes; so what else the machine
-does falls on both. Raw lines go to build/peers/runs.jsonl, the table to bench/results/cpu.json and cpu.md.
+Every figure comes from a process of its own. A round runs Linnet, then each of PyTorch's modes, then JAX and TensorFlow
+where they are installed; so what else the machine does falls on all. Raw lines go to build/peers/runs.jsonl, the tables
+to bench/results/cpu.json and cpu.md.
 """
 
 import argparse
@@ -24,6 +25,9 @@ RUNS = common.HOME / "runs.jsonl"
 LINNET = ROOT / "build" / "release" / "bin" / "linnet"
 PYTHON = common.HOME / "bin" / "python"
 MODES = ("eager", "compile", "tuned")
+# Peers other than PyTorch, each with a script of its own (bench/peers/with_*.py): what pip has to install for it.
+OTHERS = {"jax": "jax optax safetensors", "tensorflow": "tensorflow-cpu safetensors"}
+OTHERS_WORKLOADS = ("r-64", "cnn-128", "resnet20", "gpt-6l")
 TIMEOUT = 1800  # seconds for one process
 
 # Workload -> seconds of PyTorch's step on two cores, about, in fp32; for the estimate and nothing else.
@@ -39,13 +43,15 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=5.0, help="timed in each process, 3 steps at least")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: both, of cnn-* fp32 only")
-    parser.add_argument("--mode", choices=MODES, action="append", help="of the peer; may be repeated; default: all")
+    parser.add_argument("--mode", choices=(*MODES, *OTHERS), action="append",
+                        help="of PyTorch, or another peer; may be repeated; default: all")
     parser.add_argument("--all-rounds", action="store_true", help="of modes, too, that are far behind in the first")
     parser.add_argument("--dropout", type=float, help="instead of 0.1, in r-* and bert-base; rows of their own")
     parser.add_argument("--isa", choices=("avx2",), help="both sides held to these instructions; rows of their own, fp32 only")
     parser.add_argument("--resume", action="store_true", help="keep what an interrupted table has already measured")
     parser.add_argument("--linnet", type=Path, default=LINNET, help="the program")
     parser.add_argument("--python", type=Path, default=PYTHON, help="the Python that has PyTorch")
+    parser.add_argument("--other-python", type=Path, metavar="PYTHON", help="the Python that has JAX and TensorFlow")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--peer-only", action="store_true", help="a look: the results stay as they are")
     only.add_argument("--linnet-only", action="store_true", help="the same")
@@ -57,7 +63,29 @@ def arguments():
             parser.error(f"there is no workload {name}; there are {', '.join(STEP_SECONDS)}")
     if options.rounds < 1 or options.threads < 1 or options.seconds < 0:
         parser.error("--rounds and --threads are 1 or more, --seconds is 0 or more")
+    options.modes = [] if options.linnet_only else options.mode or [*MODES, *OTHERS]
+    possible = [] if options.isa else [name for name in options.names or STEP_SECONDS if name in OTHERS_WORKLOADS]
+    options.others = [peer for peer in OTHERS
+                      if peer in options.modes and possible and is_installed(peer, options.other_python)]
+    options.modes = [mode for mode in options.modes if mode in MODES]
     return options
+
+
+def is_installed(peer: str, python: Path | None) -> bool:
+    """Whether this Python has what the peer needs; otherwise prints a line that says what to install."""
+    packages = OTHERS[peer]
+    missing = f"{peer}: left out; it needs --other-python PYTHON, a Python with packages of pip: {packages}"
+    if python:
+        modules = packages.replace("-cpu", "").split()
+        test = f"import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, {modules})))"
+        try:
+            if subprocess.run([str(python), "-c", test], capture_output=True).returncode == 0:
+                return True
+            missing = f"{peer}: left out; install it by `{python} -m pip install {packages}`"
+        except OSError as error:
+            missing = f"{peer}: left out; {error}"
+    print(missing, file=sys.stderr)
+    return False
 
 
 class Row:
@@ -70,8 +98,9 @@ class Row:
         self.label = name if not varied else f"{name}-nodropout" if options.dropout == 0 else f"{name}-p{self.dropout:g}"
         self.label += f"-{options.isa}" if options.isa else ""
         self.sides = [] if options.peer_only else ["linnet"]
-        if not options.linnet_only:
-            self.sides += options.mode or MODES
+        self.sides += options.modes
+        if name in OTHERS_WORKLOADS and not options.isa:
+            self.sides += options.others
         self.records: list[dict] = []  # {"side", "round", ...}; with "error" where it failed
 
     def key(self) -> dict:
@@ -81,9 +110,15 @@ class Row:
     def of(self, side: str) -> list[dict]:
         return [record for record in self.records if record["side"] == side]
 
+    def pytorch(self) -> list[dict]:
+        """What PyTorch's table is made of: the records of Linnet and of PyTorch's modes."""
+        return [record for record in self.records if record["side"] not in OTHERS]
+
     def wanted(self, side: str, turn: int) -> bool:
         """Whether this side still has to run in this round."""
-        return rounds.still_wanted(self.records, side, turn, FAR_BEHIND, self.options.all_rounds)
+        # How fast the other peers are does not decide which of PyTorch's modes run again.
+        judged = self.records if side in OTHERS else self.pytorch()
+        return rounds.still_wanted(judged, side, turn, FAR_BEHIND, self.options.all_rounds or side in OTHERS)
 
     def command(self, side: str, data: Path | None) -> list[str]:
         options = self.options
@@ -94,6 +129,9 @@ class Row:
             held = ["--isa", options.isa] if options.isa else []
             return [str(options.linnet), "bench", self.name, "--json", *shared, *held]
         given = ["--data", str(data)] if data else []
+        if side in OTHERS:
+            script = ROOT / "bench" / "peers" / f"with_{side}.py"
+            return [str(options.other_python), str(script), self.name, *shared, *given]
         return [str(options.python), str(ROOT / "bench" / "peers" / "peer.py"), self.name, "--mode", side, *shared, *given]
 
     def cache(self, side: str) -> Path:
@@ -135,7 +173,7 @@ def execute(command: list[str], environment: dict[str, str], pinned: set[int]) -
 
 def run_side(row: Row, side: str, data: Path | None, pinned: set[int]) -> dict:
     threads = row.options.threads
-    if side == "linnet":
+    if side == "linnet" or side in OTHERS:
         return execute(row.command(side, data), common.plain_environment(), pinned)
     if side != "eager" and not shutil.which("g++"):
         return {"error": "torch.compile needs g++, which is missing"}
@@ -200,9 +238,9 @@ def estimate(rows: list[Row]) -> float:
     for row in rows:
         step = STEP_SECONDS[row.name] * 2 / row.options.threads
         for side in row.sides:
-            process = 4 + 4 * step + max(row.options.seconds, 3 * step)
+            process = (15 if side in OTHERS else 4) + 4 * step + max(row.options.seconds, 3 * step)
             runs = row.options.rounds - len(row.of(side))
-            total += runs * process + (0 if side in ("linnet", "eager") or row.cache(side).exists() else 40)
+            total += runs * process + (0 if side in ("linnet", "eager", *OTHERS) or row.cache(side).exists() else 40)
     return total
 
 
@@ -210,19 +248,23 @@ def main() -> int:
     options = arguments()
     if not options.peer_only and not options.linnet.exists():
         sys.exit(f"{options.linnet} is missing: ./dev build")
-    if not options.linnet_only and not options.python.exists():
+    if options.modes and not options.python.exists():
         sys.exit(f"{options.python} is missing: `./dev bench cpu` makes it")
     if options.threads > len(os.sched_getaffinity(0)):
         sys.exit(f"{options.threads} threads, but this process may use {len(os.sched_getaffinity(0))} processors")
     rows = [Row(name, precision, options) for name in STEP_SECONDS if not options.names or name in options.names
             for precision in ("fp32", "bf16") if options.precision in (None, precision)
             if precision == "fp32" or not (name.startswith("cnn") or options.isa)]
+    if not options.linnet_only:
+        rows = [row for row in rows if row.sides not in ([], ["linnet"])]
+    if not rows:
+        sys.exit("there is nothing to measure")
     common.HOME.mkdir(parents=True, exist_ok=True)
     earlier = recorded()
     if options.resume:
         for row in rows:
             row.records = [record for record in earlier if record | row.key() == record and "error" not in record
-                           and record["round"] < options.rounds]
+                           and record["round"] < options.rounds and record["side"] in row.sides]
     else:
         keys = [row.key() for row in rows]
         kept = [record for record in earlier if not any(record | key == record for key in keys)]
@@ -242,10 +284,16 @@ def main() -> int:
             print(f"compare: {error}", file=sys.stderr)
             interrupted = True
         if not options.peer_only and not options.linnet_only:
-            report.update(row.label, row.name, row.precision, row.records)
+            report.update(row.label, row.name, row.precision, row.pytorch())
+            report.update_others(row.label, row.precision, row.records, OTHERS)
         if interrupted:
             break
-    print(report.table([report.row_of(row.label, row.name, row.precision, row.records) for row in rows if row.records]))
+    measured = [row for row in rows if row.records]
+    if options.modes or options.linnet_only:
+        print(report.table([report.row_of(row.label, row.name, row.precision, row.pytorch()) for row in measured]))
+    beside = [entry for row in measured for entry in report.others_of(row.label, row.precision, row.records, OTHERS)]
+    if beside:
+        print("\n" + report.others_table(beside))
     print(f"{(time.time() - started) / 60:.1f} minutes")
     return 130 if interrupted else 0
 

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Models at inference beside PyTorch, ONNX Runtime and llama.cpp: encoders by batch, length and precision, and a
-decoder that writes one text.
+"""Models at inference beside PyTorch, ONNX Runtime, OpenVINO, zentorch and llama.cpp: encoders by batch, length and
+precision, and a decoder that writes one text.
 
     bench/infer_table.py [minilm] [bert-base] [gpt2-124m] [--batches 1,8,32] [--lengths 32,128,512] [--tokens 128]
                          [--rounds 2] [--seconds 0.5]
 
-Sizes are those of MiniLM-L6, BERT-base and GPT-2, weights are random. Encoders: PyTorch eager, compiled, dynamic int8;
-ONNX Runtime fused by its transformer optimizer in fp32, and dynamic int8; Linnet fp32, bf16, int8 (dynamic) and static
-int8. The decoder: transformers on PyTorch, llama.cpp in F32, Q8_0 and Q4_0; Linnet fp32, bf16, int8, int8-weights and
-int4-weights. Sides take turns, each in a process of its own; a cell is the median of the rounds' medians. Loading and
-tokens are not part of it. Run by --python, a Python with torch, transformers, onnx and onnxruntime; llama.cpp by
---llama-python, one with torch, xllamacpp (a compiled llama.cpp), gguf and safetensors, if there is one. Results:
-bench/results/infer_table.md, .json and .svg.
+Sizes are those of MiniLM-L6, BERT-base and GPT-2, weights are random. Encoders: PyTorch eager and compiled in fp32 and
+bf16, and dynamic int8; ONNX Runtime fused by its transformer optimizer in fp32, and dynamic int8; OpenVINO in fp32, in
+bf16 and in int8 (NNCF); zentorch in fp32 and bf16; Linnet fp32, bf16, int8 (dynamic) and static int8. The decoder:
+transformers on PyTorch, llama.cpp in F32, Q8_0 and Q4_0; Linnet fp32, bf16, int8, int8-weights and int4-weights. Sides
+take turns, each in a process of its own; a cell is the median of the rounds' medians, without loading and tokens.
+
+Run by --python, a Python with torch, transformers, onnx and onnxruntime. The other peers run if a Python is named:
+--openvino-python, one with openvino, nncf, torch and transformers; --zentorch-python, one with zentorch, the torch that
+it needs and transformers; --llama-python, one with torch, xllamacpp (a compiled llama.cpp), gguf and safetensors.
+Results: bench/results/infer_table.md, .json and .svg.
 """
 
 import statistics
@@ -30,11 +33,15 @@ DECODER = Path(__file__).parent / "peers" / "decoder.py"
 ENCODERS = {"minilm": (6, 384, 12), "bert-base": (12, 768, 12)}  # layers, width, heads
 DECODERS = {"gpt2-124m": (12, 768, 12)}
 PRECISIONS = ("fp32", "bf16", "int8", "static")
-PEERS = {"eager": "PyTorch", "compile": "PyTorch compiled", "quantized": "PyTorch int8", "ort": "ONNX Runtime",
-         "ort-int8": "ONNX Runtime int8"}
+PEERS = {"eager": "PyTorch", "compile": "PyTorch compiled", "ort": "ONNX Runtime", "openvino": "OpenVINO",
+         "zentorch": "zentorch", "eager-bf16": "PyTorch bf16", "compile-bf16": "PyTorch compiled bf16",
+         "openvino-bf16": "OpenVINO bf16", "zentorch-bf16": "zentorch bf16", "quantized": "PyTorch int8",
+         "ort-int8": "ONNX Runtime int8", "openvino-int8": "OpenVINO int8"}
 # What each of Linnet's precisions is held against.
-CLASSES = {"fp32": ("eager", "compile", "ort"), "bf16": ("eager", "compile", "ort"), "int8": ("quantized", "ort-int8"),
-           "static": ("quantized", "ort-int8")}
+FP32 = ("eager", "compile", "ort", "openvino", "zentorch")
+BF16 = ("eager-bf16", "compile-bf16", "openvino-bf16", "zentorch-bf16")
+INT8 = ("quantized", "ort-int8", "openvino-int8")
+CLASSES = {"fp32": FP32, "bf16": BF16 + FP32, "int8": INT8, "static": INT8}
 DECODER_PRECISIONS = ("fp32", "bf16", "int8", "int8-weights", "int4-weights")
 DECODER_PEERS = {"transformers": "transformers", "llama-f32": "llama.cpp F32", "llama-q8_0": "llama.cpp Q8_0",
                  "llama-q4_0": "llama.cpp Q4_0"}
@@ -56,11 +63,13 @@ class Encoder:
 
     def __init__(self, runs, options):
         self.runs, self.options = runs, options
+        # What the modes of some peers begin with -> their Python, None if no option names it.
+        self.pythons = {"openvino": options.openvino_python, "zentorch": options.zentorch_python}
 
     def measure(self, model: str) -> dict:
         """side -> {(batch, length) -> median ms}, and what failed."""
         folder = made_folder(self.options, ENCODER, model, *ENCODERS[model])
-        times, notes, facts = {}, [], {}
+        times, notes, facts, versions = {}, [], {}, set()
         shapes = ["--batches", self.options.batches, "--lengths", self.options.lengths]
         for turn in range(self.options.rounds):
             for precision in PRECISIONS:
@@ -69,10 +78,17 @@ class Encoder:
                                                   "--seconds", 5 * self.options.seconds], turn)
                 self.take(precision, found, times, notes, facts)
             for mode in PEERS if self.runs.with_peer else ():
+                library = mode.split("-")[0]
+                python = self.pythons.get(library)
+                if library in self.pythons and not python:
+                    notes.append(f"{PEERS[library]}: not run: --{library}-python names a Python with {library}")
+                    continue
                 found = self.runs.peer(mode, ["--model", str(folder), *shapes, "--seconds", self.options.seconds], turn,
-                                       ENCODER)
+                                       ENCODER, python)
                 self.take(mode, found, times, notes, facts)
-        return {"model": model, "notes": sorted(set(notes)), "facts": facts,
+                if python and "error" not in found:
+                    versions.add(found["version"])
+        return {"model": model, "notes": sorted(set(notes)), "facts": facts, "versions": sorted(versions),
                 "times": {side: {key: statistics.median(values) for key, values in rows.items()}
                           for side, rows in times.items()}}
 
@@ -92,28 +108,28 @@ class Encoder:
     def page(result: dict) -> str:
         times = result["times"]
         peers = [mode for mode in PEERS if mode in times]
-        head = ["batch x tokens", *PRECISIONS, *(PEERS[mode] for mode in peers),
-                *(f"{precision}, of the best peer's speed" for precision in PRECISIONS),
-                *(f"{precision}, of PyTorch's" for precision in ("int8", "static"))]
-        rows, ratios, eager = [], {precision: [] for precision in PRECISIONS}, {"int8": [], "static": []}
-        for shape in times["fp32"]:
-            row = [shape, *(show(times[side].get(shape), 2) for side in (*PRECISIONS, *peers))]
-            for precision in PRECISIONS:
-                best = min((times[mode][shape] for mode in CLASSES[precision] if mode in times), default=None)
-                ratios[precision] += [best / times[precision][shape]] if best else []
-                row.append(show(ratios[precision][-1] if best else None, 2))
-            for precision, found in eager.items():
-                if "eager" in times:
-                    found.append(times["eager"][shape] / times[precision][shape])
-                row.append(show(found[-1] if found else None, 2))
-            rows.append(row)
-        means = [show(statistics.geometric_mean(values) if values else None, 2)
-                 for values in (*ratios.values(), *eager.values())]
-        rows.append(["mean", *("" for _ in (*PRECISIONS, *peers)), *means])
+        latencies = [[shape, *(show(times[side].get(shape), 2) for side in (*PRECISIONS, *peers))]
+                     for shape in times["fp32"]]
+        # Each column of the table of speeds: its head, Linnet's precision, the peers that it is held against.
+        columns = [*((precision, precision, CLASSES[precision]) for precision in PRECISIONS),
+                   *((f"{precision}, all peers", precision, tuple(PEERS)) for precision in ("int8", "static")),
+                   *((f"{precision}, PyTorch", precision, ("eager",)) for precision in ("int8", "static"))]
+        speeds, ratios = [[shape] for shape in times["fp32"]], [[] for _ in columns]
+        for row in speeds:
+            for (_, precision, modes), found in zip(columns, ratios):
+                latency, best = min(((times[mode][row[0]], PEERS[mode]) for mode in modes if mode in times),
+                                    default=(None, None))
+                found += [latency / times[precision][row[0]]] if latency else []
+                row.append(show(found[-1], 2, f" ({best})" if len(modes) > 1 else "") if latency else "-")
+        speeds.append(["mean", *(show(statistics.geometric_mean(found) if found else None, 2) for found in ratios)])
         facts = [[PEERS.get(side, side), show(fact["load_seconds"], 2), show(fact["memory_mb"]),
                   show(fact.get("weight_mb"), 1)] for side, fact in result["facts"].items()]
         notes = "".join(f"\n{note}\n" for note in result["notes"])
-        return (f"## {result['model']}\n\nMedian latency in ms.\n\n" + study.table(head, rows) + "\n" +
+        beside = f" Beside {', '.join(result['versions'])}." if result["versions"] else ""
+        return (f"## {result['model']}\n\nMedian latency in ms.{beside}\n\n" +
+                study.table(["batch x tokens", *PRECISIONS, *(PEERS[mode] for mode in peers)], latencies) +
+                "\nLinnet's speed divided by the fastest peer's.\n\n" +
+                study.table(["batch x tokens", *(head for head, _, _ in columns)], speeds) + "\n" +
                 study.table(["", "loaded in s", "memory, MB", "weights, MB"], facts) + notes + "\n")
 
     @staticmethod
@@ -138,11 +154,7 @@ class Decoder:
         if mode.startswith("llama"):
             if not self.options.llama_python:
                 return {"error": "not run: --llama-python names a Python with xllamacpp"}
-            python, self.options.python = self.options.python, self.options.llama_python
-            try:
-                return self.runs.peer(mode, arguments, turn, DECODER)
-            finally:
-                self.options.python = python
+            return self.runs.peer(mode, arguments, turn, DECODER, self.options.llama_python)
         return self.runs.peer(mode, arguments, turn, DECODER)
 
     def measure(self, model: str) -> dict:
@@ -212,6 +224,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5,
                         help="of each cell and round; a decoder takes four times that")
     parser.add_argument("--llama-python", help="a Python with xllamacpp and gguf")
+    parser.add_argument("--openvino-python", help="a Python with openvino, nncf, torch and transformers")
+    parser.add_argument("--zentorch-python", help="a Python with zentorch, its torch and transformers")
     options = parser.parse_args()
     for model in options.models:
         if model not in models:
@@ -224,9 +238,10 @@ def main():
         text.append(side.page(results[-1]))
         groups += side.groups(results[-1])
     runs.write("Models at inference", (
-        "Speed is the best peer's latency in the same class by Linnet's: fp32 and bf16 are held against PyTorch's and "
-        "ONNX Runtime's fp32, int8 and static int8 against their dynamic int8. In the last columns it is that of "
-        "PyTorch in fp32, eager.\n\n" + "".join(text)), {"results": results})
+        "A speed is the latency of the fastest peer, named in parentheses, divided by Linnet's: above 1 Linnet is "
+        "faster. fp32 is held against the peers in fp32, bf16 against those in bf16 and fp32, int8 and static int8 "
+        "against those in int8. \"All peers\" are those in any precision, \"PyTorch\" is eager in fp32. Means are "
+        "geometric.\n\n" + "".join(text)), {"results": results})
     study.report.replace(Path(options.out) / "infer_table.svg",
                          bars.bars("Models at inference. " + runs.machine(), groups))
 

@@ -88,14 +88,19 @@ class Study:
         key = {"side": "linnet", "workload": workload, "arguments": arguments, "round": turn, "build": self.build}
         return self.once(key, lambda: compare.execute(command, common.plain_environment(), self.pinned))
 
-    def peer(self, workload: str, arguments: list, turn: int = 0, script: Path = PEER) -> dict:
-        """A peer in PyTorch -> its JSON, or {"error": one line}."""
+    def peer(self, workload: str, arguments: list, turn: int = 0, script: Path = PEER,
+             python: str | None = None) -> dict:
+        """A peer in PyTorch -> its JSON, or {"error": one line}. python: an environment other than --python's."""
         if not self.with_peer:
             return {"error": "not run"}
-        command = [self.options.python, str(script), workload, "--threads", str(self.options.threads),
+        command = [python or self.options.python, str(script), workload, "--threads", str(self.options.threads),
                    *map(str, arguments)]
         key = {"side": "pytorch", "workload": workload, "arguments": list(map(str, arguments)), "round": turn}
-        return self.once(key, lambda: compare.execute(command, common.environment(self.options.threads), self.pinned))
+        torch = self.torch
+        found = self.once(key, lambda: compare.execute(command, common.environment(self.options.threads), self.pinned))
+        if python:
+            self.torch = torch  # machine() names the PyTorch of --python
+        return found
 
     def run(self, arguments: list, threads: bool = True,
             prefix: list[str] = ()) -> tuple[subprocess.CompletedProcess, float, float]:

@@ -1,9 +1,10 @@
-"""What every PyTorch peer shares: a fair environment, timing, memory, one line of JSON.
+"""What every peer shares: a fair environment, timing, memory, one line of JSON.
 
 The environment has to be set before torch is imported; peer.py restarts itself in `environment()` when it is not.
 """
 
 import ctypes
+import math
 import os
 import statistics
 import subprocess
@@ -18,7 +19,7 @@ MARK = "LINNET_PEER"  # set in the environment of a peer
 
 # Any variable that starts like this could hold a library to older cores or to other kernels than it would choose.
 UNSET = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "OMP_", "KMP_", "GOMP_", "MALLOC_",
-         "GLIBC_TUNABLES", "LD_PRELOAD", "CC", "CXX")
+         "XLA_", "JAX_", "TF_", "GLIBC_TUNABLES", "LD_PRELOAD", "CC", "CXX")
 
 
 def plain_environment() -> dict[str, str]:
@@ -68,9 +69,9 @@ def environment(threads: int, device: str = "cpu", isa: str | None = None) -> di
     return plain_environment() | chosen | HELD_TO[isa]
 
 
-def memory_mb(field: str) -> float:
-    """VmRSS or VmHWM of this process in MB (10^6 bytes)."""
-    with open("/proc/self/status") as file:
+def memory_mb(field: str, process: int | str = "self") -> float:
+    """VmRSS or VmHWM of a process in MB (10^6 bytes)."""
+    with open(f"/proc/{process}/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(field + ":")) * 1024 / 1e6
 
 
@@ -185,6 +186,6 @@ def measure(workload: Workload, seconds: float, split: bool) -> dict:
         "forward_ms": forward and round(forward, 2), "backward_ms": backward and round(backward, 2),
         "peak_mb": peak, "steady_mb": steady,
         "first_step_seconds": round(first_step_seconds, 2),
-        "parameters": sum(parameter.numel() for parameter in workload.parameters),
+        "parameters": sum(math.prod(parameter.shape) for parameter in workload.parameters),
         "first_loss": round(losses[0], 4), "last_loss": round(losses[-1], 4),
     }

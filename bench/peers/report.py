@@ -14,6 +14,7 @@ import picture
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
 ORDER = ("r-64", "r-128", "r-256", "r-384", "cnn-128", "cnn-1024", "resnet20", "resnet18", "gpt-6l", "gpt2-124m", "bert-base")
+NAMES = {"jax": "JAX", "tensorflow": "TensorFlow"}
 MARKS = ("<!-- bench cpu -->", "<!-- /bench cpu -->")
 
 
@@ -61,6 +62,25 @@ def row_of(label: str, workload: str, precision: str, records: list[dict]) -> di
     }
 
 
+def others_of(label: str, precision: str, records: list[dict], peers) -> list[dict]:
+    """An entry of cpu.json for each of the peers other than PyTorch that was measured."""
+    ours = [record for record in records if record["side"] == "linnet" and "error" not in record]
+    linnet, found = spread(ours), []
+    for peer in peers:
+        theirs = [record for record in records if record["side"] == peer and "error" not in record]
+        if speed := spread(theirs):
+            found.append({
+                "workload": label, "precision": precision, "unit": theirs[0]["unit"],
+                "peer": peer, "version": theirs[0]["version"], "linnet": linnet, "speed": speed,
+                "ratio": round(linnet["median"] / speed["median"], 3) if linnet else None,
+                "memory_mb": middle(ours, "memory_mb"), "peer_memory_mb": middle(theirs, "memory_mb", min),
+                "first_step_seconds": middle(ours, "first_step_seconds", digits=2),
+                "peer_first_step_seconds": middle(theirs, "first_step_seconds", digits=2),
+                "threads": theirs[0]["threads"], "rounds": len(theirs), "warnings": warnings(ours, theirs),
+                "date": datetime.date.today().isoformat(), "linnet_commit": commit()})
+    return found
+
+
 def warnings(ours: list[dict], theirs: list[dict]) -> list[str]:
     """What says that the two sides may not have trained the same."""
     if not ours or not theirs:
@@ -106,22 +126,41 @@ def update(label: str, workload: str, precision: str, records: list[dict]) -> No
     if not row["linnet"] or not row["peers"]:
         return
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / "cpu.json"
-    old = json.loads(path.read_text())["rows"] if path.exists() else []
-    rows = [other for other in old if (other["workload"], other["precision"]) != (label, precision)]
+    old = results()
+    rows = [other for other in old["rows"] if (other["workload"], other["precision"]) != (label, precision)]
     rows = sorted([*rows, row], key=place)
     # A row held to other instructions does not say what the machine has.
     isa = next((other["isa"] for other in (row, *rows) if other["workload"] in ORDER), row["isa"])
-    whole = {"machine": machine(row) | {"isa": isa}, "rows": rows}
-    replace(path, json.dumps(whole, indent=1) + "\n")
-    text = page(whole)
-    replace(RESULTS / "cpu.md", "# Training on the CPU, beside PyTorch\n\n" + text)
+    whole = old | {"machine": machine(row) | {"isa": isa}, "rows": rows}
+    write(whole)
     replace(RESULTS / "cpu.svg", picture.picture(whole))
     readme = ROOT / "README.md"
     before, found, rest = readme.read_text().partition(MARKS[0] + "\n")
     _, end, after = rest.partition(MARKS[1])
     if found and end:
         replace(readme, f"{before}{MARKS[0]}\n{summary(rows)}{MARKS[1]}{after}")
+
+
+def update_others(label: str, precision: str, records: list[dict], peers) -> None:
+    """Puts the entries of peers other than PyTorch in place of those of the same name; the rows stay as they are."""
+    new = [entry for entry in others_of(label, precision, records, peers) if entry["linnet"]]
+    whole = results()
+    if not new or not whole["rows"]:  # the page begins with the machine of PyTorch's rows
+        return
+    names = [(entry["workload"], entry["precision"], entry["peer"]) for entry in new]
+    kept = [entry for entry in whole.get("others", [])
+            if (entry["workload"], entry["precision"], entry["peer"]) not in names]
+    write(whole | {"others": sorted([*kept, *new], key=lambda entry: (*place(entry), entry["peer"]))})
+
+
+def results() -> dict:
+    path = RESULTS / "cpu.json"
+    return json.loads(path.read_text()) if path.exists() else {"rows": []}
+
+
+def write(whole: dict) -> None:
+    replace(RESULTS / "cpu.json", json.dumps(whole, indent=1) + "\n")
+    replace(RESULTS / "cpu.md", "# Training on the CPU, beside PyTorch\n\n" + page(whole))
 
 
 def summary(rows: list[dict]) -> str:
@@ -159,6 +198,10 @@ def page(whole: dict) -> str:
         notes = [f"PyTorch {side}: {error}" if side != "linnet" else f"Linnet: {error}"
                  for side, error in row["failed"].items()] + row["warnings"]
         lines += [f"{row['workload']} {row['precision']}: {note}\n" for note in notes]
+    if whole.get("others"):
+        lines += ["## Beside JAX and TensorFlow", "", others_table(whole["others"]), ""]
+        lines += [f"{entry['workload']} {entry['precision']} {entry['peer']}: {note}\n"
+                  for entry in whole["others"] for note in entry["warnings"]]
     return "\n".join(lines)
 
 
@@ -193,6 +236,21 @@ def table(rows: list[dict]) -> str:
         cells = [row["workload"], f"{row['precision']}, {row['unit']}", figure(row["linnet"]), *peers,
                  show(row["ratio_to_best_peer"], "{:.2f}"), show(row["fraction_of_peak"], "{:.0%}"),
                  show(row["memory_mb"]), show(row["peer_memory_mb"]), show(row["first_step_seconds"], "{:.2f}"), theirs]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def others_table(entries: list[dict]) -> str:
+    """One line for each workload, precision and peer; Linnet was measured in the same rounds."""
+    head = ["workload", "", "peer", "Linnet", "peer's speed", "ratio", "MB", "peer's MB", "first step, s", "peer's",
+            "measured"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for entry in entries:
+        cells = [entry["workload"], f"{entry['precision']}, {entry['unit']}",
+                 f"{NAMES[entry['peer']]} {entry['version']}", figure(entry["linnet"]),
+                 figure(entry["speed"]), show(entry["ratio"], "{:.2f}"),
+                 show(entry["memory_mb"]), show(entry["peer_memory_mb"]), show(entry["first_step_seconds"], "{:.2f}"),
+                 show(entry["peer_first_step_seconds"], "{:.1f}"), f"{entry['date']}, {entry['linnet_commit']}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
