@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Networks that nobody here drew, as ONNX files: a run beside ONNX Runtime, a training step beside PyTorch.
 
-    bench/networks_table.py [NETWORK...] [--batches 1,8] [--train 8] [--rounds 3] [--seconds 0.5]
+    bench/networks_table.py [NETWORK...] [--batches 1,8] [--train 8] [--eager-only] [--rounds 3] [--seconds 0.5]
 
 NETWORK is a name of timm's, or "lstm"; their weights are random. Runs are timed at each of --batches, steps at the batch
 of --train (0: no steps). Sides take turns, each in a process of its own; a cell is the median of the rounds' medians.
@@ -121,6 +121,7 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help="default: " + ", ".join(NETWORKS))
     parser.add_argument("--batches", default="1,8")
     parser.add_argument("--train", type=int, default=8)
+    parser.add_argument("--eager-only", action="store_true", help="without compiling PyTorch's step, a minute each")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
     options = parser.parse_args()
@@ -131,7 +132,7 @@ def main() -> None:
              for batch in map(int, options.batches.split(",")) if batch]
     if options.train:
         plans.append((f"A training step, batch {options.train}", options.train, "step",
-                      {"train-eager": "PyTorch", "train-compile": "PyTorch compiled"}))
+                      {"train-eager": "PyTorch"} | ({} if options.eager_only else {"train-compile": "PyTorch compiled"})))
     for title, batch, own, peers in plans:
         cells = {name: networks.cell(name, batch, (own, *peers)) for name in options.networks or NETWORKS}
         whole[title] = cells

@@ -243,17 +243,22 @@ void cast_to(OnnxCall& call, OnnxElement to) {
   call.set(0, x, to);
 }
 
-// Elements are dropped by a network in training mode, while it is trained.
+// Elements are dropped by a network in training mode, while it is trained. The second result says which are left.
 void dropout_operator(OnnxCall& call) {
   const double ratio = call.has(1) ? call.numbers(1)[0] : 0.5;
   Trace* const trace = Trace::find();
-  const bool drops = call.has(2) && call.numbers(2)[0] != 0 && ratio > 0 && trace && trace->options().training;
-  if (drops && call.is_wanted(1)) call.fail("the mask of elements that are dropped is asked for");
-  if (!drops) call.set(0, call.in(0));
-  if (drops)
-    call.set(
-        dropout(call.tensor(0), trace->random(), static_cast<float>(ratio), dropout_site("onnx", call.node().name)));
-  if (call.is_wanted(1)) call.set(1, call.uniform(1, call.shape(), DType::kF32), OnnxElement::kBool);
+  if (!call.has(2) || call.numbers(2)[0] == 0 || ratio <= 0 || !trace || !trace->options().training) {
+    call.set(0, call.in(0));
+    if (call.is_wanted(1)) call.set(1, call.uniform(1, call.shape(), DType::kF32), OnnxElement::kBool);
+    return;
+  }
+  const auto dropped = [&](Tensor x) {
+    return dropout(x, trace->random(), static_cast<float>(ratio), dropout_site("onnx", call.node().name));
+  };
+  call.set(dropped(call.tensor(0)));
+  if (!call.is_wanted(1)) return;
+  const Tensor left = dropped(call.uniform(1, call.shape(), call.tensor(0).type().dtype));
+  call.set(1, elementwise(call, {left}, [](Number x) { return x > 0; }), OnnxElement::kBool);
 }
 
 }  // namespace

@@ -24,12 +24,12 @@ struct Operand {
 
 // The results of one node.
 std::vector<std::vector<double>> run_node(const std::string& op, const std::vector<Operand>& operands, size_t results,
-                                          std::vector<OnnxAttribute> attributes = {}) {
+                                          std::vector<OnnxAttribute> attributes = {}, bool training = false) {
   OnnxModel model;
   model.opsets[""] = 17;
   OnnxNode node{.name = "node", .op = op, .in = {}, .out = {}, .attributes = std::move(attributes)};
   if (const size_t dot = op.rfind('.'); dot != op.npos) node.domain = op.substr(0, dot), node.op = op.substr(dot + 1);
-  Trace trace;
+  Trace trace({.training = training});
   TracedValues values;
   NamedTensors host;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -53,7 +53,10 @@ std::vector<std::vector<double>> run_node(const std::string& op, const std::vect
   model.graph.nodes = {node};
   OnnxNetwork network(model, "node.onnx");
   for (const auto& [name, value] : network.trace(trace.graph(), values)) trace.graph().output(name, value.tensor);
-  const NamedTensors outputs = interpret(trace.finish(), host).outputs;
+  Graph graph = trace.finish();
+  for (const GraphInput& input : graph.inputs())
+    if (!host.contains(input.name)) host[input.name] = HostTensor(graph.value(input.value).type);  // "random"
+  const NamedTensors outputs = interpret(graph, host).outputs;
   std::vector<std::vector<double>> got;
   for (const std::string& name : node.out) got.push_back(outputs.at(name).values());
   return got;
@@ -76,6 +79,30 @@ TEST(OnnxOperators, LstmKeepsTheStateOfRowsThatHaveEnded) {
   expect_near(got[0], {0.1064114, -0.0367433, 0.1700066, 0, 0.1604791, 0});
   expect_near(got[1], {0.1604791, -0.0367433});
   expect_near(got[2], {0.2945726, -0.0550450});
+}
+
+// Gates lie in ONNX's order, and each direction has weights of its own. PyTorch 2.15's numbers (torch.nn.LSTM).
+TEST(OnnxOperators, LstmOfTwoDirections) {
+  std::vector<float> in(8), recurrent(8);
+  for (size_t i = 0; i < 8; ++i)
+    in[i] = 0.1F * static_cast<float>(i) - 0.3F, recurrent[i] = 0.5F - 0.15F * static_cast<float>(i);
+  const auto got = run_node("LSTM", {{{3, 1, 1}, {1, -2, 0.5F}}, {{2, 4, 1}, in}, {{2, 4, 1}, recurrent}}, 3,
+                            {text_attribute("direction", "bidirectional"), int_attribute("hidden_size", 1)});
+  expect_near(got[0], {0.0000000, 0.0378480, -0.0000000, -0.1049093, -0.0000000, 0.0529235});
+  expect_near(got[1], {-0.0000000, 0.0378480});
+  expect_near(got[2], {-0.0000000, 0.0681384});
+}
+
+// In training mode, while the network is trained: what is left is scaled, and the second result says what that is.
+TEST(OnnxOperators, DropoutDropsInTraining) {
+  const Operand x{{4, 16}, std::vector<float>(64, 3)}, ratio{{}, {0.25F}, OnnxElement::kFloat, true},
+      mode{{}, {1}, OnnxElement::kBool, true};
+  const auto got = run_node("Dropout", {x, ratio, mode}, 2, {}, /*training=*/true);
+  const auto left = std::ranges::count_if(got[0], [](double value) { return value != 0; });
+  EXPECT_GT(left, 32);
+  EXPECT_LT(left, 62);
+  for (size_t i = 0; i < got[0].size(); ++i) EXPECT_NEAR(got[0][i], got[1][i] * 4, 1e-6);
+  EXPECT_EQ(run_node("Dropout", {x, ratio, mode}, 1)[0], std::vector<double>(64, 3));
 }
 
 TEST(OnnxOperators, SeluHasTheConstantsOfItsAuthors) {
