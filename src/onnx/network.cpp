@@ -160,11 +160,20 @@ void OnnxNetwork::find_parameters() {
 
 void OnnxNetwork::find_filters() {
   std::set<std::string> others;
+  std::map<std::string, std::string> handed_on;  // by Identity, which exporters put before equal weights: from what
+  const auto origin = [&](const std::string& name) {
+    const auto found = handed_on.find(name);
+    return found == handed_on.end() ? name : found->second;
+  };
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
-    for (size_t i = 0; i < node.in.size(); ++i)
-      (full_name(node) == "Conv" && !find_function(node) && i == 1 ? filters_ : others).insert(node.in[i]);
+    const bool is_conv = full_name(node) == "Conv" && !find_function(node);
+    if (full_name(node) == "Identity" && node.in.size() == 1 && node.out.size() == 1) {
+      handed_on[node.out[0]] = origin(node.in[0]);
+      return;
+    }
+    for (size_t i = 0; i < node.in.size(); ++i) (is_conv && i == 1 ? filters_ : others).insert(origin(node.in[i]));
   });
-  visit_outputs(model_.graph, [&](const std::string& name) { others.insert(name); });
+  visit_outputs(model_.graph, [&](const std::string& name) { others.insert(origin(name)); });
   std::erase_if(filters_, [&](const std::string& name) { return others.contains(name); });
 }
 

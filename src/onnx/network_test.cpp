@@ -334,16 +334,18 @@ TEST(OnnxNetwork, AnOperatorThatIsNotThereIsNamed) {
   }
 }
 
-// Filters are parameters with channels last, and are written as the file has them. Those that something else reads,
-// too, keep their layout.
+// Filters are parameters with channels last, also where Identity hands them on to a second convolution, and are written
+// as the file has them. Those that something else reads, too, keep their layout.
 TEST(OnnxNetwork, FiltersKeepTheirLayoutInTheFile) {
-  for (const bool is_shared : {false, true}) {
+  for (const auto& [op, is_shared] : {std::pair{"", false}, {"Identity", false}, {"Neg", true}}) {
     OnnxModel model;
     model.opsets[""] = 17;
     model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
     model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
     model.graph.nodes = {{.name = "c", .op = "Conv", .in = {"x", "w"}, .out = {"y"}}};
-    if (is_shared) model.graph.nodes.push_back({.name = "n", .op = "Neg", .in = {"w"}, .out = {"z"}});
+    if (*op) model.graph.nodes.push_back({.name = "n", .op = op, .in = {"w"}, .out = {"z"}});
+    if (op == std::string("Identity"))
+      model.graph.nodes.push_back({.name = "d", .op = "Conv", .in = {"x", "z"}, .out = {"u"}});
     std::vector<float> numbers(2 * 3 * 2 * 2);
     std::iota(numbers.begin(), numbers.end(), 0.0F);
     OnnxTensor w{.name = "w", .element = OnnxElement::kFloat, .dims = {2, 3, 2, 2}};
