@@ -96,7 +96,11 @@ Tensor grouped_convolution(Tensor x, Tensor weight, const Windows& w, int64_t gr
   const auto shared = [&](const std::vector<int64_t>& values, int64_t otherwise) {
     return values[0] == values[1] ? values[0] : otherwise;
   };
-  const int64_t stride = shared(w.stride, 1);
+  // Along an axis that a window fills there is one result, whatever the stride.
+  const auto is_filled = [&](size_t i) {
+    return x.dim(static_cast<int>(i) + 1) + w.before[i] + w.after[i] == w.reach(i);
+  };
+  const int64_t stride = is_filled(0) ? w.stride[1] : is_filled(1) ? w.stride[0] : shared(w.stride, 1);
   const int64_t dilation = w.size[0] == 1 ? w.dilation[1] : w.size[1] == 1 ? w.dilation[0] : shared(w.dilation, 1);
   int64_t padding = 0;
   if (w.before[0] == w.before[1] && w.before == w.after) {
@@ -106,7 +110,7 @@ Tensor grouped_convolution(Tensor x, Tensor weight, const Windows& w, int64_t gr
   }
   if (dilation == 1) weight = spread(spread(weight, 1, w.dilation[0]), 2, w.dilation[1]);
   Tensor y = conv2d(x, weight, stride, padding, dilation, groups);
-  if (w.stride[0] == w.stride[1]) return y;
+  if (w.stride[0] == w.stride[1] || stride > 1) return y;
   for (int axis : {1, 2}) {
     const int64_t step = w.stride[static_cast<size_t>(axis - 1)];
     y = compose::every(y, axis, 0, step, (y.dim(axis) - 1) / step + 1);

@@ -93,6 +93,15 @@ TEST(OnnxOperators, LstmOfTwoDirections) {
   expect_near(got[2], {-0.0000000, 0.0681384});
 }
 
+// The stride of the other axis, along which there is one result, does not matter.
+TEST(OnnxOperators, ConvolutionsAlongOneAxisTakeItsStride) {
+  const Operand x{{1, 1, 6}, {1, 2, 3, 4, 5, 6}}, weight{{1, 1, 2}, {10, 1}};
+  const OnnxAttribute strides = ints_attribute("strides", {3}), both = ints_attribute("strides", {2, 3});
+  EXPECT_EQ(run_node("Conv", {x, weight}, 1, {strides})[0], (std::vector<double>{12, 45}));
+  const Operand image{{1, 1, 1, 6}, x.values}, filter{{1, 1, 1, 2}, weight.values};
+  EXPECT_EQ(run_node("Conv", {image, filter}, 1, {both})[0], (std::vector<double>{12, 45}));
+}
+
 // In training mode, while the network is trained: what is left is scaled, and the second result says what that is.
 TEST(OnnxOperators, DropoutDropsInTraining) {
   const Operand x{{4, 16}, std::vector<float>(64, 3)}, ratio{{}, {0.25F}, OnnxElement::kFloat, true},
