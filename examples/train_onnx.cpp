@@ -36,6 +36,7 @@ void set_input(SingleShapeLearner& learner, const SafetensorsEntry& entry) {
 int run(int count, char** arguments) {
   if (count < 6) fail_user("usage: train_onnx MODEL.onnx BATCH.safetensors OUTPUT STEPS RATE [adam|sgd]");
   const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments[1]);
+  if (network->parameters().empty()) fail_user("the network has no parameters that can be trained");
   const SafetensorsFile batch(arguments[2], SafetensorsTypes::kAll);
   const std::string output = arguments[3];
   const bool sgd = count > 6 && std::string(arguments[6]) == "sgd";

@@ -245,16 +245,16 @@ void cast_to(OnnxCall& call, OnnxElement to) {
 
 // Elements are dropped by a network in training mode, while it is trained. The second result says which are left.
 void dropout_operator(OnnxCall& call) {
-  const double ratio = call.has(1) ? call.numbers(1)[0] : 0.5;
+  const double ratio = call.number(1, 0.5);
   Trace* const trace = Trace::find();
-  if (!call.has(2) || call.numbers(2)[0] == 0 || ratio <= 0 || !trace || !trace->options().training) {
+  if (call.number(2, 0) == 0 || ratio <= 0 || !trace || !trace->options().training) {
     call.set(0, call.in(0));
     if (call.is_wanted(1)) call.set(1, call.uniform(1, call.shape(), DType::kF32), OnnxElement::kBool);
     return;
   }
-  const auto dropped = [&](Tensor x) {
-    return dropout(x, trace->random(), static_cast<float>(ratio), dropout_site("onnx", call.node().name));
-  };
+  // Names need not be there, nor differ.
+  const uint64_t site = dropout_site("onnx", call.node().name + "." + std::to_string(call.graph().node_count()));
+  const auto dropped = [&](Tensor x) { return dropout(x, trace->random(), static_cast<float>(ratio), site); };
   call.set(dropped(call.tensor(0)));
   if (!call.is_wanted(1)) return;
   const Tensor left = dropped(call.uniform(1, call.shape(), call.tensor(0).type().dtype));

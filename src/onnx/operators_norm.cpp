@@ -21,7 +21,8 @@ void batch_normalization(OnnxCall& call) {
   const int rank = call.shape().rank();
   const double epsilon = call.real("epsilon", 1e-5), momentum = call.real("momentum", 0.9);
   const Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
-  if (call.integer("training_mode", 0) != 0) {
+  // Before opset 14 the results said that it was in training mode.
+  if (call.integer("training_mode", 0) != 0 || (call.opset() < 14 && call.is_wanted(1))) {
     if (rank < 2) call.fail("training_mode is set for a tensor of shape " + call.shape().text());
     const BatchNormResult found = batch_norm(compose::channels_last(call.tensor(0)), call.tensor(1, dtype),
                                              call.tensor(2, dtype), call.real("epsilon", 1e-5));
@@ -33,6 +34,8 @@ void batch_normalization(OnnxCall& call) {
             call.element());
     };
     set_running(1, mean, found.mean), set_running(2, variance, found.variance);
+    if (call.is_wanted(3)) call.set(3, found.mean, call.element());
+    if (call.is_wanted(4)) call.set(4, found.variance, call.element());
     return call.set(compose::channels_first(found.y));
   }
   const Tensor factor = elementwise(call, {call.tensor(1, dtype), variance},
@@ -250,7 +253,7 @@ void fused_matmul(OnnxCall& call) {
 
 OnnxOperatorRows norm_operators() {
   return {
-      {"BatchNormalization", batch_normalization},
+      {"BatchNormalization", batch_normalization, "in training mode with the statistics of the batch, evaluated too"},
       {"GroupNormalization", group_normalization},
       {"InstanceNormalization", instance_normalization},
       {"LayerNormalization", layer_normalization},

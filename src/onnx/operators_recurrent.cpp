@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kMostSteps = 4096;
 constexpr const char* kLoops =
-    "with lengths of rows, peepholes, clipping or unusual functions unrolled: of at most 4096 steps";
+    "with lengths of rows, peepholes, clipping, unusual functions or linear_before_reset = 0 unrolled: of at most 4096 "
+    "steps";
 
 Number limited(Number x, double clip) { return clip <= 0 ? x : min(max(x, -clip), clip); }
 
@@ -105,13 +106,17 @@ class Recurrence {
     steps_ = x_.dim(0), batch_ = x_.dim(1);
     if (steps_ < 1) call.fail("a sequence of no steps");
     const std::string direction = call.text("direction", "forward");
+    if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+      call.fail("the direction \"" + direction + "\"");
     directions_ = direction == "bidirectional" ? 2 : 1;
     reverse_ = direction == "reverse";
     const Shape recurrent = call.shape(2);
     if (recurrent.rank() != 3 || recurrent[0] != directions_) call.fail("weights of shape " + recurrent.text());
     size_ = recurrent[2];
     if (call.integer("hidden_size", size_) != size_) call.fail("hidden_size is not that of the weights");
-    if (call.has(4)) lengths_ = call.tensor(4, DType::kF32);
+    const auto is_whole = [&](double length) { return length == static_cast<double>(steps_); };
+    if (call.has(4) && !(call.in(4).known && std::ranges::all_of(call.numbers(4), is_whole)))
+      lengths_ = call.tensor(4, DType::kF32);
     functions_ = activations(call, names, static_cast<size_t>(directions_));
   }
 

@@ -21,7 +21,7 @@ void check_loss(const Loss& loss, const Graph& graph) {
                 "; a loss is {.sum = ..., .count = ...}, the sum over samples and how many there are");
     if (tensor.graph != &graph) fail_user(std::string("the ") + name + " of the loss is a tensor of another graph");
     const TensorType type = tensor.type();
-    if (type.shape.rank() != 0 || !is_float(type.dtype))
+    if (type.shape.rank() != 0 || type.dtype != DType::kF32)
       throw Error(ErrorKind::kShape, std::string("the ") + name + " of the loss is " + type.text() +
                                          ", expected a scalar f32[]; sum(x) makes one");
   };
