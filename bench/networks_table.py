@@ -6,7 +6,7 @@
 NETWORK is a name of timm's, or "lstm"; their weights are random. Runs are timed at each of --batches, steps at the batch
 of --train (0: no steps). Sides take turns, each in a process of its own; a cell is the median of the rounds' medians.
 PyTorch's step is eager or compiled, the faster of the two (compiled: one round, it compiles for a minute). Both train
-with SGD, images channels last. Run by --python, a Python with torch, timm, onnx, onnxruntime and safetensors. Linnet's
+with SGD from the same weights, images channels last. Run by --python, a Python with torch, timm, onnx, onnxruntime and safetensors. Linnet's
 steps are those of the example `train_onnx` (`./dev build`). Results: bench/results/networks_table.md and .json.
 """
 
@@ -28,6 +28,7 @@ NETWORKS = ("mobilenetv3_small_100", "efficientnet_b0", "ghostnet_100", "densene
             "pvt_v2_b0", "fastvit_t8", "tf_efficientnetv2_b0", "tinynet_a", "lstm")
 RATE = "0.001"
 WARM, FEWEST = 3, 5  # steps
+LOSSES_APART = 1e-3  # both sides have the same weights: but for dropout, the losses are the same
 
 
 class Networks:
@@ -99,8 +100,8 @@ class Networks:
                 for name, records in found.items()}
 
 
-def page(title: str, cells: dict, own: str, peers: dict) -> tuple[str, list]:
-    """A table, and the ratios in it: the fastest peer's time by Linnet's."""
+def page(title: str, cells: dict, own: str, peers: dict) -> str:
+    """A table; a ratio is the fastest peer's time by Linnet's. Below it, where first losses differ."""
     rows, ratios = [], []
     for network, cell in cells.items():
         times = [cell[name]["ms"] if name in cell else None for name in (*peers, own)]
@@ -113,7 +114,11 @@ def page(title: str, cells: dict, own: str, peers: dict) -> tuple[str, list]:
     if ratios:
         least = min(ratios)
         mean = f"\nMean of {len(ratios)}: {statistics.mean(value for value, _ in ratios):.2f}; least {least[0]:.2f} ({least[1]}).\n"
-    return f"## {title}\n\nMilliseconds.\n\n" + study.table(head, rows) + mean + "\n", ratios
+    mean += "".join(f"\n{network}: the first losses are {', '.join(map(str, losses))}.\n"
+                    for network, cell in cells.items()
+                    if (losses := [found["losses"][0] for found in cell.values() if found["losses"]])
+                    and max(losses) - min(losses) > LOSSES_APART * abs(losses[0]))
+    return f"## {title}\n\nMilliseconds.\n\n" + study.table(head, rows) + mean + "\n"
 
 
 def main() -> None:
@@ -136,7 +141,7 @@ def main() -> None:
     for title, batch, own, peers in plans:
         cells = {name: networks.cell(name, batch, (own, *peers)) for name in options.networks or NETWORKS}
         whole[title] = cells
-        text += page(title, cells, own, peers)[0]
+        text += page(title, cells, own, peers)
         print(text.rsplit("## ", 1)[-1], flush=True)
     runs.write("Networks beside ONNX Runtime and PyTorch", text, {"cells": whole})
 

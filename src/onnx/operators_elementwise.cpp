@@ -252,8 +252,9 @@ void dropout_operator(OnnxCall& call) {
     if (call.is_wanted(1)) call.set(1, call.uniform(1, call.shape(), DType::kF32), OnnxElement::kBool);
     return;
   }
-  // Names need not be there, nor differ.
-  const uint64_t site = dropout_site("onnx", call.node().name + "." + std::to_string(call.graph().node_count()));
+  // Names need not be there, nor differ: the number of those before tells them apart.
+  const auto before = std::ranges::count(call.graph().nodes(), &kDropout, &Node::op);
+  const uint64_t site = dropout_site("onnx", call.node().name + "." + std::to_string(before));
   const auto dropped = [&](Tensor x) { return dropout(x, trace->random(), static_cast<float>(ratio), site); };
   call.set(dropped(call.tensor(0)));
   if (!call.is_wanted(1)) return;

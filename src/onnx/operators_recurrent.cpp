@@ -131,11 +131,10 @@ class Recurrence {
   // gate is clipped or looks at the cell.
   bool run_loop(RecurrentKind kind) {
     if (lengths_.defined() || call_.real("clip", 0) > 0 || (has_cell_ && call_.has(7))) return false;
-    const Trace* trace = Trace::find();
     for (int64_t d = 0; d < directions_; ++d) {
       const Direction direction = direction_of(d, /*bias_apart=*/true);
       const Tensor bias = direction.bias.defined() ? direction.bias : call_.uniform(0, {gates_ * size_}, element());
-      const RecurrentOptions options{kind, GateOrder::kOnnx, direction.backward, trace && trace->decomposes};
+      const RecurrentOptions options{kind, GateOrder::kOnnx, direction.backward, Trace::must_decompose()};
       const RecurrentResult found =
           recurrent({direction.projected, direction.recurrent, bias, direction.hidden, direction.cell}, options);
       results_.push_back({found.hidden, {found.last_hidden, found.cell}});

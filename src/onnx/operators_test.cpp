@@ -22,14 +22,19 @@ struct Operand {
   bool known = false;
 };
 
+struct RunAs {
+  int64_t opset = 17;
+  bool training = false;
+};
+
 // The results of one node.
 std::vector<std::vector<double>> run_node(const std::string& op, const std::vector<Operand>& operands, size_t results,
-                                          std::vector<OnnxAttribute> attributes = {}, bool training = false) {
+                                          std::vector<OnnxAttribute> attributes = {}, RunAs as = {}) {
   OnnxModel model;
-  model.opsets[""] = 17;
+  model.opsets[""] = as.opset;
   OnnxNode node{.name = "node", .op = op, .in = {}, .out = {}, .attributes = std::move(attributes)};
   if (const size_t dot = op.rfind('.'); dot != op.npos) node.domain = op.substr(0, dot), node.op = op.substr(dot + 1);
-  Trace trace({.training = training});
+  Trace trace({.training = as.training});
   TracedValues values;
   NamedTensors host;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -106,12 +111,35 @@ TEST(OnnxOperators, ConvolutionsAlongOneAxisTakeItsStride) {
 TEST(OnnxOperators, DropoutDropsInTraining) {
   const Operand x{{4, 16}, std::vector<float>(64, 3)}, ratio{{}, {0.25F}, OnnxElement::kFloat, true},
       mode{{}, {1}, OnnxElement::kBool, true};
-  const auto got = run_node("Dropout", {x, ratio, mode}, 2, {}, /*training=*/true);
+  const auto got = run_node("Dropout", {x, ratio, mode}, 2, {}, {.training = true});
   const auto left = std::ranges::count_if(got[0], [](double value) { return value != 0; });
   EXPECT_GT(left, 32);
   EXPECT_LT(left, 62);
   for (size_t i = 0; i < got[0].size(); ++i) EXPECT_NEAR(got[0][i], got[1][i] * 4, 1e-6);
   EXPECT_EQ(run_node("Dropout", {x, ratio, mode}, 1)[0], std::vector<double>(64, 3));
+}
+
+// Names of nodes are optional, and each dropout draws a mask of its own.
+TEST(OnnxOperators, DropoutsWithoutNamesDiffer) {
+  OnnxModel model;
+  model.opsets[""] = 17;
+  model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+  TracedValues values{{"ratio", known_numbers(OnnxElement::kFloat, {}, {0.5})},
+                      {"mode", known_numbers(OnnxElement::kBool, {}, {1})}};
+  for (const auto& [name, value] : values) model.graph.inputs.push_back({.name = name, .element = value.element});
+  for (const char* out : {"a", "b"}) {
+    model.graph.outputs.push_back({.name = out, .element = OnnxElement::kFloat});
+    model.graph.nodes.push_back({.op = "Dropout", .in = {"x", "ratio", "mode"}, .out = {out}});
+  }
+  Trace trace({.training = true});
+  const TensorType type{DType::kF32, {4, 16}};
+  values["x"] = {.element = OnnxElement::kFloat, .tensor = trace.input("x", type)};
+  OnnxNetwork network(model, "dropouts.onnx");
+  for (const auto& [name, value] : network.trace(trace.graph(), values)) trace.graph().output(name, value.tensor);
+  const std::vector<float> ones(64, 1);
+  const NamedTensors inputs{{"x", HostTensor(type, std::span(ones))}, {"random", HostTensor({DType::kI32, {4}})}};
+  const NamedTensors got = interpret(trace.finish(), inputs).outputs;
+  EXPECT_NE(got.at("a").values(), got.at("b").values());
 }
 
 TEST(OnnxOperators, SeluHasTheConstantsOfItsAuthors) {
@@ -128,6 +156,17 @@ TEST(OnnxOperators, BatchNormalizationMayUseTheStatisticsOfItsOperand) {
   expect_near(got[0], {-3 / root + 0.5, -1 / root + 0.5, -3, -3, 1 / root + 0.5, 3 / root + 0.5, 1, 1});
   expect_near(got[1], {0.4, 11});
   expect_near(got[2], {1.4, 10.9}, 1e-5);
+}
+
+// Before opset 14 five results say that it is in training mode: the last two are the statistics of the operand.
+TEST(OnnxOperators, BatchNormalizationBeforeOpset14TrainsWhereItHasFiveResults) {
+  const auto got =
+      run_node("BatchNormalization", {{{4, 1}, {1, 3, 5, 7}}, {{1}, {1}}, {{1}, {0}}, {{1}, {0}}, {{1}, {1}}}, 5,
+               {float_attribute("epsilon", 0)}, {.opset = 9});
+  const double root = std::sqrt(5.0);
+  expect_near(got[0], {-3 / root, -1 / root, 1 / root, 3 / root});
+  expect_near(got[3], {4});
+  expect_near(got[4], {5});
 }
 
 TEST(OnnxOperators, SumsAlongAShortAxisAndElementsTakenTwice) {

@@ -90,8 +90,7 @@ std::vector<Tensor> OwnOp::all(At first, const std::vector<Tensor>& rest, const 
   Graph& graph = *graph_of(first);
   // Recorded also where it is decomposed: this checks the types.
   const std::vector<Tensor> results = graph.add(*def_, operands, attrs, first.where);
-  const Trace* trace = Trace::find();
-  if (!trace || !trace->decomposes || results.empty()) return results;
+  if (!Trace::must_decompose() || results.empty()) return results;
   const Node node{def_, attrs, {}, std::vector<ValueId>(results.size()), first.where, kNone};
   return def_->decompose({graph, node, operands});
 }

@@ -38,9 +38,8 @@ Tensor looped(At x, RecurrentKind kind, const Parameter& weight_ih, const Parame
   const Shape one{shape[0], hidden};
   if (!state.hidden.defined()) state.hidden = zeros(x.value, one);
   if (!state.cell.defined() && kind == RecurrentKind::kLstm) state.cell = zeros(x.value, one);
-  const Trace* trace = Trace::find();
   const RecurrentResult found = recurrent({projected, weight_hh, bias_hh, state.hidden, state.cell},
-                                          {.kind = kind, .unrolled = trace && trace->decomposes}, x.where);
+                                          {.kind = kind, .unrolled = Trace::must_decompose()}, x.where);
   if (given) *given = {found.last_hidden, found.cell};
   return permute(at(found.hidden), {1, 0, 2});
 }

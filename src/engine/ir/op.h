@@ -1,5 +1,5 @@
 // What the engine knows of an op: its row in the table of all ops (engine/ops/all_ops.cpp). Kernels are listed apart
-// (engine/ops/kernel.h), so that a pass never needs them.
+// (engine/ops/kernel.h), so that a pass never needs them; an op that is not in the table brings its own.
 #pragma once
 #include <span>
 #include <stdexcept>

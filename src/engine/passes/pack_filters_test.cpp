@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/recurrent/recurrent.h"
 #include "engine/passes/compute_once.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/forward.h"
@@ -82,6 +84,20 @@ TEST(ComputeOnce, ArithmeticOnParametersAlone) {
   EXPECT_EQ(split->rest.node_count() + 3, graph.node_count()) << dump(split->rest);
   EXPECT_EQ(packable_filters(std::span(&split->rest, 1), cpu_backend()).size(), 4U);
   EXPECT_FALSE(compute_once(split->rest, {state::kParameters}, "1"));
+}
+
+// A recurrent layer reads its weight in an order of its own: it is turned once, though that computes nothing.
+TEST(ComputeOnce, WeightsInTheOrderOfAKernel) {
+  Graph graph;
+  const Tensor flat = graph.input(state::kParameters, {DType::kF32, {64}});
+  const Tensor projected = graph.input("projected", {DType::kF32, {3, 2, 16}}), bias = slice(flat, 0, 0, 16),
+               state = graph.input("state", {DType::kF32, {2, 4}});
+  const RecurrentLayer layer{projected, reshape(flat, {16, 4}), bias, state, state};
+  graph.output("y", recurrent(layer, {.kind = RecurrentKind::kLstm}).hidden);
+  const auto split = compute_once(graph, {state::kParameters}, "0");
+  ASSERT_TRUE(split);
+  EXPECT_EQ(split->first.size(), 1U);
+  for (const Node& node : split->rest.nodes()) EXPECT_NE(node.op, &kPermute) << dump(split->rest);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ class Trace {
 
   static Trace& current();  // Error(kUser) when none is alive
   static Trace* find();     // null when none is alive
+  // Whether one is alive whose device has no kernels for a program's own ops, nor for recurrent layers.
+  static bool must_decompose() { return find() && find()->decomposes; }
 
   // From now on parameters of modules outside of `model` are errors, also where the model has some of the same name.
   // nullptr: any parameter that the layout knows by name and shape.
@@ -58,8 +60,8 @@ class Trace {
 
   // What layers and ops look up in the trace, because the program's functions that call them do not know it.
   const AttentionContext* decoding = nullptr;  // how layers of a decoder that writes attend to themselves
-  bool decomposes = false;  // the device has no kernels for a program's own ops, nor for recurrent layers
-  python::Recording* recording = nullptr;  // of a model of Python
+  bool decomposes = false;                     // see must_decompose()
+  python::Recording* recording = nullptr;      // of a model of Python
 
  private:
   Graph graph_;

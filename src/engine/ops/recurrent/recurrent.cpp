@@ -57,7 +57,7 @@ std::vector<Tensor> gates_along(Tensor x, int axis, RecurrentKind kind, GateOrde
   for (size_t i = 0; i < parts.size(); ++i) gates.push_back(parts[static_cast<size_t>(gate_places(kind, order)[i])]);
   return gates;
 }
-// Back from the usual order.
+// From the usual order to another.
 Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind kind, GateOrder order) {
   std::vector<Tensor> parts(gates.size());
   for (size_t i = 0; i < gates.size(); ++i) parts[static_cast<size_t>(gate_places(kind, order)[i])] = gates[i];
@@ -67,10 +67,8 @@ Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind ki
 // [gates H, H] as the loop reads it: [H / 32, 2, H, gates, 16].
 Tensor packed_forward(Tensor weight, const RecurrentOptions& options) {
   const int64_t hidden = weight.dim(1), gates = gates_of(options.kind);
-  if (options.order != GateOrder::kUsual && gates > 1) {
-    const std::vector<Tensor> parts = gates_along(weight, 0, options.kind, options.order);
-    weight = concat(parts[0], std::span(parts).subspan(1), 0);
-  }
+  if (gate_places(options.kind, options.order) != gate_places(options.kind, GateOrder::kUsual))
+    weight = gates_joined(gates_along(weight, 0, options.kind, options.order), 0, options.kind, GateOrder::kUsual);
   const Tensor panels = in_panels(reshape(weight, {gates, hidden, hidden}), 1, kRecurrentUnits);
   const Shape halves{gates, panels.dim(1), 2, kRecurrentUnits / 2, hidden};
   return permute(reshape(panels, halves), {1, 2, 4, 0, 3});
