@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "engine/exec/backend.h"
 #include "engine/passes/compute_once.h"
+#include "engine/passes/group_images.h"
 #include "engine/passes/passes.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/activation_observer.h"
@@ -25,6 +26,8 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   const SharedRegions shared = declare_model(store_, layout_);
   std::vector<Graph> once;
   if (options.pack_weights) once = take_computed_once(graphs);
+  if (options.pack_weights && store_.device().is_host())
+    for (Graph& graph : graphs) graph = group_images(graph);
   bind_inputs(graphs);
   if (options.pack_weights) find_filters(graphs);
   for (Graph& graph : graphs) {
