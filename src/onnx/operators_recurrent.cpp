@@ -114,6 +114,7 @@ class Recurrence {
     if (recurrent.rank() != 3 || recurrent[0] != directions_) call.fail("weights of shape " + recurrent.text());
     size_ = recurrent[2];
     if (call.integer("hidden_size", size_) != size_) call.fail("hidden_size is not that of the weights");
+    check_shapes(x_.dim(2));
     const auto is_whole = [&](double length) { return length == static_cast<double>(steps_); };
     if (call.has(4) && !(call.in(4).known && std::ranges::all_of(call.numbers(4), is_whole)))
       lengths_ = call.tensor(4, DType::kF32);
@@ -164,6 +165,22 @@ class Recurrence {
   };
 
   DType element() const { return x_.type().dtype; }
+
+  void check_shapes(int64_t inputs) const {
+    const Shape state = batch_first_ ? Shape{batch_, directions_, size_} : Shape{directions_, batch_, size_};
+    const std::pair<const char*, Shape> expected[] = {{"W", {directions_, gates_ * size_, inputs}},
+                                                      {"R", {directions_, gates_ * size_, size_}},
+                                                      {"B", {directions_, 2 * gates_ * size_}},
+                                                      {"sequence_lens", {batch_}},
+                                                      {"initial_h", state},
+                                                      {"initial_c", state},
+                                                      {"P", {directions_, 3 * size_}}};
+    for (size_t i = 0; i < std::size(expected); ++i) {
+      const auto& [name, shape] = expected[i];
+      if (call_.has(i + 1) && call_.shape(i + 1) != shape)
+        call_.fail(std::string(name) + " of shape " + call_.shape(i + 1).text() + ", expected " + shape.text());
+    }
+  }
 
   Direction direction_of(int64_t d, bool bias_apart) {
     Direction direction;

@@ -98,6 +98,20 @@ TEST(OnnxOperators, LstmOfTwoDirections) {
   expect_near(got[2], {-0.0000000, 0.0681384});
 }
 
+TEST(OnnxOperators, RecurrentOperandsOfAnotherShapeAreNamed) {
+  const Operand x{{3, 1, 1}, {1, -2, 0.5F}}, in{{1, 4, 1}, {1, 2, 3, 4}};
+  const auto message = [&](const Operand& recurrent, const Operand& bias) -> std::string {
+    try {
+      run_node("LSTM", {x, in, recurrent, bias}, 1);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(message(in, {{1, 4}, {1, 2, 3, 4}}), "LSTM \"node\": B of shape [1, 4], expected [1, 8]");
+  EXPECT_EQ(message({{1, 3, 1}, {1, 2, 3}}, {}), "LSTM \"node\": R of shape [1, 3, 1], expected [1, 4, 1]");
+}
+
 // The stride of the other axis, along which there is one result, does not matter.
 TEST(OnnxOperators, ConvolutionsAlongOneAxisTakeItsStride) {
   const Operand x{{1, 1, 6}, {1, 2, 3, 4, 5, 6}}, weight{{1, 1, 2}, {10, 1}};
