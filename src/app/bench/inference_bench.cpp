@@ -58,12 +58,10 @@ struct MeasuredEncoder {
         });
       }
     const bool is_file = !folder.empty() && is_packed(folder);
-    forward =
-        std::make_unique<Forward>(*encoder, functions,
-                                  ForwardOptions{.threads = options.threads,
-                                                 .quantization = quantization,
-                                                 .precision = precision == "bf16" ? Precision::kBf16 : Precision::kF32,
-                                                 .pack_weights = !is_file});  // as in SentenceEmbedder
+    forward = std::make_unique<Forward>(*encoder, functions,
+                                        ForwardOptions{.threads = options.threads,
+                                                       .quantization = quantization,
+                                                       .pack_weights = !is_file});  // as in SentenceEmbedder
     const ParameterLayout& layout = forward->layout();
     const auto file = is_file ? ParameterFile::open(folder) : nullptr;
     if (!file || !forward->load(*file))
@@ -110,7 +108,7 @@ std::map<std::string, float> observed_scales(InferenceBenchOptions options, cons
 
 WeightQuantization quantization_for(const InferenceBenchOptions& options, const Choice& choice) {
   const auto& [word, folder] = choice;
-  const bool is_static = word == "static" || word == "qat", is_plain = word == "fp32" || word == "bf16";
+  const bool is_static = word == "static" || word == "qat", is_plain = word == "fp32";
   WeightQuantization quantization = parse_quantization(is_plain ? "none" : is_static ? "int8" : word);
   if (!folder.empty()) quantization = quantization_of(folder, quantization);
   if (is_plain && quantization.any()) fail_user("'" + folder + "' is packed in another precision than " + word);

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "engine/ir/op.h"
 #include "engine/ops/matmul/matmul_sizes.h"
+#include "engine/ops/quantized/quantized.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {
@@ -14,16 +17,29 @@ namespace {
 constexpr size_t kPanelAlignment = 64;
 
 bool are_alike(const PanelsOf& x, const PanelsOf& y) {
-  return x.n == y.n && x.k == y.k && x.trans_b == y.trans_b && x.precision == y.precision;
+  return x.n == y.n && x.k == y.k && x.trans_b == y.trans_b && x.precision == y.precision && x.in_bf16 == y.in_bf16;
 }
 
-// The second operand of a node as panels, if its kernel is the one that would pack it.
-std::optional<PanelsOf> panels_of(const Plan& plan, NodeId id) {
-  if (std::string_view(plan.kernels[static_cast<size_t>(id)]->name) != "gemm") return std::nullopt;
+// How a node would read its second operand as panels.
+struct PanelRead {
+  PanelsOf panels;
+  const Kernel* kernel;
+};
+
+// Nothing if its kernel is none that would pack that operand.
+std::optional<PanelRead> panel_read(const Plan& plan, NodeId id) {
+  const std::string_view kernel = plan.kernels[static_cast<size_t>(id)]->name;
   const Node& node = plan.graph.node(id);
   const auto [in, out] = types_of(plan.graph, node);
-  return linnet::panels_of({node, in, out, plan.threads, &cpu_device()});
+  const KernelQuery query{node, in, out, plan.threads, &cpu_device()};
+  if (kernel == "gemm")
+    if (const auto panels = panels_of(query)) return PanelRead{*panels, &kPanelMatmul};
+  if (kernel == "quantized_gemm")
+    if (const auto panels = quantized_panels_of(query)) return PanelRead{*panels, &kPanelQuantizedMatmul};
+  return std::nullopt;
 }
+
+using Place = std::pair<RegionId, size_t>;  // and bytes from its beginning
 
 // A reshape or a split whose results are places in its operand.
 bool keeps_bytes(const Graph& graph, const Node& node) {
@@ -35,10 +51,10 @@ bool keeps_bytes(const Graph& graph, const Node& node) {
          });
 }
 
-// What plans read of the region that has the parameters.
+// What plans read of the regions that have the parameters.
 class Reads {
  public:
-  explicit Reads(RegionId region) : region_(region) {}
+  explicit Reads(std::set<RegionId> regions) : regions_(std::move(regions)) {}
 
   void add(const Plan& plan) {
     const Graph& graph = plan.graph;
@@ -46,21 +62,28 @@ class Reads {
       const Node& node = graph.node(id);
       if (keeps_bytes(graph, node)) continue;
       for (size_t i = 0; i < node.in.size(); ++i)
-        if (is_parameter(plan, node.in[i])) add(plan, node.in[i], i == 1 ? panels_of(plan, id) : std::nullopt);
+        if (is_parameter(plan, node.in[i])) {
+          const auto read = i == 1 ? panel_read(plan, id) : std::nullopt;
+          add(plan, node.in[i], read ? std::optional(read->panels) : std::nullopt);
+        }
     }
     for (const GraphOutput& output : graph.outputs()) add_whole(plan, output.value);
     for (const StateUpdate& update : graph.updates()) add_whole(plan, update.state), add_whole(plan, update.value);
   }
 
   // The beginnings and panels of those that are read as panels alone and overlap nothing else that is read.
-  std::map<size_t, PanelsOf> panels() const {
-    std::map<size_t, PanelsOf> chosen;
+  std::map<Place, PanelsOf> panels() const {
+    std::map<Place, PanelsOf> chosen;
+    RegionId region = {};
     size_t end = 0;
-    for (const auto& [begin, read] : reads_) {
+    for (const auto& [place, read] : reads_) {
+      const size_t begin = place.second;
+      if (std::exchange(region, place.first) != place.first) end = 0;
       const bool is_apart = begin >= end;
-      if (!is_apart && !chosen.empty() && chosen.rbegin()->first + bytes(chosen.rbegin()->second) > begin)
+      if (!is_apart && !chosen.empty() && chosen.rbegin()->first.first == region &&
+          chosen.rbegin()->first.second + chosen.rbegin()->second.bytes() > begin)
         chosen.erase(std::prev(chosen.end()));
-      if (is_apart && read.panels && begin % kPanelAlignment == 0) chosen.emplace(begin, *read.panels);
+      if (is_apart && read.panels && begin % kPanelAlignment == 0) chosen.emplace(place, *read.panels);
       end = std::max(end, read.end);
     }
     return chosen;
@@ -72,10 +95,8 @@ class Reads {
     std::optional<PanelsOf> panels;
   };
 
-  static size_t bytes(const PanelsOf& panels) { return static_cast<size_t>(panels.n * panels.k) * sizeof(float); }
-
   bool is_parameter(const Plan& plan, ValueId value) const {
-    return plan.location[static_cast<size_t>(value)].region == region_;
+    return regions_.contains(plan.location[static_cast<size_t>(value)].region);
   }
 
   void add_whole(const Plan& plan, ValueId value) {
@@ -88,39 +109,47 @@ class Reads {
     const Shape strides = root_of(plan.graph, value).strides;
     int64_t last = 0;
     for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * strides[axis];
-    const size_t begin = plan.location[static_cast<size_t>(value)].offset;
+    const auto [region, begin] = plan.location[static_cast<size_t>(value)];
     const size_t end = begin + static_cast<size_t>(last + 1) * dtype_size(type.dtype);
-    const auto [entry, is_new] = reads_.try_emplace(begin, Read{end, panels});
+    const auto [entry, is_new] = reads_.try_emplace({region, begin}, Read{end, panels});
     Read& read = entry->second;
     if (!is_new && !(end == read.end && panels && read.panels && are_alike(*panels, *read.panels)))
       read = {std::max(end, read.end), std::nullopt};
   }
 
-  const RegionId region_;
-  std::map<size_t, Read> reads_;  // by the offset where they begin
+  const std::set<RegionId> regions_;
+  std::map<Place, Read> reads_;  // by where they begin
 };
 
 }  // namespace
 
 PackedWeights::PackedWeights(std::span<Plan* const> plans, const Store& store) {
   if (!store.device().is_host() || !store.has(state::kParameters)) return;
-  const RegionId region = store.find(state::kParameters, 0).region;
-  Reads reads(region);
+  std::set<RegionId> regions{store.find(state::kParameters, 0).region};
+  const auto weight_of = [](const Plan& plan, NodeId id) {
+    return plan.location[static_cast<size_t>(plan.graph.node(id).in[1])];
+  };
+  for (const Plan* plan : plans)
+    for (NodeId id = 0; id < plan->graph.node_count(); ++id)
+      if (const Node& node = plan->graph.node(id);
+          node.op == &kQuantizedMatmul && plan->graph.value(node.in[1]).producer == kNone)
+        regions.insert(weight_of(*plan, id).region);
+  Reads reads(std::move(regions));
   for (const Plan* plan : plans) reads.add(*plan);
-  const std::map<size_t, PanelsOf> chosen = reads.panels();
-  for (const auto& [offset, panels] : chosen) weights_.push_back({{region, offset}, panels});
+  const std::map<Place, PanelsOf> chosen = reads.panels();
+  for (const auto& [place, panels] : chosen) weights_.push_back({{place.first, place.second}, panels});
   for (Plan* plan : plans)
     for (NodeId id = 0; id < plan->graph.node_count(); ++id) {
-      if (!panels_of(*plan, id)) continue;
-      const Location& weight = plan->location[static_cast<size_t>(plan->graph.node(id).in[1])];
-      if (weight.region == region && chosen.contains(weight.offset))
-        plan->kernels[static_cast<size_t>(id)] = &kPanelMatmul;
+      const auto read = panel_read(*plan, id);
+      if (!read) continue;
+      const Location weight = weight_of(*plan, id);
+      if (chosen.contains({weight.region, weight.offset})) plan->kernels[static_cast<size_t>(id)] = read->kernel;
     }
 }
 
 void PackedWeights::pack(const Store& store, ThreadPool& pool) const {
   for (const auto& [location, panels] : weights_)
-    pack_panels(panels, reinterpret_cast<float*>(store.data(location.region) + location.offset), pool);
+    pack_panels(panels, store.data(location.region) + location.offset, pool);
 }
 
 }  // namespace linnet

@@ -42,15 +42,18 @@ struct Results {
   size_t memory;
 };
 
-Results computed(bool pack_weights, Precision precision, int threads, int loads = 1) {
+Results computed(bool pack_weights, const WeightQuantization& quantization, int threads, int loads = 1) {
   Network network;
   std::vector<Forward::Function> functions;
   for (const int64_t rows : {2, 5})
     functions.emplace_back([&network, rows](Trace& trace) { network.trace(trace, rows, 8); });
-  Forward forward(network, functions, {.threads = threads, .precision = precision, .pack_weights = pack_weights});
-  ThreadPool pool(1);
+  Forward forward(network, functions, {.threads = threads, .quantization = quantization, .pack_weights = pack_weights});
   for (int i = 0; i < loads; ++i)
-    forward.load([&](const ParameterTarget& to) { forward.layout().initialize_parameters(5, to.flat, pool); });
+    forward.load([&](const ParameterTarget& to) {
+      for (const ParameterSlot& slot : forward.layout().parameters())
+        initialize(slot.spec.initializer, slot.spec.name, 5, slot.spec.shape,
+                   {to.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+    });
   std::vector<int32_t> ids(40);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 37 % 96);
   forward.set("ids", ids);
@@ -65,16 +68,17 @@ Results computed(bool pack_weights, Precision precision, int threads, int loads 
 }
 
 TEST(PackedWeights, BitsAndMemoryAreThoseOfWeightsPackedInEveryRun) {
-  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
-    const Results plain = computed(false, precision, 1);
+  for (const char* word : {"none", "bf16"}) {
+    const WeightQuantization quantization = parse_quantization(word);
+    const Results plain = computed(false, quantization, 1);
     for (const int threads : {1, 3}) {
-      const Results packed = computed(true, precision, threads);
+      const Results packed = computed(true, quantization, threads);
       EXPECT_EQ(packed.values, plain.values);
       if (threads == 1) {
         EXPECT_EQ(packed.memory, plain.memory);
       }
     }
-    EXPECT_EQ(computed(true, precision, 2, /*loads=*/2).values, plain.values);
+    EXPECT_EQ(computed(true, quantization, 2, /*loads=*/2).values, plain.values);
   }
 }
 

@@ -30,9 +30,9 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
     for (Graph& graph : graphs) graph = group_images(graph);
   bind_inputs(graphs);
   if (options.pack_weights) find_filters(graphs);
+  const Precision precision = options.quantization.linear == WeightFormat::kBf16 ? Precision::kBf16 : Precision::kF32;
   for (Graph& graph : graphs) {
-    graph =
-        optimize(std::move(graph), {.precision = options.precision, .filters = filters_, .backend = &store_.backend()});
+    graph = optimize(std::move(graph), {.precision = precision, .filters = filters_, .backend = &store_.backend()});
     plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
   }
   if (options.pack_weights) {

@@ -17,7 +17,6 @@
 
 #include "base/thread_pool.h"
 #include "engine/exec/executor.h"
-#include "engine/kernels/precision.h"
 #include "engine/passes/pack_filters.h"
 #include "engine/plan/packed_weights.h"
 #include "engine/plan/state_names.h"
@@ -29,9 +28,9 @@ namespace linnet {
 class ParameterFile;
 
 struct ForwardOptions {
-  int threads = 0;                       // 0: all there are
-  WeightQuantization quantization = {};  // with any, load() instead of parameters()
-  Precision precision = Precision::kF32;
+  int threads = 0;  // 0: all there are
+  // With any, load() instead of parameters(). Where linear layers are kept in bf16, products are computed in bf16.
+  WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/compute_once.h), packs filters of convolutions,
   // beside the parameters, and weights of linear layers, in their place, once, where otherwise every run would

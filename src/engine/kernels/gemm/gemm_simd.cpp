@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -194,19 +195,21 @@ bool reads_panels(int64_t m, int64_t n, int64_t k) {
 int64_t panel_floats(int64_t n, int64_t k) { return round_up(n, gemm_blocking::kMaxPanel) * k; }
 
 void pack_panels_apart(const PanelsOf& weight, const float* values, float* panels, ThreadPool& pool) {
-  const auto& [n, k, trans_b, precision] = weight;
+  const auto& [n, k, trans_b, precision, in_bf16] = weight;
   HWY_DYNAMIC_DISPATCH(pack_panels)
   ({.m = 1, .n = n, .k = k, .b = values, .ldb = trans_b ? k : n, .trans_b = trans_b}, panels, pool);
 }
 
-void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool) {
-  const auto& [n, k, trans_b, precision] = weight;
+void pack_panels(const PanelsOf& weight, void* values, ThreadPool& pool) {
+  const auto& [n, k, trans_b, precision, in_bf16] = weight;
   std::vector<float> memory(static_cast<size_t>(n * k) + 16);  // from which 64-byte aligned panels are taken
   float* const panels = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
-  const GemmArgs args{.m = 1, .n = n, .k = k, .b = values, .ldb = trans_b ? k : n, .trans_b = trans_b};
-  const bool in_bf16 = precision == Precision::kBf16 && pack_bf16_panels(args, panels, pool);
-  if (!in_bf16) HWY_DYNAMIC_DISPATCH(pack_panels)(args, panels, pool);
-  std::copy_n(panels, in_bf16 ? n * k / 2 : n * k, values);
+  GemmArgs args{.m = 1, .n = n, .k = k, .ldb = trans_b ? k : n, .trans_b = trans_b};
+  args.b = in_bf16 ? StoredFloats(static_cast<const Bfloat16*>(values)) : static_cast<const float*>(values);
+  const bool as_bf16 = precision == Precision::kBf16 && pack_bf16_panels(args, panels, pool);
+  if (in_bf16 && !as_bf16) fail_internal("a weight in bf16 has no panels here");
+  if (!as_bf16) HWY_DYNAMIC_DISPATCH(pack_panels)(args, panels, pool);
+  std::memcpy(values, panels, static_cast<size_t>(n * k) * (as_bf16 ? sizeof(Bfloat16) : sizeof(float)));
 }
 
 void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {

@@ -16,12 +16,14 @@ int64_t panel_floats(int64_t n, int64_t k);  // that such panels take
 
 struct PanelsOf {
   int64_t n, k;
-  bool trans_b;         // stored [n, k], otherwise [k, n]
-  Precision precision;  // of the products; for kBf16 numbers are rounded, and panels take the first half of the memory
+  bool trans_b;          // stored [n, k], otherwise [k, n]
+  Precision precision;   // of the products; for kBf16 numbers are rounded, and panels take the first half of the memory
+  bool in_bf16 = false;  // the weight lies in memory as bf16. Needs kBf16 and gemm_has_bf16().
+  size_t bytes() const { return static_cast<size_t>(n * k) * (in_bf16 ? sizeof(Bfloat16) : sizeof(float)); }
 };
 
 // Packs a weight in place. Takes memory of the same size meanwhile.
-void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool);
+void pack_panels(const PanelsOf& weight, void* values, ThreadPool& pool);
 
 // Packs a weight for products in fp32 into 64-byte aligned memory of panel_floats().
 void pack_panels_apart(const PanelsOf& weight, const float* values, float* panels, ThreadPool& pool);

@@ -18,6 +18,7 @@ struct PanelCase {
   Precision precision = Precision::kF32;
   bool stored_in_bf16 = false;  // A and C
   bool is_apart = false;        // panels in memory of their own
+  bool weight_in_bf16 = false;
 
   std::vector<float> run(bool packed, int threads) const {
     const std::vector<float> a = random_floats(m * k, 1), bias_values = random_floats(n, 2),
@@ -26,12 +27,15 @@ struct PanelCase {
     std::vector<float> memory = random_floats(n * k + 16, 4), c(static_cast<size_t>(m * n), kNan);
     float* weight = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
     std::copy_n(random_floats(n * k, 5).begin(), n * k, weight);
+    auto* short_weight = reinterpret_cast<Bfloat16*>(weight);
+    if (weight_in_bf16) std::ranges::copy(to_bf16(random_floats(n * k, 5)), short_weight);
     std::vector<Bfloat16> short_c(c.size());
     ThreadPool pool(threads);
     GemmArgs g{.m = m, .n = n, .k = k};
     g.a = stored_in_bf16 ? StoredFloats(short_a.data()) : StoredFloats(a.data()), g.lda = k;
     g.c = stored_in_bf16 ? MutableStoredFloats(short_c.data()) : MutableStoredFloats(c.data()), g.ldc = n;
-    g.b = weight, g.ldb = trans_b ? k : n, g.trans_b = trans_b, g.precision = precision, g.activation = activation;
+    g.b = weight_in_bf16 ? StoredFloats(short_weight) : StoredFloats(weight), g.ldb = trans_b ? k : n,
+    g.trans_b = trans_b, g.precision = precision, g.activation = activation;
     if (bias) g.bias = bias_values.data();
     if (residual) g.residual = added.data();
     std::vector<float> scratch(gemm_workspace(1, m, n, k, threads, stored_in_bf16) / sizeof(float) + 16, kNan);
@@ -43,7 +47,8 @@ struct PanelCase {
       g.b = panels;
       gemm_panels(g, workspace, pool);
     } else if (packed) {
-      pack_panels({n, k, trans_b, precision}, weight, pool);
+      pack_panels({n, k, trans_b, precision, weight_in_bf16}, weight, pool);
+      g.b = weight;
       gemm_panels(g, workspace, pool);
     } else {
       gemm(g, workspace, pool);
@@ -55,7 +60,7 @@ struct PanelCase {
 void expect_same_bits(const PanelCase& test) {
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
-    if (test.stored_in_bf16 && !gemm_has_bf16()) continue;
+    if ((test.stored_in_bf16 || test.weight_in_bf16) && !gemm_has_bf16()) continue;
     const std::vector<float> expected = test.run(false, 1);
     for (const int threads : {1, 2, 3})
       EXPECT_TRUE(same_bits(test.run(true, threads), expected))
@@ -75,6 +80,17 @@ TEST(Panels, BitsAreThoseOfAWeightThatEveryProductPacks) {
     for (const bool trans_b : {true, false})
       for (const auto& [m, n, k] : {std::array<int64_t, 3>{9, 32, 6}, {40, 192, 96}, {33, 64, 1540}, {200, 96, 782}})
         expect_same_bits({.m = m, .n = n, .k = k, .trans_b = trans_b, .precision = precision});
+}
+
+TEST(Panels, AWeightInBf16TakesItsOwnMemory) {
+  for (const bool trans_b : {true, false})
+    expect_same_bits({.m = 40,
+                      .n = 192,
+                      .k = 96,
+                      .trans_b = trans_b,
+                      .bias = true,
+                      .precision = Precision::kBf16,
+                      .weight_in_bf16 = true});
 }
 
 TEST(Panels, SeveralSharedBlocks) {  // of B along n, and of A along k

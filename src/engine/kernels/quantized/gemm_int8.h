@@ -10,7 +10,7 @@
 // rows (at most 8, or any number with independent_rows): integers are added within a block, and
 // the sums of blocks in fp32 in their order, so that what is said above of bits holds here too. The rounding is 1 in
 // 65278 of the largest of 32 neighbors, far below that of the weights. More rows are a product of gemm() with the
-// weight in fp32, unpacked part by part (gemm_strips.h), as are all products with kBf16; these have the other form A W,
+// weight in fp32, unpacked part by part (gemm_strips.h), or with one in bf16 as it is; these have the other form A W,
 // too, and whatever else may follow a product of gemm().
 #pragma once
 #include "engine/kernels/gemm/gemm.h"

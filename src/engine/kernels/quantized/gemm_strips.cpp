@@ -74,6 +74,12 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
   });
 }
 
+// Whether a product can read bf16 as it is.
+bool reads_bf16(const GemmArgs& product, const PackedShape& shape) {
+  return shape.format == WeightFormat::kBf16 && product.precision == Precision::kBf16 && gemm_has_bf16() &&
+         product.k > 0;
+}
+
 // Whether a product can unpack its b_codes itself.
 bool reads_codes(const GemmArgs& product) {
   const PackedShape& shape = product.b_codes->shape;
@@ -94,7 +100,9 @@ GemmArgs from_column(GemmArgs part, int64_t begin) {
 size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
   if (shape.rows == 0) return 0;
   const auto product_workspace = [&](int64_t rows, int64_t columns) {
-    return std::max(gemm_workspace(1, m, rows, columns, threads), gemm_workspace(1, m, columns, rows, threads));
+    const bool in_bf16 = shape.format == WeightFormat::kBf16;
+    return std::max(gemm_workspace(1, m, rows, columns, threads, in_bf16),
+                    gemm_workspace(1, m, columns, rows, threads, in_bf16));
   };
   size_t most = 0;  // of a whole strip and of the last
   for (const int64_t rows : {strip_rows(shape), shape.rows % strip_rows(shape)})
@@ -108,8 +116,12 @@ void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
   if (args.trans_b && (args.m <= gemm_blocking::kFewRows || args.independent_rows))
     return multiply_few(args, weight, workspace, pool);
   GemmArgs product = args;
-  product.b_codes = &weight;
   product.n = args.trans_b ? shape.rows : shape.columns, product.k = args.trans_b ? shape.columns : shape.rows;
+  if (reads_bf16(product, shape)) {
+    product.b = reinterpret_cast<const Bfloat16*>(weight.data), product.ldb = shape.columns;
+    return gemm(product, workspace, pool);
+  }
+  product.b_codes = &weight;
   if (reads_codes(product)) return gemm(product, workspace, pool);
   auto* values = reinterpret_cast<float*>(workspace);
   workspace += strip_bytes(shape);

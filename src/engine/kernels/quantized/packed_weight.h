@@ -8,7 +8,7 @@
 //   kInt8Blocks  -127..127, a bf16 scale for each block of 32 neighbors in a row. Products with few rows round their
 //                other operand to 16 bits, others compute in fp32.
 //   kInt4Blocks  -8..7, the same.
-//   kBf16        no integers: each number is rounded to the nearest of bf16. Products compute in fp32.
+//   kBf16        no integers: each number is rounded to the nearest of bf16. Products compute in their own precision.
 //   kQ8_0...     the blocks of GGUF files, whose numbers are those of the file: w = (q - zero) * s, with some less a
 //                minimum. Scales are fp16; of kQ4K and the like, fp16 for 8 blocks times an integer for each block (of
 //                kQ6K for each half of one). Products as with kInt8Blocks. They are repacked, not rounded

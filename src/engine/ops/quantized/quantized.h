@@ -16,8 +16,10 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "engine/ir/graph.h"
+#include "engine/kernels/gemm/panels.h"
 #include "engine/kernels/quantized/convolution_int8.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/kernels/quantized/packed_weight.h"
@@ -95,6 +97,10 @@ extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul, kRoundAct
 
 // Of an operand that is a packed weight: fails if it has another type than `attrs` says.
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);
+
+// As panels_of() and kPanelMatmul of ops/matmul/matmul_sizes.h: of weights in bf16, where products multiply in bf16.
+std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query);
+extern const Kernel kPanelQuantizedMatmul;
 
 // packed: u8 [PackedShape::bytes()].
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype = DType::kF32, float input_scale = 0);

@@ -70,7 +70,13 @@ bool matmul_supports(const KernelQuery& query) {
          result_rounding.scale == 0 && (!product.bias || query.in[2].dtype == DType::kF32);
 }
 
-void run_matmul(const KernelArgs& args) {
+// All of the product but the weight.
+struct Product {
+  GemmArgs args;
+  ByteOperands bytes;
+};
+
+Product product_of(const KernelArgs& args) {
   const auto& [weight, product, rounding, result_rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
   GemmArgs gemm_args{.m = quantized_rows_of(args.in[0].shape())};
   gemm_args.lda = args.in[0].shape()[-1], gemm_args.ldc = args.out[0].shape()[-1];
@@ -91,7 +97,22 @@ void run_matmul(const KernelArgs& args) {
   gemm_args.activation = product.activation, gemm_args.derivative = product.derivative;
   gemm_args.derivative_scale = product.derivative_scale;
   gemm_args.precision = product.precision, gemm_args.independent_rows = product.independent_rows;
-  quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool, rounding.rounding(), bytes);
+  return {gemm_args, bytes};
+}
+
+void run_matmul(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto [product, bytes] = product_of(args);
+  quantized_gemm(product, packed(args.in[1], attrs.weight), args.workspace, args.pool, attrs.rounding.rounding(),
+                 bytes);
+}
+
+void run_panels(const KernelArgs& args) {
+  const PackedShape shape = args.node.attrs.as<QuantizedMatmulAttrs>().weight.packed();
+  GemmArgs product = product_of(args).args;
+  product.n = shape.rows, product.k = shape.columns;
+  product.b = reinterpret_cast<const float*>(args.in[1].as<const uint8_t>());
+  gemm_panels(product, args.workspace, args.pool);
 }
 
 size_t quantize_workspace(const KernelQuery& query) {
@@ -200,5 +221,21 @@ LINNET_KERNELS(dequantize, {"rows", all_f32, nullptr, run_dequantize},
 LINNET_KERNELS(quantized_embedding, {"reference", nullptr, nullptr, run_embedding})
 LINNET_KERNELS(quantized_matmul, {"quantized_gemm", matmul_supports, matmul_workspace, run_matmul},
                {"reference", nullptr, nullptr, run_matmul_reference})
+
+std::optional<PanelsOf> quantized_panels_of(const KernelQuery& query) {
+  if (query.node.op != &kQuantizedMatmul || !matmul_supports(query)) return std::nullopt;
+  const auto& attrs = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const PackedShape shape = attrs.weight.packed();
+  const MatmulAttrs& product = attrs.product;
+  const bool in_bf16 = shape.format == WeightFormat::kBf16 && product.precision == Precision::kBf16 && gemm_has_bf16();
+  if (!in_bf16 || !product.trans_b || product.independent_rows ||
+      !has_panels(quantized_rows_of(query.in[0].shape), shape.rows, shape.columns))
+    return std::nullopt;
+  return PanelsOf{shape.rows, shape.columns, product.trans_b, product.precision, in_bf16};
+}
+
+const Kernel kPanelQuantizedMatmul{"quantized_gemm_panels",
+                                   [](const KernelQuery& query) { return quantized_panels_of(query).has_value(); },
+                                   matmul_workspace, run_panels};
 
 }  // namespace linnet
