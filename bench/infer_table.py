@@ -36,11 +36,12 @@ PRECISIONS = ("fp32", "bf16", "int8", "static")
 PEERS = {"eager": "PyTorch", "compile": "PyTorch compiled", "ort": "ONNX Runtime", "openvino": "OpenVINO",
          "zentorch": "zentorch", "eager-bf16": "PyTorch bf16", "compile-bf16": "PyTorch compiled bf16",
          "openvino-bf16": "OpenVINO bf16", "zentorch-bf16": "zentorch bf16", "quantized": "PyTorch int8",
-         "ort-int8": "ONNX Runtime int8", "openvino-int8": "OpenVINO int8"}
+         "ort-int8": "ONNX Runtime int8", "openvino-int8": "OpenVINO int8",
+         "openvino-int8-bf16": "OpenVINO int8 and bf16"}
 # What each of Linnet's precisions is held against.
 FP32 = ("eager", "compile", "ort", "openvino", "zentorch")
 BF16 = ("eager-bf16", "compile-bf16", "openvino-bf16", "zentorch-bf16")
-INT8 = ("quantized", "ort-int8", "openvino-int8")
+INT8 = ("quantized", "ort-int8", "openvino-int8", "openvino-int8-bf16")
 CLASSES = {"fp32": FP32, "bf16": BF16 + FP32, "int8": INT8, "static": INT8}
 DECODER_PRECISIONS = ("fp32", "bf16", "int8", "int8-weights", "int4-weights")
 DECODER_PEERS = {"transformers": "transformers", "llama-f32": "llama.cpp F32", "llama-q8_0": "llama.cpp Q8_0",

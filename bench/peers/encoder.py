@@ -31,7 +31,7 @@ import common
 
 VOCABULARY, POSITIONS = 30522, 512
 MODES = ("eager", "compile", "quantized", "ort", "ort-int8", "eager-bf16", "compile-bf16", "openvino", "openvino-bf16",
-         "openvino-int8", "zentorch", "zentorch-bf16")
+         "openvino-int8", "openvino-int8-bf16", "zentorch", "zentorch-bf16")
 FEWEST = 5  # runs of a row
 CALIBRATION_TEXTS, CALIBRATION_LENGTHS = 8, (32, 128, 512)  # for NNCF: so many texts of each length
 
@@ -140,7 +140,7 @@ def make_files(mode: str, folder: str) -> None:
     library = mode.split("-")[0]
     if library not in FILES:
         return
-    child = multiprocessing.get_context("spawn").Process(target=FILES[library], args=(folder, mode.endswith("int8")))
+    child = multiprocessing.get_context("spawn").Process(target=FILES[library], args=(folder, "int8" in mode))
     child.start()
     child.join()
     if child.exitcode != 0:
@@ -166,9 +166,9 @@ def openvino_run(mode: str, folder: str, threads: int):
     import openvino
 
     core = openvino.Core()
-    settings = {"INFERENCE_PRECISION_HINT": "bf16" if mode == "openvino-bf16" else "f32", "PERFORMANCE_HINT": "LATENCY",
+    settings = {"INFERENCE_PRECISION_HINT": "bf16" if mode.endswith("bf16") else "f32", "PERFORMANCE_HINT": "LATENCY",
                 "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
-    model = core.read_model(openvino_file(folder, mode == "openvino-int8"))
+    model = core.read_model(openvino_file(folder, "int8" in mode))
     shape, request = None, None
 
     def run(tokens, mask):

@@ -30,9 +30,15 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
     for (Graph& graph : graphs) graph = group_images(graph);
   bind_inputs(graphs);
   if (options.pack_weights) find_filters(graphs);
-  const Precision precision = options.quantization.linear == WeightFormat::kBf16 ? Precision::kBf16 : Precision::kF32;
+  // What is not a linear layer's product is rounded no more coarsely than those are.
+  const auto bf16_if = [](bool is_wanted) { return is_wanted ? Precision::kBf16 : Precision::kF32; };
+  const bool in_bf16 = options.quantization.linear == WeightFormat::kBf16;
+  const bool in_int8 = options.quantization.linear == WeightFormat::kInt8;
   for (Graph& graph : graphs) {
-    graph = optimize(std::move(graph), {.precision = precision, .filters = filters_, .backend = &store_.backend()});
+    graph = optimize(std::move(graph), {.precision = bf16_if(in_bf16),
+                                        .attention_precision = bf16_if(in_bf16 || in_int8),
+                                        .filters = filters_,
+                                        .backend = &store_.backend()});
     plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
   }
   if (options.pack_weights) {

@@ -29,7 +29,8 @@ class ParameterFile;
 
 struct ForwardOptions {
   int threads = 0;  // 0: all there are
-  // With any, load() instead of parameters(). Where linear layers are kept in bf16, products are computed in bf16.
+  // With any, load() instead of parameters(). Where linear layers are kept in bf16, products are computed in bf16; in
+  // int8, those of attention are.
   WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/compute_once.h), packs filters of convolutions,

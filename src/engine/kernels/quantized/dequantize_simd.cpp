@@ -70,7 +70,18 @@ void block_of_panel(const PackedWeight& weight, int64_t panel, int64_t block, fl
   (blocks.bits == 4 ? panel_values<4> : panel_values<8>)(blocks, words, numbers, out, stride);
 }
 
+// A row of kInt8: 4 neighbors lie together, and those of a panel's rows beside each other.
+void row_of_bytes(const PackedWeight& weight, int64_t row, float* out) {
+  const int64_t columns = weight.shape.columns;
+  const float scale = weight.row_scales()[row];
+  const int8_t* words = weight.codes(row / kPanel) + row % kPanel * 4;
+  for (int64_t column = 0; column < columns; column += 4, words += kPanel * 4)
+    for (int64_t i = 0; i < std::min<int64_t>(4, columns - column); ++i)
+      out[column + i] = static_cast<float>(words[i]) * scale;
+}
+
 void row_values(const PackedWeight& weight, int64_t first, int64_t count, float* out) {
+  if (count == 1 && weight.shape.format == WeightFormat::kInt8) return row_of_bytes(weight, first, out);
   HWY_ALIGN float values[kBlock * kPanel];  // [column, row]
   const int64_t all = weight.shape.columns;
   for (int64_t column = 0; column < all; column += kBlock) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/stored_operands.h"
@@ -35,20 +36,22 @@ void run_embedding(const KernelArgs& args) {
   const PackedWeight weight = packed(args.in[0], args.node.attrs.as<QuantizedAttrs>());
   const int32_t* ids = args.in[1].as<const int32_t>();
   const int64_t width = weight.shape.columns;
-  std::vector<float> row(args.out[0].type.dtype == DType::kF32 ? 0 : static_cast<size_t>(width));
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    for (int64_t i = 0; i < args.in[1].elements(); ++i) {
-      if (ids[i] < 0 || ids[i] >= weight.shape.rows)
-        fail_user("token id " + std::to_string(ids[i]) + " is outside the vocabulary of " +
-                  std::to_string(weight.shape.rows));
-      T* out = args.out[0].as<T>() + i * width;
-      if constexpr (std::is_same_v<T, float>) {
-        dequantize_row(weight, ids[i], out);
-      } else {
-        dequantize_row(weight, ids[i], row.data());
-        std::ranges::copy(row, out);
+    for_ranges(args.pool, args.in[1].elements(), width, [&](int64_t begin, int64_t end) {
+      std::vector<float> row(std::is_same_v<T, float> ? 0 : static_cast<size_t>(width));
+      for (int64_t i = begin; i < end; ++i) {
+        if (ids[i] < 0 || ids[i] >= weight.shape.rows)
+          fail_user("token id " + std::to_string(ids[i]) + " is outside the vocabulary of " +
+                    std::to_string(weight.shape.rows));
+        T* out = args.out[0].as<T>() + i * width;
+        if constexpr (std::is_same_v<T, float>) {
+          dequantize_row(weight, ids[i], out);
+        } else {
+          dequantize_row(weight, ids[i], row.data());
+          std::ranges::copy(row, out);
+        }
       }
-    }
+    });
   });
 }
 
