@@ -26,6 +26,7 @@ namespace {
 constexpr size_t kLarge = 8 << 20, kGroup = 4 << 20;
 // So many small layers between two large ones are computed in groups too.
 constexpr int kBetween = 6;
+constexpr size_t kMostOperands = 31;  // of a node that is computed in groups
 
 bool is_elementwise(const Node& node) {
   return algebra_of(node) == Algebra::kElementwise || algebra_of(node) == Algebra::kAdd;
@@ -68,10 +69,10 @@ class Groups {
     for (const Node& node : graph_.nodes()) {
       unsigned dependent = 0;
       for (size_t i = 0; i < node.in.size(); ++i)
-        if (depends[at(node.in[i])]) dependent |= i < 32 ? 1u << i : ~0u;
+        if (depends[at(node.in[i])]) dependent |= i < kMostOperands ? 1u << i : ~0u;
       for (const ValueId out : node.out) depends[at(out)] = dependent != 0;
-      const unsigned cut = operands_to_cut(node);
-      const bool is_complete = dependent != 0 && (dependent & ~cut) == 0 && node.in.size() < 32 &&
+      const unsigned cut = node.in.size() <= kMostOperands ? operands_to_cut(node) : 0;
+      const bool is_complete = dependent != 0 && (dependent & ~cut) == 0 &&
                                std::ranges::all_of(node.out, [&](ValueId out) { return can_be_cut(out); });
       if (is_complete) operands_[&node - graph_.nodes().data()] = cut;
     }
@@ -81,7 +82,7 @@ class Groups {
   // the op is none that is known.
   unsigned operands_to_cut(const Node& node) const {
     unsigned bits = 0;
-    for (size_t i = 0; i < node.in.size() && i < 32; ++i) bits |= unsigned{can_be_cut(node.in[i])} << i;
+    for (size_t i = 0; i < node.in.size(); ++i) bits |= unsigned{can_be_cut(node.in[i])} << i;
     const Shape &first = shape(node.in.empty() ? node.out[0] : node.in[0]), &result = shape(node.out[0]);
     const Algebra algebra = algebra_of(node);
     if (is_elementwise(node)) {
