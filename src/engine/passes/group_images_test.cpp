@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "engine/exec/executor.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
@@ -12,8 +13,11 @@
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
-#include "models/nn/forward.h"
+#include "engine/passes/passes.h"
+#include "engine/plan/state_names.h"
+#include "models/nn/model_store.h"
 #include "models/nn/module.h"
+#include "models/nn/trace.h"
 
 namespace linnet {
 namespace {
@@ -47,18 +51,27 @@ struct Computed {
 
 Computed computed(bool in_groups, int threads, const Rest& rest) {
   Network network;
-  const Forward::Function function = [&](Trace& trace) {
-    trace.graph().output(
-        "y", rest(network, network.layers(trace.input("images", {DType::kF32, {kImages, kSide, kSide, 3}}))));
-  };
-  Forward forward(network, {function}, {.threads = threads, .pack_weights = in_groups});
-  ThreadPool pool(1);
-  forward.load([&](const ParameterTarget& to) { forward.layout().initialize_parameters(5, to.flat, pool); });
-  std::vector<float> images(kImages * kSide * kSide * 3);
-  for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
-  forward.set("images", images);
-  const auto y = forward.run().output("y");
-  return {{y.begin(), y.end()}, forward.memory_bytes()};
+  const ParameterLayout layout(network);
+  Trace trace({.layout = &layout});
+  trace.graph().output("y",
+                       rest(network, network.layers(trace.input("images", {DType::kF32, {kImages, kSide, kSide, 3}}))));
+  Graph graph = trace.finish();
+  if (in_groups) graph = group_images(graph);
+  Store store;
+  const SharedRegions shared = declare_model(store, layout);
+  constexpr size_t kInput = kImages * kSide * kSide * 3;
+  store.bind("images", {store.add_region("images", MemoryKind::kBatch, kInput * sizeof(float)), 0},
+             kInput * sizeof(float));
+  const Plan plan = make_plan(optimize(std::move(graph)), store, shared, {.threads = threads});
+  store.allocate();
+  ThreadPool pool(threads);
+  layout.initialize_parameters(5, store.as<float>(state::kParameters), pool);
+  float* images = store.as<float>("images");
+  for (size_t i = 0; i < kInput; ++i) images[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
+  Executor executor(plan, store, shared);
+  executor.run(pool);
+  const TensorView& y = executor.output("y");
+  return {{y.as<const float>(), y.as<const float>() + y.elements()}, store.total_bytes()};
 }
 
 TEST(GroupImages, LargeLayersTakeTheMemoryOfOneImageAndKeepTheirBits) {

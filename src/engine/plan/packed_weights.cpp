@@ -39,8 +39,6 @@ std::optional<PanelRead> panel_read(const Plan& plan, NodeId id) {
   return std::nullopt;
 }
 
-using Place = std::pair<RegionId, size_t>;  // and bytes from its beginning
-
 // A reshape or a split whose results are places in its operand.
 bool keeps_bytes(const Graph& graph, const Node& node) {
   const Algebra algebra = algebra_of(node);
@@ -72,18 +70,19 @@ class Reads {
   }
 
   // The beginnings and panels of those that are read as panels alone and overlap nothing else that is read.
-  std::map<Place, PanelsOf> panels() const {
-    std::map<Place, PanelsOf> chosen;
-    RegionId region = {};
-    size_t end = 0;
-    for (const auto& [place, read] : reads_) {
-      const size_t begin = place.second;
-      if (std::exchange(region, place.first) != place.first) end = 0;
+  std::map<Location, PanelsOf> panels() const {
+    std::map<Location, PanelsOf> chosen;
+    RegionId region = -1;
+    size_t end = 0;  // of what was read before, in the region
+    for (const auto& [location, read] : reads_) {
+      const size_t begin = location.offset;
+      if (std::exchange(region, location.region) != location.region) end = 0;
       const bool is_apart = begin >= end;
-      if (!is_apart && !chosen.empty() && chosen.rbegin()->first.first == region &&
-          chosen.rbegin()->first.second + chosen.rbegin()->second.bytes() > begin)
-        chosen.erase(std::prev(chosen.end()));
-      if (is_apart && read.panels && begin % kPanelAlignment == 0) chosen.emplace(place, *read.panels);
+      if (!is_apart && !chosen.empty())
+        if (const auto& [last, panels] = *chosen.rbegin();
+            last.region == region && last.offset + panels.bytes() > begin)
+          chosen.erase(std::prev(chosen.end()));
+      if (is_apart && read.panels && begin % kPanelAlignment == 0) chosen.emplace(location, *read.panels);
       end = std::max(end, read.end);
     }
     return chosen;
@@ -109,16 +108,16 @@ class Reads {
     const Shape strides = root_of(plan.graph, value).strides;
     int64_t last = 0;
     for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * strides[axis];
-    const auto [region, begin] = plan.location[static_cast<size_t>(value)];
-    const size_t end = begin + static_cast<size_t>(last + 1) * dtype_size(type.dtype);
-    const auto [entry, is_new] = reads_.try_emplace({region, begin}, Read{end, panels});
+    const Location& location = plan.location[static_cast<size_t>(value)];
+    const size_t end = location.offset + static_cast<size_t>(last + 1) * dtype_size(type.dtype);
+    const auto [entry, is_new] = reads_.try_emplace(location, Read{end, panels});
     Read& read = entry->second;
     if (!is_new && !(end == read.end && panels && read.panels && are_alike(*panels, *read.panels)))
       read = {std::max(end, read.end), std::nullopt};
   }
 
   const std::set<RegionId> regions_;
-  std::map<Place, Read> reads_;  // by where they begin
+  std::map<Location, Read> reads_;  // by where they begin
 };
 
 }  // namespace
@@ -136,14 +135,12 @@ PackedWeights::PackedWeights(std::span<Plan* const> plans, const Store& store) {
         regions.insert(weight_of(*plan, id).region);
   Reads reads(std::move(regions));
   for (const Plan* plan : plans) reads.add(*plan);
-  const std::map<Place, PanelsOf> chosen = reads.panels();
-  for (const auto& [place, panels] : chosen) weights_.push_back({{place.first, place.second}, panels});
+  const std::map<Location, PanelsOf> chosen = reads.panels();
+  for (const auto& [location, panels] : chosen) weights_.push_back({location, panels});
   for (Plan* plan : plans)
     for (NodeId id = 0; id < plan->graph.node_count(); ++id) {
       const auto read = panel_read(*plan, id);
-      if (!read) continue;
-      const Location weight = weight_of(*plan, id);
-      if (chosen.contains({weight.region, weight.offset})) plan->kernels[static_cast<size_t>(id)] = read->kernel;
+      if (read && chosen.contains(weight_of(*plan, id))) plan->kernels[static_cast<size_t>(id)] = read->kernel;
     }
 }
 

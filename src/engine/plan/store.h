@@ -33,6 +33,7 @@ using RegionId = int;
 struct Location {
   RegionId region = -1;
   size_t offset = 0;  // bytes
+  auto operator<=>(const Location&) const = default;
 };
 
 class Store {

@@ -26,7 +26,7 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   const SharedRegions shared = declare_model(store_, layout_);
   std::vector<Graph> once;
   if (options.pack_weights) once = take_computed_once(graphs);
-  if (options.pack_weights && store_.device().is_host())
+  if (store_.device().is_host())
     for (Graph& graph : graphs) graph = group_images(graph);
   bind_inputs(graphs);
   if (options.pack_weights) find_filters(graphs);
