@@ -8,7 +8,6 @@
 //                                           each with the three passes' best times in milliseconds; for
 //                                           bench/convolutions.py, which sets PyTorch beside it
 #include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,7 +18,6 @@
 #include <string>
 #include <type_traits>
 #include <vector>
-
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "engine/device/device.h"
@@ -109,8 +107,7 @@ std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double sec
                                    nullptr);
       else if (pass == ConvolutionPass::kInputGradient)
         stored_convolution_input_gradient(convolution, dy.data(), weight.data(), dx.data(), workspace, pool);
-      else
-        stored_convolution_weight_gradient(convolution, x.data(), dy.data(), dweight.data(), workspace, pool);
+      else stored_convolution_weight_gradient(convolution, x.data(), dy.data(), dweight.data(), workspace, pool);
     };
     run();
     double least = 1e9;

@@ -10,7 +10,6 @@
 // what a training step in bf16 does: activations and their gradients are bf16 in memory, weights and theirs fp32.
 #include <time.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +19,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "engine/device/device.h"
 #include "engine/kernels/gemm/gemm.h"
@@ -29,7 +27,6 @@
 #include "engine/kernels/precision.h"
 #ifdef LINNET_BENCH_ONEDNN
 #include <omp.h>
-
 #include <oneapi/dnnl/dnnl.hpp>
 #endif
 #ifdef LINNET_BENCH_OPENBLAS

@@ -1,10 +1,8 @@
 // The kernels on the shapes of the reference models, in GFLOP/s or GB/s:  kernels_bench --benchmark_filter=attention
 // Matrix products have a program of their own, gemm_bench.
 #include <benchmark/benchmark.h>
-
 #include <cstdint>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/loss/cross_entropy.h"
@@ -29,10 +27,8 @@ std::vector<float> values(int64_t count) {
 class Stored {
  public:
   Stored(const std::vector<float>& x, bool in_bf16) : in_bf16_(in_bf16) {
-    if (in_bf16)
-      bf16_ = std::vector<Bfloat16>(x.begin(), x.end());
-    else
-      f32_ = x;
+    if (in_bf16) bf16_ = std::vector<Bfloat16>(x.begin(), x.end());
+    else f32_ = x;
   }
   operator MutableStoredFloats() { return in_bf16_ ? MutableStoredFloats(bf16_.data()) : f32_.data(); }
   operator StoredFloats() { return MutableStoredFloats(*this); }
@@ -85,8 +81,7 @@ void attention_bench(benchmark::State& state) {
     if (backward)
       attention_backward(args, rows(q), rows(k), rows(v), rows(o), lse.data(), rows(d_o), mutable_rows(dq),
                          mutable_rows(dk), mutable_rows(dv), nullptr, workspace.data(), pool);
-    else
-      attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
+    else attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
   }
   int64_t pairs = 0;
   for (int64_t b = 0; b < args.batch; ++b)
@@ -152,10 +147,8 @@ void residual_norm_bench(benchmark::State& state) {
   backward.dropout = dropout, backward.dx = x, backward.dweight = dweight.data(), backward.dbias = dbias.data();
   if (dropout.p > 0) backward.df = df;
   for (auto _ : state) {
-    if (is_backward)
-      residual_norm_backward(backward, workspace.data(), pool);
-    else
-      residual_norm_forward(forward, pool);
+    if (is_backward) residual_norm_backward(backward, workspace.data(), pool);
+    else residual_norm_forward(forward, pool);
   }
   const int64_t operands = dropout.p > 0 && is_backward ? 5 : 4;
   state.SetBytesProcessed(state.iterations() * rows * width * operands * (stored ? 2 : 4));

@@ -6,14 +6,12 @@
 // Rank 0 prints the median in milliseconds of the slowest rank of each sum. The two are measured by runs of their own,
 // because MPI allows calls from one thread at a time and training's ranks have a thread that listens to the others.
 #include <mpi.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
 #include <vector>
-
 #include "base/clock.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/world.h"

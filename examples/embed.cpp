@@ -3,7 +3,6 @@
 //   embed FOLDER SENTENCE SENTENCE...
 #include <cstdio>
 #include <numeric>
-
 #include "base/error.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/sentence_embedder.h"

@@ -4,7 +4,6 @@
 //   gpt2 FOLDER OUT ID ID ID...        the text as token ids (`linnet tokenizer encode FOLDER`)
 #include <cstdio>
 #include <cstdlib>
-
 #include "base/error.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_decoder.h"

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
-
 #include "base/error.h"
 #include "generation/generators.h"
 #include "models/families/pretrained.h"

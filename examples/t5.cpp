@@ -2,11 +2,9 @@
 //
 //   t5 FOLDER ID ID ID...        the source as token ids, its end (1) last
 #include "models/modules/t5.h"
-
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
-
 #include "base/error.h"
 #include "generation/generators.h"
 #include "models/families/pretrained.h"

@@ -6,7 +6,6 @@
 // BATCH holds a tensor for each of the network's inputs, and "labels": a class for each row of OUTPUT's last axis.
 #include <cstdio>
 #include <cstdlib>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"

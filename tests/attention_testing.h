@@ -1,14 +1,12 @@
 // Attention over any shape and mask beside its definition in double: what the tests of attention's kernels share.
 #pragma once
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 #include <span>
 #include <string>
 #include <tuple>
 #include <vector>
-
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/random/philox.h"
 #include "kernel_testing.h"
@@ -253,10 +251,8 @@ struct Case {
     const std::tuple<const Operand*, const Doubles*, const char*> results[] = {
         {&o, &r.o, "o"}, {&dq, &r.dq, "dq"}, {&dk, &r.dk, "dk"}, {&dv, &r.dv, "dv"}};
     for (const auto& [got, want, what] : results)
-      if (bf16)
-        expect_near_in_norm(*got, *want, what);
-      else
-        expect_equal(*got, *want, what, tolerance);
+      if (bf16) expect_near_in_norm(*got, *want, what);
+      else expect_equal(*got, *want, what, tolerance);
     for (size_t i = 0; i < bias.size(); ++i)
       ASSERT_NEAR(d_bias[i], r.d_bias[i], (bf16 ? 5e-2 : tolerance) * (1 + std::abs(r.d_bias[i])))
           << "d_bias " << i << ": " << text();

@@ -9,7 +9,6 @@
 #include <queue>
 #include <thread>
 #include <vector>
-
 #include "base/error.h"
 #include "distributed/comm/communicator.h"
 

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"
 #include "models/modules/text_encoder.h"

@@ -1,7 +1,6 @@
 // A copy of a golden model with a vocabulary of the words w0, w1, ...
 #pragma once
 #include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -2,12 +2,10 @@
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -3,12 +3,10 @@
 // result changes them.
 #pragma once
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <vector>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
 

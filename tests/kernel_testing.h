@@ -1,7 +1,6 @@
 // What the tests of kernels share: random arrays, every instruction set times several thread counts.
 #pragma once
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -11,7 +10,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/stored_floats.h"

@@ -2,13 +2,11 @@
 // tests of all kinds of layouts compare.
 #pragma once
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "comm_testing.h"
 #include "distributed/comm/tensor_group.h"
 #include "families_testing.h"
@@ -179,10 +177,8 @@ inline std::vector<double> train_part(const std::string& family, const Layout& l
       if (is_first) losses.push_back(loss);
     }
     if (rank.sharded) rank.sharded->share_average();
-    if (is_first)
-      save_training_state(folder / "state", trainer, {.step = last}, {}, &whole);
-    else
-      give_training_state(trainer.state(), whole);
+    if (is_first) save_training_state(folder / "state", trainer, {.step = last}, {}, &whole);
+    else give_training_state(trainer.state(), whole);
     save_divided_model(folder / "model", trainer.state(), "parameters", {}, whole);
   });
   return losses;

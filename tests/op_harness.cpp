@@ -1,7 +1,5 @@
 #include "op_harness.h"
-
 #include <gtest/gtest.h>
-
 #include "engine/passes/passes.h"
 #include "isolated_run.h"
 

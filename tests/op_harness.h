@@ -14,7 +14,6 @@
 #include <functional>
 #include <string>
 #include <vector>
-
 #include "engine/exec/op_trial.h"
 #include "engine/ir/graph.h"
 #include "engine/plan/store.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <random>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/quantized/file_blocks.h"
 #include "engine/kernels/quantized/gemm_int8.h"

@@ -1,7 +1,6 @@
 // Tests on a GPU: LINNET_TEST_DEVICE=cuda:0. Without it, or with "cpu", op tests run on the CPU alone.
 #include <cstdlib>
 #include <string>
-
 #include "engine/exec/backend.h"
 #include "op_harness.h"
 

@@ -1,11 +1,9 @@
 // Twenty training steps of PyTorch's nn.Transformer in float64, as tests/golden/make_transformer.py wrote them.
 #pragma once
 #include <gtest/gtest.h>
-
 #include <cstring>
 #include <string>
 #include <vector>
-
 #include "formats/safetensors.h"
 #include "models/modules/transformer.h"
 #include "models/nn/parameter_layout.h"

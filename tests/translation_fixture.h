@@ -3,7 +3,6 @@
 #include <cstring>
 #include <memory>
 #include <vector>
-
 #include "models/modules/transformer.h"
 #include "models/modules/translation_loss.h"
 #include "training/trainer/trainer.h"

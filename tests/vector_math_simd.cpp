@@ -4,7 +4,6 @@
 #define HWY_TARGET_INCLUDE "vector_math_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,16 +17,11 @@ HWY_NOINLINE void apply(int64_t n, const float* x, float* y) {
 
 void array_math(VectorFunction function, int64_t n, const float* x, float* y) {
   switch (function) {
-    case VectorFunction::kExp:
-      return apply<Exp>(n, x, y);
-    case VectorFunction::kLog:
-      return apply<Log>(n, x, y);
-    case VectorFunction::kTanh:
-      return apply<Tanh>(n, x, y);
-    case VectorFunction::kErf:
-      return apply<Erf>(n, x, y);
-    case VectorFunction::kSigmoid:
-      return apply<Sigmoid>(n, x, y);
+    case VectorFunction::kExp: return apply<Exp>(n, x, y);
+    case VectorFunction::kLog: return apply<Log>(n, x, y);
+    case VectorFunction::kTanh: return apply<Tanh>(n, x, y);
+    case VectorFunction::kErf: return apply<Erf>(n, x, y);
+    case VectorFunction::kSigmoid: return apply<Sigmoid>(n, x, y);
   }
 }
 

@@ -5,7 +5,6 @@
 // OUT is a folder that transformers loads, with the head in head.safetensors, and logits.txt has the logits of each
 // line of the file: tools/check_export.py computes them there.
 #include <linnet/linnet.h>
-
 #include <cstdio>
 #include <cstdlib>
 using namespace linnet;

@@ -1,6 +1,5 @@
 // A language model of own blocks, trained on a text's bytes and sampled: decoder TEXT [STEPS]
 #include <linnet/linnet.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

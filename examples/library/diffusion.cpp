@@ -2,7 +2,6 @@
 // cos(t) image + sin(t) noise, t in [0, pi / 2], the network predicts v = cos(t) noise - sin(t) image (Salimans & Ho
 // 2022); images are made in 40 steps of DDIM (Song et al. 2021).
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <numbers>

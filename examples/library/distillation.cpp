@@ -1,7 +1,6 @@
 // Distillation (Hinton et al. 2015): a wide teacher learns three arms of a spiral from labels, and a narrow student
 // learns the teacher's softened probabilities. Teacher and student are parts of one module with a learner each.
 #include <linnet/linnet.h>
-
 #include <cmath>
 #include <cstdio>
 #include <random>

@@ -1,6 +1,5 @@
 // An LSTM forecasts the next value of a noisy wave from the last 24.
 #include <linnet/linnet.h>
-
 #include <cmath>
 #include <cstdio>
 #include <random>

@@ -1,7 +1,6 @@
 // A generative adversarial network (Goodfellow et al. 2014) learns points on a circle: two losses over one module, each
 // with an optimizer of its own. The generator's learner trains the weights that the critic's learner has.
 #include <linnet/linnet.h>
-
 #include <cmath>
 #include <cstdio>
 #include <random>

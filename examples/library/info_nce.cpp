@@ -1,7 +1,6 @@
 // Contrastive learning with InfoNCE (van den Oord et al. 2018; Chen et al. 2020): two views of a signal, shifted and
 // noisy each in its own way, get embeddings that are closer to each other than to those of all other signals.
 #include <linnet/linnet.h>
-
 #include <cmath>
 #include <cstdio>
 #include <random>

@@ -5,7 +5,6 @@
 //
 // Without a text it learns to count backwards, which needs no tokenizer.
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

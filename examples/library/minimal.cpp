@@ -1,6 +1,5 @@
 // Fits exclusive or. The README shows this file, and ctest checks that it does.
 #include <linnet/linnet.h>
-
 #include <cstdio>
 using namespace linnet;
 

@@ -1,6 +1,5 @@
 // A convolutional network for MNIST: mnist_conv FOLDER [--device cuda] [--epochs N]
 #include <linnet/linnet.h>
-
 #include <cstdio>
 #include <cstdlib>
 using namespace linnet;

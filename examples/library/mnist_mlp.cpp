@@ -1,6 +1,5 @@
 // Two linear layers on MNIST, with validation data split off and early stopping: mnist_mlp FOLDER [EPOCHS]
 #include <linnet/linnet.h>
-
 #include <cstdio>
 #include <cstdlib>
 using namespace linnet;

@@ -1,7 +1,6 @@
 // A model of two inputs with a loss and a metric of its own: the price of a house from its numbers and its district,
 // with an estimate of how uncertain it is, and a training loop of the program's own.
 #include <linnet/linnet.h>
-
 #include <cmath>
 #include <cstdio>
 #include <random>

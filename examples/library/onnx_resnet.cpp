@@ -5,7 +5,6 @@
 //
 // Its input is f32 [N, 3, SIZE, SIZE], its output logits [N, classes], of which the first two are used.
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

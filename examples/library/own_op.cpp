@@ -2,7 +2,6 @@
 // Ueda 2020). The program checks it with the library's harness and fits a wave with it, also where it has seen no data.
 #include <linnet/linnet.h>
 #include <linnet/testing.h>
-
 #include <cmath>
 #include <cstdio>
 using namespace linnet;

@@ -1,7 +1,6 @@
 // A physics-informed network (Raissi et al. 2019) solves the damped oscillator u'' + 2 d u' + w^2 u = 0, u(0) = 1,
 // u'(0) = 0. It sees no values of the solution, only the equation, through second derivatives by its input.
 #include <linnet/linnet.h>
-
 #include <cmath>
 #include <cstdio>
 using namespace linnet;

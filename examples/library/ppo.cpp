@@ -1,7 +1,6 @@
 // Proximal policy optimization (Schulman et al. 2017) learns to balance a pole on a cart (Barto et al. 1983): 16 carts
 // play 64 steps with the newest weights, then actor and critic are trained on what happened.
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>

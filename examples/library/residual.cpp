@@ -1,7 +1,6 @@
 // A residual network (He et al. 2016) of own blocks on a folder of images for each class, or on made pictures, with a
 // training state that is saved and taken up again: residual [FOLDER]
 #include <linnet/linnet.h>
-
 #include <cstdio>
 using namespace linnet;
 

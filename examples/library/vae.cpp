@@ -1,7 +1,6 @@
 // A variational autoencoder (Kingma & Welling 2014) of points near a circle. Its decoder then makes new points from
 // noise: they must lie near the circle, and on all sides of it.
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,5 +1,4 @@
 #include "base/cgroup.h"
-
 #include <algorithm>
 #include <fstream>
 #include <optional>

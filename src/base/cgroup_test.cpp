@@ -1,10 +1,7 @@
 #include "base/cgroup.h"
-
 #include <gtest/gtest.h>
-
 #include <filesystem>
 #include <string>
-
 #include "temporary_folder.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 // A file descriptor that closes itself, and reading and writing all that there is.
 #pragma once
 #include <unistd.h>
-
 #include <cerrno>
 #include <cstddef>
 #include <string>

@@ -1,10 +1,8 @@
 #include "base/error.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-
 #include "base/one_line.h"
 
 namespace linnet {
@@ -50,12 +48,9 @@ int exit_code(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kUser:
     case ErrorKind::kShape:
-    case ErrorKind::kSystem:
-      return 2;
-    case ErrorKind::kNumeric:
-      return 3;
-    case ErrorKind::kInternal:
-      return 70;
+    case ErrorKind::kSystem: return 2;
+    case ErrorKind::kNumeric: return 3;
+    case ErrorKind::kInternal: return 70;
   }
   return 70;
 }

@@ -1,5 +1,4 @@
 #include "base/error.h"
-
 #include <gtest/gtest.h>
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "base/files.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -7,7 +6,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -16,7 +14,6 @@
 #include <optional>
 #include <string_view>
 #include <utility>
-
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/lost_pages.h"

@@ -1,16 +1,13 @@
 #include "base/files.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <thread>
 #include <tuple>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,12 +1,10 @@
 #include "base/json.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
-
 #include "base/hash.h"
 #include "base/one_line.h"
 
@@ -74,10 +72,8 @@ size_t Json::Object::position(std::string_view key, size_t* compared) const {
 
 Json& Json::Object::add(std::string key, Json value) {
   members.push_back({std::move(key), std::move(value)});
-  if (members.size() > kSmall && 2 * members.size() > slots.size())
-    index();
-  else if (!slots.empty())
-    put(members.size() - 1);
+  if (members.size() > kSmall && 2 * members.size() > slots.size()) index();
+  else if (!slots.empty()) put(members.size() - 1);
   return members.back().value;
 }
 
@@ -369,18 +365,12 @@ class Writer {
         out_ += indent_ < 0 ? ":" : ": ";
         write(member.value);
       });
-    else if (json.is_array())
-      write_all(json, '[', ']', [&](const Json& element) { write(element); });
-    else if (json.is_string())
-      write(json.text());
-    else if (json.is_float())
-      write(json.get<double>());
-    else if (json.is_boolean())
-      out_ += json.get<bool>() ? "true" : "false";
-    else if (json.is_null())
-      out_ += "null";
-    else
-      out_ += json.is_natural() ? std::to_string(json.get<uint64_t>()) : std::to_string(json.get<int64_t>());
+    else if (json.is_array()) write_all(json, '[', ']', [&](const Json& element) { write(element); });
+    else if (json.is_string()) write(json.text());
+    else if (json.is_float()) write(json.get<double>());
+    else if (json.is_boolean()) out_ += json.get<bool>() ? "true" : "false";
+    else if (json.is_null()) out_ += "null";
+    else out_ += json.is_natural() ? std::to_string(json.get<uint64_t>()) : std::to_string(json.get<int64_t>());
   }
   std::string take() { return std::move(out_); }
 

@@ -11,7 +11,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -51,10 +50,8 @@ class Json {
   Json(T value) : value_(value) {}
   template <std::integral T>
   requires(!std::same_as<T, bool>) Json(T value) {
-    if (std::in_range<int64_t>(value))
-      value_ = static_cast<int64_t>(value);
-    else
-      value_ = static_cast<uint64_t>(value);
+    if (std::in_range<int64_t>(value)) value_ = static_cast<int64_t>(value);
+    else value_ = static_cast<uint64_t>(value);
   }
   template <std::floating_point T>
   Json(T value) : value_(static_cast<double>(value)) {}

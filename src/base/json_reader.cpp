@@ -1,9 +1,7 @@
 #include "base/json_reader.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
-
 #include "base/one_line.h"
 
 namespace linnet {

@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <span>
-
 #include "base/json.h"
 
 namespace linnet {

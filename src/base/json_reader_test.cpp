@@ -1,7 +1,5 @@
 #include "base/json_reader.h"
-
 #include <gtest/gtest.h>
-
 #include <optional>
 
 namespace linnet {

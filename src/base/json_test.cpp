@@ -1,12 +1,9 @@
 #include "base/json.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
-
 #include "parsed_json.h"
 
 namespace linnet {

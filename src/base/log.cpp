@@ -1,5 +1,4 @@
 #include "base/log.h"
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

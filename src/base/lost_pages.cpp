@@ -1,14 +1,11 @@
 #include "base/lost_pages.h"
-
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,12 +1,9 @@
 #include "base/lost_pages.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <string>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/packed_files.h"

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <filesystem>
-
 #include "base/files.h"
 #include "temporary_folder.h"
 

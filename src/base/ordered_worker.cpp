@@ -1,7 +1,5 @@
 #include "base/ordered_worker.h"
-
 #include <utility>
-
 #include "base/thread_pool.h"
 #include "base/timeline.h"
 

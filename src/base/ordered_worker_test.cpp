@@ -1,7 +1,5 @@
 #include "base/ordered_worker.h"
-
 #include <gtest/gtest.h>
-
 #include <atomic>
 #include <stdexcept>
 #include <vector>

@@ -1,10 +1,8 @@
 #include "base/packed_files.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -12,7 +10,6 @@
 #include <list>
 #include <mutex>
 #include <tuple>
-
 #include "base/error.h"
 #include "base/lost_pages.h"
 

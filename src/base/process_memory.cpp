@@ -1,14 +1,11 @@
 #include "base/process_memory.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
-
 #include "base/descriptor.h"
 #include "base/error.h"
 

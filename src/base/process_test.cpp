@@ -2,9 +2,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
 #include <cstring>
-
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/signals.h"

@@ -1,7 +1,5 @@
 #include "base/protobuf.h"
-
 #include <cstring>
-
 #include "base/error.h"
 
 namespace linnet {

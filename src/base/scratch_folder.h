@@ -1,10 +1,8 @@
 // A folder that is removed again, whatever happens.
 #pragma once
 #include <stdlib.h>
-
 #include <filesystem>
 #include <string>
-
 #include "base/error.h"
 
 namespace linnet {

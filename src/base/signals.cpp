@@ -1,8 +1,6 @@
 #include "base/signals.h"
-
 #include <signal.h>
 #include <unistd.h>
-
 #include <atomic>
 #include <cstring>
 #include <initializer_list>

@@ -1,12 +1,9 @@
 #include "base/terminal_line.h"
-
 #include <sys/ioctl.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-
 #include "base/log.h"
 
 namespace linnet {
@@ -66,10 +63,8 @@ void Phase::show(int64_t done, int64_t total) {
     return;
   }
   std::string text = what_;
-  if (total > 0)
-    text += " " + std::to_string(100 * done / total) + "%";
-  else if (done > 0)
-    text += " " + std::to_string(done);
+  if (total > 0) text += " " + std::to_string(100 * done / total) + "%";
+  else if (done > 0) text += " " + std::to_string(done);
   line_.draw(text + "  " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now - start_).count()) +
              " s");
 }

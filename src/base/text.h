@@ -49,16 +49,11 @@ inline std::string upper_ascii(std::string_view text) {
 inline std::string html_escaped(std::string_view text) {
   std::string result;
   for (const char c : text)
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '"')
-      result += "&quot;";
-    else
-      result += c;
+    if (c == '&') result += "&amp;";
+    else if (c == '<') result += "&lt;";
+    else if (c == '>') result += "&gt;";
+    else if (c == '"') result += "&quot;";
+    else result += c;
   return result;
 }
 

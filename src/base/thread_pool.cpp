@@ -1,9 +1,7 @@
 #include "base/thread_pool.h"
-
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,7 +9,6 @@
 #include <string>
 #include <system_error>
 #include <utility>
-
 #include "base/cgroup.h"
 #include "base/error.h"
 #include "base/process_memory.h"
@@ -119,10 +116,8 @@ ThreadPool::ThreadPool(int threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  if (Pools::get().remove(this))
-    forget(workers_);
-  else
-    end_workers(workers_, stop_, generation_);
+  if (Pools::get().remove(this)) forget(workers_);
+  else end_workers(workers_, stop_, generation_);
 }
 
 void ThreadPool::stop_point() const {

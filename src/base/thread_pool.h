@@ -10,7 +10,6 @@
 #include <mutex>
 #include <thread>
 #include <vector>
-
 #include "base/function_ref.h"
 
 namespace linnet {

@@ -1,15 +1,12 @@
 #include "base/thread_pool.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <atomic>
 #include <cstring>
 #include <fstream>
 #include <vector>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,9 +1,6 @@
 #include "base/timeline.h"
-
 #include <gtest/gtest.h>
-
 #include <thread>
-
 #include "base/thread_pool.h"
 
 namespace linnet {

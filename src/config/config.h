@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "distributed/comm/rank_layout.h"
 #include "models/nn/weight_quantization.h"
 

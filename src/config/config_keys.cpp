@@ -1,11 +1,9 @@
 #include "config/config_keys.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <type_traits>
 #include <utility>
-
 #include "base/digits.h"
 #include "config/config.h"
 #include "config/hints.h"

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <variant>
 #include <vector>
-
 #include "config/config.h"
 
 namespace linnet {

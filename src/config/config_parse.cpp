@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <charconv>
 #include <map>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -133,10 +132,8 @@ class TomlReader {
       } else if (key.str() == "learning_rate_factor" || key.str() == "weight_decay") {
         const auto number = node.value<double>();
         expect(number && *number >= 0 && *number <= 1e6, "a number from 0 to 1e6");
-        if (key.str() == "weight_decay")
-          group.weight_decay = *number;
-        else
-          group.learning_rate_factor = *number;
+        if (key.str() == "weight_decay") group.weight_decay = *number;
+        else group.learning_rate_factor = *number;
       } else if (key.str() == "optimizer") {
         const auto name = node.value<std::string>();
         const std::vector<std::string>& names = optimizer_names();

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "config/config.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <charconv>
-
 #include "base/error.h"
 #include "config/config.h"
 

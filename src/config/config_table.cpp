@@ -1,7 +1,6 @@
 // Every key of a configuration: what it means, its choices or range, and whom it concerns.
 #include <algorithm>
 #include <utility>
-
 #include "config/config.h"
 #include "config/config_keys.h"
 

@@ -1,13 +1,10 @@
 #include "config/config.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <fstream>
 #include <limits>
 #include <random>
 #include <set>
-
 #include "base/edit_distance.h"
 #include "base/error.h"
 #include "base/files.h"

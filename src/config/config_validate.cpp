@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-
 #include "base/error.h"
 #include "config/config.h"
 #include "config/config_keys.h"
@@ -278,14 +277,10 @@ void validate(const Config& config) {
   check_quantize(config);
   check_teacher(config);
   switch (task_kind(config)) {
-    case TaskKind::kImages:
-      return check_images(config);
-    case TaskKind::kTexts:
-      return check_texts(config);
+    case TaskKind::kImages: return check_images(config);
+    case TaskKind::kTexts: return check_texts(config);
     case TaskKind::kLanguage:
-    case TaskKind::kMaskedLanguage:
-      check_language(config);
-      break;
+    case TaskKind::kMaskedLanguage: check_language(config); break;
     case TaskKind::kTranslation:
       check_model(config);
       check_data(config);

@@ -1,12 +1,10 @@
 #include "config/hints.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "base/edit_distance.h"
 #include "base/text.h"
 

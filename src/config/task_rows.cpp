@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-
 #include "base/error.h"
 #include "config/config.h"
 

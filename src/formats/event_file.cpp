@@ -1,8 +1,6 @@
 #include "formats/event_file.h"
-
 #include <fcntl.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -12,7 +10,6 @@
 #include <filesystem>
 #include <limits>
 #include <utility>
-
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/protobuf.h"

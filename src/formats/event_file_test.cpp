@@ -1,13 +1,10 @@
 #include "formats/event_file.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
 #include <vector>
-
 #include "base/files.h"
 
 namespace linnet {

@@ -1,10 +1,8 @@
 #include "formats/file_dtype.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-
 #include "base/error.h"
 #include "base/half.h"
 
@@ -97,15 +95,10 @@ void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* o
   switch (dtype) {
     case FileDType::kF64:
       return read_each<double>(data, count, out, [](double value) { return static_cast<float>(value); });
-    case FileDType::kF32:
-      std::memcpy(out, data, static_cast<size_t>(count) * sizeof *out);
-      return;
-    case FileDType::kF16:
-      return read_each<uint16_t>(data, count, out, half_to_float);
-    case FileDType::kBF16:
-      return read_each<uint16_t>(data, count, out, from_bfloat);
-    default:
-      fail_internal(std::string("read_floats of ") + file_dtype_name(dtype));
+    case FileDType::kF32: std::memcpy(out, data, static_cast<size_t>(count) * sizeof *out); return;
+    case FileDType::kF16: return read_each<uint16_t>(data, count, out, half_to_float);
+    case FileDType::kBF16: return read_each<uint16_t>(data, count, out, from_bfloat);
+    default: fail_internal(std::string("read_floats of ") + file_dtype_name(dtype));
   }
 }
 
@@ -113,40 +106,26 @@ void write_floats(FileDType dtype, const float* values, int64_t count, std::byte
   switch (dtype) {
     case FileDType::kF64:
       return write_each<double>(values, count, out, [](float value) { return static_cast<double>(value); });
-    case FileDType::kF32:
-      std::memcpy(out, values, static_cast<size_t>(count) * sizeof *values);
-      return;
-    case FileDType::kF16:
-      return write_each<uint16_t>(values, count, out, to_half);
-    case FileDType::kBF16:
-      return write_each<uint16_t>(values, count, out, to_bfloat);
-    default:
-      fail_internal(std::string("write_floats of ") + file_dtype_name(dtype));
+    case FileDType::kF32: std::memcpy(out, values, static_cast<size_t>(count) * sizeof *values); return;
+    case FileDType::kF16: return write_each<uint16_t>(values, count, out, to_half);
+    case FileDType::kBF16: return write_each<uint16_t>(values, count, out, to_bfloat);
+    default: fail_internal(std::string("write_floats of ") + file_dtype_name(dtype));
   }
 }
 
 void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_t* out) {
   switch (dtype) {
-    case FileDType::kI64:
-      return read_integers_as<int64_t>(data, count, out);
-    case FileDType::kU64:
-      return read_integers_as<uint64_t>(data, count, out);
-    case FileDType::kI32:
-      return read_integers_as<int32_t>(data, count, out);
-    case FileDType::kU32:
-      return read_integers_as<uint32_t>(data, count, out);
-    case FileDType::kI16:
-      return read_integers_as<int16_t>(data, count, out);
-    case FileDType::kU16:
-      return read_integers_as<uint16_t>(data, count, out);
-    case FileDType::kI8:
-      return read_integers_as<int8_t>(data, count, out);
-    case FileDType::kU8:
-      return read_integers_as<uint8_t>(data, count, out);
+    case FileDType::kI64: return read_integers_as<int64_t>(data, count, out);
+    case FileDType::kU64: return read_integers_as<uint64_t>(data, count, out);
+    case FileDType::kI32: return read_integers_as<int32_t>(data, count, out);
+    case FileDType::kU32: return read_integers_as<uint32_t>(data, count, out);
+    case FileDType::kI16: return read_integers_as<int16_t>(data, count, out);
+    case FileDType::kU16: return read_integers_as<uint16_t>(data, count, out);
+    case FileDType::kI8: return read_integers_as<int8_t>(data, count, out);
+    case FileDType::kU8: return read_integers_as<uint8_t>(data, count, out);
     case FileDType::kBool:
       return read_each<uint8_t>(data, count, out, [](uint8_t value) -> int64_t { return value != 0; });
-    default:
-      fail_internal(std::string("read_integers of ") + file_dtype_name(dtype));
+    default: fail_internal(std::string("read_integers of ") + file_dtype_name(dtype));
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "formats/file_dtype.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>

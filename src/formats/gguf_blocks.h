@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-
 #include "engine/kernels/quantized/packed_weight.h"
 #include "formats/file_dtype.h"
 

@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "base/json.h"
 #include "formats/gguf_blocks.h"
 #include "formats/tensor_file.h"

@@ -1,11 +1,8 @@
 #include "formats/gguf_file.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "temporary_folder.h"

@@ -1,7 +1,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-
 #include "base/error.h"
 #include "formats/gguf_file.h"
 
@@ -39,34 +38,20 @@ class Reader {
   Json value(uint32_t type, int depth = 0) {
     if (++values_ > kMostGgufValues) file_.fail("its keys have more than 10 million values");
     switch (type) {
-      case kU8:
-        return number<uint8_t>();
-      case kI8:
-        return number<int8_t>();
-      case kU16:
-        return number<uint16_t>();
-      case kI16:
-        return number<int16_t>();
-      case kU32:
-        return number<uint32_t>();
-      case kI32:
-        return number<int32_t>();
-      case kF32:
-        return real(number<float>());
-      case kBool:
-        return number<uint8_t>() != 0;
-      case kString:
-        return text();
-      case kArray:
-        return list(depth);
-      case kU64:
-        return number<uint64_t>();
-      case kI64:
-        return number<int64_t>();
-      case kF64:
-        return number<double>();
-      default:
-        file_.fail("a key has a value of the unknown type " + std::to_string(type));
+      case kU8: return number<uint8_t>();
+      case kI8: return number<int8_t>();
+      case kU16: return number<uint16_t>();
+      case kI16: return number<int16_t>();
+      case kU32: return number<uint32_t>();
+      case kI32: return number<int32_t>();
+      case kF32: return real(number<float>());
+      case kBool: return number<uint8_t>() != 0;
+      case kString: return text();
+      case kArray: return list(depth);
+      case kU64: return number<uint64_t>();
+      case kI64: return number<int64_t>();
+      case kF64: return number<double>();
+      default: file_.fail("a key has a value of the unknown type " + std::to_string(type));
     }
   }
   uint64_t at() const { return at_; }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/gguf_file.h"
@@ -40,18 +39,12 @@ class Header {
   }
   void content(const Json& value, bool in_list = false) {
     switch (type_of(value, in_list)) {
-      case 7:
-        return number(static_cast<uint8_t>(value.get<bool>()));
-      case 8:
-        return text(value.text());
-      case 6:
-        return number(value.get<float>());
-      case 5:
-        return number(value.get<int32_t>());
-      case 4:
-        return number(value.get<uint32_t>());
-      case 11:
-        return number(value.get<int64_t>());
+      case 7: return number(static_cast<uint8_t>(value.get<bool>()));
+      case 8: return text(value.text());
+      case 6: return number(value.get<float>());
+      case 5: return number(value.get<int32_t>());
+      case 4: return number(value.get<uint32_t>());
+      case 11: return number(value.get<int64_t>());
       default:
         number(value.empty() ? uint32_t{8} : type_of(value[0], true));
         number(static_cast<uint64_t>(value.size()));

@@ -1,7 +1,5 @@
 #include "formats/packed_checksum.h"
-
 #include <algorithm>
-
 #include "base/thread_pool.h"
 #include "formats/data_checksum.h"
 #include "formats/safetensors_format.h"

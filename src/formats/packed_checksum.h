@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 

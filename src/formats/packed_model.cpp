@@ -1,8 +1,6 @@
 #include "formats/packed_model.h"
-
 #include <algorithm>
 #include <charconv>
-
 #include "base/error.h"
 #include "formats/data_checksum.h"
 #include "formats/packed_checksum.h"

@@ -22,7 +22,6 @@
 #include <mutex>
 #include <string>
 #include <vector>
-
 #include "base/packed_files.h"
 #include "formats/weight_files.h"
 

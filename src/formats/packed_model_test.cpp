@@ -1,13 +1,10 @@
 // Packed models: what was put in comes out, through the paths of a folder; damage of any byte is one line.
 #include "formats/packed_model.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-
 #include "base/error.h"
 #include "formats/safetensors_format.h"
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "formats/packed_checksum.h"
 #include "formats/packed_model.h"
 #include "formats/safetensors_format.h"

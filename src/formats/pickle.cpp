@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
-
 #include "formats/pickled_file.h"
 
 namespace linnet {

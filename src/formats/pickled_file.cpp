@@ -1,8 +1,6 @@
 #include "formats/pickled_file.h"
-
 #include <algorithm>
 #include <cstring>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "formats/tensor_file.h"
 
 namespace linnet {

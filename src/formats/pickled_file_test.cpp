@@ -1,10 +1,7 @@
 #include "formats/pickled_file.h"
-
 #include <gtest/gtest.h>
-
 #include <fstream>
 #include <functional>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/weight_files.h"

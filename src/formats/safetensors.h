@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "formats/tensor_file.h"
 
 namespace linnet {

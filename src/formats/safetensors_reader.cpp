@@ -2,7 +2,6 @@
 #include <cstring>
 #include <optional>
 #include <tuple>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "base/packed_files.h"
@@ -147,10 +146,8 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
   std::vector<Located> tensors;
   const Json header = reader.parse_text({text, header_bytes});
   for (const auto& [name, value] : header.items()) {
-    if (name == kSafetensorsMetadataKey)
-      metadata_ = reader.metadata(value);
-    else
-      tensors.push_back(reader.tensor(name, value, data_bytes));
+    if (name == kSafetensorsMetadataKey) metadata_ = reader.metadata(value);
+    else tensors.push_back(reader.tensor(name, value, data_bytes));
   }
   std::ranges::sort(tensors, [](const Located& a, const Located& b) {
     return std::tie(a.begin, a.end, a.entry.name) < std::tie(b.begin, b.end, b.entry.name);

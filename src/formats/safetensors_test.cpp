@@ -1,12 +1,9 @@
 #include "formats/safetensors.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
-
 #include <cstring>
 #include <filesystem>
 #include <random>
-
 #include "base/error.h"
 #include "base/json.h"
 

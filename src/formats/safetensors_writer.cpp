@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <set>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "formats/data_checksum.h"

@@ -1,5 +1,4 @@
 #include "formats/tensor_file.h"
-
 #include "base/error.h"
 #include "base/json.h"
 #include "formats/pickled_file.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "base/files.h"
 #include "formats/file_dtype.h"
 

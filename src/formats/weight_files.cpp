@@ -1,9 +1,7 @@
 #include "formats/weight_files.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "base/packed_files.h"
@@ -59,10 +57,8 @@ bool has_weight_files(const std::string& folder) {
 }
 
 WeightFiles::WeightFiles(const std::string& folder, const std::vector<std::string>& parts) {
-  if (is_gguf(folder))
-    add_file(std::static_pointer_cast<const TensorFile>(open_packed(folder)->owner), "");
-  else
-    add_folder(folder, "");
+  if (is_gguf(folder)) add_file(std::static_pointer_cast<const TensorFile>(open_packed(folder)->owner), "");
+  else add_folder(folder, "");
   for (const std::string& part : parts) add_folder(join(folder, part), part + "/");
 }
 

@@ -1,5 +1,4 @@
 #include "generation/beam_search.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -63,12 +62,9 @@ void BeamSearch::append_history(int64_t steps, int64_t beam, std::vector<int32_t
 }
 
 void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
-  if (options_.forced_end && !options_.ends.empty() && steps_ + 1 == limit_)
-    force(options_.ends[0]);
-  else if (steps_ < std::ssize(options_.first))
-    force(options_.first[static_cast<size_t>(steps_)]);
-  else
-    collect_candidates(count, tokens, logits, log_sum_exp);
+  if (options_.forced_end && !options_.ends.empty() && steps_ + 1 == limit_) force(options_.ends[0]);
+  else if (steps_ < std::ssize(options_.first)) force(options_.first[static_cast<size_t>(steps_)]);
+  else collect_candidates(count, tokens, logits, log_sum_exp);
   choose();
   ++steps_;
 }
@@ -119,8 +115,7 @@ void BeamSearch::choose() {
   chosen_.clear();
   for (size_t rank = 0; rank < candidates_.size() && static_cast<int64_t>(chosen_.size()) < beams_; ++rank) {
     const Candidate& c = candidates_[rank];
-    if (!contains(options_.ends, c.token))
-      chosen_.push_back(c);
+    if (!contains(options_.ends, c.token)) chosen_.push_back(c);
     else if (static_cast<int64_t>(rank) < beams_)
       add_ended({score(c.log_probability, length), c.log_probability, length, steps_ == 0 ? -1 : c.beam, true});
   }

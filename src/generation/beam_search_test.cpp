@@ -1,7 +1,5 @@
 #include "generation/beam_search.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

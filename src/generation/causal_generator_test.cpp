@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "base/error.h"
 #include "generation/causal_testing.h"
 #include "generation/generators.h"

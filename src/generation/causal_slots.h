@@ -13,7 +13,6 @@
 // fits.
 #pragma once
 #include <string>
-
 #include "engine/plan/state_names.h"
 #include "generation/prefix_cache.h"
 #include "generation/slot_model.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <memory>
 #include <vector>
-
 #include "engine/exec/interpreter.h"
 #include "generation/generators.h"
 #include "models/nn/trace.h"

@@ -1,8 +1,6 @@
 #include "generation/engine.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/kernels/reduce/top_k.h"
 
@@ -192,8 +190,7 @@ void Engine::take_tokens(std::vector<Job*> jobs, ThreadPool& pool) {
       const bool guessed = taken < job->guesses.size() && job->guesses[taken] == job->picked;
       accepted_ += guessed;
       accept_next(*job, output_of(*job));
-      if (guessed && !job->over && !job->window_changed)
-        going_on.push_back(job);
+      if (guessed && !job->over && !job->window_changed) going_on.push_back(job);
       else  // what the draft has computed of wrong guesses is computed again
         job->draft_length = std::min(job->draft_length, std::ssize(job->window) - 1);
     }

@@ -25,7 +25,6 @@
 #include <memory>
 #include <optional>
 #include <vector>
-
 #include "generation/beam_search.h"
 #include "generation/causal_slots.h"
 #include "generation/sampling.h"

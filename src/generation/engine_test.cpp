@@ -1,11 +1,8 @@
 #include "generation/engine.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <random>
-
 #include "base/error.h"
 #include "generation/causal_testing.h"
 #include "generation/engine_testing.h"

@@ -1,13 +1,11 @@
 // For tests of the engine with models of either kind: what requests give, alone and beside others.
 #pragma once
 #include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "generation/engine.h"
 
 namespace linnet {

@@ -1,9 +1,6 @@
 #include "models/modules/ensemble.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/exec/interpreter.h"
 #include "generation/generators.h"
 #include "models/modules/t5.h"

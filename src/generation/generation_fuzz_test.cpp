@@ -1,12 +1,10 @@
 // Models of random sizes and options, prompts of random lengths: what is generated on the cache, in a batch, must be
 // what each prompt gives alone and what the plain forward pass says.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
-
 #include "generation/causal_testing.h"
 #include "generation/generators.h"
 #include "models/modules/t5.h"

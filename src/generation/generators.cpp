@@ -1,9 +1,7 @@
 #include "generation/generators.h"
-
 #include <algorithm>
 #include <map>
 #include <numeric>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -3,7 +3,6 @@
 #include <functional>
 #include <span>
 #include <vector>
-
 #include "generation/engine.h"
 
 namespace linnet {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <string>
-
 #include "generation/text_grammar.h"
 
 namespace linnet {
@@ -82,8 +81,7 @@ class JsonGrammar {
       types = given->is_string() ? std::vector{given->text()} : given->get<std::vector<std::string>>();
     else if (json.contains("properties") || json.contains("required") || json.contains("additionalProperties"))
       types = {"object"};
-    else if (json.contains("items"))
-      types = {"array"};
+    else if (json.contains("items")) types = {"array"};
     for (const std::string& type : types)
       if (std::ranges::find(kTypes, type) == std::end(kTypes)) fail_at(where, "there is no type \"" + type + "\"");
     return types;

@@ -1,8 +1,6 @@
 // Which texts a schema's grammar has, which tokens it lets through, and what a stranger's schema may cost.
 #include <gtest/gtest.h>
-
 #include <random>
-
 #include "generation/text_grammar.h"
 #include "generation/token_filter.h"
 

@@ -1,7 +1,5 @@
 #include "generation/prefix_cache.h"
-
 #include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 

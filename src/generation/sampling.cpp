@@ -1,9 +1,7 @@
 #include "generation/sampling.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"

@@ -1,13 +1,10 @@
 #include "generation/sampling.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <random>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "generation/slot_model.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -7,7 +6,6 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-
 #include "base/error.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/low_rank.h"
@@ -236,12 +234,9 @@ void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graph
     }
     if (locations.empty()) continue;
     Location begin{};
-    if (!floats)
-      begin.region = store.add_region("decoding batch", MemoryKind::kBatch, offset);
-    else if (!cache)
-      begin.region = store.add_region("decoding cache", MemoryKind::kCache, offset);
-    else
-      begin = *cache, store.grow_region(begin.region, begin.offset + offset);
+    if (!floats) begin.region = store.add_region("decoding batch", MemoryKind::kBatch, offset);
+    else if (!cache) begin.region = store.add_region("decoding cache", MemoryKind::kCache, offset);
+    else begin = *cache, store.grow_region(begin.region, begin.offset + offset);
     for (const auto& [name, start, bytes] : locations) store.bind(name, {begin.region, begin.offset + start}, bytes);
   }
 }

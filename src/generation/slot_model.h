@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <vector>
-
 #include "engine/exec/executor.h"
 #include "engine/ir/graph.h"
 #include "engine/plan/store.h"

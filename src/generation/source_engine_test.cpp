@@ -1,11 +1,9 @@
 // The engine with encoder-decoders: what a request gets must not depend on the others.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
 #include <random>
-
 #include "base/error.h"
 #include "generation/engine_testing.h"
 #include "models/modules/t5.h"

@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
-
 #include "data/text/tokenizer.h"
 #include "engine/exec/interpreter.h"
 #include "engine/plan/packed_weights.h"

@@ -1,7 +1,5 @@
 #include "generation/source_slots.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"

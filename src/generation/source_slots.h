@@ -7,7 +7,6 @@
 // all of them (engine/kernels/gemm.h). So on the CPU the logits of a slot do not depend on what the other slots do.
 #pragma once
 #include <string>
-
 #include "data/text/tokenizer.h"
 #include "engine/plan/state_names.h"
 #include "generation/slot_model.h"

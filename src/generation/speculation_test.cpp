@@ -1,9 +1,7 @@
 // A draft model and a prefix cache change how fast a text is written, and nothing of it.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "generation/causal_testing.h"

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "engine/exec/interpreter.h"
 #include "generation/generators.h"
 #include "models/modules/t5.h"

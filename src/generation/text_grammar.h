@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
 #include "base/error.h"
 #include "base/json.h"
 

@@ -1,5 +1,4 @@
 #include "generation/token_filter.h"
-
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -63,20 +62,12 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
     const auto calls = static_cast<int32_t>(at >> 32);
     const TextGrammar::Step& step = (*grammar_)[static_cast<int32_t>(at & UINT32_MAX)];
     switch (step.kind) {
-      case TextGrammar::Kind::kRange:
-        locations.push_back(at);
-        break;
-      case TextGrammar::Kind::kEither:
-        visit(step.next, calls), visit(step.other, calls);
-        break;
-      case TextGrammar::Kind::kCall:
-        visit(step.other, called_from(step.next, calls));
-        break;
+      case TextGrammar::Kind::kRange: locations.push_back(at); break;
+      case TextGrammar::Kind::kEither: visit(step.next, calls), visit(step.other, calls); break;
+      case TextGrammar::Kind::kCall: visit(step.other, called_from(step.next, calls)); break;
       case TextGrammar::Kind::kReturn:
-        if (calls == 0)
-          locations.push_back(kWhole);
-        else
-          visit(calls_[static_cast<size_t>(calls)].first, calls_[static_cast<size_t>(calls)].second);
+        if (calls == 0) locations.push_back(kWhole);
+        else visit(calls_[static_cast<size_t>(calls)].first, calls_[static_cast<size_t>(calls)].second);
     }
   }
   std::ranges::sort(locations);

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "generation/sampling.h"
 #include "generation/text_grammar.h"
 

@@ -1,10 +1,8 @@
 #include "onnx/call.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
-
 #include "base/error.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/movement/movement.h"
@@ -184,10 +182,8 @@ HostTensor read_host_tensor(const OnnxTensor& tensor) {
     std::vector<int64_t> values(static_cast<size_t>(count));
     read_integers(*from, tensor.data.data(), count, values.data());
     for (size_t i = 0; i < values.size(); ++i) {
-      if (tensor.element == OnnxElement::kBool)
-        host.as<float>()[i] = values[i] != 0 ? 1.0F : 0.0F;
-      else
-        host.as<double>()[i] = static_cast<double>(values[i]);
+      if (tensor.element == OnnxElement::kBool) host.as<float>()[i] = values[i] != 0 ? 1.0F : 0.0F;
+      else host.as<double>()[i] = static_cast<double>(values[i]);
     }
   }
   return host;
@@ -207,10 +203,8 @@ std::vector<int64_t> whole_numbers(const HostTensor& tensor) {
 TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::vector<double>& values) {
   auto host = std::make_shared<HostTensor>(TensorType{traced_dtype(element), shape});
   for (size_t i = 0; i < values.size(); ++i) {
-    if (host->type().dtype == DType::kF32)
-      host->as<float>()[i] = static_cast<float>(values[i]);
-    else
-      host->as<double>()[i] = values[i];
+    if (host->type().dtype == DType::kF32) host->as<float>()[i] = static_cast<float>(values[i]);
+    else host->as<double>()[i] = values[i];
   }
   return {.element = element, .known = std::move(host)};
 }

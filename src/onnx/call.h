@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ir/graph.h"
 #include "onnx/file/model.h"

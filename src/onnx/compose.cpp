@@ -1,8 +1,6 @@
 #include "onnx/compose.h"
-
 #include <algorithm>
 #include <numeric>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/ops/broadcast.h"

@@ -3,7 +3,6 @@
 #include <functional>
 #include <optional>
 #include <vector>
-
 #include "engine/ops/pointwise/expression_builder.h"
 #include "onnx/call.h"
 
@@ -62,10 +61,8 @@ template <size_t n, class F>
 Tensor elementwise(const OnnxCall& call, const Tensor (&x)[n], const F& formula) {
   return elementwise_of(call, {x, x + n}, [&](const std::vector<Number>& v) {
     return [&]<size_t... i>(std::index_sequence<i...>)->Number {
-      if constexpr (std::is_invocable_v<F, decltype(v[i])..., const OnnxCall&>)
-        return formula(v[i]..., call);
-      else
-        return formula(v[i]...);
+      if constexpr (std::is_invocable_v<F, decltype(v[i])..., const OnnxCall&>) return formula(v[i]..., call);
+      else return formula(v[i]...);
     }
     (std::make_index_sequence<n>());
   });

@@ -2,7 +2,6 @@
 // run, so that memory, gradients and fusion see plain nodes. How often that is must be known or have a bound.
 #include <algorithm>
 #include <limits>
-
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "onnx/compose.h"

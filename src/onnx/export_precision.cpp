@@ -1,11 +1,9 @@
 #include "onnx/export_precision.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -332,10 +330,8 @@ void set_precision(OnnxModel& model, OnnxPrecision precision, const InputScales&
 
 void read_piece(const OnnxTensor& tensor, int64_t first, int64_t count, std::vector<float>& values) {
   values.resize(static_cast<size_t>(count));
-  if (tensor.fill)
-    tensor.fill(first, count, reinterpret_cast<std::byte*>(values.data()));
-  else
-    std::memcpy(values.data(), tensor.data.data() + first * 4, static_cast<size_t>(count) * 4);
+  if (tensor.fill) tensor.fill(first, count, reinterpret_cast<std::byte*>(values.data()));
+  else std::memcpy(values.data(), tensor.data.data() + first * 4, static_cast<size_t>(count) * 4);
 }
 
 void set_half(OnnxModel& model) {

@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
 #include "onnx/file/model.h"
 
 namespace linnet {

@@ -1,8 +1,6 @@
 #include "onnx/network.h"
-
 #include <algorithm>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
@@ -150,8 +148,7 @@ void OnnxNetwork::find_parameters() {
     const std::span<const int64_t> dims(tensor.dims);
     if (is_filters(tensor))
       own_.emplace_back(this, tensor.name, Shape{dims[0], dims[2], dims[3], dims[1]}, filters_last(tensor));
-    else
-      own_.emplace_back(this, tensor.name, Shape(dims), file_values(tensor));
+    else own_.emplace_back(this, tensor.name, Shape(dims), file_values(tensor));
     parameters_[tensor.name] = &own_.back();
   }
   for (const OnnxValueInfo& input : model_.graph.inputs)
@@ -315,8 +312,7 @@ OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* va
     transpose_each(tensor.dims[0], tensor.dims[2] * tensor.dims[3], tensor.dims[1], values, moved->data());
     values = moved->data(), trained.owner = moved;
   }
-  if (tensor.element == OnnxElement::kFloat)
-    trained.data = std::as_bytes(std::span(values, count));
+  if (tensor.element == OnnxElement::kFloat) trained.data = std::as_bytes(std::span(values, count));
   else
     trained.fill = [values, owner = trained.owner, dtype = *element_dtype(tensor.element)](
                        int64_t first, int64_t part, std::byte* out) { write_floats(dtype, values + first, part, out); };

@@ -16,7 +16,6 @@
 #include <memory>
 #include <set>
 #include <string>
-
 #include "models/nn/module.h"
 #include "onnx/call.h"
 #include "onnx/file/model.h"

@@ -1,13 +1,10 @@
 #include "onnx/network.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
 #include <random>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"

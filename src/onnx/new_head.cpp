@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-
 #include "models/nn/initializer.h"
 #include "onnx/network.h"
 

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
-
 #include "onnx/network.h"
 
 namespace linnet {

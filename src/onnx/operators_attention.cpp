@@ -2,7 +2,6 @@
 // does not see. Composed of products and elementwise formulas, so that every kind of mask has a gradient.
 #include <cmath>
 #include <limits>
-
 #include "engine/ops/embedding/embedding.h"
 #include "onnx/operators.h"
 

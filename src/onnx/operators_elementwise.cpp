@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-
 #include "engine/kernels/gemm/activation.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/literal/literal.h"

@@ -2,7 +2,6 @@
 // and back between two operators disappears (compose::move_axes, compose::elementwise).
 #include <algorithm>
 #include <limits>
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/max_pool/max_pool.h"
 #include "onnx/operators.h"
@@ -159,14 +158,10 @@ Tensor convolution_3d(const OnnxCall& call, Tensor x, Tensor weight, const Windo
 
 Tensor convolution(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
   switch (w.axes()) {
-    case 1:
-      return convolution_1d(call, x, weight, w, groups);
-    case 2:
-      return convolution_2d(call, x, weight, w, groups);
-    case 3:
-      return convolution_3d(call, x, weight, w, groups);
-    default:
-      call.fail("over " + std::to_string(w.axes()) + " axes");
+    case 1: return convolution_1d(call, x, weight, w, groups);
+    case 2: return convolution_2d(call, x, weight, w, groups);
+    case 3: return convolution_3d(call, x, weight, w, groups);
+    default: call.fail("over " + std::to_string(w.axes()) + " axes");
   }
 }
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <numbers>
 #include <numeric>
-
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -98,10 +97,8 @@ void bit_shift(OnnxCall& call) {
 void compress(OnnxCall& call) {
   Tensor x = call.tensor(0);
   int axis = 0;
-  if (call.has_attribute("axis"))
-    axis = call.axis(call.integer("axis", 0), x.shape().rank());
-  else
-    x = reshape(x, {x.shape().elements()});
+  if (call.has_attribute("axis")) axis = call.axis(call.integer("axis", 0), x.shape().rank());
+  else x = reshape(x, {x.shape().elements()});
   const std::vector<double> condition = call.numbers(1);
   std::vector<int64_t> taken;
   for (size_t i = 0; i < condition.size() && static_cast<int64_t>(i) < x.dim(axis); ++i)

@@ -1,6 +1,5 @@
 // Matrix products.
 #include <map>
-
 #include "onnx/operators.h"
 #include "onnx/quantized_product.h"
 

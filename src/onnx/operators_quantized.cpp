@@ -73,10 +73,8 @@ Tensor centered(OnnxCall& call, size_t operand, size_t zero, bool rows) {
   const Tensor x = call.tensor(operand, DType::kF64);
   if (!call.has(zero)) return x;
   Tensor point = call.tensor(zero, DType::kF64);
-  if (point.shape().elements() == 1)
-    point = reshape(point, {});
-  else if (rows && point.shape().rank() == 1)
-    point = reshape(point, {point.dim(0), 1});
+  if (point.shape().elements() == 1) point = reshape(point, {});
+  else if (rows && point.shape().rank() == 1) point = reshape(point, {point.dim(0), 1});
   return elementwise(call, {x, point}, [](Number x, Number zero) { return x - zero; });
 }
 

@@ -1,7 +1,6 @@
 // LSTM, GRU and RNN, by the formulas of https://onnx.ai/onnx/operators: one node with a loop inside where their
 // functions are the usual ones, otherwise unrolled over a length that is known when the network is traced.
 #include <algorithm>
-
 #include "base/text.h"
 #include "engine/ops/recurrent/recurrent.h"
 #include "models/nn/trace.h"

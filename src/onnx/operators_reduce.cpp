@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "engine/ops/softmax/softmax.h"
 #include "onnx/operators.h"
 
@@ -61,10 +60,8 @@ void reduce(OnnxCall& call, Kind kind) {
   Shape result;
   int64_t kept_elements = 1;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (!gone[static_cast<size_t>(axis)])
-      kept_elements *= shape[axis], result.push_back(shape[axis]);
-    else if (keep)
-      result.push_back(1);
+    if (!gone[static_cast<size_t>(axis)]) kept_elements *= shape[axis], result.push_back(shape[axis]);
+    else if (keep) result.push_back(1);
   }
   if (shape.elements() == 0)
     return call.set(call.uniform(of_nothing(call, kind), result, traced_dtype(call.element())));

@@ -1,7 +1,6 @@
 // Resizing of images: each axis is a product with a matrix of weights [in, out].
 #include <algorithm>
 #include <cmath>
-
 #include "onnx/operators.h"
 
 namespace linnet {

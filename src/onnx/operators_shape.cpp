@@ -1,7 +1,6 @@
 // Operators that move, repeat or rename elements, and those that make shapes.
 #include <algorithm>
 #include <numeric>
-
 #include "onnx/operators.h"
 
 namespace linnet {
@@ -65,10 +64,8 @@ void squeeze(OnnxCall& call) {
   for (int axis = 0; !given && axis < shape.rank(); ++axis) gone[static_cast<size_t>(axis)] = shape[axis] == 1;
   Shape result;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (!gone[static_cast<size_t>(axis)])
-      result.push_back(shape[axis]);
-    else if (shape[axis] != 1)
-      call.fail("axis " + std::to_string(axis) + " of " + shape.text() + " is not of size 1");
+    if (!gone[static_cast<size_t>(axis)]) result.push_back(shape[axis]);
+    else if (shape[axis] != 1) call.fail("axis " + std::to_string(axis) + " of " + shape.text() + " is not of size 1");
   }
   set_reshaped(call, result);
 }
@@ -205,10 +202,8 @@ std::vector<int64_t> padded_indices(const OnnxCall& call, const std::string& mod
   if (size < 1) call.fail("nothing to pad with");
   std::vector<int64_t> indices;
   for (int64_t i = -before; i < size + after; ++i) {
-    if (mode == "edge")
-      indices.push_back(std::clamp<int64_t>(i, 0, size - 1));
-    else if (mode == "wrap")
-      indices.push_back(((i % size) + size) % size);
+    if (mode == "edge") indices.push_back(std::clamp<int64_t>(i, 0, size - 1));
+    else if (mode == "wrap") indices.push_back(((i % size) + size) % size);
     else if (mode == "reflect") {
       const int64_t period = std::max<int64_t>(2 * (size - 1), 1);
       const int64_t at = ((i % period) + period) % period;

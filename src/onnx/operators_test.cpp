@@ -1,10 +1,8 @@
 // Operators that PyTorch's exports and quantized models need, against numbers computed by hand. The whole table is
 // checked by `linnet onnx test` on ONNX's own cases.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/quantized/quantized.h"

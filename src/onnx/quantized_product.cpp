@@ -1,8 +1,6 @@
 #include "onnx/quantized_product.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -39,10 +37,8 @@ struct WeightLayout {
 
 WeightLayout matrix_layout(const Shape& shape, bool trans_b) {
   WeightLayout layout{shape[trans_b ? 0 : 1], shape[trans_b ? 1 : 0], trans_b ? 0 : 1, {}};
-  if (trans_b)
-    layout.at = [n = layout.columns](int64_t row, int64_t column) { return row * n + column; };
-  else
-    layout.at = [n = layout.rows](int64_t row, int64_t column) { return column * n + row; };
+  if (trans_b) layout.at = [n = layout.columns](int64_t row, int64_t column) { return row * n + column; };
+  else layout.at = [n = layout.rows](int64_t row, int64_t column) { return column * n + row; };
   return layout;
 }
 
@@ -195,18 +191,12 @@ using compose::Number;
 
 QuantizedRange quantized_range(const OnnxCall& call, OnnxElement element) {
   switch (element) {
-    case OnnxElement::kUint8:
-      return {0, 255};
-    case OnnxElement::kInt8:
-      return {-128, 127};
-    case OnnxElement::kUint16:
-      return {0, 65535};
-    case OnnxElement::kInt16:
-      return {-32768, 32767};
-    case OnnxElement::kInt32:
-      return {-2147483648.0, 2147483647.0};
-    default:
-      call.fail("numbers of the type " + element_name(element));
+    case OnnxElement::kUint8: return {0, 255};
+    case OnnxElement::kInt8: return {-128, 127};
+    case OnnxElement::kUint16: return {0, 65535};
+    case OnnxElement::kInt16: return {-32768, 32767};
+    case OnnxElement::kInt32: return {-2147483648.0, 2147483647.0};
+    default: call.fail("numbers of the type " + element_name(element));
   }
 }
 

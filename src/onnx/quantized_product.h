@@ -2,7 +2,6 @@
 // other operand is rounded by a scale and a zero point that are.
 #pragma once
 #include <optional>
-
 #include "engine/kernels/quantized/convolution_int8.h"
 #include "onnx/call.h"
 

@@ -1,12 +1,9 @@
 // Networks that ONNX Runtime's tools quantized (tests/golden/make_onnx_quantized.py), beside what ONNX Runtime
 // computes.
 #include "engine/ops/quantized/quantized.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/passes/passes.h"

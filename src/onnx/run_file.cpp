@@ -1,12 +1,10 @@
 #include "onnx/run_file.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <set>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"
@@ -210,8 +208,7 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
       // One whole number, such as a sampling rate, chooses a branch or a size.
       if (is_whole(info.element) && host.type().shape.elements() == 1)
         known[info.name] = known_numbers(info.element, host.type().shape, host.values());
-      else
-        tensors[info.name] = trace.input(info.name, host.type()), taken.insert(info.name);
+      else tensors[info.name] = trace.input(info.name, host.type()), taken.insert(info.name);
     }
     for (auto [name, tensor] : network.run(tensors, known)) {
       if (tensor.type().dtype != DType::kI32) tensor = cast(tensor, DType::kF32);

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "engine/kernels/precision.h"
 #include "models/nn/forward.h"
 #include "onnx/network.h"

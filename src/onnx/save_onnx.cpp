@@ -1,8 +1,6 @@
 #include "onnx/save_onnx.h"
-
 #include <algorithm>
 #include <map>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"

@@ -13,7 +13,6 @@
 #include <functional>
 #include <string>
 #include <vector>
-
 #include "models/nn/parameter_layout.h"
 #include "models/nn/trace.h"
 #include "onnx/export_precision.h"

@@ -1,9 +1,7 @@
 #include "onnx/sources.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/ops/movement/movement.h"
@@ -117,10 +115,8 @@ class KeyValues {
         parts.keys = concat(earlier_keys, std::array{parts.keys}, 1);
         parts.values = concat(earlier_values, std::array{parts.values}, 1);
       }
-      if (joined)
-        give_joined(layer++, parts.keys, parts.values);
-      else
-        give(layer++, kind, parts.keys, parts.values);
+      if (joined) give_joined(layer++, parts.keys, parts.values);
+      else give(layer++, kind, parts.keys, parts.values);
       return parts;
     };
   }
@@ -313,13 +309,9 @@ std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOpt
     case FamilyKind::kDecoder:
       if (std::string_view(model.family->model_type) != "gpt2") refuse_joined_past(options);
       return onnx_files(model.as<TextDecoder>(), options);
-    case FamilyKind::kEncoderDecoder:
-      return onnx_files(model.as<EncoderDecoder>(), options);
-    case FamilyKind::kImages:
-      refuse_joined_past(options);
-      return onnx_files(model.as<ImageModel>());
-    case FamilyKind::kEncoder:
-      break;
+    case FamilyKind::kEncoderDecoder: return onnx_files(model.as<EncoderDecoder>(), options);
+    case FamilyKind::kImages: refuse_joined_past(options); return onnx_files(model.as<ImageModel>());
+    case FamilyKind::kEncoder: break;
   }
   refuse_joined_past(options);
   return encoder_file(model);

@@ -3,7 +3,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "models/families/pretrained.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/image_model.h"

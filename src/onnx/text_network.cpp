@@ -1,9 +1,7 @@
 #include "onnx/text_network.h"
-
 #include <array>
 #include <numeric>
 #include <set>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/ops/literal/literal.h"

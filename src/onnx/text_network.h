@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-
 #include "models/modules/image_model.h"
 #include "models/modules/text_classifier.h"
 #include "models/nn/layers.h"

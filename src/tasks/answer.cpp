@@ -1,5 +1,4 @@
 #include "tasks/answer.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <numeric>

@@ -3,7 +3,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "base/json.h"
 
 namespace linnet {

@@ -1,10 +1,8 @@
 #include "tasks/calibration.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/packed_files.h"
@@ -131,10 +129,8 @@ void copy_folder(const fs::path& from, const fs::path& to) {
   for (const auto& entry : fs::directory_iterator(from)) {
     if (is_record(entry.path())) continue;
     const fs::path target = to / entry.path().filename();
-    if (entry.is_directory())
-      copy_folder(entry.path(), target);
-    else
-      fs::copy_file(entry.path(), target);
+    if (entry.is_directory()) copy_folder(entry.path(), target);
+    else fs::copy_file(entry.path(), target);
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "models/families/static_scales.h"
 #include "models/nn/magnitude_histogram.h"
 

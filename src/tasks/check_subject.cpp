@@ -1,7 +1,5 @@
 #include "tasks/check_subject.h"
-
 #include <algorithm>
-
 #include "tasks/task_table.h"
 
 namespace linnet {

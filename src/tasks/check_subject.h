@@ -2,7 +2,6 @@
 #pragma once
 #include <memory>
 #include <optional>
-
 #include "config/config.h"
 #include "training/check/check.h"
 #include "training/run/training_task.h"

@@ -1,8 +1,6 @@
 #include "tasks/class_weights.h"
-
 #include <algorithm>
 #include <charconv>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "config/hints.h"

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
-
 #include <filesystem>
-
 #include "config/config.h"
 #include "formats/safetensors.h"
 #include "models/nn/frozen_weights.h"
@@ -86,8 +84,7 @@ std::string describe_run(const std::string& folder) {
   }
   if (!packed && file_exists(run.model_path()))
     text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
-  if (run.has_state())
-    text += training_text(SafetensorsFile(run.state_path()), config.train);
+  if (run.has_state()) text += training_text(SafetensorsFile(run.state_path()), config.train);
   else if (!packed)  // which keeps no state of training
     text += line("trained", "nothing saved yet");
   std::error_code error;

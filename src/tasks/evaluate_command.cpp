@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-
 #include "base/error.h"
 #include "config/config.h"
 #include "tasks/images/image_session.h"

@@ -1,7 +1,5 @@
 #include "tasks/inference.h"
-
 #include <algorithm>
-
 #include "base/clock.h"
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"

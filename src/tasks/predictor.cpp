@@ -1,5 +1,4 @@
 #include "tasks/predictor.h"
-
 #include "base/error.h"
 #include "base/log.h"
 #include "tasks/images/image_session.h"

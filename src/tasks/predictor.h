@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "tasks/answer.h"
 #include "tasks/inference.h"
 #include "tasks/texts/text_records.h"

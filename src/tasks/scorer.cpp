@@ -1,7 +1,5 @@
 #include "tasks/scorer.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "data/examples/text/token_chunks.h"
 #include "tasks/language/language_model.h"

@@ -1,7 +1,5 @@
 #include "tasks/session.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/terminal_line.h"
@@ -86,10 +84,8 @@ void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<Loss
   for (size_t i = 0; i < losses.size(); ++i) {
     phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
     LossFunction loss = loss_of_rank(losses[i], layout.shared_division());
-    if (training && !is_limited())
-      trainer->plans().add_shape(std::move(loss));
-    else
-      trainer->plans().add_evaluation_shape(std::move(loss));
+    if (training && !is_limited()) trainer->plans().add_shape(std::move(loss));
+    else trainer->plans().add_evaluation_shape(std::move(loss));
   }
 }
 

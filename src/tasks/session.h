@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 #include "data/examples/batch.h"
 #include "training/trainer/resident.h"

@@ -1,12 +1,9 @@
 #include "tasks/session_task.h"
-
 #include <malloc.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
-
 #include "base/process_memory.h"
 #include "training/run/pretrained_run.h"
 

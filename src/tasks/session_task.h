@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 #include "tasks/session.h"
 #include "tasks/teacher.h"

@@ -1,8 +1,6 @@
 #include "tasks/task_table.h"
-
 #include <algorithm>
 #include <array>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "models/families/pretrained.h"

@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
 #include "config/config.h"
 #include "data/text/tokenizer.h"
 #include "tasks/inference.h"

@@ -1,7 +1,5 @@
 #include "tasks/teacher.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "data/text/pretrained_tokenizer.h"

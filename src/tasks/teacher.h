@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 #include "engine/plan/store.h"
 #include "models/families/pretrained.h"

@@ -1,8 +1,6 @@
 #include "tasks/text_coder.h"
-
 #include <algorithm>
 #include <sstream>
-
 #include "base/error.h"
 #include "base/files.h"
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 

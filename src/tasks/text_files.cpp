@@ -1,7 +1,5 @@
 #include "tasks/text_files.h"
-
 #include <iterator>
-
 #include "base/error.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/token_stream.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 
 namespace linnet {

@@ -1,9 +1,7 @@
 // No step of a reference workload meets an op that the GPU has no kernel for. (Tests that run steps would not see it
 // for the ops that a library computes: there the emulation falls back to the CPU's kernels.)
 #include <gtest/gtest.h>
-
 #include <cstring>
-
 #include "app/bench/workload.h"
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/ops/op_table.h"

@@ -1,10 +1,8 @@
 // The program with --device cuda, on the emulation as its module.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-
 #include "integration/made_images.h"
 #include "integration/program.h"
 #include "integration/ranks_testing.h"

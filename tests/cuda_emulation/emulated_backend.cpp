@@ -1,10 +1,8 @@
 #include "cuda_emulation/emulated_backend.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <memory>
-
 #include "engine/kernels/precision.h"
 #include "engine/ops/op_table.h"
 

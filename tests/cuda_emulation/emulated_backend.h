@@ -2,7 +2,6 @@
 // in bf16) is done by the CPU's kernels here.
 #pragma once
 #include <vector>
-
 #include "cuda_emulation/emulated_device.h"
 #include "engine/ops/kernel.h"
 

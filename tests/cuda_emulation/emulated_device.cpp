@@ -1,10 +1,7 @@
 #include "cuda_emulation/emulated_device.h"
-
 #include <sys/mman.h>
-
 #include <chrono>
 #include <cstring>
-
 #include "base/error.h"
 
 namespace linnet {

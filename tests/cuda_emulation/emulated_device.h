@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <vector>
-
 #include "engine/device/device.h"
 
 namespace linnet {

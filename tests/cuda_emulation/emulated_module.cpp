@@ -2,12 +2,10 @@
 // run on it, and what must hold between two binaries with types in common is tested where there is no GPU.
 // LINNET_EMULATED_FAULT=crash | hang | refuse | wrong says what its third kernel does.
 #include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-
 #include "base/error.h"
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/exec/backend.h"

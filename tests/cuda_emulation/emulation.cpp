@@ -1,8 +1,6 @@
 #include "cuda_emulation/emulation.cuh"
-
 #include <setjmp.h>
 #include <ucontext.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -112,10 +109,8 @@ void to_fiber(int i) {
   __sanitizer_start_switch_fiber(&fake, fiber(i).stack.get(), kStack);
 #endif
   if (!_setjmp(m.scheduler)) {
-    if (fiber(i).entered)
-      _longjmp(fiber(i).location, 1);
-    else
-      enter(fiber(i));
+    if (fiber(i).entered) _longjmp(fiber(i).location, 1);
+    else enter(fiber(i));
   }
 #ifdef LINNET_FIBER_ASAN
   __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);

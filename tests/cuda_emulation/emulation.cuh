@@ -8,15 +8,14 @@
 #include <source_location>
 #include <type_traits>
 #include <utility>
-
 #include "base/function_ref.h"
 #include "cuda_emulation/emulated_device.h"
 
 #define __global__
 #define __device__
 #define __host__
-// In one section, so that a block can be started with nothing in its shared memory. g++ 14 wants all functions with such
-// variables to be static or all of them to be inline.
+// In one section, so that a block can be started with nothing in its shared memory. g++ 14 wants all functions with
+// such variables to be static or all of them to be inline.
 #define __shared__ static __attribute__((section("linnet_shared")))
 #define __restrict__ __restrict
 #define __launch_bounds__(...)

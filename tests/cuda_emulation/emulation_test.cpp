@@ -1,8 +1,6 @@
 // The emulation finds what it is there to find.
 #include <gtest/gtest.h>
-
 #include <cstring>
-
 #include "base/error.h"
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/kernels/cuda/launch.cuh"
@@ -47,10 +45,8 @@ __global__ void asks_a_lane_that_has_ended(float* to) {
 }
 __global__ void meets_at_different_lines(float* to) {
   begin_kernel();
-  if (threadIdx.x < 8)
-    to[threadIdx.x] = __shfl_sync(kAllLanes, 1.0f, 0);
-  else
-    to[threadIdx.x] = __shfl_sync(kAllLanes, 2.0f, 0);
+  if (threadIdx.x < 8) to[threadIdx.x] = __shfl_sync(kAllLanes, 1.0f, 0);
+  else to[threadIdx.x] = __shfl_sync(kAllLanes, 2.0f, 0);
 }
 __global__ void waits_in_a_branch(float* to) {
   begin_kernel();

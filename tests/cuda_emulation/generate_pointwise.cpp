@@ -1,7 +1,6 @@
 // Writes the kernels of pointwise_cases() as one file for the emulation: generate_pointwise FILE
 #include <cstdio>
 #include <fstream>
-
 #include "cuda_emulation/pointwise_cases.h"
 
 int main(int argc, char** argv) {

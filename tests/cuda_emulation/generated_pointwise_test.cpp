@@ -1,14 +1,12 @@
 // Generated elementwise kernels give the values of engine/kernels/pointwise/expression.h, bit for bit where both use
 // the same functions, and NVRTC takes them.
 #include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <random>
-
 #include "base/error.h"
 #include "cuda_emulation/emulation.cuh"
 #include "cuda_emulation/pointwise_cases.h"
@@ -51,28 +49,20 @@ std::vector<float> drawn(int64_t count, std::mt19937& random) {
 
 int64_t elements_of(Broadcast kind) {
   switch (kind) {
-    case Broadcast::kFull:
-      return kRows * kWidth;
-    case Broadcast::kSuffix:
-      return kWidth;
-    case Broadcast::kPrefix:
-      return kRows;
-    case Broadcast::kScalar:
-      return 1;
+    case Broadcast::kFull: return kRows * kWidth;
+    case Broadcast::kSuffix: return kWidth;
+    case Broadcast::kPrefix: return kRows;
+    case Broadcast::kScalar: return 1;
   }
   return 0;
 }
 
 int64_t place_of(Broadcast kind, int64_t i) {
   switch (kind) {
-    case Broadcast::kFull:
-      return i;
-    case Broadcast::kSuffix:
-      return i % kWidth;
-    case Broadcast::kPrefix:
-      return i / kWidth;
-    case Broadcast::kScalar:
-      return 0;
+    case Broadcast::kFull: return i;
+    case Broadcast::kSuffix: return i % kWidth;
+    case Broadcast::kPrefix: return i / kWidth;
+    case Broadcast::kScalar: return 0;
   }
   return 0;
 }
@@ -104,8 +94,7 @@ void check_case(const PointwiseCase& one, testing::PointwiseFunction kernel) {
     if (one.result == DType::kBF16) expected = from_bf16(to_bf16(expected));
     // Rounding to bf16, a processor flushes what is below the smallest normal number, and a GPU keeps it.
     if (one.name.ends_with("to_bf16") && std::fpclassify(got) == FP_SUBNORMAL && expected == 0) continue;
-    if (std::isnan(expected))
-      ASSERT_TRUE(std::isnan(got)) << i;
+    if (std::isnan(expected)) ASSERT_TRUE(std::isnan(got)) << i;
     else
       ASSERT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(expected)) << got << " " << expected << " " << i;
   }

@@ -1,6 +1,5 @@
 // The kernels of our own that work beside NVIDIA's libraries, and so are not part of an op that the emulation runs.
 #include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -8,7 +7,6 @@
 #include <numeric>
 #include <random>
 #include <vector>
-
 #include "cuda_emulation/emulated_backend.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/attention/attention_staging_cuda.h"
@@ -32,10 +30,8 @@ class OnDevice {
     for (size_t i = 0; i < count_; ++i) {
       const uint32_t bits = std::bit_cast<uint32_t>(values[i]);
       const auto high = static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(values[i])) >> 16);
-      if (type == DType::kBF16)
-        std::memcpy(bytes.data() + 2 * i, &high, 2);
-      else
-        std::memcpy(bytes.data() + 4 * i, &bits, 4);
+      if (type == DType::kBF16) std::memcpy(bytes.data() + 2 * i, &high, 2);
+      else std::memcpy(bytes.data() + 4 * i, &bits, 4);
     }
     device().upload(memory_, bytes.data(), bytes.size());
     device().wait();
@@ -54,10 +50,8 @@ class OnDevice {
     Floats values(count_);
     for (size_t i = 0; i < count_; ++i) {
       uint32_t bits = 0;
-      if (type_ == DType::kBF16)
-        std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, bytes.data() + 2 * i, 2);
-      else
-        std::memcpy(&bits, bytes.data() + 4 * i, 4);
+      if (type_ == DType::kBF16) std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, bytes.data() + 2 * i, 2);
+      else std::memcpy(&bits, bytes.data() + 4 * i, 4);
       values[i] = std::bit_cast<float>(bits);
     }
     return values;

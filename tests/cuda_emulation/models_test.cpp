@@ -1,9 +1,7 @@
 // Every model's training step on a device, in fp32 and with activations in bf16, beside the CPU's.
 #include <gtest/gtest.h>
-
 #include <functional>
 #include <memory>
-
 #include "models/modules/cnn.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"

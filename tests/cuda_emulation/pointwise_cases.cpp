@@ -1,7 +1,5 @@
 #include "cuda_emulation/pointwise_cases.h"
-
 #include <numbers>
-
 #include "engine/ops/pointwise/expression_builder.h"
 
 namespace linnet::testing {

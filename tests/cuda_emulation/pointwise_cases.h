@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "engine/ops/pointwise/pointwise_source.h"
 
 namespace linnet::testing {

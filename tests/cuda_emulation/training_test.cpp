@@ -1,9 +1,7 @@
 // Whole training steps on a device: the emulated one, or with LINNET_TEST_DEVICE a GPU.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <deque>
-
 #include "engine/kernels/gemm/gemm.h"
 #include "op_harness.h"
 #include "translation_fixture.h"

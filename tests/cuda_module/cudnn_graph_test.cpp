@@ -1,10 +1,8 @@
 // Without a GPU: cuDNN must have deterministic kernels for the graphs we build, for an H200 that is only described.
 // cuDNN loads libcuda.so.1 first; without a driver the toolkit's stub, which has that name, takes its place.
 #include "engine/device/cuda/cudnn_graph.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-
 #include "engine/ops/attention/attention_graph_cuda.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"
 #include "h200.h"

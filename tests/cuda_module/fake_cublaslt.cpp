@@ -5,7 +5,6 @@
 // LINNET_FAKE_LT=narrow-bias refuses fp32 biases beside bf16 results, =bare refuses whatever is fused with a product.
 #include <cublasLt.h>
 #include <dlfcn.h>
-
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -117,19 +116,13 @@ struct Call {
     const int64_t aux = batch * p.aux_stride + j * p.aux_ld + i;
     switch (p.epilogue) {
       case CUBLASLT_EPILOGUE_RELU:
-      case CUBLASLT_EPILOGUE_RELU_BIAS:
-        return x > 0 ? x : 0;
+      case CUBLASLT_EPILOGUE_RELU_BIAS: return x > 0 ? x : 0;
       case CUBLASLT_EPILOGUE_GELU:
-      case CUBLASLT_EPILOGUE_GELU_BIAS:
-        return gelu(x);
+      case CUBLASLT_EPILOGUE_GELU_BIAS: return gelu(x);
       case CUBLASLT_EPILOGUE_GELU_AUX:
-      case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-        store(p.aux, aux, p.aux_type, x);
-        return gelu(x);
-      case CUBLASLT_EPILOGUE_DGELU:
-        return x * gelu_slope(value(p.aux, aux, p.aux_type));
-      default:
-        return x;
+      case CUBLASLT_EPILOGUE_GELU_AUX_BIAS: store(p.aux, aux, p.aux_type, x); return gelu(x);
+      case CUBLASLT_EPILOGUE_DGELU: return x * gelu_slope(value(p.aux, aux, p.aux_type));
+      default: return x;
     }
   }
   void run() const {
@@ -227,26 +220,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     return CUBLAS_STATUS_SUCCESS;
   };
   switch (name) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      return take(p.trans_a);
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      return take(p.trans_b);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return take(p.epilogue);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return take(p.bias);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      return take(p.bias_type);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      return take(p.aux);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      return take(p.aux_ld);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
-      return take(p.aux_stride);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
-      return take(p.aux_type);
-    default:
-      return refuse("an attribute of a product that is not known here");
+    case CUBLASLT_MATMUL_DESC_TRANSA: return take(p.trans_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return take(p.trans_b);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(p.epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(p.bias);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(p.bias_type);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(p.aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(p.aux_ld);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return take(p.aux_stride);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: return take(p.aux_type);
+    default: return refuse("an attribute of a product that is not known here");
   }
 }
 
@@ -261,12 +244,10 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
                                                 const void* from, size_t bytes) {
   auto& m = as<Matrix>(static_cast<void*>(layout));
-  if (name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && bytes == sizeof m.batch)
-    std::memcpy(&m.batch, from, bytes);
+  if (name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && bytes == sizeof m.batch) std::memcpy(&m.batch, from, bytes);
   else if (name == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET && bytes == sizeof m.stride)
     std::memcpy(&m.stride, from, bytes);
-  else
-    return refuse("an attribute of a matrix that is not known here");
+  else return refuse("an attribute of a matrix that is not known here");
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -288,22 +269,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   };
   uint32_t schemes = 0;
   switch (name) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return take(p.workspace);
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return take(p.workspace);
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
       if (take(schemes) != CUBLAS_STATUS_SUCCESS || schemes & CUBLASLT_REDUCTION_SCHEME_INPLACE)
         return refuse("sums in place, whose order changes");
       return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-      return take(p.a);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-      return take(p.b);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-      return take(p.c);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      return take(p.d);
-    default:
-      return refuse("a preference that is not known here");
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return take(p.a);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return take(p.b);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return take(p.c);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return take(p.d);
+    default: return refuse("a preference that is not known here");
   }
 }
 

@@ -2,9 +2,7 @@
 // runtime and a fake cuBLASLt. Kernels run in the emulation; cuDNN and NVRTC are not there, so that the CPU's kernels
 // compute pointwise expressions and convolutions and attention are Linnet's own.
 #include "cuda_module/fake_gpu_backend.h"
-
 #include <cstdlib>
-
 #include "cuda_emulation/emulated_backend.h"
 #include "cuda_module/fake_runtime.h"
 #include "engine/device/cuda/cuda_device.h"

@@ -1,7 +1,6 @@
 // The kernels of the fake GPU (fake_gpu_backend.cpp).
 #pragma once
 #include <vector>
-
 #include "engine/ops/kernel.h"
 
 namespace linnet::testing {

@@ -1,10 +1,8 @@
 // The CUDA device over the fake runtime: what a GPU's runtime would refuse shows here.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <vector>
-
 #include "cuda_module/fake_runtime.h"
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/device/cuda/cuda_device.h"

@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -296,8 +295,7 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
     for (int rank = 0; rank < comm->ranks; ++rank) {
       if (rank != root) messages.push_back({true, {'b', bytes}, rank, address(from)});
     }
-  else
-    messages.push_back({false, {'b', bytes}, root, address(to)});
+  else messages.push_back({false, {'b', bytes}, root, address(to)});
   return add_call(comm, stream, "broadcast " + std::to_string(bytes) + " of " + std::to_string(root), messages);
 }
 

@@ -3,17 +3,14 @@
 // host, work is done when somebody waits, kernels run as fibers. A call that capture forbids spoils the capture, as on
 // a GPU.
 #include "cuda_module/fake_runtime.h"
-
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <vector>
-
 #include "base/error.h"
 #include "cuda_emulation/emulated_device.h"
 

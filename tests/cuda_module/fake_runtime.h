@@ -1,7 +1,6 @@
 // What tests ask of the fake CUDA runtime (fake_runtime.cpp).
 #pragma once
 #include <cuda_runtime_api.h>
-
 #include <functional>
 
 namespace linnet::testing {

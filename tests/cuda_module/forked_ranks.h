@@ -4,12 +4,10 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <cstdio>
 #include <functional>
 #include <thread>
 #include <vector>
-
 #include "base/error.h"
 #include "distributed/comm/communicator.h"
 

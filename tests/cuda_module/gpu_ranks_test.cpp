@@ -1,12 +1,9 @@
 // Ranks on GPUs, which NCCL joins: over the fake runtime and a fake NCCL (fake_nccl.cpp), with a process for each rank.
 #include "engine/cuda/gpu_ranks.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdlib>
-
 #include "cuda_module/fake_gpu_backend.h"
 #include "cuda_module/fake_runtime.h"
 #include "cuda_module/forked_ranks.h"

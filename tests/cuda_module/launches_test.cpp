@@ -1,11 +1,9 @@
 // How many launches a recorded step takes: short steps on a GPU are bound by them. NVIDIA's libraries count one for
 // each call, attention is Linnet's own kernels here, which begin three in the backward pass.
 #include <gtest/gtest.h>
-
 #include <array>
 #include <map>
 #include <memory>
-
 #include "app/bench/workload.h"
 #include "cuda_module/fake_gpu_backend.h"
 #include "cuda_module/fake_runtime.h"

@@ -1,8 +1,6 @@
 // The module loads without a driver and says in one line what is missing.
 #include <gtest/gtest.h>
-
 #include <cstdlib>
-
 #include "engine/exec/backend.h"
 
 namespace linnet {

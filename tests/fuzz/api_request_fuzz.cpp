@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-
 #include "serving/http/api_request.h"
 #include "serving/http/http.h"
 

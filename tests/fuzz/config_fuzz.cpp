@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-
 #include "base/error.h"
 #include "config/config.h"
 

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "data/text/pretrained_tokenizer.h"
 

@@ -1,9 +1,7 @@
 // Any bytes are either the config.json of a model of any family (and as well its generation_config.json), or a user
 // error of one line: what open_pretrained() makes of it, up to comparing the tensors' shapes with a file's.
 #include <unistd.h>
-
 #include <filesystem>
-
 #include "base/files.h"
 #include "fuzz/fuzzing.h"
 #include "models/families/binding.h"

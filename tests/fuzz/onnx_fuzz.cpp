@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-
 #include "base/error.h"
 #include "onnx/file/model.h"
 

@@ -3,7 +3,6 @@
 // any text or there is such an error.
 #include <algorithm>
 #include <string>
-
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "formats/packed_model.h"

@@ -11,10 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const TensorEntry& entry : file.entries()) {
       std::vector<int64_t> integers(static_cast<size_t>(entry.type.shape.elements()));
       std::vector<float> floats(integers.size());
-      if (is_float(entry.dtype))
-        read_floats(entry.dtype, entry.data, std::ssize(floats), floats.data());
-      else
-        read_integers(entry.dtype, entry.data, std::ssize(integers), integers.data());
+      if (is_float(entry.dtype)) read_floats(entry.dtype, entry.data, std::ssize(floats), floats.data());
+      else read_integers(entry.dtype, entry.data, std::ssize(integers), integers.data());
     }
   });
   fuzzing::only_user_errors([&] {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "formats/safetensors.h"
 
@@ -25,10 +24,8 @@ void convert(const linnet::SafetensorsEntry& entry) {
   const int64_t count = entry.type.shape.elements();
   std::vector<float> floats(static_cast<size_t>(count));
   std::vector<int64_t> integers(static_cast<size_t>(count));
-  if (linnet::is_float(entry.dtype))
-    linnet::read_floats(entry.dtype, entry.data, count, floats.data());
-  else
-    linnet::read_integers(entry.dtype, entry.data, count, integers.data());
+  if (linnet::is_float(entry.dtype)) linnet::read_floats(entry.dtype, entry.data, count, floats.data());
+  else linnet::read_integers(entry.dtype, entry.data, count, integers.data());
 }
 
 void read(std::span<const std::byte> bytes, linnet::SafetensorsTypes types) {

@@ -1,8 +1,6 @@
 // Any bytes are either a model.safetensors.index.json of the shards that lie beside it, or a user error of one line.
 #include <unistd.h>
-
 #include <filesystem>
-
 #include "base/files.h"
 #include "formats/weight_files.h"
 #include "fuzz/fuzzing.h"

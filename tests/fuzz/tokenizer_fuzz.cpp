@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "data/text/sentencepiece/sentencepiece_seal.h"
 #include "data/text/vocabulary_tokenizer.h"

@@ -7,13 +7,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
 #include <atomic>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-
 #include "tasks/task_table.h"
 #include "training/run/training_run.h"
 

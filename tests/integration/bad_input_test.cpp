@@ -4,10 +4,8 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
-
 #include "integration/program.h"
 
 namespace linnet::testing {

@@ -1,8 +1,6 @@
 // Fine-tuning on conversations through the command line, with a tiny model and a chat template of its words.
 #include <gtest/gtest.h>
-
 #include <filesystem>
-
 #include "integration/program.h"
 #include "integration/word_model.h"
 #include "parsed_json.h"

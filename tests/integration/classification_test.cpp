@@ -1,9 +1,7 @@
 // A classifier through the command line, from a tiny BERT folder and texts that are easily told apart.
 #include <gtest/gtest.h>
-
 #include <filesystem>
 #include <sstream>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 
@@ -300,10 +298,8 @@ TEST_F(Classification, AdaptersThatCannotBeAreOneLine) {
 std::vector<std::string> fields(const std::string& line) {
   std::vector<std::string> result(1);
   for (const char c : line)
-    if (c == '\t')
-      result.emplace_back();
-    else
-      result.back() += c;
+    if (c == '\t') result.emplace_back();
+    else result.back() += c;
   return result;
 }
 

@@ -2,14 +2,12 @@
 // 2, nothing half-written.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

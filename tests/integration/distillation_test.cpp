@@ -1,8 +1,6 @@
 // Learning from a teacher through the command line, with tiny models and words as tokens.
 #include <gtest/gtest.h>
-
 #include <filesystem>
-
 #include "integration/program.h"
 #include "integration/word_model.h"
 #include "parsed_json.h"

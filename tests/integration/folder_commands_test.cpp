@@ -1,6 +1,5 @@
 // Commands that are given a run folder where a model folder or a configuration is more usual, and the other way round.
 #include <gtest/gtest.h>
-
 #include "integration/program.h"
 
 namespace linnet::testing {

@@ -1,9 +1,7 @@
 // `linnet plan --network`: several ranks and a network that are not here.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
-
 #include "integration/ranks_testing.h"
 #include "parsed_json.h"
 

@@ -4,12 +4,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
-
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

@@ -1,9 +1,7 @@
 // A classifier of images through the command line: it learns, it goes on from where it stopped, and says what is wrong.
 #include <gtest/gtest.h>
-
 #include <cstring>
 #include <filesystem>
-
 #include "formats/safetensors.h"
 #include "integration/made_images.h"
 #include "integration/program.h"

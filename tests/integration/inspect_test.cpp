@@ -1,8 +1,6 @@
 // `linnet inspect`: a page and JSON about a text, of runs and model folders.
 #include <gtest/gtest.h>
-
 #include <numeric>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

@@ -3,11 +3,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
 #include <cstring>
 #include <filesystem>
 #include <random>
-
 #include "formats/safetensors.h"
 #include "integration/program.h"
 

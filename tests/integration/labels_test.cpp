@@ -1,10 +1,8 @@
 // Tasks on texts with labels through the command line, from a tiny BERT folder and texts that are easily told apart:
 // pairs, several labels, numbers, tags of words.
 #include <gtest/gtest.h>
-
 #include <filesystem>
 #include <tuple>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

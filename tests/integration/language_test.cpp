@@ -1,8 +1,6 @@
 // A language model through the command line: it learns a text, goes on from where it stopped, and is scored.
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

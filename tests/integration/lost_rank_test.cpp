@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <map>
-
 #include "integration/ranks_testing.h"
 
 namespace linnet::testing {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-
 #include "integration/program.h"
 
 namespace linnet::testing {

@@ -1,8 +1,6 @@
 // Masked language models through the command line: from a text, and from a model folder.
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

@@ -1,6 +1,5 @@
 // The peak that is printed before the first step is the peak the operating system measures: never less, hardly more.
 #include <gtest/gtest.h>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

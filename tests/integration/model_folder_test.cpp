@@ -1,11 +1,9 @@
 // Model folders through the command line: what was exported is scored and written with as its makers say, and what is
 // broken is one line.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
 #include <functional>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

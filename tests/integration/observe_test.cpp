@@ -1,10 +1,8 @@
 // What a run shows of itself: profiles and event files. Looking must not change what is learned.
 #include <gtest/gtest.h>
-
 #include <cstring>
 #include <filesystem>
 #include <utility>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

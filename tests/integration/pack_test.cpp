@@ -3,10 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
-
 #include "integration/program.h"
 #include "integration/word_model.h"
 #include "parsed_json.h"

@@ -1,6 +1,5 @@
 // Pairs of sentences in one file: trained on, evaluated, scored.
 #include <gtest/gtest.h>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

@@ -1,7 +1,6 @@
 // Ranks that compute the stages of one model, started as users start them: they train as one process does, and their
 // checkpoints are those of one process.
 #include <map>
-
 #include "integration/shared_layers_testing.h"
 #include "parsed_json.h"
 
@@ -79,10 +78,8 @@ TEST_F(PipelineRanks, CheckpointsOfAllLayoutsGoOnWithOthers) {
   expect_trained(with_ranks(staged("one", shards), 1));
   const auto part = [&](const char* run, const char* steps, bool resumed, const char* parallel, int ranks) {
     Arguments arguments = staged(run, shards);
-    if (resumed)
-      arguments.insert(arguments.end(), {"--resume", "--set", std::string("parallel=") + parallel});
-    else
-      arguments.insert(arguments.end(), {"--parallel", parallel});
+    if (resumed) arguments.insert(arguments.end(), {"--resume", "--set", std::string("parallel=") + parallel});
+    else arguments.insert(arguments.end(), {"--parallel", parallel});
     arguments.insert(arguments.end(), {"--steps", steps});
     expect_trained(with_ranks(arguments, ranks));
   };

@@ -1,8 +1,6 @@
 // Learning from pairs of answers through the command line, with a tiny model and words as tokens.
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "integration/program.h"
 #include "integration/word_model.h"
 #include "parsed_json.h"

@@ -1,10 +1,8 @@
 // Runs the linnet program as a user does: arguments in, exit code and both outputs back.
 #pragma once
 #include <sys/types.h>
-
 #include <string>
 #include <vector>
-
 #include "temporary_folder.h"
 
 namespace linnet::testing {

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-
 #include <algorithm>
-
 #include "integration/ranks_testing.h"
 
 namespace linnet::testing {

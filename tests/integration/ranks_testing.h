@@ -2,9 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <cstdlib>
-
 #include "integration/program.h"
 
 namespace linnet::testing {

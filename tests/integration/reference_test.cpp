@@ -1,10 +1,8 @@
 // What the program tells about itself: version, help, manual pages, and completion as a shell runs it.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <regex>
-
 #include "integration/program.h"
 
 namespace linnet::testing {

@@ -1,10 +1,8 @@
 // Tasks on texts that belong together, through the command line and from a tiny BERT folder: embeddings of pairs,
 // triplets and scored pairs, and answers to questions.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

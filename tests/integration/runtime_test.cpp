@@ -3,11 +3,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <linnet/linnet_c.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-
 #include "integration/program.h"
 #include "integration/word_model.h"
 #include "parsed_json.h"

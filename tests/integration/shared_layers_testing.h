@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
-
 #include "integration/ranks_testing.h"
 
 namespace linnet::testing {

@@ -1,9 +1,7 @@
 // The pages of docs/start: every command in them runs, on little data and with small models.
 #include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
-
 #include "integration/made_images.h"
 #include "integration/program.h"
 

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-
 #include <set>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

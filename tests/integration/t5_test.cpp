@@ -1,8 +1,6 @@
 // T5 through the command line: on sentences from nothing, and again from the folder that it was exported to.
 #include <gtest/gtest.h>
-
 #include <cstring>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

@@ -5,9 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
 #include <filesystem>
-
 #include "formats/safetensors.h"
 #include "integration/program.h"
 

@@ -1,9 +1,7 @@
 // Translating and evaluating through the command line, with the input that real files and pipes bring.
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <set>
-
 #include "integration/program.h"
 
 namespace linnet::testing {

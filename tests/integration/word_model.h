@@ -1,7 +1,6 @@
 // A golden model folder with a tokenizer, which the golden folders lack.
 #pragma once
 #include <string>
-
 #include "integration/program.h"
 #include "parsed_json.h"
 

@@ -1,7 +1,6 @@
 // Models of other programs: ONNX files and model folders as parts of models, trained and written again.
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

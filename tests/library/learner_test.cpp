@@ -2,7 +2,6 @@
 // and files are compared by name.
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,7 +1,6 @@
 // The batches of a loader follow from data, options and position alone.
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <numeric>
 

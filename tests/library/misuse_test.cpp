@@ -5,7 +5,6 @@
 #include <linnet/testing.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>

@@ -1,7 +1,6 @@
 // Decoders of a program's own, and encoders of model folders in models of a program's own.
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
 #include <linnet/testing.h>
-
 #include <algorithm>
 
 namespace {

@@ -5,7 +5,6 @@
 //
 // It prints the number of each step that is in the state. Two batch shapes, dropout, and steps of two micro-batches.
 #include <linnet/linnet.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

@@ -2,7 +2,6 @@
 // order, rules for names, weights with several losses, plans, modules in vectors.
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
 #include <linnet/testing.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>

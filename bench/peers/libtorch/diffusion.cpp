@@ -1,6 +1,5 @@
 // examples/library/diffusion.cpp with PyTorch's C++.
 #include <torch/torch.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,6 +1,5 @@
 // examples/library/distillation.cpp with PyTorch's C++.
 #include <torch/torch.h>
-
 #include <cmath>
 #include <cstdio>
 #include <random>

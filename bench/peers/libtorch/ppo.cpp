@@ -1,6 +1,5 @@
 // examples/library/ppo.cpp with PyTorch's C++.
 #include <torch/torch.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,6 +1,5 @@
 // examples/library/vae.cpp with PyTorch's C++.
 #include <torch/torch.h>
-
 #include <cmath>
 #include <cstdio>
 #include <numbers>

@@ -1,14 +1,12 @@
 // The C interface as a program uses it: what models answer, codes for mistakes, and many threads on one handle.
 #include <gtest/gtest.h>
 #include <linnet/linnet_c.h>
-
 #include <cstddef>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
-
 #include "golden_folder.h"
 
 namespace {

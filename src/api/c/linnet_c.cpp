@@ -1,14 +1,12 @@
 // include/linnet/linnet_c.h over serving/loaded/loaded_model.h. Nothing is thrown across it: guarded() makes codes of
 // exceptions.
 #include <linnet/linnet_c.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <new>
-
 #include "base/error.h"
 #include "data/text/unicode/utf8.h"
 #include "formats/packed_model.h"
@@ -36,14 +34,10 @@ struct CallError {
 linnet_status status_of(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kUser:
-    case ErrorKind::kShape:
-      return LINNET_USER_ERROR;
-    case ErrorKind::kNumeric:
-      return LINNET_NUMERIC_ERROR;
-    case ErrorKind::kSystem:
-      return LINNET_SYSTEM_ERROR;
-    case ErrorKind::kInternal:
-      break;
+    case ErrorKind::kShape: return LINNET_USER_ERROR;
+    case ErrorKind::kNumeric: return LINNET_NUMERIC_ERROR;
+    case ErrorKind::kSystem: return LINNET_SYSTEM_ERROR;
+    case ErrorKind::kInternal: break;
   }
   return LINNET_INTERNAL_ERROR;
 }

@@ -1,13 +1,11 @@
 // include/linnet/packed_model.h on the small library: a program in C++ that uses models and trains none.
 #include <gtest/gtest.h>
 #include <linnet/packed_model.h>
-
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "golden_folder.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "linnet/arrays.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,7 +6,6 @@
 #include <numeric>
 #include <ranges>
 #include <utility>
-
 #include "api/cpp/helpers.h"
 #include "base/text.h"
 #include "linnet/error.h"

@@ -1,5 +1,4 @@
 #include "linnet/attention.h"
-
 #include "base/error.h"
 #include "engine/ops/attention/attention.h"
 #include "models/modules/attention_block.h"

@@ -1,7 +1,6 @@
 // The layers Conv2d and ConvReluPool.
 #include <algorithm>
 #include <string>
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "linnet/initializers.h"

@@ -1,12 +1,10 @@
 #include "linnet/dataset.h"
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
-
 #include "api/cpp/shuffle.h"
 #include "linnet/error.h"
 

@@ -2,7 +2,6 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-
 #include "base/error.h"
 #include "data/examples/images/idx.h"
 #include "data/examples/images/image_folder.h"

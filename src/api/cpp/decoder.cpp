@@ -1,7 +1,5 @@
 #include "linnet/decoder.h"
-
 #include <numeric>
-
 #include "api/cpp/helpers.h"
 #include "api/cpp/pretrained_state.h"
 #include "base/error.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
@@ -101,10 +100,8 @@ class Einsum {
     Term result;
     std::vector<int> axes;
     for (size_t axis = 0; axis < term.letters.size(); ++axis)
-      if (has(kept, term.letters[axis]))
-        result.letters += term.letters[axis];
-      else
-        axes.push_back(static_cast<int>(axis));
+      if (has(kept, term.letters[axis])) result.letters += term.letters[axis];
+      else axes.push_back(static_cast<int>(axis));
     result.value = axes.empty() ? term.value : sum(at(term.value), axes);
     return result;
   }

@@ -1,7 +1,6 @@
 // Learner::fit(): the loop that most programs need.
 #include <algorithm>
 #include <cmath>
-
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "engine/plan/state_names.h"

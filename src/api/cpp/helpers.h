@@ -2,7 +2,6 @@
 #pragma once
 #include <atomic>
 #include <string>
-
 #include "base/error.h"
 #include "engine/ir/graph.h"
 #include "engine/ir/tensor.h"

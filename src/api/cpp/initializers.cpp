@@ -1,10 +1,8 @@
 #include "linnet/initializers.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
-
 #include "base/error.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"

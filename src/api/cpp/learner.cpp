@@ -1,10 +1,8 @@
 #include "linnet/learner.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
-
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"

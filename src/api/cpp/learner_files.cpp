@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"

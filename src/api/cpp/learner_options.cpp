@@ -1,5 +1,4 @@
 #include <cmath>
-
 #include "api/cpp/learner_state.h"
 #include "base/digits.h"
 #include "base/error.h"

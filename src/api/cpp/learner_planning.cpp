@@ -1,7 +1,6 @@
 // How a Learner is made: the loss is recorded for each batch shape, compared with its other recordings, and planned.
 #include <algorithm>
 #include <cmath>
-
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -246,10 +245,8 @@ MemoryPlan Learner::State::memory() const {
     const std::string kind = memory_kind_name(region.kind);
     const size_t bytes = store.device().footprint(region.bytes);
     const auto found = std::ranges::find(all.kinds, kind, &MemoryUse::kind);
-    if (found == all.kinds.end())
-      all.kinds.push_back({kind, bytes});
-    else
-      found->bytes += bytes;
+    if (found == all.kinds.end()) all.kinds.push_back({kind, bytes});
+    else found->bytes += bytes;
   }
   return all;
 }

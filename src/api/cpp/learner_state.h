@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "linnet/learner.h"
 #include "training/trainer/trainer.h"
 

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
-
 #include "api/cpp/helpers.h"
 #include "api/cpp/shuffle.h"
 #include "base/thread_pool.h"
@@ -129,8 +128,7 @@ InputTypes Loader::State::types_of(size_t bucket, int64_t rows) const {
   InputTypes types;
   for (const auto& [name, type] : dataset.sample_types()) {
     Shape shape{rows};
-    if (std::ranges::find(sequences, name) != sequences.end())
-      shape.push_back(buckets[bucket]);
+    if (std::ranges::find(sequences, name) != sequences.end()) shape.push_back(buckets[bucket]);
     else
       for (const int64_t size : type.shape.sizes()) shape.push_back(size);
     types[name] = {type.dtype, shape};
@@ -284,10 +282,8 @@ Loader::Iterator::Iterator(Loader* loader) : loader_(loader) {
 }
 
 Loader::Iterator& Loader::Iterator::operator++() {
-  if (loader_->position().epoch != epoch_)
-    loader_ = nullptr;
-  else
-    batch_ = &loader_->next();
+  if (loader_->position().epoch != epoch_) loader_ = nullptr;
+  else batch_ = &loader_->next();
   return *this;
 }
 

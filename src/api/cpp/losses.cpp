@@ -1,9 +1,7 @@
 // Losses of rows and of batches.
 #include "linnet/losses.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"

@@ -1,7 +1,5 @@
 #include "linnet/modules.h"
-
 #include <string>
-
 #include "base/error.h"
 
 namespace linnet {

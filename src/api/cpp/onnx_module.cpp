@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "linnet/onnx.h"

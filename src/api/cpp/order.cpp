@@ -1,6 +1,5 @@
 // Sorting, and rows added up by number.
 #include <string>
-
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/argsort/argsort.h"

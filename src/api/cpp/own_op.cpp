@@ -1,8 +1,6 @@
 #include "linnet/own_op.h"
-
 #include <cstring>
 #include <string>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/exec/interpreter.h"

@@ -1,8 +1,6 @@
 #include "linnet/pretrained.h"
-
 #include <algorithm>
 #include <set>
-
 #include "api/cpp/learner_state.h"
 #include "api/cpp/pretrained_state.h"
 #include "base/error.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <memory>
 #include <string>
-
 #include "linnet/pretrained.h"
 #include "models/families/gguf.h"
 #include "models/families/pretrained.h"

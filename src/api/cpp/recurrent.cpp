@@ -1,7 +1,5 @@
 #include "linnet/recurrent.h"
-
 #include <cmath>
-
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"

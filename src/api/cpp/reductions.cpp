@@ -3,7 +3,6 @@
 #include <numeric>
 #include <string>
 #include <vector>
-
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ops/argmax/argmax.h"

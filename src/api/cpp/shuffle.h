@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <utility>
 #include <vector>
-
 #include "base/hash.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "linnet/testing.h"
-
 #include "base/error.h"
 #include "engine/exec/op_trial.h"
 

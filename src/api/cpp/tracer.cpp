@@ -1,9 +1,7 @@
 #include "linnet/tracer.h"
-
 #include <algorithm>
 #include <array>
 #include <ranges>
-
 #include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/error.h"

@@ -1,5 +1,4 @@
 #include "linnet/weights.h"
-
 #include "base/error.h"
 #include "formats/tensor_file.h"
 

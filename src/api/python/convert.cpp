@@ -1,9 +1,7 @@
 // Arrays of Python to those of the library, and back.
 #include <linnet/error.h>
 #include <unistd.h>
-
 #include <span>
-
 #include "api/python/python.h"
 
 namespace linnet::python {
@@ -34,16 +32,11 @@ Shape to_shape(const std::vector<int64_t>& sizes) { return Shape(std::span<const
 
 const char* numpy_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
-      return "float32";
-    case DType::kF64:
-      return "float64";
-    case DType::kI32:
-      return "int32";
-    case DType::kU8:
-      return "uint8";
-    case DType::kBF16:
-      break;
+    case DType::kF32: return "float32";
+    case DType::kF64: return "float64";
+    case DType::kI32: return "int32";
+    case DType::kU8: return "uint8";
+    case DType::kBF16: break;
   }
   return "bfloat16";
 }

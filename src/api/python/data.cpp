@@ -3,7 +3,6 @@
 #include <linnet/error.h>
 #include <linnet/pretrained_tokenizer.h>
 #include <nanobind/stl/pair.h>
-
 #include "api/cpp/helpers.h"
 #include "api/python/loader.h"
 #include "api/python/python.h"
@@ -103,10 +102,8 @@ PyLoader::PyLoader(const Dataset& data, const LoaderOptions& options)
     : data_(data), options_(options), loader_(std::make_unique<Loader>(data, options)) {}
 
 PyLoader::~PyLoader() {
-  if (guard_.is_child() || !nb::is_alive())
-    (void)loader_.release();
-  else
-    without_gil([&] { loader_.reset(); });  // its workers may wait for the GIL
+  if (guard_.is_child() || !nb::is_alive()) (void)loader_.release();
+  else without_gil([&] { loader_.reset(); });  // its workers may wait for the GIL
 }
 
 Loader& PyLoader::loader() {

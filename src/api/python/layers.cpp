@@ -7,10 +7,8 @@
 #include <linnet/pretrained.h>
 #include <linnet/recurrent.h>
 #include <nanobind/stl/array.h>
-
 #include <array>
 #include <cmath>
-
 #include "api/python/python.h"
 #include "api/python/tree.h"
 #include "engine/ops/literal/literal.h"

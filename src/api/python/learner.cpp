@@ -1,15 +1,12 @@
 // Learner: the loss is a method of the Python object, which holds all Python objects; this one holds a weak reference
 // to it, so that Python's garbage collector sees every cycle.
 #include "api/python/learner.h"
-
 #include <linnet/decoder.h>
 #include <linnet/error.h>
 #include <linnet/learner.h>
 #include <linnet/pretrained.h>
-
 #include <algorithm>
 #include <span>
-
 #include "api/python/loader.h"
 #include "api/python/tree.h"
 

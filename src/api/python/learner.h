@@ -1,11 +1,9 @@
 // A Learner of a Python model.
 #pragma once
 #include <linnet/learner.h>
-
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "api/python/python.h"
 #include "api/python/tree.h"
 

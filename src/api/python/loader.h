@@ -1,10 +1,8 @@
 // A loader that begins anew, with threads of its own, in a process that was forked.
 #pragma once
 #include <linnet/dataset.h>
-
 #include <atomic>
 #include <memory>
-
 #include "api/python/python.h"
 
 namespace linnet::python {

@@ -1,9 +1,7 @@
 // The Python module linnet._linnet: errors, lines of Python, and the list of its parts.
 #include <linnet/error.h>
 #include <linnet/version.h>
-
 #include <array>
-
 #include "api/python/python.h"
 #include "api/python/tree.h"
 #include "base/signals.h"

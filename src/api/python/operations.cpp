@@ -6,9 +6,7 @@
 #include <linnet/ops.h>
 #include <linnet/random.h>
 #include <nanobind/stl/pair.h>
-
 #include <array>
-
 #include "api/python/python.h"
 #include "api/python/tree.h"
 

@@ -3,7 +3,6 @@
 #include <linnet/optimizer.h>
 #include <linnet/schedule.h>
 #include <nanobind/stl/variant.h>
-
 #include "api/python/learner.h"
 
 namespace linnet::python {

@@ -2,10 +2,8 @@
 #include <linnet/error.h>
 #include <linnet/own_op.h>
 #include <linnet/testing.h>
-
 #include <cstring>
 #include <span>
-
 #include "api/python/python.h"
 
 namespace linnet::python {
@@ -26,12 +24,9 @@ std::vector<Tensor> tensors_of(const nb::object& result, const char* what) {
       PyTuple_Check(result.ptr()) || PyList_Check(result.ptr()) ? nb::tuple(result) : nb::make_tuple(result);
   for (const nb::handle value : many) {
     Operand operand{value};
-    if (value.is_none())
-      found.emplace_back();
-    else if (nb::try_cast(value, operand))
-      found.push_back(operand.tensor());
-    else
-      fail_user(std::string(what) + " of an op returns tensors");
+    if (value.is_none()) found.emplace_back();
+    else if (nb::try_cast(value, operand)) found.push_back(operand.tensor());
+    else fail_user(std::string(what) + " of an op returns tensors");
   }
   return found;
 }

@@ -2,10 +2,8 @@
 #include <linnet/error.h>
 #include <linnet/version.h>
 #include <nanobind/stl/variant.h>
-
 #include <exception>
 #include <set>
-
 #include "api/python/python.h"
 #include "base/files.h"
 #include "base/log.h"

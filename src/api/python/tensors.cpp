@@ -3,11 +3,9 @@
 #include <linnet/math.h>
 #include <linnet/ops.h>
 #include <nanobind/stl/variant.h>
-
 #include <functional>
 #include <numeric>
 #include <variant>
-
 #include "api/python/python.h"
 #include "api/python/tree.h"
 #include "engine/ops/literal/literal.h"

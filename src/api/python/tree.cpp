@@ -1,10 +1,7 @@
 #include "api/python/tree.h"
-
 #include <linnet/decoder.h>
 #include <linnet/error.h>
-
 #include <utility>
-
 #include "models/nn/trace.h"
 
 namespace linnet::python {

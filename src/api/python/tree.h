@@ -3,13 +3,11 @@
 #pragma once
 #include <linnet/module.h>
 #include <linnet/tracer.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
-
 #include "api/python/python.h"
 
 namespace linnet::python {

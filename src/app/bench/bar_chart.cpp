@@ -1,9 +1,6 @@
 #include "app/bench/bar_chart.h"
-
 #include <fmt/format.h>
-
 #include <algorithm>
-
 #include "base/text.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "app/bench/batch_sweep.h"
-
 #include <fmt/format.h>
-
 #include <algorithm>
 
 namespace linnet {

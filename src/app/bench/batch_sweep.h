@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <vector>
-
 #include "app/bench/measure.h"
 
 namespace linnet {

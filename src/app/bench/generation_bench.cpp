@@ -1,9 +1,7 @@
 #include "app/bench/generation_bench.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"

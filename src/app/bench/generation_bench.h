@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-
 #include "generation/generators.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_decoder.h"

@@ -1,10 +1,8 @@
 #include "app/bench/inference_bench.h"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
-
 #include "app/bench/generation_bench.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -157,10 +155,8 @@ class Decoder {
     int64_t written = 0;
     decoder_.write(kGenerationPrompt, tokens, [&](int64_t, int32_t) {
       const double time = now();
-      if (written++ == 0)
-        first = time;
-      else if (counts)
-        times_.push_back(time - last);
+      if (written++ == 0) first = time;
+      else if (counts) times_.push_back(time - last);
       last = time;
       return true;
     });

@@ -1,12 +1,10 @@
 #include "app/bench/measure.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <map>
 #include <thread>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <string>
-
 #include "app/bench/workload.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/kernel.h"

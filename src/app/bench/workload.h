@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "base/hash.h"
 #include "engine/ops/optimizer/optimizer.h"
 #include "models/nn/loss.h"

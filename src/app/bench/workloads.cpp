@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-
 #include "app/bench/workload.h"
 #include "base/error.h"
 #include "config/hints.h"

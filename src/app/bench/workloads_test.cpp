@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-
 #include "app/bench/bar_chart.h"
 #include "app/bench/batch_sweep.h"
 #include "app/bench/inference_bench.h"

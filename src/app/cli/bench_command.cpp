@@ -2,7 +2,6 @@
 #include <memory>
 #include <utility>
 #include <vector>
-
 #include "app/bench/generation_bench.h"
 #include "app/bench/measure.h"
 #include "app/cli/bench_parts.h"
@@ -180,10 +179,8 @@ int print_generation(const BenchArguments& arguments, int threads) {
                   {"isa", current_isa()},
                   {"bandwidth_gb_per_second", m.bandwidth * 1e-9},
                   {"rows", rows}};
-  if (arguments.json)
-    std::printf("%s\n", json.dump().c_str());
-  else
-    std::printf("memory: %.1f GB/s read by %d threads\n", m.bandwidth * 1e-9, threads);
+  if (arguments.json) std::printf("%s\n", json.dump().c_str());
+  else std::printf("memory: %.1f GB/s read by %d threads\n", m.bandwidth * 1e-9, threads);
   return 0;
 }
 
@@ -213,8 +210,7 @@ int print_translation(const BenchArguments& arguments, int threads) {
                   {"seconds", m.seconds},
                   {"token_seconds", m.token_seconds},
                   {"load_seconds", m.load_seconds}};
-  if (arguments.json)
-    std::printf("%s\n", json.dump().c_str());
+  if (arguments.json) std::printf("%s\n", json.dump().c_str());
   else
     std::printf("%.0f lines, beam %lld, %d threads, %s: %.2f s, %.1f lines/s; tokenization %.2f s, loading %.2f s\n",
                 lines, static_cast<long long>(m.beam), threads, current_isa().c_str(), m.seconds, lines / m.seconds,

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <ranges>
-
 #include "app/bench/bar_chart.h"
 #include "app/bench/generation_bench.h"
 #include "app/bench/inference_bench.h"

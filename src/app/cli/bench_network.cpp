@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <thread>
 #include <vector>
-
 #include "app/cli/bench_parts.h"
 #include "app/cli/rank_start.h"
 #include "base/clock.h"

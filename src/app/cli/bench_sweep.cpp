@@ -1,6 +1,5 @@
 #include <charconv>
 #include <cstdio>
-
 #include "app/bench/batch_sweep.h"
 #include "app/cli/bench_parts.h"
 #include "base/error.h"

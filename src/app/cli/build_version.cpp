@@ -1,5 +1,4 @@
 #include "app/cli/build_version.h"
-
 #include "linnet_commit.h"  // written by cmake/commit.cmake
 
 namespace linnet {

@@ -1,10 +1,8 @@
 #include <unistd.h>
-
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"

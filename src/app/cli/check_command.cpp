@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/json.h"

@@ -1,5 +1,4 @@
 #include "app/cli/command_line.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -7,7 +6,6 @@
 #include <cstdio>
 #include <iostream>
 #include <type_traits>
-
 #include "app/cli/build_version.h"
 #include "base/files.h"
 #include "base/text.h"

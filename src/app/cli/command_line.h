@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "app/cli/command_description.h"
 
 namespace CLI {

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "app/cli/command_line.h"
 #include "training/run/config_choice.h"
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "app/cli/command_description.h"
 #include "base/text.h"
 
@@ -61,14 +60,10 @@ std::string bash_values(const ArgumentDescription& argument) {
   const std::string words =
       "mapfile -t COMPREPLY < <(compgen -W " + shell_quoted(joined(argument.values, " ")) + " -- \"$cur\")";
   switch (value_kind(argument)) {
-    case ValueKind::kWords:
-      return (goes_on(argument) ? "compopt -o nospace; " : "") + words;
-    case ValueKind::kFolder:
-      return "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")";
-    case ValueKind::kFile:
-      return "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")";
-    case ValueKind::kFree:
-      break;
+    case ValueKind::kWords: return (goes_on(argument) ? "compopt -o nospace; " : "") + words;
+    case ValueKind::kFolder: return "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")";
+    case ValueKind::kFile: return "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")";
+    case ValueKind::kFree: break;
   }
   return ":";
 }
@@ -154,12 +149,9 @@ std::string zsh_values(const ArgumentDescription& argument) {
       if (goes_on(argument)) return "{compadd -S '' -- " + joined(argument.values, " ") + "}";
       return "(" + joined(words, " ") + ")";
     }
-    case ValueKind::kFolder:
-      return "_files -/";
-    case ValueKind::kFile:
-      return "_files";
-    case ValueKind::kFree:
-      break;
+    case ValueKind::kFolder: return "_files -/";
+    case ValueKind::kFile: return "_files";
+    case ValueKind::kFree: break;
   }
   return " ";
 }
@@ -225,14 +217,10 @@ std::string fish_line(const std::string& command, const std::string& rest, const
 
 std::string fish_values(const ArgumentDescription& argument) {
   switch (value_kind(argument)) {
-    case ValueKind::kWords:
-      return " -f -a " + shell_quoted(joined(argument.values, " "));
-    case ValueKind::kFolder:
-      return " -f -a '(__fish_complete_directories)'";
-    case ValueKind::kFile:
-      return " -F";
-    case ValueKind::kFree:
-      break;
+    case ValueKind::kWords: return " -f -a " + shell_quoted(joined(argument.values, " "));
+    case ValueKind::kFolder: return " -f -a '(__fish_complete_directories)'";
+    case ValueKind::kFile: return " -F";
+    case ValueKind::kFree: break;
   }
   return " -f";
 }

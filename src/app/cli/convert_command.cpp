@@ -1,5 +1,4 @@
 #include <cstdio>
-
 #include "app/cli/commands.h"
 #include "models/families/pretrained.h"
 

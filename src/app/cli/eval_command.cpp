@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -39,10 +38,8 @@ void print_scores_json(const EvalArguments& arguments, const EvaluationAnswer& a
     std::visit([&, key = name](const auto& known) { json[key] = known; }, value);
   json["loss"] = answer.result.loss;
   for (const auto& [name, value] : answer.result.metrics)
-    if (name == "words" || name == "tokens")
-      json[name] = static_cast<int64_t>(value);
-    else
-      json[name] = value;
+    if (name == "words" || name == "tokens") json[name] = static_cast<int64_t>(value);
+    else json[name] = value;
   if (answer.result.classes) json.update(answer.result.classes->json());
   json["seconds"] = seconds;
   std::printf("%s\n", json.dump().c_str());
@@ -72,8 +69,7 @@ int evaluate(EvalArguments& arguments) {
   const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);
   check_loss(answer.result);
   const double seconds = now() - began;
-  if (arguments.json)
-    print_scores_json(arguments, answer, seconds);
+  if (arguments.json) print_scores_json(arguments, answer, seconds);
   else
     std::printf("%s  (%s%s%.1f s)\n", answer.line.c_str(), answer.conditions.c_str(),
                 answer.conditions.empty() ? "" : ", ", seconds);

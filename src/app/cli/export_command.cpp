@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -208,10 +207,8 @@ int export_run(const ExportArguments& arguments) {
   }
   check_out(arguments);
   const RunFolder run(arguments.run);
-  if (run.has_config())
-    task_actions(run.load_config()).export_model(arguments.run, arguments.out);
-  else
-    export_language_model(open_decoder(arguments.run), arguments.out);
+  if (run.has_config()) task_actions(run.load_config()).export_model(arguments.run, arguments.out);
+  else export_language_model(open_decoder(arguments.run), arguments.out);
   return 0;
 }
 

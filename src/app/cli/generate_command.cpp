@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cctype>
-
 #include "app/cli/build_version.h"
 #include "app/cli/command_description.h"
 #include "base/error.h"
@@ -42,10 +41,8 @@ std::string table(const Rows& rows) {
   std::string out;
   for (const auto& [name, meaning] : rows) {
     out += "  " + name;
-    if (name.size() + 4 <= indent)
-      out.append(indent - name.size() - 2, ' ');
-    else
-      out += "\n" + std::string(indent, ' ');
+    if (name.size() + 4 <= indent) out.append(indent - name.size() - 2, ' ');
+    else out += "\n" + std::string(indent, ' ');
     out += wrapped(meaning, indent) + "\n";
   }
   return out;
@@ -98,8 +95,7 @@ std::string help_page(const CommandDescription& root, const std::vector<std::str
   for (const ArgumentDescription& argument : command.arguments) {
     if (argument.is_option())
       options.emplace_back(argument.name + (argument.is_flag ? "" : " " + argument.type), meaning(argument));
-    else
-      positionals.emplace_back(placeholder(argument), meaning(argument));
+    else positionals.emplace_back(placeholder(argument), meaning(argument));
   }
   if (!positionals.empty()) out += "\n" + table(positionals);
   if (!options.empty()) out += "\noptions:\n" + table(options);
@@ -120,12 +116,9 @@ std::string roff(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (i == 0 && (c == '.' || c == '\'')) out += "\\&";
-    if (c == '\\')
-      out += "\\e";
-    else if (c == '-')
-      out += "\\-";
-    else
-      out += c;
+    if (c == '\\') out += "\\e";
+    else if (c == '-') out += "\\-";
+    else out += c;
   }
   return out;
 }

@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/build_version.h"
 #include "app/cli/commands.h"
 #include "base/text.h"

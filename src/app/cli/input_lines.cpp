@@ -1,14 +1,11 @@
 #include "app/cli/input_lines.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"

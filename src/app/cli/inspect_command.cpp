@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
-
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/files.h"

@@ -1,14 +1,12 @@
 // The command line: parses arguments, runs one command, and turns an error into one line and an exit code.
 #include <malloc.h>
 #include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
 #include <system_error>
-
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/lost_pages.h"

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "base/text.h"
 #include "onnx/network.h"

@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 #include <vector>
-
 #include "app/cli/commands.h"
 #include "app/cli/plan_parts.h"
 #include "base/error.h"
@@ -36,8 +35,7 @@ void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limi
   if (peak > limit && train.memory.empty() && train.recompute == "auto")
     std::printf("with --memory %lluMB layers would be computed again, to take less\n",
                 static_cast<unsigned long long>(limit / 1000000));
-  if (answer.all_fit)
-    std::printf("within %.1f MB even all examples fit in one batch\n", megabytes);
+  if (answer.all_fit) std::printf("within %.1f MB even all examples fit in one batch\n", megabytes);
   else if (answer.more_may_fit)
     std::printf("%s %lld fits within %.1f MB; none larger was planned\n", answer.batch_key.c_str(),
                 static_cast<long long>(answer.largest_batch), megabytes);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdio>
 #include <vector>
-
 #include "app/cli/plan_parts.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -188,12 +187,9 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
             {"memory_bytes", request.memory},
             {"rows", Json::array()}};
   const auto show = [&](const Foresight& f, bool alone) {
-    if (arguments.json)
-      json["rows"].push_back(to_json(f));
-    else if (alone)
-      print_one(f, request.memory);
-    else
-      print_ranks_row(f);
+    if (arguments.json) json["rows"].push_back(to_json(f));
+    else if (alone) print_one(f, request.memory);
+    else print_ranks_row(f);
   };
   if (!arguments.json) print_basis(request);
   std::optional<Foresight> best;
@@ -213,8 +209,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
       if (!search.found.front().fits)
         std::printf("no layout of %s ranks fits within %.1f MB each\n", arguments.ranks.c_str(),
                     megabytes(static_cast<double>(request.memory)));
-      else
-        std::printf("best: --parallel %s\n", layout_text(search.found.front().layout).c_str());
+      else std::printf("best: --parallel %s\n", layout_text(search.found.front().layout).c_str());
       if (search.refused > 0)
         std::printf("%lld layouts are not possible (%s)\n", static_cast<long long>(search.refused),
                     search.why_refused.c_str());

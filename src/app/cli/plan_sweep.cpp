@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <string>
 #include <vector>
-
 #include "app/cli/plan_parts.h"
 #include "base/error.h"
 #include "base/log.h"

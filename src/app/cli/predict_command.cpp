@@ -1,10 +1,8 @@
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"
@@ -61,10 +59,8 @@ class Predictions {
   }
 
   void flush() {
-    if (predictor_->takes_images())
-      predict_readable();
-    else
-      predict(waiting_);
+    if (predictor_->takes_images()) predict_readable();
+    else predict(waiting_);
     done_ += static_cast<int64_t>(waiting_.size());
     waiting_.clear();
     if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it

@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "tasks/calibration.h"

@@ -1,5 +1,4 @@
 #include "app/cli/rank_start.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -7,7 +6,6 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -18,7 +16,6 @@
 #include <optional>
 #include <string_view>
 #include <vector>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"

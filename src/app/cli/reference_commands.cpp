@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/command_description.h"
 #include "app/cli/command_line.h"
 #include "base/error.h"

@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <memory>
 #include <set>
-
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"

@@ -1,9 +1,7 @@
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"
@@ -72,10 +70,8 @@ int run_images(const RunArguments& arguments) {
   const auto answer = [&] {
     for (const Answer& found : predictor->answer(paths, 1)) {
       const std::string line = joined(found.cells, "\t");
-      if (file)
-        file->write_line(line);
-      else
-        std::printf("%s\n", line.c_str());
+      if (file) file->write_line(line);
+      else std::printf("%s\n", line.c_str());
     }
     paths.clear();
     if (std::fflush(stdout) != 0) fail_errno("cannot write the answers");

@@ -1,6 +1,5 @@
 // What was trained: `linnet runs` lists run folders, `linnet average` makes one of a run's kept checkpoints.
 #include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -10,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <set>
-
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/json.h"

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
-
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-
 #include "app/cli/build_version.h"
 #include "app/cli/commands.h"
 #include "base/error.h"

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 #include <string_view>
-
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/digits.h"
@@ -55,17 +54,13 @@ int encode_input(const TokenizerArguments& arguments) {
   std::string out;
   for (std::string_view line; input.next(line);) {
     ids.clear();
-    if (arguments.special)
-      ids = pretrained->encode(line, options).ids;
-    else
-      tokenizer->encode(line, ids);
+    if (arguments.special) ids = pretrained->encode(line, options).ids;
+    else tokenizer->encode(line, ids);
     out.clear();
     for (const TokenId id : ids) {
       if (!out.empty()) out += ' ';
-      if (arguments.pieces)
-        out += tokenizer->piece(id);
-      else
-        append_shortest(out, id);
+      if (arguments.pieces) out += tokenizer->piece(id);
+      else append_shortest(out, id);
     }
     out += '\n';
     print_tokens(out);

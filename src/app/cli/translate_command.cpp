@@ -1,8 +1,6 @@
 #include <unistd.h>
-
 #include <cstdio>
 #include <memory>
-
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
 #include "base/error.h"

@@ -1,9 +1,7 @@
 #include "data/examples/batch.h"
-
 #include <algorithm>
 #include <string>
 #include <string_view>
-
 #include "base/error.h"
 
 namespace linnet {

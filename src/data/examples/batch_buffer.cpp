@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-
 #include "base/error.h"
 #include "data/examples/batch_stream.h"
 

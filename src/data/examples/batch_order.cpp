@@ -2,7 +2,6 @@
 #include <limits>
 #include <string>
 #include <utility>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/examples/batch_stream.h"

@@ -1,10 +1,8 @@
 // What every source of training batches does, whatever is in the batches.
 #include <gtest/gtest.h>
-
 #include <functional>
 #include <memory>
 #include <string>
-
 #include "base/error.h"
 #include "data/examples/batch.h"
 #include "data/examples/batch_stream.h"

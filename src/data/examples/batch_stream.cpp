@@ -1,12 +1,10 @@
 #include "data/examples/batch_stream.h"
-
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "base/timeline.h"

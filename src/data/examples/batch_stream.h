@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <vector>
-
 #include "data/examples/batch.h"
 #include "data/examples/buckets.h"
 #include "data/examples/text/pair_dataset.h"

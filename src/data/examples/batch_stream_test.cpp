@@ -1,14 +1,11 @@
 #include "data/examples/batch_stream.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <thread>
-
 #include "base/error.h"
 
 // Counts what the whole program allocates, on every thread.

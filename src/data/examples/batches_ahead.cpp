@@ -1,7 +1,5 @@
 #include "data/examples/batches_ahead.h"
-
 #include <utility>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "base/timeline.h"

@@ -1,9 +1,7 @@
 #include "data/examples/buckets.h"
-
 #include <algorithm>
 #include <map>
 #include <tuple>
-
 #include "base/error.h"
 #include "base/rounding.h"
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "data/examples/batch.h"
 
 namespace linnet {

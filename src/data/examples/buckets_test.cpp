@@ -1,11 +1,8 @@
 #include "data/examples/buckets.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
-
 #include "base/error.h"
 
 namespace linnet {

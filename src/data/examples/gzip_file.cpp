@@ -1,15 +1,12 @@
 #include "data/examples/gzip_file.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-
 #include "base/error.h"
 
 namespace linnet {

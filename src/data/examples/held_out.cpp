@@ -1,11 +1,9 @@
 #include "data/examples/held_out.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <unordered_map>
 #include <utility>
-
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/examples/text/token_chunks.h"

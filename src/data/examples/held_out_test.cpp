@@ -1,7 +1,5 @@
 #include "data/examples/held_out.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 
 namespace linnet {

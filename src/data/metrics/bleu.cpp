@@ -1,10 +1,8 @@
 #include "data/metrics/bleu.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <unordered_map>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "data/metrics/python_space.h"
@@ -144,10 +142,8 @@ std::vector<std::string> tokenize_13a(std::string_view line) {
 
   std::string spaced = " ";
   for (const char c : text) {
-    if (always_stands_alone(c))
-      spaced.append(1, ' ').append(1, c).append(1, ' ');
-    else
-      spaced += c;
+    if (always_stands_alone(c)) spaced.append(1, ' ').append(1, c).append(1, ' ');
+    else spaced += c;
   }
   spaced += ' ';
   // Three passes, in this order: a period or comma after something that is no digit; one before; a dash after a digit.

@@ -1,10 +1,8 @@
 #include "data/metrics/chrf.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
-
 #include "base/error.h"
 #include "data/metrics/python_space.h"
 

@@ -1,7 +1,5 @@
 #include "data/metrics/chrf.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 
 namespace linnet {

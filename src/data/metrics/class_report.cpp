@@ -1,5 +1,4 @@
 #include "data/metrics/class_report.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <span>

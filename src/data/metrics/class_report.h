@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "base/json.h"
 #include "data/metrics/decision_counts.h"
 

@@ -1,7 +1,5 @@
 #include "data/metrics/class_report.h"
-
 #include <gtest/gtest.h>
-
 #include "base/files.h"
 
 namespace linnet {

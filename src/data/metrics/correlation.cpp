@@ -1,5 +1,4 @@
 #include "data/metrics/correlation.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,5 +1,4 @@
 #include "data/metrics/entities.h"
-
 #include <algorithm>
 #include <string_view>
 
@@ -20,10 +19,8 @@ std::vector<Entity> find_entities(std::span<const std::string> tags) {
     }
     const auto at = static_cast<int64_t>(i);
     const bool goes_on = open && (prefix == 'I' || prefix == 'E') && found.back().label == label;
-    if (goes_on)
-      found.back().end = at + 1;
-    else
-      found.push_back({at, at + 1, std::string(label)});
+    if (goes_on) found.back().end = at + 1;
+    else found.push_back({at, at + 1, std::string(label)});
     open = prefix == 'B' || prefix == 'I';
   }
   return found;

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "data/metrics/decision_counts.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "data/metrics/entities.h"
-
 #include <gtest/gtest.h>
-
 #include <vector>
 
 namespace linnet {

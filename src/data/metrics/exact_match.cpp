@@ -1,5 +1,4 @@
 #include "data/metrics/exact_match.h"
-
 #include "base/error.h"
 #include "data/text/unicode/utf8.h"
 

@@ -1,7 +1,5 @@
 #include "data/metrics/exact_match.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 
 namespace linnet {

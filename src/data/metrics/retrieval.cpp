@@ -1,5 +1,4 @@
 #include "data/metrics/retrieval.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>

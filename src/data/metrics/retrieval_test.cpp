@@ -1,7 +1,5 @@
 #include "data/metrics/retrieval.h"
-
 #include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
 

@@ -1,10 +1,9 @@
 #include "data/metrics/squad.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 #include <vector>
-
 #include "data/metrics/python_space.h"
 #include "data/text/unicode/unicode_classes.h"
 
@@ -22,10 +21,8 @@ std::u32string without_articles(const std::u32string& text) {
     size_t end = at + 1;
     while (end < text.size() && is_word && is_python_word(text[end])) ++end;
     const std::u32string_view run(text.data() + at, end - at);
-    if (is_word && std::ranges::count(kArticles, run) > 0)
-      kept += U' ';
-    else
-      kept += run;
+    if (is_word && std::ranges::count(kArticles, run) > 0) kept += U' ';
+    else kept += run;
     at = end;
   }
   return kept;

@@ -1,9 +1,6 @@
 #include "data/metrics/squad.h"
-
 #include <gtest/gtest.h>
-
 #include <vector>
-
 #include "base/files.h"
 #include "base/json.h"
 

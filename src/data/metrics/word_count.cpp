@@ -1,8 +1,6 @@
 #include "data/metrics/word_count.h"
-
 #include <cmath>
 #include <limits>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

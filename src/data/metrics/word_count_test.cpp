@@ -1,7 +1,5 @@
 #include "data/metrics/word_count.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 
 namespace linnet {

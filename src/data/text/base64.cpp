@@ -1,5 +1,4 @@
 #include "data/text/base64.h"
-
 #include <cstdint>
 
 namespace linnet {

@@ -1,9 +1,7 @@
 #include "data/text/byte_trie.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "data/text/byte_trie.h"
-
 #include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 #include <string>

@@ -1,5 +1,4 @@
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_reader.h"

@@ -1,9 +1,7 @@
 // Every kind of tokenizer beside what its original gave: tests/golden/make_tokenizers.py.
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <filesystem>
-
 #include "base/files.h"
 #include "base/json.h"
 #include "data/text/pretrained_tokenizer.h"

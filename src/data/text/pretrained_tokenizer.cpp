@@ -1,7 +1,5 @@
 #include "data/text/pretrained_tokenizer.h"
-
 #include <algorithm>
-
 #include "base/files.h"
 #include "data/text/unicode/utf8.h"
 

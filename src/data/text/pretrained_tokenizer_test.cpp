@@ -1,14 +1,11 @@
 #include "data/text/pretrained_tokenizer.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <thread>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/base64.h"

@@ -1,5 +1,4 @@
 #include "data/text/tokenizer.h"
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"

@@ -1,5 +1,4 @@
 #include <charconv>
-
 #include "base/files.h"
 #include "base/json_reader.h"
 #include "data/text/pipeline/tokenizer_json.h"
@@ -138,10 +137,8 @@ std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::s
   Json config = parse_tokenizer_config(read_before, "tokenizer_config.json");
   for (const Role& role : all_roles()) {
     const TokenId id = tokenizer.roles().*role.id;
-    if (id == kNoToken)
-      config.erase(role.key);
-    else
-      config[role.key] = tokenizer.piece(id);
+    if (id == kNoToken) config.erase(role.key);
+    else config[role.key] = tokenizer.piece(id);
   }
   if (tokenizer.max_length() > 0) config["model_max_length"] = tokenizer.max_length();
   if (!config.contains("tokenizer_class")) config["tokenizer_class"] = "PreTrainedTokenizerFast";

@@ -1,12 +1,9 @@
 #include "data/text/tokenizer.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <functional>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/unicode/utf8.h"

@@ -1,8 +1,6 @@
 #include "data/text/vocabulary.h"
-
 #include <algorithm>
 #include <bit>
-
 #include "base/error.h"
 
 namespace linnet {

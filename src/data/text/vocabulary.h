@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "data/text/tokenizer.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "data/text/vocabulary_tokenizer.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/unicode/utf8.h"

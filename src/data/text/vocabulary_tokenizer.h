@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <unordered_map>
-
 #include "data/text/tokenizer.h"
 
 namespace linnet {

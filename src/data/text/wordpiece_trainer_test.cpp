@@ -1,10 +1,7 @@
 #include "data/text/wordpiece/wordpiece_trainer.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <filesystem>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "distributed/comm/agreement.h"
-
 #include <algorithm>
 #include <exception>
 #include <limits>

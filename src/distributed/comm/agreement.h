@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "distributed/comm/communicator.h"

@@ -1,9 +1,6 @@
 #include "distributed/comm/agreement.h"
-
 #include <gtest/gtest.h>
-
 #include <functional>
-
 #include "comm_testing.h"
 
 namespace linnet {

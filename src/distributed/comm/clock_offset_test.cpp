@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
-
 #include <array>
 #include <atomic>
-
 #include "comm_testing.h"
 #include "distributed/comm/agreement.h"
 

@@ -1,9 +1,7 @@
 #include "distributed/comm/communicator.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-
 #include "base/error.h"
 #include "base/function_ref.h"
 
@@ -21,10 +19,8 @@ class SingleProcess : public Communicator {
 
 template <class Span>
 auto bytes_of_values(Span values) {
-  if constexpr (std::is_const_v<typename Span::element_type>)
-    return std::as_bytes(values);
-  else
-    return std::as_writable_bytes(values);
+  if constexpr (std::is_const_v<typename Span::element_type>) return std::as_bytes(values);
+  else return std::as_writable_bytes(values);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include "distributed/comm/pipeline_order.h"
-
 #include <algorithm>
 #include <span>
 

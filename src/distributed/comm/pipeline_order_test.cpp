@@ -1,7 +1,5 @@
 #include "distributed/comm/pipeline_order.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <deque>

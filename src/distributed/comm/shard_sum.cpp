@@ -1,8 +1,6 @@
 #include "distributed/comm/shard_sum.h"
-
 #include <algorithm>
 #include <string>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -42,10 +40,8 @@ void add_values(ThreadPool& pool, float* into, const float* from, size_t count) 
 }
 
 void add_values(DeviceRanks* device, ThreadPool& pool, float* into, const float* from, size_t count) {
-  if (device)
-    device->add(into, from, count);
-  else
-    add_values(pool, into, from, count);
+  if (device) device->add(into, from, count);
+  else add_values(pool, into, from, count);
 }
 
 void fill_values(ThreadPool& pool, std::span<float> values, float value) {
@@ -117,10 +113,8 @@ void ShardSum::add_last_two(ThreadPool& pool, size_t count) {
 }
 
 void ShardSum::copy(float* into, const float* from, size_t count) {
-  if (device_)
-    device_->copy(into, from, count);
-  else
-    std::copy_n(from, count, into);
+  if (device_) device_->copy(into, from, count);
+  else std::copy_n(from, count, into);
 }
 
 // `count` values of a round's shards, of which this rank's begin at `mine`, and those of the waiting nodes at `first`.

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 

@@ -1,10 +1,7 @@
 // The order of summation over shards: for one number of shards, the same bits on every number of ranks.
 #include "distributed/comm/shard_sum.h"
-
 #include <gtest/gtest.h>
-
 #include <random>
-
 #include "base/error.h"
 #include "comm_testing.h"
 

@@ -1,7 +1,5 @@
 #include "distributed/comm/shared_work.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/signals.h"
 #include "distributed/comm/agreement.h"

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "distributed/comm/communicator.h"
 

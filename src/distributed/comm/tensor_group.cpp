@@ -1,7 +1,5 @@
 #include "distributed/comm/tensor_group.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 
 namespace linnet {

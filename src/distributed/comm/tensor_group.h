@@ -5,7 +5,6 @@
 #pragma once
 #include <span>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 

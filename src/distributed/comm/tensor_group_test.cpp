@@ -1,7 +1,5 @@
 #include "distributed/comm/tensor_group.h"
-
 #include <gtest/gtest.h>
-
 #include "comm_testing.h"
 
 namespace linnet {

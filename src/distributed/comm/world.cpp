@@ -1,15 +1,12 @@
 #include "distributed/comm/world.h"
-
 #include <dlfcn.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
-
 #include "base/error.h"
 #include "base/module.h"
 #include "base/thread_pool.h"

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "distributed/comm/communicator.h"
 
 namespace linnet {

@@ -1,11 +1,8 @@
 // What starters say by environment variables.
 #include "distributed/comm/world.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
-
 #include <algorithm>
-
 #include "base/error.h"
 
 namespace linnet {

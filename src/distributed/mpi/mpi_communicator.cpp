@@ -2,7 +2,6 @@
 // uses messages alone: no reduction, whose order of summation MPI does not state.
 #include <mpi.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,7 +11,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"

@@ -1,5 +1,4 @@
 #include "distributed/simulate/network.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -7,7 +6,6 @@
 #include <span>
 #include <string_view>
 #include <vector>
-
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/text.h"

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/shard_sum.h"
 

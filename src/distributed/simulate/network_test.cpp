@@ -1,9 +1,6 @@
 #include "distributed/simulate/network.h"
-
 #include <gtest/gtest.h>
-
 #include <vector>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "distributed/simulate/training_step.h"
 #include "parsed_json.h"

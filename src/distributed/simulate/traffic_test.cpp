@@ -1,11 +1,9 @@
 // The traffic that is told beforehand against the calls of comm/ themselves, made by a communicator that counts.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <mutex>
 #include <vector>
-
 #include "comm_testing.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/tensor_group.h"

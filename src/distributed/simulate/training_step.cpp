@@ -1,5 +1,4 @@
 #include "distributed/simulate/training_step.h"
-
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -8,7 +7,6 @@
 #include <queue>
 #include <tuple>
 #include <utility>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "distributed/comm/pipeline_order.h"

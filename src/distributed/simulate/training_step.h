@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-
 #include "distributed/comm/rank_layout.h"
 #include "distributed/simulate/network.h"
 

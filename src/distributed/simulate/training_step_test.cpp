@@ -1,10 +1,7 @@
 #include "distributed/simulate/training_step.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <limits>
-
 #include "base/error.h"
 #include "distributed/simulate/network.h"
 #include "parsed_json.h"

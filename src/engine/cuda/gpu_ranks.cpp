@@ -1,10 +1,8 @@
 #include "engine/cuda/gpu_ranks.h"
-
 #include <algorithm>
 #include <exception>
 #include <map>
 #include <vector>
-
 #include "distributed/comm/agreement.h"
 #include "engine/device/cuda/nccl_library.h"
 #include "engine/ops/collective/add_values_cuda.h"

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <string>
-
 #include "engine/cuda/gpu_ranks.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/exec/backend.h"

@@ -1,10 +1,8 @@
 #include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
-
 #include "engine/device/disk_cache.h"
 
 namespace linnet {

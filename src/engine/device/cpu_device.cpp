@@ -1,10 +1,8 @@
 #include <sys/mman.h>
-
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process_memory.h"

@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-
 #include "base/function_ref.h"
 
 namespace linnet {

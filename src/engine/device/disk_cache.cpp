@@ -1,8 +1,6 @@
 #include "engine/device/disk_cache.h"
-
 #include <fcntl.h>
 #include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -11,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-
 #include "base/descriptor.h"
 #include "base/hash.h"
 

@@ -1,7 +1,5 @@
 #include "engine/device/disk_cache.h"
-
 #include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

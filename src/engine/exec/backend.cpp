@@ -1,14 +1,11 @@
 #include "engine/exec/backend.h"
-
 #include <dlfcn.h>
-
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
-
 #include "base/error.h"
 #include "base/module.h"
 #include "distributed/comm/world.h"

@@ -1,7 +1,6 @@
 // Which device plans run on, by the name a user gives.
 #pragma once
 #include <string>
-
 #include "distributed/comm/communicator.h"
 #include "engine/ops/kernel.h"
 

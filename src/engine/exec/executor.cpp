@@ -1,9 +1,7 @@
 #include "engine/exec/executor.h"
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
-
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/switched_off.h"
@@ -110,10 +108,8 @@ void Executor::run_all(ThreadPool& pool, AfterNode after) const {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     if (step.after >= 0) device_.after_aside(step.after);
-    if (step.aside >= 0)
-      device_.aside(step.aside, [&] { run_step(step, pool); });
-    else
-      run_step(step, pool);
+    if (step.aside >= 0) device_.aside(step.aside, [&] { run_step(step, pool); });
+    else run_step(step, pool);
     after(static_cast<NodeId>(i));
   }
   if (asides_ > 0) device_.after_aside(asides_ - 1);
@@ -171,10 +167,8 @@ void Executor::run_together(ThreadPool& pool, int64_t times) const {
   const auto run_each = [&] {
     for (int64_t i = 0; i < times; ++i) run_all(pool, [](NodeId) {});
   };
-  if (device_run_)
-    device_run_->run(run_each, times, !Timeline::is_active());
-  else
-    run_each();
+  if (device_run_) device_run_->run(run_each, times, !Timeline::is_active());
+  else run_each();
 }
 
 void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "engine/plan/plan.h"
 

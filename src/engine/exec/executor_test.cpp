@@ -1,10 +1,7 @@
 #include "engine/exec/executor.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <memory>
-
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,12 +1,10 @@
 #include "engine/exec/interpreter.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
-
 #include "base/error.h"
 #include "engine/device/device.h"
 #include "engine/ir/op.h"
@@ -146,16 +144,11 @@ std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, con
 
 double HostTensor::operator[](int64_t i) const {
   switch (type_.dtype) {
-    case DType::kF32:
-      return as<float>()[static_cast<size_t>(i)];
-    case DType::kF64:
-      return as<double>()[static_cast<size_t>(i)];
-    case DType::kI32:
-      return as<int32_t>()[static_cast<size_t>(i)];
-    case DType::kU8:
-      return as<uint8_t>()[static_cast<size_t>(i)];
-    case DType::kBF16:
-      return std::bit_cast<float>(static_cast<uint32_t>(as<uint16_t>()[static_cast<size_t>(i)]) << 16);
+    case DType::kF32: return as<float>()[static_cast<size_t>(i)];
+    case DType::kF64: return as<double>()[static_cast<size_t>(i)];
+    case DType::kI32: return as<int32_t>()[static_cast<size_t>(i)];
+    case DType::kU8: return as<uint8_t>()[static_cast<size_t>(i)];
+    case DType::kBF16: return std::bit_cast<float>(static_cast<uint32_t>(as<uint16_t>()[static_cast<size_t>(i)]) << 16);
   }
   return 0;
 }

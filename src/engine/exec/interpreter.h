@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/ir/tensor_type.h"
 #include "engine/ops/kernel.h"

@@ -1,10 +1,8 @@
 #include "engine/exec/op_trial.h"
-
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
-
 #include "engine/kernels/precision.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "engine/exec/executor.h"
 #include "engine/exec/interpreter.h"

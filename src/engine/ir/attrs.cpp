@@ -1,7 +1,5 @@
 #include "engine/ir/attrs.h"
-
 #include <array>
-
 #include "base/digits.h"
 
 namespace linnet {

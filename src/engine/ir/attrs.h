@@ -9,7 +9,6 @@
 #include <typeinfo>
 #include <utility>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/ir/tensor_type.h"
 

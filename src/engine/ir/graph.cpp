@@ -1,10 +1,8 @@
 #include "engine/ir/graph.h"
-
 #include <algorithm>
 #include <mutex>
 #include <set>
 #include <unordered_set>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "engine/ir/attrs.h"
 #include "engine/ir/tensor.h"
 

@@ -1,7 +1,5 @@
 #include "engine/ir/graph.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 

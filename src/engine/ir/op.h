@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-
 #include "engine/ir/graph.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "engine/ir/source_line.h"
-
 #include <cstring>
 #include <mutex>
 #include <set>

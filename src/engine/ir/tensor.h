@@ -3,7 +3,6 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
-
 #include "engine/ir/source_line.h"
 #include "engine/ir/tensor_type.h"
 

@@ -1,23 +1,16 @@
 #include "engine/ir/tensor_type.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 
 namespace linnet {
 
 const char* dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
-      return "f32";
-    case DType::kF64:
-      return "f64";
-    case DType::kI32:
-      return "i32";
-    case DType::kU8:
-      return "u8";
-    case DType::kBF16:
-      return "bf16";
+    case DType::kF32: return "f32";
+    case DType::kF64: return "f64";
+    case DType::kI32: return "i32";
+    case DType::kU8: return "u8";
+    case DType::kBF16: return "bf16";
   }
   return "?";
 }
@@ -25,14 +18,10 @@ const char* dtype_name(DType dtype) {
 size_t dtype_size(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-    case DType::kI32:
-      return 4;
-    case DType::kF64:
-      return 8;
-    case DType::kBF16:
-      return 2;
-    case DType::kU8:
-      return 1;
+    case DType::kI32: return 4;
+    case DType::kF64: return 8;
+    case DType::kBF16: return 2;
+    case DType::kU8: return 1;
   }
   return 0;
 }

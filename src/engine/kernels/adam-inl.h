@@ -8,7 +8,6 @@
 #endif
 
 #include <cmath>
-
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

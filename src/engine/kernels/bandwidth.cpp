@@ -1,11 +1,9 @@
 #include "engine/kernels/bandwidth.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <vector>
-
 #include "base/thread_pool.h"
 
 namespace linnet {

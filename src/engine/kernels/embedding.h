@@ -1,7 +1,6 @@
 // Rows of a table by number, and their gradient.
 #pragma once
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/stored_floats.h"
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-
 #include "engine/kernels/embedding.h"
 #include "engine/kernels/parallel.h"
 
@@ -9,7 +8,6 @@
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,10 +50,8 @@ void gather_rows(int64_t count, int64_t width, const float* table, const int32_t
   for_ranges(pool, count, width, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* row = table + ids[i] * width;
-      if (out.is_bf16)
-        HWY_DYNAMIC_DISPATCH(RoundRow)(width, row, out.bf16() + i * width);
-      else
-        std::memcpy(out.f32() + i * width, row, bytes);
+      if (out.is_bf16) HWY_DYNAMIC_DISPATCH(RoundRow)(width, row, out.bf16() + i * width);
+      else std::memcpy(out.f32() + i * width, row, bytes);
     }
   });
 }

@@ -1,5 +1,4 @@
 #include "engine/kernels/embedding.h"
-
 #include "kernel_testing.h"
 
 namespace linnet {

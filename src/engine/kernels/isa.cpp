@@ -1,7 +1,5 @@
 #include "engine/kernels/isa.h"
-
 #include <cstdint>
-
 #include "base/error.h"
 #include "base/text.h"
 

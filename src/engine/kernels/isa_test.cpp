@@ -1,7 +1,5 @@
 #include "engine/kernels/isa.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 
 namespace linnet {

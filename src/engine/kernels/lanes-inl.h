@@ -7,7 +7,6 @@
 #endif
 
 #include <cstdint>
-
 #include "engine/kernels/stored_floats-inl.h"
 
 // For lambdas in kernels: the instruction set of the enclosing function, and inlined into it.

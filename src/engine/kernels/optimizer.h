@@ -2,7 +2,6 @@
 // PyTorch's (torch.optim.Adam, AdamW and SGD) and the paper's (Lion), and every instruction set gives the same bits.
 #pragma once
 #include <cstdint>
-
 #include "base/thread_pool.h"
 
 namespace linnet {

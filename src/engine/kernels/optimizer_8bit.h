@@ -11,7 +11,6 @@
 // number of threads gives the same bits. Bytes and scales that are all zero are moments that are zero.
 #pragma once
 #include <cstdint>
-
 #include "base/thread_pool.h"
 
 namespace linnet {

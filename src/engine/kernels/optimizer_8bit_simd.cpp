@@ -2,7 +2,6 @@
 // new scales. Multiplications and additions are left separate, for the same bits on every processor.
 #include <algorithm>
 #include <cstring>
-
 #include "engine/kernels/optimizer_8bit.h"
 #include "engine/kernels/parallel.h"
 
@@ -10,7 +9,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/optimizer_8bit_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/adam-inl.h"
 
 HWY_BEFORE_NAMESPACE();

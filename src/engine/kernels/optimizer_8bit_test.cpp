@@ -1,8 +1,6 @@
 #include "engine/kernels/optimizer_8bit.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/optimizer.h"
 #include "kernel_testing.h"
 

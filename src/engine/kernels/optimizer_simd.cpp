@@ -1,7 +1,6 @@
 // Multiplications and additions are left separate: the pass is bound by memory, and unfused they give the same bits on
 // processors with and without fused multiply-add.
 #include <algorithm>
-
 #include "engine/kernels/optimizer.h"
 #include "engine/kernels/parallel.h"
 
@@ -9,7 +8,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/optimizer_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/adam-inl.h"
 
 HWY_BEFORE_NAMESPACE();

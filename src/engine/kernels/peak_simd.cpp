@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_bf16.h"
@@ -11,7 +10,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/peak_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/peak-inl.h"
 
 HWY_BEFORE_NAMESPACE();

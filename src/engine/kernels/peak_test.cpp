@@ -1,7 +1,5 @@
 #include "engine/kernels/peak.h"
-
 #include <gtest/gtest.h>
-
 #include "base/thread_pool.h"
 
 namespace linnet {

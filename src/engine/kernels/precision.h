@@ -19,12 +19,9 @@ enum class Precision : uint8_t {
 // The nearest bfloat16 as the processor rounds (vcvtne2ps2bf16): ties to even, denormals to zero, NaN stays NaN.
 inline float round_to_bf16(float x) {
   uint32_t bits = std::bit_cast<uint32_t>(x);
-  if ((bits & 0x7f800000u) == 0)
-    bits &= 0x80000000u;
-  else if (x != x)
-    bits |= 0x00400000u;
-  else
-    bits += 0x7fffu + (bits >> 16 & 1);
+  if ((bits & 0x7f800000u) == 0) bits &= 0x80000000u;
+  else if (x != x) bits |= 0x00400000u;
+  else bits += 0x7fffu + (bits >> 16 & 1);
   return std::bit_cast<float>(bits & 0xffff0000u);
 }
 

@@ -1,7 +1,6 @@
 // Rotary positions (engine/ops/rope/rope.h).
 #pragma once
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/stored_floats.h"
 

@@ -10,10 +10,8 @@
 #endif
 
 #include <hwy/highway.h>
-
 #include <cstdint>
 #include <cstring>
-
 #include "engine/kernels/stored_floats.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
 

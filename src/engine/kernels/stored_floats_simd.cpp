@@ -1,5 +1,4 @@
 #include <cstring>
-
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/stored_floats.h"
 
@@ -7,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/stored_floats_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,10 +45,8 @@ void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to, Thread
     const MutableStoredFloats target = to + begin;
     if (source.is_bf16 == target.is_bf16)
       std::memmove(target.data, source.data, static_cast<size_t>(end - begin) * (source.is_bf16 ? 2 : 4));
-    else if (source.is_bf16)
-      HWY_DYNAMIC_DISPATCH(WidenRange)(end - begin, source.bf16(), target.f32());
-    else
-      HWY_DYNAMIC_DISPATCH(RoundRange)(end - begin, source.f32(), target.bf16());
+    else if (source.is_bf16) HWY_DYNAMIC_DISPATCH(WidenRange)(end - begin, source.bf16(), target.f32());
+    else HWY_DYNAMIC_DISPATCH(RoundRange)(end - begin, source.f32(), target.bf16());
   });
 }
 

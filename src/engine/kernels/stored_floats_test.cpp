@@ -1,8 +1,6 @@
 #include "engine/kernels/stored_floats.h"
-
 #include <cmath>
 #include <limits>
-
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 // Kernels that read and write activations as bf16 give what they give for fp32 numbers of equal value, rounded.
 #include <functional>
 #include <string>
-
 #include "engine/kernels/embedding.h"
 #include "engine/kernels/pointwise/pointwise.h"
 #include "engine/kernels/random/dropout.h"

@@ -12,7 +12,6 @@
 #endif
 
 #include <limits>
-
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

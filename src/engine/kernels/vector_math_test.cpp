@@ -1,11 +1,8 @@
 #include "vector_math.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <vector>
-
 #include "engine/kernels/isa.h"
 
 namespace linnet {
@@ -83,16 +80,11 @@ TEST(VectorMath, LimitsAndNan) {
                                 3};
   const auto reference = [](VectorFunction function, double x) -> double {
     switch (function) {
-      case VectorFunction::kExp:
-        return x < -87.4 ? 0 : std::exp(x);
-      case VectorFunction::kLog:
-        return std::log(x);
-      case VectorFunction::kTanh:
-        return std::tanh(x);
-      case VectorFunction::kErf:
-        return std::erf(x);
-      default:
-        return x < -88.7 ? 0 : sigmoid(x);
+      case VectorFunction::kExp: return x < -87.4 ? 0 : std::exp(x);
+      case VectorFunction::kLog: return std::log(x);
+      case VectorFunction::kTanh: return std::tanh(x);
+      case VectorFunction::kErf: return std::erf(x);
+      default: return x < -88.7 ? 0 : sigmoid(x);
     }
   };
   for (const auto& isa : available_isas()) {

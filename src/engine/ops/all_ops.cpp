@@ -1,6 +1,5 @@
 // Ops that programs define are not here, but in ops/own.
 #include <array>
-
 #include "engine/ops/op_table.h"
 
 namespace linnet {

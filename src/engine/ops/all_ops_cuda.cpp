@@ -1,7 +1,6 @@
 // The CUDA kernels of every op: each is in its op's folder, in x_cuda.cu. In the emulation (LINNET_CUDA_EMULATION)
 // there is nothing of what NVIDIA's libraries do.
 #include <vector>
-
 #include "engine/ops/op_table.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "engine/ops/broadcast.h"
-
 #include <algorithm>
 
 namespace linnet {

@@ -3,7 +3,6 @@
 #pragma once
 #include <optional>
 #include <span>
-
 #include "engine/ir/tensor_type.h"
 #include "engine/kernels/pointwise/expression.h"
 

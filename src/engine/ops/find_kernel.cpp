@@ -1,6 +1,5 @@
 #include <cstring>
 #include <vector>
-
 #include "base/text.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/own/own.h"

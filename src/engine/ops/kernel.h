@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/device/device.h"
@@ -118,14 +117,11 @@ inline bool all_f32_or_bf16(const KernelQuery& query) {
 template <class Body>
 void for_float(DType dtype, Body&& body) {
   switch (dtype) {
-    case DType::kF32:
-      return body.template operator()<float>();
-    case DType::kF64:
-      return body.template operator()<double>();
+    case DType::kF32: return body.template operator()<float>();
+    case DType::kF64: return body.template operator()<double>();
     case DType::kI32:
     case DType::kU8:
-    case DType::kBF16:
-      break;
+    case DType::kBF16: break;
   }
   fail_internal(std::string("a floating-point kernel was given ") + dtype_name(dtype));
 }

@@ -3,7 +3,6 @@
 // does not have (kLibrary), or at most those that all_ops_cuda.cpp adds (kNone). A new op is a folder and a row.
 #pragma once
 #include <span>
-
 #include "engine/ops/kernel.h"
 
 namespace linnet {

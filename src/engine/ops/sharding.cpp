@@ -1,8 +1,6 @@
 // How values are divided between the ranks of a tensor group, and the rules by which ops are.
 #include "engine/ops/sharding.h"
-
 #include <algorithm>
-
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/dropout/dropout.h"

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "engine/ir/graph.h"
 

@@ -1,9 +1,7 @@
 #include "engine/passes/compute_once.h"
-
 #include <algorithm>
 #include <map>
 #include <vector>
-
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 

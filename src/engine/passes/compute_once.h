@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "engine/ir/graph.h"
 
 namespace linnet {

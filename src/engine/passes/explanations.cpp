@@ -1,8 +1,6 @@
 #include "engine/passes/explanations.h"
-
 #include <algorithm>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"

@@ -3,7 +3,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "engine/ir/graph.h"
 
 namespace linnet {

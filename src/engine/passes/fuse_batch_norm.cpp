@@ -9,7 +9,6 @@
 // is not rounded. Where a block is computed again, its second computation is fused like its first.
 #include <algorithm>
 #include <vector>
-
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <string>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/pointwise/pointwise.h"

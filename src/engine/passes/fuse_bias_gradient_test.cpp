@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/matmul/matmul.h"

@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 #include <optional>
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/max_pool/max_pool.h"
 #include "engine/ops/movement/movement.h"
@@ -125,12 +124,9 @@ class Convolutions : Fusion {
     if (!convolution) return false;
     Conv2dAttrs attrs = convolution->attrs.as<Conv2dAttrs>();
     if (attrs.residual || attrs.activation != GemmActivation::kNone) return false;
-    if (is_row(node, 1 - which) && !attrs.bias)
-      attrs.bias = true;
-    else if (matcher_.is_sum(node))
-      attrs.residual = true;
-    else
-      return false;
+    if (is_row(node, 1 - which) && !attrs.bias) attrs.bias = true;
+    else if (matcher_.is_sum(node)) attrs.residual = true;
+    else return false;
     return replace(node, *convolution, attrs, rewriter_[node.in[1 - which]]);
   }
 

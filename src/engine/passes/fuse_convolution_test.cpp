@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
 #include <utility>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/pointwise/expression_builder.h"

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/kernel.h"

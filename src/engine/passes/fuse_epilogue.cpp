@@ -7,7 +7,6 @@
 #include <array>
 #include <map>
 #include <set>
-
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/matmul/matmul.h"

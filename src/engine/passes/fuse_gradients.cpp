@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <set>
-
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -134,8 +133,7 @@ class BiasGradient : Fusion {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       if (const auto found = pairs_.find(id); found != pairs_.end())
         fuse(graph_.node(found->second.product), graph_.node(found->second.sum));
-      else if (!moved_.contains(id))
-        rewriter_.copy(graph_.node(id));
+      else if (!moved_.contains(id)) rewriter_.copy(graph_.node(id));
     }
     return finish();
   }

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
-
 #include <functional>
 #include <vector>
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
 #include "engine/ops/embedding/embedding.h"

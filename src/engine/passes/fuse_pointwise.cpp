@@ -7,7 +7,6 @@
 //
 // An operand [B, 1, D] that broadcast_to() has repeated to [B, T, D] is repeated by the op itself, on the CPU.
 #include <algorithm>
-
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/movement/movement.h"

@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
-
 #include <array>
 #include <functional>
 #include <string>
-
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"

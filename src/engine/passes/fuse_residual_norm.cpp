@@ -7,7 +7,6 @@
 // of the residual stream's gradient (pre-LN), the dropout that of the branch.
 #include <algorithm>
 #include <set>
-
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/residual_norm/residual_norm.h"

@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <random>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
 #include "engine/ops/dropout/dropout.h"

@@ -1,6 +1,5 @@
 // What the passes made, in words: nodes are counted by what they do before and after each pass.
 #include <map>
-
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
 

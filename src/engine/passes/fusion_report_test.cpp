@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,9 +1,7 @@
 #include "engine/passes/gradient.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <span>
 #include <vector>
-
 #include "engine/ir/graph.h"
 
 namespace linnet {

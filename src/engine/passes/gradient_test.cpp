@@ -1,7 +1,5 @@
 #include "engine/passes/gradient.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cache/cache.h"

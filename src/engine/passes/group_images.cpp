@@ -1,12 +1,10 @@
 #include "engine/passes/group_images.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
 #include <utility>
 #include <vector>
-
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/layer_norm/layer_norm.h"
@@ -47,10 +45,8 @@ class Groups {
   Graph run() {
     for (NodeId id = 0; id < graph_.node_count();) {
       const NodeId end = end_of_segment(id);
-      if (end == id)
-        rewriter_.copy(graph_.node(id++));
-      else
-        rewrite(std::exchange(id, end), end);
+      if (end == id) rewriter_.copy(graph_.node(id++));
+      else rewrite(std::exchange(id, end), end);
     }
     return rewriter_.finish();
   }
@@ -141,10 +137,8 @@ class Groups {
   void rewrite(NodeId begin, NodeId end) {
     size_t most = 0;
     for (NodeId id = begin; id < end; ++id) {
-      if (operands(id) == 0)
-        rewriter_.copy(graph_.node(id));
-      else
-        most = std::max(most, largest(id));
+      if (operands(id) == 0) rewriter_.copy(graph_.node(id));
+      else most = std::max(most, largest(id));
     }
     int64_t groups = 1;
     while (images_ % groups != 0 || (groups < images_ && most / static_cast<size_t>(groups) > kGroup)) ++groups;

@@ -1,10 +1,7 @@
 #include "engine/passes/group_images.h"
-
 #include <gtest/gtest.h>
-
 #include <functional>
 #include <vector>
-
 #include "engine/exec/executor.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/layer_norm/layer_norm.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/round_half/round_half.h"

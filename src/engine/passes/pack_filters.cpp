@@ -1,12 +1,10 @@
 #include "engine/passes/pack_filters.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/compute_once.h"

@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/kernels/conv/convolution.h"
 #include "engine/ops/kernel.h"

@@ -1,10 +1,7 @@
 #include "engine/passes/pack_filters.h"
-
 #include <gtest/gtest.h>
-
 #include <span>
 #include <vector>
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

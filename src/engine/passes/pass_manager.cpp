@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/ir/op.h"
@@ -113,8 +112,7 @@ Graph remove_dead_code(const Graph& graph) {
     if (!kept[static_cast<size_t>(id)]) continue;
     if (is(node, kShare))  // it has told the backward pass what it had to
       rewriter.map(node.out[0], rewriter[node.in[0]]);
-    else
-      rewriter.copy(node);
+    else rewriter.copy(node);
   }
   return rewriter.finish();
 }

@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/kernel.h"

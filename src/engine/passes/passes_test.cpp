@@ -1,11 +1,8 @@
 #include "engine/passes/passes.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
-
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"

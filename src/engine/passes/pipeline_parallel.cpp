@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 #include <string_view>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/passes/recompute_blocks.h"

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -11,7 +11,6 @@
 #include <array>
 #include <map>
 #include <tuple>
-
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/passes/passes.h"

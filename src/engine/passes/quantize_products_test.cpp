@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
-
 #include <array>
 #include <map>
-
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"

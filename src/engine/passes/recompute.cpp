@@ -2,7 +2,6 @@
 // (an activation function, a normalization) from values that are live there anyway is computed a second time where the
 // backward pass first reads it: the same bits, less memory.
 #include <algorithm>
-
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"

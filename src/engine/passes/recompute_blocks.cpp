@@ -1,10 +1,8 @@
 #include "engine/passes/recompute_blocks.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <string_view>
-
 #include "base/hash.h"
 #include "engine/ir/op.h"
 #include "engine/passes/rewriter.h"
@@ -112,12 +110,9 @@ class RecomputeBlocks {
     if (block < 0 || at(block) >= choices.size()) return "";
     const std::string attention(blocks_.attention(node));
     switch (choices[at(block)].what) {
-      case Recomputation::kNone:
-        return "";
-      case Recomputation::kAttention:
-        return attention;
-      case Recomputation::kPart:
-        return blocks_.paths()[at(block)];
+      case Recomputation::kNone: return "";
+      case Recomputation::kAttention: return attention;
+      case Recomputation::kPart: return blocks_.paths()[at(block)];
       case Recomputation::kBlock:
         while (block > 0 && choices[at(block)].joined) --block;
         return blocks_.paths()[at(block)];

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "engine/ir/graph.h"
 
 namespace linnet {

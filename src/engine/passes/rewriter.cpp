@@ -1,5 +1,4 @@
 #include "engine/passes/rewriter.h"
-
 #include "engine/passes/passes.h"
 
 namespace linnet {

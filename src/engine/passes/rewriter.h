@@ -5,7 +5,6 @@
 #include <set>
 #include <span>
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/ir/op.h"
 #include "engine/ops/kernel.h"

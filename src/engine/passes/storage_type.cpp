@@ -8,7 +8,6 @@
 //   - parameters and other inputs of the graph stay fp32 operands: products round them while they pack them, and a copy
 //     would cost two bytes for each parameter.
 #include <algorithm>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
@@ -131,21 +130,16 @@ class CastToStorageType {
     for (size_t i = 0; i < node.in.size(); ++i) {
       Wants& wants = wants_[at(node.in[i])];
       switch (rule.operand(i)) {
-        case Storage::kReduced:
-          wants.reduced = true;
-          break;
+        case Storage::kReduced: wants.reduced = true; break;
         case Storage::kF32:
         case Storage::kCopied:  // rule_of() leaves none
           wants.f32 = true;
           break;
-        case Storage::kAny:
-          break;
+        case Storage::kAny: break;
         case Storage::kMoved:  // each version of the result wants one of the operand
           for (const ValueId out : node.out) wants.reduced |= wants_[at(out)].reduced, wants.f32 |= wants_[at(out)].f32;
           break;
-        case Storage::kAsResult:
-          (is_reduced_[at(node.out[0])] ? wants.reduced : wants.f32) = true;
-          break;
+        case Storage::kAsResult: (is_reduced_[at(node.out[0])] ? wants.reduced : wants.f32) = true; break;
       }
     }
   }

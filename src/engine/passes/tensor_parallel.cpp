@@ -1,7 +1,5 @@
 #include "engine/passes/tensor_parallel.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/collective/collective.h"

@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "engine/ir/graph.h"
 #include "engine/ops/sharding.h"

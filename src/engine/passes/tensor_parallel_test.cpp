@@ -1,8 +1,6 @@
 // Which parameters a model's forward graph lets the ranks of a tensor group divide, and what each rank computes.
 #include "engine/passes/tensor_parallel.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/collective/collective.h"

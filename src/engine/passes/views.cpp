@@ -7,7 +7,6 @@
 //
 // The movement kernels find operand and result in one place and do nothing.
 #include <algorithm>
-
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-
 #include "base/rounding.h"
 #include "engine/plan/storage.h"
 

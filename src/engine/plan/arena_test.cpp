@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <random>
-
 #include "engine/plan/storage.h"
 
 namespace linnet {

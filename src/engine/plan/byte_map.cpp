@@ -1,5 +1,4 @@
 #include "engine/plan/byte_map.h"
-
 #include <algorithm>
 #include <iterator>
 #include <utility>

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <map>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "engine/ir/graph.h"
 

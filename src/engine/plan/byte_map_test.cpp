@@ -1,8 +1,6 @@
 // The map of bytes beside an array that remembers the owner of each byte.
 #include "engine/plan/byte_map.h"
-
 #include <gtest/gtest.h>
-
 #include <random>
 
 namespace linnet {

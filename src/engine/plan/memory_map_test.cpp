@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
-
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"

@@ -1,11 +1,9 @@
 #include "engine/plan/packed_weights.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
-
 #include "engine/ir/op.h"
 #include "engine/ops/matmul/matmul_sizes.h"
 #include "engine/ops/quantized/quantized.h"

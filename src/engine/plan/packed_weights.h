@@ -7,7 +7,6 @@
 #pragma once
 #include <span>
 #include <vector>
-
 #include "engine/kernels/gemm/panels.h"
 #include "engine/plan/plan.h"
 

@@ -1,10 +1,7 @@
 #include "engine/plan/packed_weights.h"
-
 #include <gtest/gtest.h>
-
 #include <span>
 #include <vector>
-
 #include "engine/exec/executor.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"

@@ -1,8 +1,6 @@
 #include "engine/plan/plan.h"
-
 #include <algorithm>
 #include <map>
-
 #include "engine/ir/op.h"
 #include "engine/plan/storage.h"
 
@@ -72,10 +70,8 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const size_t own = bytes[static_cast<size_t>(id)];
     if (chosen.end_of(id) > id) continue;
-    if (own > kOwnPlace && options.reuse_memory)
-      chosen.large[id] = own;
-    else
-      chosen.workspace_bytes = std::max(chosen.workspace_bytes, own);
+    if (own > kOwnPlace && options.reuse_memory) chosen.large[id] = own;
+    else chosen.workspace_bytes = std::max(chosen.workspace_bytes, own);
   }
   return chosen;
 }

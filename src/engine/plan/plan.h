@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 #include "engine/plan/store.h"

@@ -1,7 +1,5 @@
 #include "engine/plan/storage.h"
-
 #include <algorithm>
-
 #include "engine/ir/op.h"
 
 namespace linnet {
@@ -136,10 +134,8 @@ void StorageMap::place_updates() {
     const Root root = root_of(graph_, update.value);
     const bool whole = graph_.value(root.value).type.bytes() == graph_.value(update.value).type.bytes();
     if (current == state) continue;
-    if (fits && whole && may_share(state, current))
-      merge(state, current);
-    else
-      copies_.push_back(update);
+    if (fits && whole && may_share(state, current)) merge(state, current);
+    else copies_.push_back(update);
   }
 }
 
@@ -187,10 +183,8 @@ std::vector<ArenaPart> StorageMap::parts(ValueId storage) const {
     for (const Access& write : writes)
       if (write.begin <= cuts[i] && cuts[i + 1] <= write.end) first_write = std::min(first_write, write.node);
     if (first_write == graph_.node_count()) first_write = first(storage);  // what nobody writes
-    if (!parts.empty() && parts.back().first == first_write)
-      parts.back().end = cuts[i + 1];
-    else
-      parts.push_back({cuts[i], cuts[i + 1], first_write});
+    if (!parts.empty() && parts.back().first == first_write) parts.back().end = cuts[i + 1];
+    else parts.push_back({cuts[i], cuts[i + 1], first_write});
   }
   return parts;
 }

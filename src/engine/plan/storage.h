@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/plan/plan.h"
 

@@ -1,5 +1,4 @@
 #include "engine/plan/store.h"
-
 #include "base/error.h"
 #include "base/rounding.h"
 
@@ -7,24 +6,15 @@ namespace linnet {
 
 const char* memory_kind_name(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::kParameters:
-      return "parameters";
-    case MemoryKind::kGradients:
-      return "accumulated gradient";
-    case MemoryKind::kOptimizer:
-      return "optimizer";
-    case MemoryKind::kConstants:
-      return "constants";
-    case MemoryKind::kBatch:
-      return "batches";
-    case MemoryKind::kData:
-      return "resident data";
-    case MemoryKind::kCache:
-      return "decoding cache";
-    case MemoryKind::kActivations:
-      return "activations, gradients";
-    case MemoryKind::kWorkspace:
-      return "workspace";
+    case MemoryKind::kParameters: return "parameters";
+    case MemoryKind::kGradients: return "accumulated gradient";
+    case MemoryKind::kOptimizer: return "optimizer";
+    case MemoryKind::kConstants: return "constants";
+    case MemoryKind::kBatch: return "batches";
+    case MemoryKind::kData: return "resident data";
+    case MemoryKind::kCache: return "decoding cache";
+    case MemoryKind::kActivations: return "activations, gradients";
+    case MemoryKind::kWorkspace: return "workspace";
   }
   return "?";
 }

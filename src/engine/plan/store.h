@@ -9,7 +9,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
 #include "engine/device/device.h"
 #include "engine/ops/kernel.h"
 

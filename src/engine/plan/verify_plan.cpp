@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "engine/ir/op.h"
@@ -107,12 +106,9 @@ class Replay {
     std::ranges::sort(axes, {}, &Axis::stride);
     std::vector<Axis> outer;
     for (const Axis& axis : axes) {
-      if (outer.empty() && axis.stride == width)
-        width *= axis.size;
-      else if (!outer.empty() && axis.stride == outer.back().size * outer.back().stride)
-        outer.back().size *= axis.size;
-      else
-        outer.push_back(axis);
+      if (outer.empty() && axis.stride == width) width *= axis.size;
+      else if (!outer.empty() && axis.stride == outer.back().size * outer.back().stride) outer.back().size *= axis.size;
+      else outer.push_back(axis);
     }
     ByteRows rows{location.offset, 1, 0, width};
     if (!outer.empty() && outer.front().stride >= width) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "base/json.h"
 #include "engine/profile/profile.h"
 #include "engine/profile/rank_profiles.h"
@@ -100,10 +99,8 @@ class Trace {
     for (const Span& span : spans) {
       const NodeProfile* node = node_of(span);
       if (node && span.end - span.begin < kShortest && node->flops == 0) continue;
-      if (node)
-        add_node(thread, span, *node);
-      else
-        add_host_span(thread, span);
+      if (node) add_node(thread, span, *node);
+      else add_host_span(thread, span);
     }
   }
 

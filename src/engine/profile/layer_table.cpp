@@ -2,7 +2,6 @@
 #include <cctype>
 #include <cstdio>
 #include <map>
-
 #include "engine/profile/profile.h"
 
 namespace linnet {

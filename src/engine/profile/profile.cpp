@@ -1,10 +1,8 @@
 #include "engine/profile/profile.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <string_view>
 #include <tuple>
-
 #include "base/json.h"
 #include "engine/ir/op.h"
 #include "engine/ops/embedding/embedding.h"

@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
 #include "base/timeline.h"
 #include "engine/plan/storage.h"
 

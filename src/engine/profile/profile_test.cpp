@@ -1,10 +1,7 @@
 #include "engine/profile/profile.h"
-
 #include <gtest/gtest.h>
-
 #include <cstdio>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"

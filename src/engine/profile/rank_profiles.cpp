@@ -1,12 +1,10 @@
 #include "engine/profile/rank_profiles.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <limits>
 #include <utility>
 #include <vector>
-
 #include "distributed/comm/agreement.h"
 
 namespace linnet {

@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "distributed/comm/communicator.h"
 #include "engine/profile/profile.h"
 

@@ -1,11 +1,9 @@
 #include "engine/profile/step_profiler.h"
-
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -89,10 +87,8 @@ void StepProfiler::finish_group() {
     write_file_atomically(path + ".pt.trace.json", trace);
     write_file_atomically(path + ".summary.json", summary_json(summary, ranks ? ranks->bubble() : PipelineBubble{}));
   }
-  if (is_first && on_summary)
-    on_summary(summary);
-  else if (is_first)
-    std::fputs(summary_table(summary, 10).c_str(), stderr);
+  if (is_first && on_summary) on_summary(summary);
+  else if (is_first) std::fputs(summary_table(summary, 10).c_str(), stderr);
   profile_.steps.clear(), profile_.tracks.clear();
   counted_ = 0;
   ++done_groups_;

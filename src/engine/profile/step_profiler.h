@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <string>
-
 #include "engine/profile/profile.h"
 
 namespace linnet {

@@ -1,9 +1,7 @@
 #include "models/families/binding.h"
-
 #include <algorithm>
 #include <cstring>
 #include <map>
-
 #include "base/error.h"
 #include "models/nn/quantized_training.h"
 
@@ -14,14 +12,10 @@ Shape file_shape(const NameRow& row, Shape shape) {
   if (row.rows > 0) shape.set(0, row.rows);
   switch (row.form) {
     case TensorForm::kSame:
-    case TensorForm::kByHeads:
-      return shape;
-    case TensorForm::kTransposed:
-      return {shape[1], shape[0]};
-    case TensorForm::kOneRow:
-      return {1, shape[0]};
-    case TensorForm::kChannelsFirst:
-      return {shape[0], shape[3], shape[1], shape[2]};
+    case TensorForm::kByHeads: return shape;
+    case TensorForm::kTransposed: return {shape[1], shape[0]};
+    case TensorForm::kOneRow: return {1, shape[0]};
+    case TensorForm::kChannelsFirst: return {shape[0], shape[3], shape[1], shape[2]};
   }
   return shape;
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "formats/file_dtype.h"
 #include "models/families/name_table.h"
 #include "models/nn/parameter_layout.h"

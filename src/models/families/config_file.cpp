@@ -1,7 +1,5 @@
 #include "models/families/config_file.h"
-
 #include <cmath>
-
 #include "base/files.h"
 
 namespace linnet {

@@ -1,8 +1,6 @@
 #include "models/families/decoder_family.h"
-
 #include <algorithm>
 #include <functional>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -220,10 +218,8 @@ NameTable decoder_names(const DecoderConfig& config, ModelHead head, const Decod
     add_linear(theirs + names.linear2, ours + "linear2", config.biases.feed_forward);
   }
   if (config.final_norm) add_norm(all + names.final_norm, "norm");
-  if (has_tied_head(config, head))
-    table.add_copy(names.head + ".weight", "tokens.weight");
-  else
-    table.add(names.head + ".weight", "head", TensorForm::kSame, TensorRole::kHead);
+  if (has_tied_head(config, head)) table.add_copy(names.head + ".weight", "tokens.weight");
+  else table.add(names.head + ".weight", "head", TensorForm::kSame, TensorRole::kHead);
   table.computed = names.computed;
   return table;
 }

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "generation/generators.h"
 #include "models/families/decoder_family.h"

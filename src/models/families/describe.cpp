@@ -1,10 +1,8 @@
 #include "models/families/describe.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
-
 #include "base/files.h"
 #include "base/packed_files.h"
 #include "base/text.h"

@@ -1,5 +1,4 @@
 #include "models/families/encoder_family.h"
-
 #include "base/error.h"
 #include "models/families/labels.h"
 
@@ -119,8 +118,7 @@ class EncoderTable {
     for (const std::string& name : names_.queries_keys_values) projections.push_back(theirs + name);
     if (projections.size() > 1)
       table.add_stacked(projections, {width, key_width, key_width}, in_proj, config_.biases.attention);
-    else
-      linear(projections[0], in_proj, config_.biases.attention);
+    else linear(projections[0], in_proj, config_.biases.attention);
     if (config_.query_key_norms != QueryKeyNorms::kNone) {
       norm(theirs + names_.query_norm, ours + "self_attn.query_norm");
       norm(theirs + names_.key_norm, ours + "self_attn.key_norm");

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include "models/families/golden_testing.h"
 #include "models/families/labels.h"
 #include "models/modules/text_encoder.h"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "models/families/fields.h"
 #include "models/families/name_table.h"
 #include "models/nn/module.h"

@@ -1,5 +1,4 @@
 #include "models/families/fields.h"
-
 #include <array>
 
 namespace linnet {

@@ -17,7 +17,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
 #include "models/families/config_file.h"
 #include "models/modules/blocks.h"
 

@@ -1,5 +1,4 @@
 #include <string_view>
-
 #include "base/error.h"
 #include "models/families/family.h"
 

@@ -2,7 +2,6 @@
 // scaled by sqrt(width). Gemma 2 has two norms more in a layer, soft caps, and windows in every other layer; Gemma 3
 // norms of queries and keys in place of the caps, and another theta in layers with windows.
 #include <cmath>
-
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "models/families/generation_config.h"
-
 #include <filesystem>
-
 #include "base/files.h"
 #include "models/families/config_file.h"
 

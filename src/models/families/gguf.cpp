@@ -1,9 +1,7 @@
 #include "models/families/gguf.h"
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-
 #include "base/error.h"
 
 namespace linnet {

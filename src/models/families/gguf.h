@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "base/packed_files.h"
 #include "formats/gguf_file.h"
 

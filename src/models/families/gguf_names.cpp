@@ -1,7 +1,6 @@
 // What files of llama.cpp call keys and tensors: one row for each architecture.
 #include <algorithm>
 #include <charconv>
-
 #include "base/error.h"
 #include "models/families/gguf.h"
 

@@ -1,11 +1,8 @@
 #include "models/families/gguf.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
 #include <map>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"

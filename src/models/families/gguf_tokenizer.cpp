@@ -1,7 +1,6 @@
 // The tokenizer of a file of llama.cpp, as the files of a model folder.
 #include <algorithm>
 #include <optional>
-
 #include "base/json.h"
 #include "base/protobuf.h"
 #include "models/families/gguf.h"

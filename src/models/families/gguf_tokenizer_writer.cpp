@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-
 #include "base/error.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/sentencepiece/sentencepiece_proto.h"
@@ -32,8 +31,7 @@ class TokenizerKeys {
       take_json(Json::parse(file->second, JsonLimits::tables()));
     else if (const auto model = files.find("tokenizer.model"); model != files.end())
       take_sentencepiece(read_sentencepiece_model(model->second, "tokenizer.model"));
-    else
-      fail();
+    else fail();
     add("tokens", tokens_);
     add("token_type", types_);
     add_roles();
@@ -105,8 +103,7 @@ class TokenizerKeys {
     for (size_t id = 0; id < tokens_.size(); ++id)
       if (const auto found = ranks.find(tokens_[id].text()); types_[id] == 1 && found != ranks.end())
         scores_[id] = -static_cast<double>(found->second);
-      else
-        scores_[id] = types_[id] == 1 ? -1e9 : 0.0;
+      else scores_[id] = types_[id] == 1 ? -1e9 : 0.0;
     finish_scores(prefix, false);
   }
 

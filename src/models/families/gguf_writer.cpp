@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"
@@ -155,13 +154,11 @@ class Writer {
       const std::string theirs = gguf_tensor(*architecture_, name);
       if (theirs.empty())
         fail_user("tensor " + name + " has no place in GGUF files of " + std::string(architecture_->name));
-      if (all.empty() || name.find('*') == name.npos)
-        all.push_back({theirs, {&bound}});
+      if (all.empty() || name.find('*') == name.npos) all.push_back({theirs, {&bound}});
       else if (auto found = std::ranges::find(all, theirs, [](const auto& one) { return one.first; });
                found != all.end())
         found->second.push_back(&bound);
-      else
-        all.push_back({theirs, {&bound}});
+      else all.push_back({theirs, {&bound}});
     }
     for (const auto& [theirs, rows] : all) add_tensor(theirs, rows);
   }
@@ -223,8 +220,7 @@ class Writer {
       if (form == GgufForm::kTransposed)
         for (int64_t column = 0; column < width; ++column)
           theirs[static_cast<size_t>(column * rows + row)] = ours[static_cast<size_t>(row * width + column)];
-      else
-        std::copy_n(ours.begin() + row * width, width, theirs.begin() + gguf_row(form, heads, rows, row) * width);
+      else std::copy_n(ours.begin() + row * width, width, theirs.begin() + gguf_row(form, heads, rows, row) * width);
     return theirs;
   }
 

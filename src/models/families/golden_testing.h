@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <string>
-
 #include "engine/exec/interpreter.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"

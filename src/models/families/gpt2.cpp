@@ -61,10 +61,8 @@ NameTable gpt2_names(const DecoderConfig& config, ModelHead head) {
     table.add_linear(theirs + "mlp.c_proj", ours + "linear2", TensorForm::kTransposed);
   }
   add_norm(table, config, prefix + "ln_f", "norm");
-  if (has_tied_head(config, head))
-    table.add_copy("lm_head.weight", "tokens.weight");
-  else
-    table.add("lm_head.weight", "head");
+  if (has_tied_head(config, head)) table.add_copy("lm_head.weight", "tokens.weight");
+  else table.add("lm_head.weight", "head");
   table.computed = {"h.*.attn.bias", "h.*.attn.masked_bias"};
   return table;
 }

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include "models/families/decoder_family.h"
 #include "models/families/golden_testing.h"
 

@@ -1,7 +1,6 @@
 // GTE (Zhang et al. 2024), whose folders call it "new": BERT's layers with rotary positions and a gate. transformers
 // calls it "gte" and has other keys in config.json.
 #include <cmath>
-
 #include "models/families/encoder_family.h"
 
 namespace linnet {

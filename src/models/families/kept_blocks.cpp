@@ -1,7 +1,5 @@
 #include "models/families/kept_blocks.h"
-
 #include <cstring>
-
 #include "base/error.h"
 #include "engine/kernels/quantized/file_blocks.h"
 #include "formats/gguf_blocks.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <map>
 #include <string>
-
 #include "models/families/tensor_match.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "models/families/labels.h"
-
 #include "base/files.h"
 
 namespace linnet {

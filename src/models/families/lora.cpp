@@ -1,9 +1,7 @@
 #include "models/families/lora.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "models/families/binding.h"

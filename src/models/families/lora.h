@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "models/families/config_file.h"
 
 namespace linnet {

@@ -1,13 +1,10 @@
 // Adapters, beside what PEFT makes of the same checkpoints (tests/golden/make_lora.py).
 #include "models/families/lora.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"

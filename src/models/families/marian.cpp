@@ -1,7 +1,5 @@
 #include "models/families/marian.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 
 namespace linnet {

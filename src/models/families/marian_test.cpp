@@ -1,7 +1,5 @@
 #include "models/families/marian.h"
-
 #include <gtest/gtest.h>
-
 #include "models/families/generation_config.h"
 #include "models/families/golden_testing.h"
 #include "models/modules/translation_loss.h"

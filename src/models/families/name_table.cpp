@@ -1,5 +1,4 @@
 #include "models/families/name_table.h"
-
 #include "base/error.h"
 
 namespace linnet {

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <set>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/process_memory.h"
@@ -98,10 +97,8 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
     }
   ConfigFile config;
   config.set("peft_type", "LORA");
-  if (const char* type = task_type(model))
-    config.set("task_type", type);
-  else
-    config.set_null("task_type");
+  if (const char* type = task_type(model)) config.set("task_type", type);
+  else config.set_null("task_type");
   config.set("base_model_name_or_path", base);
   config.set("r", lora.rank);
   config.set("lora_alpha", lora.alpha);
@@ -109,14 +106,10 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
   config.set("use_rslora", lora.rank_stabilized);
   config.set("bias", "none");
   config.set("fan_in_fan_out", any_transposed(model));
-  if (lora.targets == std::vector<std::string>{"all-linear"})
-    config.set("target_modules", "all-linear");
-  else
-    config.set("target_modules", lora.targets);
-  if (heads.empty())
-    config.set_null("modules_to_save");
-  else
-    config.set("modules_to_save", heads);
+  if (lora.targets == std::vector<std::string>{"all-linear"}) config.set("target_modules", "all-linear");
+  else config.set("target_modules", lora.targets);
+  if (heads.empty()) config.set_null("modules_to_save");
+  else config.set("modules_to_save", heads);
   config.set("inference_mode", true);
   return config;
 }

@@ -1,10 +1,8 @@
 #include "models/families/pretrained.h"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -118,8 +116,7 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
     const auto& [name, entry, file] = *matched->weight;
     if (matched->bound->row->form == TensorForm::kSame)  // without a copy of what the file has in another form
       file->read(*entry, parameters + matched->bound->offset);
-    else
-      read_tensor(*matched->bound, entry->dtype, matched->weight->elements(room), parameters);
+    else read_tensor(*matched->bound, entry->dtype, matched->weight->elements(room), parameters);
     drop_pages(*matched);
   }
   check_numbers(match, slot, parameters);
@@ -226,10 +223,8 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   const TensorMatch match(model, rows, files, !model.fresh.empty());
   const AdapterFiles adapters(model, rows);
   for (const ParameterSlot& slot : layout.parameters()) {
-    if (layout.is_in_blocks(slot))
-      load_blocks(match, slot, target.flat);
-    else
-      load_parameter(match, slot, target.flat, seed);
+    if (layout.is_in_blocks(slot)) load_blocks(match, slot, target.flat);
+    else load_parameter(match, slot, target.flat, seed);
     adapters.read(slot.spec, target.flat);
     target.finish(slot);
   }

@@ -9,7 +9,6 @@
 #pragma once
 #include <map>
 #include <optional>
-
 #include "formats/file_dtype.h"
 #include "models/families/family.h"
 #include "models/families/lora.h"

@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-
 #include "engine/ops/pointwise/pointwise.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"

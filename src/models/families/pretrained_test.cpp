@@ -1,13 +1,10 @@
 // What a user meets: folders that are damaged, converted, saved in other forms.
 #include "models/families/pretrained.h"
-
 #include <gtest/gtest.h>
-
 #include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/weight_files.h"

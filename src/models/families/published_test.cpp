@@ -2,7 +2,6 @@
 // them. The values are written from knowledge of the checkpoints, not copied from their config.json files. Models are
 // described only: no weights are in memory.
 #include <gtest/gtest.h>
-
 #include "models/families/pretrained.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 // What config.json says of rotary positions.
 #include <array>
 #include <cmath>
-
 #include "models/families/decoder_family.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/packed_files.h"
@@ -66,14 +65,10 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
 // The value of config.json's "dtype".
 std::string dtype_setting(FileDType dtype) {
   switch (dtype) {
-    case FileDType::kF16:
-      return "float16";
-    case FileDType::kBF16:
-      return "bfloat16";
-    case FileDType::kF64:
-      return "float64";
-    default:
-      return "float32";
+    case FileDType::kF16: return "float16";
+    case FileDType::kBF16: return "bfloat16";
+    case FileDType::kF64: return "float64";
+    default: return "float32";
   }
 }
 

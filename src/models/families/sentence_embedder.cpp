@@ -1,11 +1,9 @@
 #include "models/families/sentence_embedder.h"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <ranges>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_reader.h"
@@ -122,10 +120,8 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")
       pooling.kind = read_kind(ConfigFile(inside(inside(folder, module.path), "config.json")));
-    else if (module.kind == "Dense")
-      pooling.dense.push_back(read_dense(folder, module.path));
-    else if (module.kind == "Normalize")
-      pooling.normalized = true;
+    else if (module.kind == "Dense") pooling.dense.push_back(read_dense(folder, module.path));
+    else if (module.kind == "Normalize") pooling.normalized = true;
     else if (module.kind != "Transformer")
       fail_user("'" + path + "': a module of type " + module.kind +
                 ", Linnet has Transformer, Pooling, Dense and Normalize");

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "models/families/lora.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"

@@ -1,13 +1,10 @@
 #include "models/families/sentence_embedder.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-
 #include "base/error.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "formats/safetensors.h"

@@ -1,9 +1,7 @@
 #include "models/families/static_scales.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {

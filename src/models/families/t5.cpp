@@ -1,7 +1,5 @@
 #include "models/families/t5.h"
-
 #include <filesystem>
-
 #include "base/files.h"
 #include "formats/weight_files.h"
 #include "models/families/encoder_family.h"
@@ -52,10 +50,8 @@ NameTable t5_names(const T5Config& config, ModelHead) {
   table.add_copy("decoder.embed_tokens.weight", "tokens.weight");
   add_stack(table, config, "encoder", config.encoder_layers, false);
   add_stack(table, config, "decoder", config.decoder_layers, true);
-  if (config.tied_head)
-    table.add_copy("lm_head.weight", "tokens.weight");
-  else
-    table.add("lm_head.weight", "head");
+  if (config.tied_head) table.add_copy("lm_head.weight", "tokens.weight");
+  else table.add("lm_head.weight", "head");
   // Old files have a bias that no version ever read.
   table.computed = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
   return table;

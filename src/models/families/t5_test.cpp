@@ -1,7 +1,5 @@
 #include "models/families/t5.h"
-
 #include <gtest/gtest.h>
-
 #include "models/families/golden_testing.h"
 
 namespace linnet {

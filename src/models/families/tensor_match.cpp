@@ -1,9 +1,7 @@
 #include "models/families/tensor_match.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
-
 #include "base/error.h"
 #include "models/nn/parameter_groups.h"
 
@@ -106,10 +104,8 @@ void TensorMatch::check_extra() {
     const std::string& prefix = model_.names.prefix;
     const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
     if (any_matches(model_.names.computed, bare)) continue;
-    if (any_matches(model_.names.other_heads, bare))
-      unused.push_back(weight->name);
-    else
-      extra.push_back(weight);
+    if (any_matches(model_.names.other_heads, bare)) unused.push_back(weight->name);
+    else extra.push_back(weight);
   }
   if (!extra.empty())
     fail_user("'" + extra[0]->file->path() + "': tensor " + extra[0]->name + and_more(extra.size()) +

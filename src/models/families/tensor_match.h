@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
 #include "models/families/pretrained.h"

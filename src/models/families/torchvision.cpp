@@ -1,9 +1,7 @@
 #include "models/families/torchvision.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <vector>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

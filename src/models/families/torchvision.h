@@ -3,7 +3,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {

@@ -1,13 +1,10 @@
 // Residual networks against the same modules in PyTorch, in float64 (tests/golden/make_resnet.py), and their files.
 #include "models/families/torchvision.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -240,10 +237,8 @@ TEST(Torchvision, AFileIsTakenForOtherClassesAndGreyImages) {
   load_torchvision(file.path, read, loaded.data(), true);
   for (const ParameterSlot& slot : read.parameters()) {
     const float first = loaded[static_cast<size_t>(slot.offset)];
-    if (slot.spec.name.starts_with("fc."))
-      EXPECT_NE(first, 0.5f) << slot.spec.name;
-    else
-      EXPECT_EQ(first, slot.spec.name == "conv1.weight" ? 1.5f : 0.5f) << slot.spec.name;
+    if (slot.spec.name.starts_with("fc.")) EXPECT_NE(first, 0.5f) << slot.spec.name;
+    else EXPECT_EQ(first, slot.spec.name == "conv1.weight" ? 1.5f : 0.5f) << slot.spec.name;
   }
   for (const auto& [depth, bottleneck] : {std::pair{20, false}, {34, false}, {50, true}, {101, true}, {152, true}}) {
     const ResNet any(ResNetConfig{.depth = depth, .images = {32, 32, 3, 5}});

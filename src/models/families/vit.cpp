@@ -1,7 +1,5 @@
 #include "models/families/vit.h"
-
 #include <filesystem>
-
 #include "base/files.h"
 #include "models/families/labels.h"
 

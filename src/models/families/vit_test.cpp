@@ -1,10 +1,7 @@
 #include "models/families/vit.h"
-
 #include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"

@@ -1,8 +1,6 @@
 #include "models/modules/attention_block.h"
-
 #include <array>
 #include <cmath>
-
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/cached_attention.h"
 #include "engine/ops/dropout/dropout.h"

@@ -1,7 +1,6 @@
 // Multi-head attention with its projections: of a sequence to itself, and of one sequence to another.
 #pragma once
 #include <functional>
-
 #include "engine/ops/rope/rope.h"
 #include "models/nn/layers.h"
 

@@ -1,5 +1,4 @@
 #include "models/modules/blocks.h"
-
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {
@@ -84,8 +83,7 @@ EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& 
                                   .normalized = config.normalized_choice,
                                   .activation = config.activation,
                                   .weights = or_glorot(config.weights)});
-  else
-    feed_forward.emplace(this, config);
+  else feed_forward.emplace(this, config);
   const auto add_norm = [&](std::optional<LayerNorm>& norm, const char* called) {
     norm.emplace(this, called, config.width, config.epsilon, config.norms);
   };

@@ -4,7 +4,6 @@
 // cross-attention's query projection is a weight of its own (cross_attn.q_proj, cross_attn.kv_proj).
 #pragma once
 #include <optional>
-
 #include "models/modules/attention_block.h"
 #include "models/modules/experts.h"
 

@@ -1,8 +1,6 @@
 #include "models/modules/class_weights.h"
-
 #include <algorithm>
 #include <vector>
-
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <span>
-
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
 #include "models/nn/trace.h"

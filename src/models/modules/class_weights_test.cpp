@@ -1,9 +1,6 @@
 #include "models/modules/class_weights.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 

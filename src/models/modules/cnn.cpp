@@ -1,7 +1,5 @@
 #include "models/modules/cnn.h"
-
 #include <cmath>
-
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/movement/movement.h"
 

@@ -2,7 +2,6 @@
 // 28x28 grey images, 16 filters and 10 classes 31,530 parameters, and about 98.5% of MNIST's test images.
 #pragma once
 #include <vector>
-
 #include "engine/ops/pixels/pixels.h"
 #include "models/modules/image_model.h"
 #include "models/nn/layers.h"

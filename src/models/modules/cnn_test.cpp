@@ -1,10 +1,7 @@
 #include "models/modules/cnn.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
 #include "models/nn/parameter_layout.h"

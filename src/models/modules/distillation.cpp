@@ -1,7 +1,5 @@
 #include "models/modules/distillation.h"
-
 #include <vector>
-
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,5 +1,4 @@
 #include "models/modules/encoder_decoder.h"
-
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {

@@ -1,8 +1,6 @@
 #include "models/modules/ensemble.h"
-
 #include <algorithm>
 #include <array>
-
 #include "base/error.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/reduce/reduce.h"

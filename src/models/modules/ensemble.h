@@ -3,7 +3,6 @@
 #pragma once
 #include <memory>
 #include <vector>
-
 #include "models/modules/encoder_decoder.h"
 
 namespace linnet {

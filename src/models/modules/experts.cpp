@@ -1,5 +1,4 @@
 #include "models/modules/experts.h"
-
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/grouped_matmul/grouped_matmul.h"
@@ -32,16 +31,11 @@ Tensor joined(const std::vector<Tensor>& parts) {
 
 Tensor activate(Tensor x, Activation activation) {
   switch (activation) {
-    case Activation::kRelu:
-      return relu(x);
-    case Activation::kGelu:
-      return gelu(x);
-    case Activation::kGeluTanh:
-      return gelu_tanh(x);
-    case Activation::kSilu:
-      return silu(x);
-    case Activation::kTanh:
-      return tanh(x);
+    case Activation::kRelu: return relu(x);
+    case Activation::kGelu: return gelu(x);
+    case Activation::kGeluTanh: return gelu_tanh(x);
+    case Activation::kSilu: return silu(x);
+    case Activation::kTanh: return tanh(x);
   }
   return x;
 }

@@ -2,7 +2,6 @@
 // Only those are computed.
 #pragma once
 #include <optional>
-
 #include "models/nn/layers.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "models/modules/image_model.h"
-
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"

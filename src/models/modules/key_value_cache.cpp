@@ -1,5 +1,4 @@
 #include "models/modules/key_value_cache.h"
-
 #include "engine/ops/cache/cache.h"
 #include "engine/ops/movement/movement.h"
 #include "models/nn/trace.h"

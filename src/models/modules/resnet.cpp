@@ -1,10 +1,8 @@
 #include "models/modules/resnet.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
-
 #include "base/error.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
@@ -25,18 +23,12 @@ struct Plan {
 
 Plan plan_of(int64_t depth) {
   switch (depth) {
-    case 18:
-      return {{2, 2, 2, 2}};
-    case 34:
-      return {{3, 4, 6, 3}};
-    case 50:
-      return {{3, 4, 6, 3}, 64, true};
-    case 101:
-      return {{3, 4, 23, 3}, 64, true};
-    case 152:
-      return {{3, 8, 36, 3}, 64, true};
-    default:
-      break;
+    case 18: return {{2, 2, 2, 2}};
+    case 34: return {{3, 4, 6, 3}};
+    case 50: return {{3, 4, 6, 3}, 64, true};
+    case 101: return {{3, 4, 23, 3}, 64, true};
+    case 152: return {{3, 8, 36, 3}, 64, true};
+    default: break;
   }
   if (depth < 8 || depth > 1202 || depth % 6 != 2)
     fail_user("there is no residual network of depth " + std::to_string(depth) +

@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <vector>
-
 #include "models/modules/image_model.h"
 #include "models/nn/layers.h"
 #include "models/nn/quantized_training.h"

@@ -1,10 +1,7 @@
 #include "models/modules/resnet.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/forward.h"

@@ -1,7 +1,6 @@
 // What SentenceEncoders make of states, and what they learn by.
 #include <array>
 #include <vector>
-
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/matmul/matmul.h"
@@ -97,8 +96,7 @@ Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tenso
   const Tensor cosines = row_products(part(units, 0), part(units, 1));
   Tensor errors;
   switch (options.kind) {
-    case EmbeddingLoss::Kind::kCosent:
-      return cosent(cosines * options.scale, labels, weights);
+    case EmbeddingLoss::Kind::kCosent: return cosent(cosines * options.scale, labels, weights);
     case EmbeddingLoss::Kind::kInBatch:
       errors =
           in_batch_errors(part(units, 0), part(units, 1), part(units, 1, options.parts - 1), weights, options.scale);
@@ -107,9 +105,7 @@ Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tenso
       errors = relu(distances(part(embeddings, 0), part(embeddings, 1)) -
                     distances(part(embeddings, 0), part(embeddings, 2)) + options.margin);
       break;
-    case EmbeddingLoss::Kind::kCosine:
-      errors = square(cosines - reshape(labels, {batch, 1}));
-      break;
+    case EmbeddingLoss::Kind::kCosine: errors = square(cosines - reshape(labels, {batch, 1})); break;
   }
   return sum_to(reshape(errors, {batch}) * weights, {});
 }

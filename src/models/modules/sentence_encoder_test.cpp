@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
-
 #include "base/files.h"
 #include "base/json.h"
 #include "engine/exec/interpreter.h"

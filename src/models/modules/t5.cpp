@@ -1,7 +1,5 @@
 #include "models/modules/t5.h"
-
 #include <cmath>
-
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/distance_buckets/distance_buckets.h"
 #include "engine/ops/embedding/embedding.h"

@@ -1,8 +1,6 @@
 #include "models/modules/text_decoder.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"

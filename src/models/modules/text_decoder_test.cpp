@@ -1,9 +1,6 @@
 #include "models/modules/text_decoder.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/exec/interpreter.h"
 #include "training/trainer/learner.h"
 

@@ -1,10 +1,8 @@
 #include "models/modules/text_encoder.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/attention/attention.h"

@@ -4,7 +4,6 @@
 // of bert-base-uncased.
 #pragma once
 #include <algorithm>
-
 #include "models/modules/blocks.h"
 #include "models/modules/text_classifier.h"
 #include "models/nn/loss.h"

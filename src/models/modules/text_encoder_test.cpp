@@ -1,9 +1,6 @@
 #include "models/modules/text_encoder.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "training/trainer/learner.h"
 
 namespace linnet {

@@ -1,8 +1,6 @@
 #include "models/modules/transformer.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"

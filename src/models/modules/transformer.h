@@ -3,7 +3,6 @@
 #pragma once
 #include <functional>
 #include <optional>
-
 #include "models/modules/blocks.h"
 #include "models/modules/encoder_decoder.h"
 

@@ -1,9 +1,6 @@
 #include "models/modules/transformer.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "base/error.h"
 #include "translation_fixture.h"
 

@@ -1,5 +1,4 @@
 #include "models/modules/translation_loss.h"
-
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
 namespace linnet {

@@ -1,9 +1,7 @@
 #include "models/modules/vit.h"
-
 #include <array>
 #include <string>
 #include <utility>
-
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"

@@ -1,10 +1,7 @@
 #include "models/modules/vit.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <string>
-
 #include "base/error.h"
 #include "models/nn/parameter_layout.h"
 #include "training/trainer/learner.h"

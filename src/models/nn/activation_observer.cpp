@@ -1,8 +1,6 @@
 #include "models/nn/activation_observer.h"
-
 #include <algorithm>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/exec/executor.h"
 #include "models/nn/parameter_layout.h"

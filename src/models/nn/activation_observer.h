@@ -9,7 +9,6 @@
 #pragma once
 #include <map>
 #include <string>
-
 #include "models/nn/magnitude_histogram.h"
 
 namespace linnet {

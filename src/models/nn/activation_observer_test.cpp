@@ -1,9 +1,6 @@
 #include "models/nn/activation_observer.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/ops/movement/movement.h"
 #include "models/nn/forward.h"
 #include "models/nn/layers.h"

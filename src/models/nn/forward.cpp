@@ -1,7 +1,5 @@
 #include "models/nn/forward.h"
-
 #include <cstring>
-
 #include "base/error.h"
 #include "engine/exec/backend.h"
 #include "engine/passes/compute_once.h"

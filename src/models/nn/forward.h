@@ -14,7 +14,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "engine/exec/executor.h"
 #include "engine/passes/pack_filters.h"

@@ -1,10 +1,8 @@
 #include "models/nn/frozen_weights.h"
-
 #include <cstdio>
 #include <cstring>
 #include <optional>
 #include <set>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/plan/store.h"

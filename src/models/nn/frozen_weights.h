@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "formats/safetensors.h"
 #include "models/nn/parameter_layout.h"
 

@@ -1,10 +1,8 @@
 #include "models/nn/initializer.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
-
 #include "base/hash.h"
 #include "engine/kernels/random/philox.h"
 

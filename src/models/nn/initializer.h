@@ -4,7 +4,6 @@
 #include <functional>
 #include <span>
 #include <string_view>
-
 #include "engine/ir/tensor_type.h"
 
 namespace linnet {

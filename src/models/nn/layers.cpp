@@ -1,5 +1,4 @@
 #include "models/nn/layers.h"
-
 #include "base/error.h"
 #include "engine/ops/batch_norm/batch_norm.h"
 #include "engine/ops/dropout/dropout.h"

@@ -1,7 +1,6 @@
 // Layers every model shares.
 #pragma once
 #include <optional>
-
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,7 +1,6 @@
 // What training minimizes.
 #pragma once
 #include <functional>
-
 #include "engine/ir/tensor.h"
 
 namespace linnet {

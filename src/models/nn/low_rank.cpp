@@ -1,9 +1,7 @@
 #include "models/nn/low_rank.h"
-
 #include <cmath>
 #include <span>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -7,7 +7,6 @@
 #pragma once
 #include <deque>
 #include <string>
-
 #include "engine/ops/matmul/matmul.h"
 #include "models/nn/module.h"
 

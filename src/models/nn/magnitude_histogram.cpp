@@ -1,9 +1,7 @@
 #include "models/nn/magnitude_histogram.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -46,12 +44,9 @@ void MagnitudeHistogram::add(std::span<const float> values) {
 float MagnitudeHistogram::bound(CalibrationMethod method) const {
   constexpr double kShare = 0.9999;
   switch (method) {
-    case CalibrationMethod::kMinMax:
-      return maximum_;
-    case CalibrationMethod::kPercentile:
-      return percentile(kShare);
-    case CalibrationMethod::kEntropy:
-      return least_divergence();
+    case CalibrationMethod::kMinMax: return maximum_;
+    case CalibrationMethod::kPercentile: return percentile(kShare);
+    case CalibrationMethod::kEntropy: return least_divergence();
   }
   fail_internal("no such way to calibrate");
 }

@@ -1,12 +1,9 @@
 #include "models/nn/magnitude_histogram.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
-
 #include "base/error.h"
 
 namespace linnet {

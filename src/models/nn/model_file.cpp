@@ -1,7 +1,5 @@
 #include "models/nn/model_file.h"
-
 #include <cstring>
-
 #include "base/error.h"
 #include "models/nn/frozen_weights.h"
 #include "models/nn/parameter_file.h"

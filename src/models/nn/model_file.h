@@ -2,7 +2,6 @@
 #pragma once
 #include <map>
 #include <string>
-
 #include "formats/safetensors.h"
 #include "models/nn/model_store.h"
 

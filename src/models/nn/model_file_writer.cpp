@@ -1,6 +1,5 @@
 #include <set>
 #include <vector>
-
 #include "models/nn/frozen_weights.h"
 #include "models/nn/model_file.h"
 

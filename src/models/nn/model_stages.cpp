@@ -1,6 +1,5 @@
 // What layouts ask of the stages of a model: apart from how they are traced, which inference does without.
 #include <algorithm>
-
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/pipeline_parallel.h"
 

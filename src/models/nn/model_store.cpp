@@ -1,9 +1,7 @@
 #include "models/nn/model_store.h"
-
 #include <algorithm>
 #include <memory>
 #include <set>
-
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "engine/plan/state_names.h"
@@ -80,10 +78,8 @@ class LoadingBuffer {
     if (layout_.is_in_blocks(slot))
       pack_blocks(layout_.quantized_slot(slot).shape, reinterpret_cast<const std::byte*>(values),
                   store_.data(layout_.quantized_slot(slot).input()), pool_);
-    else if (layout_.is_quantized(slot))
-      write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
-    else
-      std::copy_n(values, slot.spec.shape.elements(), store_.as<float>(state::kParameters) + slot.offset);
+    else if (layout_.is_quantized(slot)) write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
+    else std::copy_n(values, slot.spec.shape.elements(), store_.as<float>(state::kParameters) + slot.offset);
     give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   }
 
@@ -98,10 +94,8 @@ class LoadingBuffer {
 
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
                const std::function<void(const ParameterTarget& parameters)>& load) {
-  if (layout.quantized().empty())
-    load(store.as<float>(state::kParameters));
-  else
-    LoadingBuffer(store, layout, pool).load(load);
+  if (layout.quantized().empty()) load(store.as<float>(state::kParameters));
+  else LoadingBuffer(store, layout, pool).load(load);
 }
 
 void initialize_quantized(const Store& store, const ParameterLayout& layout, uint64_t seed, ThreadPool& pool) {

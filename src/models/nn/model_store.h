@@ -1,7 +1,6 @@
 // The memory every model needs to run, declared in one call; and how parameters come into it and out of it.
 #pragma once
 #include <functional>
-
 #include "base/thread_pool.h"
 #include "engine/plan/plan.h"
 #include "models/nn/parameter_layout.h"

@@ -1,8 +1,6 @@
 #include "models/nn/module.h"
-
 #include <algorithm>
 #include <utility>
-
 #include "base/error.h"
 #include "models/nn/trace.h"
 
@@ -40,20 +38,16 @@ Module::Module(Module&& other) noexcept
       members_(std::exchange(other.members_, {})) {
   if (parent_) parent_->replace({&other, nullptr}, {this, nullptr});
   for (const Member& member : members_)
-    if (member.module)
-      member.module->parent_ = this;
-    else
-      member.parameter->module_ = this;
+    if (member.module) member.module->parent_ = this;
+    else member.parameter->module_ = this;
 }
 
 void Module::replace(const Member& member, const Member& with) { std::ranges::replace(members_, member, with); }
 
 Module::~Module() {
   for (const Member& member : members_)
-    if (member.module)
-      member.module->parent_ = nullptr;
-    else
-      member.parameter->module_ = nullptr;
+    if (member.module) member.module->parent_ = nullptr;
+    else member.parameter->module_ = nullptr;
   if (parent_) parent_->remove({this, nullptr});
 }
 
@@ -82,10 +76,8 @@ std::vector<ParameterSpec> Module::parameters() const {
 
 void Module::collect(std::vector<ParameterSpec>& out) const {
   for (const Member& member : members_) {
-    if (member.module)
-      member.module->collect(out);
-    else
-      out.push_back(member.parameter->spec());
+    if (member.module) member.module->collect(out);
+    else out.push_back(member.parameter->spec());
   }
 }
 
@@ -109,10 +101,8 @@ void Module::begin(Learner&) {}
 
 void Module::prefix_names(const std::string& prefix) {
   for (const Member& member : members_)
-    if (member.module)
-      member.module->prefix_names(prefix);
-    else
-      member.parameter->spec_.name = prefix + member.parameter->spec_.name;
+    if (member.module) member.module->prefix_names(prefix);
+    else member.parameter->spec_.name = prefix + member.parameter->spec_.name;
 }
 
 int64_t Module::parameter_count() const {

@@ -12,7 +12,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "engine/ir/tensor.h"
 #include "models/nn/initializer.h"
 

@@ -1,9 +1,6 @@
 #include "models/nn/module.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "base/error.h"
 #include "models/nn/layers.h"
 #include "models/nn/trace.h"

@@ -1,8 +1,6 @@
 #include "models/nn/parameter_file.h"
-
 #include <algorithm>
 #include <cstring>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/plan/state_names.h"
@@ -31,11 +29,8 @@ std::vector<Piece> pieces_of(const std::string& name, const PackedShape& shape) 
     offset += pieces.back().bytes();
   };
   switch (shape.format) {
-    default:
-      fail_internal("packed models have no blocks of other files");
-    case WeightFormat::kBf16:
-      add("", FileDType::kBF16, {shape.rows, shape.columns});
-      break;
+    default: fail_internal("packed models have no blocks of other files");
+    case WeightFormat::kBf16: add("", FileDType::kBF16, {shape.rows, shape.columns}); break;
     case WeightFormat::kInt8:
       add(kCodes, FileDType::kI8, {panels, blocks, 8, PackedShape::kPanel, 4});
       add(".scales", FileDType::kF32, {rows});
@@ -171,10 +166,8 @@ void ParameterFile::check_weights() const {
 void ParameterFile::read(const ParameterLayout& layout, const ParameterTarget& target, const Missing& missing) const {
   check_weights();
   for (const ParameterSlot& slot : layout.parameters()) {
-    if (missing && !has(slot.spec.name))
-      missing(slot);
-    else
-      read_values(slot.spec, target.flat + slot.offset);
+    if (missing && !has(slot.spec.name)) missing(slot);
+    else read_values(slot.spec, target.flat + slot.offset);
     target.finish(slot);
   }
 }

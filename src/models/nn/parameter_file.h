@@ -20,7 +20,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "base/packed_files.h"
 #include "formats/packed_model.h"
 #include "models/nn/parameter_layout.h"

@@ -1,14 +1,11 @@
 // Packed parameters: a model that reads them gives the bits that it gives when it is quantized while it is loaded.
 #include "models/nn/parameter_file.h"
-
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-
 #include "base/error.h"
 #include "models/nn/forward.h"
 #include "models/nn/layers.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "engine/kernels/quantized/packed_weight.h"
 #include "engine/ops/optimizer/optimizer.h"
 

@@ -1,12 +1,10 @@
 #include "models/nn/parameter_layout.h"
-
 #include <algorithm>
 #include <numeric>
 #include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/passes/tensor_parallel.h"
@@ -52,10 +50,8 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
   for (const ParameterSpec& spec : specs) {
     std::string kind;
     for (const char c : spec.name)
-      if (c < '0' || c > '9')
-        kind += c;
-      else if (!kind.ends_with('*'))
-        kind += '*';
+      if (c < '0' || c > '9') kind += c;
+      else if (!kind.ends_with('*')) kind += '*';
     if (spec.trainable && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
   }
   std::string text;
@@ -113,10 +109,8 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
     const ParameterGroup* of = group >= 0 ? &groups[static_cast<size_t>(group)] : nullptr;
     const bool is_stored = !shape && of;
     if (is_stored) shape = storage_in(*of, spec);
-    if (shape)
-      quantized.push_back({spec, *shape, is_stored && !of->frozen ? of : nullptr});
-    else
-      members[static_cast<size_t>(group + 1)].push_back(spec);
+    if (shape) quantized.push_back({spec, *shape, is_stored && !of->frozen ? of : nullptr});
+    else members[static_cast<size_t>(group + 1)].push_back(spec);
   }
   add_range(members[0], {});
   for (size_t i = 0; i < groups.size(); ++i)

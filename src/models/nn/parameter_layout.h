@@ -22,7 +22,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "models/nn/module.h"
 #include "models/nn/parameter_groups.h"
 #include "models/nn/weight_quantization.h"

@@ -1,7 +1,5 @@
 #include "models/nn/parameter_layout.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "models/nn/layers.h"
 

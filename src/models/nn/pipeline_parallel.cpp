@@ -1,7 +1,5 @@
 #include "models/nn/pipeline_parallel.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/stage_output/stage_output.h"

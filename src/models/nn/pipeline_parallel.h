@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/loss.h"
 #include "models/nn/parameter_layout.h"

@@ -1,7 +1,5 @@
 #include "models/nn/quantized_training.h"
-
 #include <string_view>
-
 #include "models/nn/layers.h"
 #include "models/nn/weight_quantization.h"
 

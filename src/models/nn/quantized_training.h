@@ -4,7 +4,6 @@
 // quantizer that packs them (engine/kernels/quantized/packed_weight.h), so they have no steps to learn.
 #pragma once
 #include <string>
-
 #include "models/nn/module.h"
 
 namespace linnet {

@@ -1,9 +1,7 @@
 #include "models/nn/stage_text.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
-
 #include "engine/passes/recompute_blocks.h"
 #include "models/nn/pipeline_parallel.h"
 

@@ -1,7 +1,6 @@
 // What a stage of a pipeline has, in words.
 #pragma once
 #include <string>
-
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {

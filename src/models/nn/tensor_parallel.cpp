@@ -1,5 +1,4 @@
 #include "models/nn/tensor_parallel.h"
-
 #include "base/error.h"
 #include "models/nn/parameter_layout.h"
 #include "models/nn/whole_loss.h"

@@ -2,7 +2,6 @@
 // into the ParameterLayout, and the losses of a rank, which are traced with that layout.
 #pragma once
 #include <memory>
-
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/loss.h"
 #include "models/nn/module.h"

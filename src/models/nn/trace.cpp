@@ -1,7 +1,5 @@
 #include "models/nn/trace.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/quantized/quantized.h"
@@ -41,8 +39,7 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
   if (layout.owner())
     for (const ParameterSlot& slot : layout.frozen())
       parts_[slot.spec.name] = graph_.input(shared_input(slot), {options.dtype, slot.spec.shape});
-  else
-    cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
+  else cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
   cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
   cut(graph_, options.dtype, state::kConstants, layout.constants(), parts_);
   for (const QuantizedSlot& slot : layout.quantized()) {

@@ -2,7 +2,6 @@
 #pragma once
 #include <map>
 #include <string>
-
 #include "engine/ir/graph.h"
 #include "engine/plan/state_names.h"
 

@@ -1,7 +1,5 @@
 #include "models/nn/weight_quantization.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "models/nn/module.h"

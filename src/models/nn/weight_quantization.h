@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "engine/kernels/quantized/packed_weight.h"
 
 namespace linnet {

@@ -1,10 +1,7 @@
 #include "models/nn/weight_quantization.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <set>
-
 #include "base/error.h"
 #include "models/nn/forward.h"
 #include "models/nn/layers.h"

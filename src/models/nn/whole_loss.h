@@ -1,7 +1,6 @@
 // A loss as a graph on its own, for what decides how ranks share a model.
 #pragma once
 #include <vector>
-
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"
 

@@ -1,10 +1,8 @@
 #include "onnx/file/builder.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -289,10 +287,8 @@ SymbolicSize operator+(SymbolicSize a, const SymbolicSize& b) {
   for (const SymbolicSize::Term& term : b.terms) {
     const auto same = [&](const SymbolicSize::Term& other) { return other.symbols == term.symbols; };
     const auto found = std::ranges::find_if(a.terms, same);
-    if (found == a.terms.end())
-      a.terms.push_back(term);
-    else
-      found->factor += term.factor;
+    if (found == a.terms.end()) a.terms.push_back(term);
+    else found->factor += term.factor;
   }
   std::erase_if(a.terms, [](const SymbolicSize::Term& term) { return term.factor == 0; });
   return a;

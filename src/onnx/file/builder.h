@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "onnx/file/model.h"
 
 namespace linnet {

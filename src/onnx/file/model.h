@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "formats/file_dtype.h"
 
 namespace linnet {

@@ -1,10 +1,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
-
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/protobuf.h"

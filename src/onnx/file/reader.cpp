@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/protobuf.h"

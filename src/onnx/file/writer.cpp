@@ -1,7 +1,6 @@
 // Writes ONNX models. Sizes come before contents in the format: the messages around the initializers are made first,
 // with the sizes that their data will have; then everything goes to the file in order.
 #include <algorithm>
-
 #include "base/files.h"
 #include "base/protobuf.h"
 #include "onnx/file/model.h"
@@ -78,10 +77,8 @@ ProtoWriter value_message(const OnnxValueInfo& value) {
   ProtoWriter shape;
   for (const OnnxDim& dim : value.dims) {
     ProtoWriter one;
-    if (dim.size >= 0)
-      one.integer(1, dim.size);
-    else if (!dim.symbol.empty())
-      one.text(2, dim.symbol);
+    if (dim.size >= 0) one.integer(1, dim.size);
+    else if (!dim.symbol.empty()) one.text(2, dim.symbol);
     shape.message(1, one);
   }
   ProtoWriter tensor, type, out;

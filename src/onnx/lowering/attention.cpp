@@ -1,10 +1,8 @@
 // Attention as the nodes that ONNX Runtime's optimizer looks for:
 //   softmax(where(visible, q k^T / sqrt(size) [+ distance bias], lowest) + key mask) v
 #include "engine/ops/attention/attention.h"
-
 #include <algorithm>
 #include <limits>
-
 #include "onnx/lowering/lowering.h"
 
 namespace linnet {

@@ -1,8 +1,6 @@
 #include "onnx/lowering/lowering.h"
-
 #include <limits>
 #include <numeric>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 

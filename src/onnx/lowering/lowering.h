@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "onnx/file/builder.h"
 

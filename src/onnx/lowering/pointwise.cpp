@@ -1,9 +1,7 @@
 // Elementwise expressions as ONNX nodes, one for each instruction. ONNX broadcasts as numpy does, which covers ours.
 #include "engine/ops/pointwise/pointwise.h"
-
 #include <map>
 #include <numbers>
-
 #include "base/error.h"
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/expression_builder.h"

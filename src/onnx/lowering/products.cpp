@@ -1,6 +1,5 @@
 // Products of matrices, and of images, whose channels come last here and first in ONNX.
 #include <numeric>
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv_pool/conv_pool.h"
 #include "engine/ops/matmul/matmul.h"

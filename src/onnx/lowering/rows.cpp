@@ -68,8 +68,7 @@ void lower_layer_norm(OnnxLowering& to) {
 std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
   OnnxBuilder& b = to.builder;
   std::string positions;
-  if (attrs.has_positions)
-    positions = b.unsqueeze(to.in(1), {2, 3});
+  if (attrs.has_positions) positions = b.unsqueeze(to.in(1), {2, 3});
   else
     positions = b.unsqueeze(b.add("Range", {b.integer(0), b.size_scalar(to.in_shape(0)[1]), b.integer(1)}), {0, 2, 3});
   std::vector<float> frequencies;

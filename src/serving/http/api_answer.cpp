@@ -1,8 +1,6 @@
 #include "serving/http/api_answer.h"
-
 #include <algorithm>
 #include <numeric>
-
 #include "base/digits.h"
 #include "base/json.h"
 #include "data/text/base64.h"
@@ -90,10 +88,8 @@ Json chances_json(const AnswerHead& head, std::span<const WrittenToken> tokens) 
 
 Json choice_json(const AnswerHead& head, int64_t index, const AnswerChoice& choice) {
   Json json = {{"index", index}};
-  if (head.is_chat)
-    json["message"] = {{"role", "assistant"}, {"content", choice.text}};
-  else
-    json["text"] = choice.text;
+  if (head.is_chat) json["message"] = {{"role", "assistant"}, {"content", choice.text}};
+  else json["text"] = choice.text;
   if (!choice.calls.empty()) {
     if (choice.text.empty()) json["message"]["content"] = nullptr;
     json["message"]["tool_calls"] = calls_json(head, index, choice.calls);
@@ -168,10 +164,8 @@ std::string format_openai_embeddings(const std::string& model, std::span<const f
     const std::span<const float> row = rows.subspan(i * width, width);
     out +=
         (i > 0 ? "," : "") + std::string(R"({"object":"embedding","index":)") + std::to_string(i) + ",\"embedding\":";
-    if (base64)
-      out += '"' + encode_base64({reinterpret_cast<const char*>(row.data()), row.size_bytes()}) + '"';
-    else
-      append_row(out, row);
+    if (base64) out += '"' + encode_base64({reinterpret_cast<const char*>(row.data()), row.size_bytes()}) + '"';
+    else append_row(out, row);
     out += '}';
   }
   const Json usage = {{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}};

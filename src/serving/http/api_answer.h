@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "serving/http/tool_calls.h"
 #include "serving/loaded/text_worker.h"
 

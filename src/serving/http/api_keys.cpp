@@ -1,9 +1,6 @@
 #include "serving/http/api_keys.h"
-
 #include <sys/stat.h>
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"

@@ -1,7 +1,5 @@
 #include "serving/http/api_request.h"
-
 #include <algorithm>
-
 #include "base/json_reader.h"
 #include "config/hints.h"
 #include "data/text/unicode/utf8.h"
@@ -272,10 +270,8 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
   InputCall call;
   call.model = body.text("model", "");
   const auto no_tokens = [&](std::vector<int32_t>) { body.fail("inputs", "is neither a text nor a list of texts"); };
-  if (path == "/predict")
-    read_questions(body, call);
-  else if (path == "/classify" && body.has("inputs") && has_pairs(body.at("inputs")))
-    read_pairs(body, call);
+  if (path == "/predict") read_questions(body, call);
+  else if (path == "/classify" && body.has("inputs") && has_pairs(body.at("inputs"))) read_pairs(body, call);
   else
     call.is_list = read_inputs(
         body, "inputs", [&](std::string text) { call.texts.push_back(std::move(text)); }, no_tokens);

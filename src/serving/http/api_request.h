@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "tasks/generation/text_request.h"
 
 namespace linnet {

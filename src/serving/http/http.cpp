@@ -1,5 +1,4 @@
 #include "serving/http/http.h"
-
 #include "base/json.h"
 
 namespace linnet {

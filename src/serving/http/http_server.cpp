@@ -1,15 +1,12 @@
 #include "serving/http/http_server.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
 #include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
 #include <ctime>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-
 #include "serving/http/http.h"
 
 namespace linnet {

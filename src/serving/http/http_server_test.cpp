@@ -1,13 +1,11 @@
 // The server over real sockets, with a handler that does as the test says.
 #include "serving/http/http_server.h"
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <condition_variable>
 #include <deque>
 #include <mutex>

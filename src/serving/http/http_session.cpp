@@ -1,12 +1,9 @@
 #include "serving/http/http_session.h"
-
 #include <sys/socket.h>
-
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/read.hpp>
 #include <ctime>
-
 #include "base/log.h"
 #include "base/text.h"
 
@@ -143,8 +140,7 @@ void HttpSession::set_timer(double seconds) {
 
 void HttpSession::timed_out() {
   switch (state_) {
-    case kIdle:
-      return close();
+    case kIdle: return close();
     case kReading:
       read_timed_out_ = true;
       socket_.cancel();
@@ -155,12 +151,9 @@ void HttpSession::timed_out() {
         return close();
       }
       return abort_ ? abort(HttpAbort::kTimeout) : give_up();
-    case kParked:
-      return turn_away();
-    case kClosing:
-      return close();
-    case kClosed:
-      return;
+    case kParked: return turn_away();
+    case kClosing: return close();
+    case kClosed: return;
   }
 }
 

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <deque>
 #include <set>
-
 #include "serving/http/http_server.h"
 
 namespace linnet {

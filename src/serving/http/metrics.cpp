@@ -1,5 +1,4 @@
 #include "serving/http/metrics.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,20 +10,16 @@ std::string escaped(const std::string& value) {
   std::string out;
   for (const char c : value) {
     if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
+    if (c == '\n') out += "\\n";
+    else out += c;
   }
   return out;
 }
 
 std::string number(double value) {
   char text[40];
-  if (value == std::floor(value) && std::abs(value) < 1e15)
-    std::snprintf(text, sizeof text, "%.0f", value);
-  else
-    std::snprintf(text, sizeof text, "%.9g", value);
+  if (value == std::floor(value) && std::abs(value) < 1e15) std::snprintf(text, sizeof text, "%.0f", value);
+  else std::snprintf(text, sizeof text, "%.9g", value);
   return text;
 }
 

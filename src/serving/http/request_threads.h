@@ -7,7 +7,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "serving/loaded/fair_queue.h"
 

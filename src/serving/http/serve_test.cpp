@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
 #include <cstdio>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "parsed_json.h"

@@ -1,10 +1,8 @@
 #include "serving/http/service.h"
-
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <optional>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"

@@ -9,7 +9,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
 #include "serving/http/api_keys.h"
 #include "serving/http/api_request.h"
 #include "serving/http/http.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <ctime>
 #include <random>
-
 #include "base/error.h"
 #include "models/families/sentence_embedder.h"
 #include "serving/http/api_answer.h"

@@ -1,10 +1,7 @@
 // What the service refuses and where it works, without sockets and without a model.
 #include "serving/http/service.h"
-
 #include <gtest/gtest.h>
-
 #include <future>
-
 #include "temporary_folder.h"
 
 namespace linnet {

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <string>
 #include <vector>
-
 #include "serving/http/api_answer.h"
 #include "serving/http/http.h"
 #include "serving/loaded/text_worker.h"

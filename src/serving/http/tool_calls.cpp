@@ -1,7 +1,5 @@
 #include "serving/http/tool_calls.h"
-
 #include <algorithm>
-
 #include "base/json.h"
 #include "base/text.h"
 

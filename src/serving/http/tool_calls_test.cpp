@@ -1,8 +1,6 @@
 // Calls of functions in texts, whole and as they are streamed.
 #include "serving/http/tool_calls.h"
-
 #include <gtest/gtest.h>
-
 #include "base/json.h"
 #include "serving/http/text_answer.h"
 

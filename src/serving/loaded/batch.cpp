@@ -1,10 +1,8 @@
 #include "serving/loaded/batch.h"
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-
 #include "base/digits.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -172,11 +170,8 @@ class Batch {
       return json.dump();
     }
     switch (model_.kind) {
-      case ModelKind::kLanguage:
-        return one_line(text);
-      case ModelKind::kTranslation:
-        json["translation"] = text;
-        return options_.json ? json.dump() : one_line(text);
+      case ModelKind::kLanguage: return one_line(text);
+      case ModelKind::kTranslation: json["translation"] = text; return options_.json ? json.dump() : one_line(text);
       case ModelKind::kClassifier: {
         const auto& classes = model_.rows->model().classes();
         const auto best = std::ranges::max_element(item.row->rows);
@@ -185,8 +180,7 @@ class Batch {
         return options_.json ? json.dump() : label + "\t" + shortest(*best);
       }
       case ModelKind::kSpans:
-      case ModelKind::kEmbedder:
-        break;
+      case ModelKind::kEmbedder: break;
     }
     const std::string numbers = joined(item.row->rows, options_.json ? "," : " ", shortest<float>);
     if (!options_.json) return numbers;

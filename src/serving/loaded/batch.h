@@ -3,7 +3,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-
 #include "serving/loaded/loaded_model.h"
 
 namespace linnet {

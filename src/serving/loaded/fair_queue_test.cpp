@@ -1,5 +1,4 @@
 #include "serving/loaded/fair_queue.h"
-
 #include <gtest/gtest.h>
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "serving/loaded/loaded_model.h"
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/lost_pages.h"
@@ -13,16 +12,11 @@ namespace {
 
 ModelKind kind_of_run(const std::string& folder, const Config& config) {
   switch (task_kind(config)) {
-    case TaskKind::kTranslation:
-      return ModelKind::kTranslation;
-    case TaskKind::kLanguage:
-      return ModelKind::kLanguage;
-    case TaskKind::kTexts:
-      return config.data.task == "embeddings" ? ModelKind::kEmbedder : ModelKind::kClassifier;
-    case TaskKind::kMaskedLanguage:
-      return ModelKind::kEmbedder;
-    case TaskKind::kImages:
-      break;
+    case TaskKind::kTranslation: return ModelKind::kTranslation;
+    case TaskKind::kLanguage: return ModelKind::kLanguage;
+    case TaskKind::kTexts: return config.data.task == "embeddings" ? ModelKind::kEmbedder : ModelKind::kClassifier;
+    case TaskKind::kMaskedLanguage: return ModelKind::kEmbedder;
+    case TaskKind::kImages: break;
   }
   fail_user("run '" + folder + "' classifies images; `linnet predict` does that");
 }
@@ -48,14 +42,10 @@ ModelKind model_kind(const std::string& folder) {
   const ConfigFile config(folder + "/config.json");
   const Family& family = find_family(config);
   switch (family.kind) {
-    case FamilyKind::kDecoder:
-      return ModelKind::kLanguage;
-    case FamilyKind::kEncoder:
-      return ModelKind::kEmbedder;
-    case FamilyKind::kEncoderDecoder:
-      return ModelKind::kTranslation;
-    case FamilyKind::kImages:
-      break;
+    case FamilyKind::kDecoder: return ModelKind::kLanguage;
+    case FamilyKind::kEncoder: return ModelKind::kEmbedder;
+    case FamilyKind::kEncoderDecoder: return ModelKind::kTranslation;
+    case FamilyKind::kImages: break;
   }
   fail_user("'" + folder + "' classifies images; `linnet predict` does that");
 }

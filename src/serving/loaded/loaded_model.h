@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "base/json.h"
 #include "serving/loaded/row_worker.h"
 #include "serving/loaded/text_worker.h"

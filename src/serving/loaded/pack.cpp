@@ -1,11 +1,9 @@
 #include "serving/loaded/pack.h"
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <set>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "config/config.h"
@@ -119,8 +117,7 @@ Opened open_any(const std::string& folder) {
           open_text_classifier(folder), [](const OpenedTextClassifier& m) -> const Module& { return *m.model.module; },
           [](const OpenedTextClassifier& m) -> const PretrainedModel* { return m.is_run ? nullptr : &m.model; });
     case ModelKind::kSpans:  // of a model that is loaded to serve
-    case ModelKind::kEmbedder:
-      break;
+    case ModelKind::kEmbedder: break;
   }
   const auto opened = std::make_shared<PretrainedModel>(open_pretrained(folder));
   if (dynamic_cast<SentenceEncoder*>(opened->module.get())) take_pooling(*opened, folder);

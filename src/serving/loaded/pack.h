@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <string>
-
 #include "models/families/pretrained.h"
 #include "models/nn/parameter_file.h"
 

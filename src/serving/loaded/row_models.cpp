@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <optional>
-
 #include "base/error.h"
 #include "base/packed_files.h"
 #include "config/config.h"

@@ -1,8 +1,6 @@
 #include "serving/loaded/row_worker.h"
-
 #include <algorithm>
 #include <numeric>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 

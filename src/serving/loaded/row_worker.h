@@ -11,7 +11,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
 #include "serving/loaded/fair_queue.h"
 
 namespace linnet {

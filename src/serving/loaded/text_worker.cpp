@@ -1,8 +1,6 @@
 #include "serving/loaded/text_worker.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/reduce/top_k.h"

@@ -13,7 +13,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
 #include "serving/loaded/fair_queue.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/generation/text_writer.h"

@@ -1,7 +1,5 @@
 #include "tasks/generation/generation_choice.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/log.h"
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "generation/beam_search.h"
 #include "generation/sampling.h"
 #include "generation/text_grammar.h"

@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "data/text/pretrained_tokenizer.h"

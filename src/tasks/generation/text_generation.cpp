@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rounding.h"
@@ -201,10 +200,8 @@ class TextGeneration : public TextModel {
   // `many`: requests may come that begin alike.
   void load_model(CausalOptions plan, bool many) {
     if (are_chosen(adapters_)) plan.adapters = std::ssize(adapters_);
-    if (options_.prefix_megabytes)
-      plan.prefix_bytes = *options_.prefix_megabytes << 20;
-    else if (many)
-      plan.prefix_bytes = kPrefixAsCache;
+    if (options_.prefix_megabytes) plan.prefix_bytes = *options_.prefix_megabytes << 20;
+    else if (many) plan.prefix_bytes = kPrefixAsCache;
     const LoadWeights weights = [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
       opened_.load_weights(layout, parameters);
     };

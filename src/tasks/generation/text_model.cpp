@@ -1,7 +1,5 @@
 #include "tasks/generation/text_model.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/packed_files.h"
 #include "config/config.h"

@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "generation/engine.h"
 #include "models/nn/model_store.h"
 #include "models/nn/parameter_file.h"

@@ -1,9 +1,7 @@
 #include "tasks/generation/text_request.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
@@ -106,14 +104,10 @@ void for_each_line(std::string_view lines, const std::string& name, const Use& u
 
 const char* name_of(TextEnd end) {
   switch (end) {
-    case TextEnd::kEndToken:
-      return "end_token";
-    case TextEnd::kStopText:
-      return "stop";
-    case TextEnd::kLength:
-      return "length";
-    case TextEnd::kInterrupted:
-      break;
+    case TextEnd::kEndToken: return "end_token";
+    case TextEnd::kStopText: return "stop";
+    case TextEnd::kLength: return "length";
+    case TextEnd::kInterrupted: break;
   }
   return "interrupted";
 }

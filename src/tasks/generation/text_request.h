@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "tasks/generation/generation_choice.h"
 
 namespace linnet {

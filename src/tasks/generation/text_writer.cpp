@@ -1,7 +1,5 @@
 #include "tasks/generation/text_writer.h"
-
 #include <algorithm>
-
 #include "base/log.h"
 
 namespace linnet {

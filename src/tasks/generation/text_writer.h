@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "generation/generators.h"
 #include "tasks/generation/text_model.h"
 #include "tasks/generation/text_request.h"

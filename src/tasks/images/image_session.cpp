@@ -1,7 +1,5 @@
 #include "tasks/images/image_session.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -236,10 +234,8 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks
     const auto [rows, loss_sum] = batches.evaluate(index);
     const Executor& executor = trainer->plans().evaluate_executor(0);
     result[0] = loss_sum;
-    if (picks)
-      std::copy_n(executor.output("predictions").as<const int32_t>(), rows, result.begin() + 1);
-    else
-      std::copy_n(executor.output("logits").as<const float>(), rows * each, result.begin() + 1);
+    if (picks) std::copy_n(executor.output("predictions").as<const int32_t>(), rows, result.begin() + 1);
+    else std::copy_n(executor.output("logits").as<const float>(), rows * each, result.begin() + 1);
   });
   double sum = 0;
   ClassReport report(dataset.class_names);
@@ -248,10 +244,8 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks
     const double* batch = found.data() + i / batch_size * width;
     const double* row = batch + 1 + i % batch_size * each;
     if (i % batch_size == 0) sum += batch[0];
-    if (picks)
-      report.add(static_cast<size_t>(*row), static_cast<size_t>(dataset.labels[static_cast<size_t>(i)]));
-    else
-      outputs.emplace_back(row, row + each);
+    if (picks) report.add(static_cast<size_t>(*row), static_cast<size_t>(dataset.labels[static_cast<size_t>(i)]));
+    else outputs.emplace_back(row, row + each);
   }
   const auto count = static_cast<double>(dataset.count);
   if (picks) return {sum / count, dataset.count, report.metrics(), {}, std::move(report)};

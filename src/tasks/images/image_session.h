@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "data/examples/images/image_dataset.h"
 #include "models/modules/vit.h"
 #include "tasks/session.h"

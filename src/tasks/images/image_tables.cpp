@@ -1,7 +1,5 @@
 #include "tasks/images/image_tables.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "config/hints.h"
 #include "tasks/images/image_session.h"
@@ -60,12 +58,9 @@ ImageSplits load_table_splits(const Config& config) {
   const auto take = [&](double share, uint64_t with) {
     return split_off(train, classes, std::min(0.5, share * count / static_cast<double>(train.records.size())), with);
   };
-  if (!data.test_tsv.empty())
-    test = read_image_records(data_path(data, data.test_tsv), data);
-  else if (data.valid_tsv.empty())
-    test = take(data.held_out, seed);
-  if (!data.valid_tsv.empty())
-    valid = read_image_records(data_path(data, data.valid_tsv), data);
+  if (!data.test_tsv.empty()) test = read_image_records(data_path(data, data.test_tsv), data);
+  else if (data.valid_tsv.empty()) test = take(data.held_out, seed);
+  if (!data.valid_tsv.empty()) valid = read_image_records(data_path(data, data.valid_tsv), data);
   else
     valid =
         take(data.held_out_images > 0 ? static_cast<double>(data.held_out_images) / count : data.held_out, seed + 1);

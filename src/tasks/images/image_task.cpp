@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"

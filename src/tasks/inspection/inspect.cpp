@@ -1,10 +1,8 @@
 #include "tasks/inspection/inspect.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
-
 #include "base/error.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/family.h"
@@ -214,10 +212,8 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
     for (size_t i = 0; i < answer.size(); ++i) question.answers[i].id = answer[i];
   }
   question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
-    if (run.has_config())
-      load_model(run.best_weights(), layout, values);
-    else
-      load_parameters(opened.pretrained, layout, values);
+    if (run.has_config()) load_model(run.best_weights(), layout, values);
+    else load_parameters(opened.pretrained, layout, values);
   };
   return inspection_of(folder, "masked language model", options, question, {shown("text", ids, text)}, text);
 }

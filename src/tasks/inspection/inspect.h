@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <string>
-
 #include "training/report/report_page.h"
 
 namespace linnet {

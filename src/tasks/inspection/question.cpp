@@ -1,8 +1,6 @@
 #include "tasks/inspection/question.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/terminal_line.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "models/modules/causal_model.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/text_encoder.h"

@@ -1,11 +1,8 @@
 // Attention maps and attributions of model folders against those that transformers computed in float64
 // (tests/golden/make_inspections.py), up to what the page holds.
 #include "tasks/inspection/question.h"
-
 #include <gtest/gtest.h>
-
 #include <cstring>
-
 #include "data/text/base64.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"

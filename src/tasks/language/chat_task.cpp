@@ -2,7 +2,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"

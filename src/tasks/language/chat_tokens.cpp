@@ -1,7 +1,5 @@
 #include "tasks/language/chat_tokens.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/log.h"
 

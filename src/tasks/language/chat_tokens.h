@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "base/json.h"
 #include "config/config.h"
 #include "data/examples/held_out.h"

@@ -1,7 +1,5 @@
 #include "tasks/language/language_model.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -28,10 +26,8 @@ DecoderConfig decoder_config(const Config& config, int64_t vocab_size) {
                             .hidden = m.d_ff,
                             .attention_dropout = m.dropout};
   DecoderConfig decoder = m.architecture == "llama" ? llama_kind(sizes) : sizes;
-  if (m.architecture == "llama")
-    decoder.tied_head = m.tie_head;
-  else
-    decoder.dropout = m.dropout;
+  if (m.architecture == "llama") decoder.tied_head = m.tie_head;
+  else decoder.dropout = m.dropout;
   return decoder;
 }
 
@@ -128,10 +124,8 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
 }
 
 void OpenedLanguageModel::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (is_run)
-    load_model(RunFolder(folder).best_weights(), layout, parameters);
-  else
-    load_parameters(*pretrained, layout, parameters);
+  if (is_run) load_model(RunFolder(folder).best_weights(), layout, parameters);
+  else load_parameters(*pretrained, layout, parameters);
 }
 
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #pragma once
 #include <memory>
 #include <string>
-
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
 #include "models/nn/parameter_layout.h"

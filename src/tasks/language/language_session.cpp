@@ -1,7 +1,5 @@
 #include "tasks/language/language_session.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/token_stream.h"
@@ -106,10 +104,8 @@ void encode_documents(const TextCoder& coder, const std::vector<std::string>& te
   if (begin < 0) fail_user("the tokenizer has no token that begins or ends a document, as JSON lines need");
   if (begin_ends) ids.push_back(begin);
   for (const std::string& text : texts) {
-    if (begin_ends)
-      coder.encode(text, ids);
-    else
-      coder.encode_whole(text, ids);
+    if (begin_ends) coder.encode(text, ids);
+    else coder.encode_whole(text, ids);
     if (const int32_t end = begin_ends ? begin : coder.separator(); begin_ends || ids.back() != end) ids.push_back(end);
   }
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include <memory>
 #include <string>
-
 #include "config/config.h"
 #include "data/examples/text/token_chunks.h"
 #include "data/examples/text/token_stream.h"

@@ -1,7 +1,6 @@
 // Training a model to predict the next token of a text.
 #include <algorithm>
 #include <optional>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "models/families/decoder_family.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <tuple>
 #include <vector>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/terminal_line.h"

@@ -4,7 +4,6 @@
 #include <tuple>
 #include <utility>
 #include <vector>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "tasks/language/language_model.h"

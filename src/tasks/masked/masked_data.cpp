@@ -1,8 +1,6 @@
 #include "tasks/masked/masked_data.h"
-
 #include <algorithm>
 #include <utility>
-
 #include "base/error.h"
 #include "tasks/text_files.h"
 

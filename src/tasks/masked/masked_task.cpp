@@ -1,8 +1,6 @@
 #include "tasks/masked/masked_task.h"
-
 #include <algorithm>
 #include <optional>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "data/metrics/word_count.h"
@@ -261,10 +259,8 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
   MaskedChunks chunks(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);
   take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    if (RunFolder(folder).has_config())
-      load_model(RunFolder(folder).best_weights(), layout, parameters);
-    else
-      load_parameters(model.pretrained, layout, parameters);
+    if (RunFolder(folder).has_config()) load_model(RunFolder(folder).best_weights(), layout, parameters);
+    else load_parameters(model.pretrained, layout, parameters);
   });
   Evaluation result = session.evaluate(chunks);
   int64_t tokens = 0;

@@ -1,7 +1,6 @@
 // Training an encoder to find masked tokens again, from nothing or from a model folder.
 #pragma once
 #include <memory>
-
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
 #include "tasks/masked/masked_data.h"

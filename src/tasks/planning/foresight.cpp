@@ -1,10 +1,8 @@
 #include "tasks/planning/foresight.h"
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"

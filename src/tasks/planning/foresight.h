@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "distributed/simulate/training_step.h"
 #include "tasks/planning/plan_memory.h"
 

@@ -1,10 +1,7 @@
 #include "tasks/planning/foresight.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,11 +1,9 @@
 #include "tasks/planning/plan_memory.h"
-
 #include <algorithm>
 #include <cctype>
 #include <limits>
 #include <set>
 #include <tuple>
-
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "distributed/simulate/network.h"
@@ -118,10 +116,8 @@ class StageItems {
       const NodeProfile& node = profile.nodes[static_cast<size_t>(id)];
       const Node& of_graph = plan.graph.node(id);
       const double seconds = node_seconds(plan.graph, of_graph, speed);
-      if (node.phase == StepPhase::kUpdate)
-        stage.update_seconds += seconds;
-      else
-        add_node(node, seconds, exchange_of(plan.graph, of_graph));
+      if (node.phase == StepPhase::kUpdate) stage.update_seconds += seconds;
+      else add_node(node, seconds, exchange_of(plan.graph, of_graph));
       after_node(id);
     }
   }
@@ -192,8 +188,7 @@ std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
   std::vector<NodeId> last;
   if (is_held)
     for (const HeldBucket& bucket : held_buckets(plan)) last.push_back(bucket.ready);
-  else
-    last = last_writers(plan, layout, buckets);
+  else last = last_writers(plan, layout, buckets);
   std::vector<SentBucket> sent;
   for (size_t i = 0; i < buckets.size(); ++i)
     sent.push_back({.values = static_cast<size_t>(layout.ranges()[buckets[i].range].count),
@@ -297,10 +292,8 @@ PlanAnswer plan_memory(const PlanRequest& request) {
   std::unique_ptr<SessionTask> own;
   std::unique_ptr<SessionTask>& task = request.task ? *request.task : own;
   const bool is_open = task != nullptr;
-  if (is_open)
-    task->set_batches(request.config);
-  else
-    task = task_actions(request.config).make(request.config);
+  if (is_open) task->set_batches(request.config);
+  else task = task_actions(request.config).make(request.config);
   PlanAnswer answer;
   const DataAtHand data = task->data_at_hand(request.exact);
   if (data.read) {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 #include "distributed/simulate/training_step.h"
 #include "training/run/memory_report.h"

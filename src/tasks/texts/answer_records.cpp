@@ -1,7 +1,5 @@
 #include "tasks/texts/answer_records.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "data/examples/text/record_reader.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "data/text/pretrained_tokenizer.h"
 #include "tasks/texts/text_records.h"
 

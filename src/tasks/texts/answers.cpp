@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-
 #include "base/error.h"
 #include "data/metrics/python_space.h"
 #include "data/metrics/squad.h"
@@ -224,8 +223,7 @@ class Answers : public TextTask {
     std::ranges::stable_sort(found, {}, [](const Candidate& candidate) { return -candidate.score; });
     if (std::ssize(found) > options.candidates) found.resize(static_cast<size_t>(options.candidates));
     const bool is_none = found.empty() || (options.may_lack && none.score - found[0].score > options.threshold);
-    if (is_none)
-      found.insert(found.begin(), none);
+    if (is_none) found.insert(found.begin(), none);
     else if (options.may_lack)
       found.insert(std::find_if(found.begin() + 1, found.end(),
                                 [&](const Candidate& candidate) { return candidate.score < none.score; }),

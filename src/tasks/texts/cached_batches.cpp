@@ -1,8 +1,6 @@
 #include "tasks/texts/cached_batches.h"
-
 #include <algorithm>
 #include <array>
-
 #include "base/error.h"
 #include "engine/passes/gradient.h"
 

@@ -4,7 +4,6 @@
 #pragma once
 #include <memory>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "data/examples/batch.h"
 #include "models/modules/text_encoder.h"

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <optional>
 #include <set>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-
 #include "base/digits.h"
 #include "base/error.h"
 #include "data/metrics/correlation.h"

@@ -1,8 +1,6 @@
 #include "tasks/texts/onnx_classifier.h"
-
 #include <algorithm>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "models/families/labels.h"

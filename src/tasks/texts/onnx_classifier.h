@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/pretrained.h"
 #include "onnx/export_precision.h"

@@ -1,6 +1,5 @@
 // One or several numbers of each text, such as how alike two sentences are.
 #include <cmath>
-
 #include "base/error.h"
 #include "data/metrics/correlation.h"
 #include "tasks/texts/text_task.h"
@@ -26,8 +25,7 @@ class Regression : public TextTask {
     std::vector<float> numbers;
     if (record.label.is_array())
       for (const Json& number : record.label) numbers.push_back(static_cast<float>(number_of(number, record.where)));
-    else
-      numbers.push_back(static_cast<float>(number_of(record.label, record.where)));
+    else numbers.push_back(static_cast<float>(number_of(record.label, record.where)));
     if (numbers.size() != outputs.size())
       fail_user(record.where + ": " + std::to_string(numbers.size()) + " numbers as label, and the model gives " +
                 std::to_string(outputs.size()));
@@ -57,10 +55,8 @@ class Regression : public TextTask {
                 int64_t) const override {
     Answer answer;
     for (const float number : logits) answer.cells.push_back(cell(number));
-    if (logits.size() == 1)
-      answer.json["number"] = logits[0];
-    else
-      answer.json["numbers"] = std::vector<float>(logits.begin(), logits.end());
+    if (logits.size() == 1) answer.json["number"] = logits[0];
+    else answer.json["numbers"] = std::vector<float>(logits.begin(), logits.end());
     return answer;
   }
   Names heading(int64_t) const override { return {"number"}; }

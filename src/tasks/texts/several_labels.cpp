@@ -1,7 +1,6 @@
 // Any number of labels of each text, each by itself.
 #include <algorithm>
 #include <set>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -1,10 +1,8 @@
 #include "tasks/texts/text_classifier.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-
 #include "models/families/labels.h"
 #include "models/families/sentence_embedder.h"
 #include "models/nn/model_file.h"
@@ -45,14 +43,10 @@ ModelHead head_of(TextProblem problem) {
 
 std::string problem_type_of(TextProblem problem) {
   switch (problem) {
-    case TextProblem::kOneClass:
-      return "single_label_classification";
-    case TextProblem::kSeveralClasses:
-      return "multi_label_classification";
-    case TextProblem::kNumbers:
-      return "regression";
-    default:
-      break;
+    case TextProblem::kOneClass: return "single_label_classification";
+    case TextProblem::kSeveralClasses: return "multi_label_classification";
+    case TextProblem::kNumbers: return "regression";
+    default: break;
   }
   return "";
 }
@@ -124,10 +118,8 @@ OpenedTextClassifier open_text_classifier(const std::string& folder, const std::
 }
 
 void OpenedTextClassifier::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (is_run)
-    load_model(RunFolder(folder).best_weights(), layout, parameters);
-  else
-    load_parameters(model, layout, parameters);
+  if (is_run) load_model(RunFolder(folder).best_weights(), layout, parameters);
+  else load_parameters(model, layout, parameters);
 }
 
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes) {

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/pretrained.h"

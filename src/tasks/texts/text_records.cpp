@@ -1,11 +1,9 @@
 #include "tasks/texts/text_records.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -261,10 +259,8 @@ TextRecords read_related_texts(const std::string& path, const DataConfig& data) 
     TextRecord& to = found.records.emplace_back();
     to.text = record_text(record, columns.text, where), to.pair = record_text(record, columns.pair, where),
     to.where = where;
-    if (!columns.label.empty())
-      to.label = number_of(record_label(record, columns.label, where), where);
-    else
-      to.others = other_texts(record, columns, where);
+    if (!columns.label.empty()) to.label = number_of(record_label(record, columns.label, where), where);
+    else to.others = other_texts(record, columns, where);
     if (to.others.size() != found.records[0].others.size())
       fail_user(where + ": " + std::to_string(to.others.size()) + " negative texts, and " +
                 std::to_string(found.records[0].others.size()) + " in the first record");

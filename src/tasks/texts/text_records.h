@@ -3,7 +3,6 @@
 #include <functional>
 #include <string>
 #include <vector>
-
 #include "base/json.h"
 #include "config/config.h"
 

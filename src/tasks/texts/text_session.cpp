@@ -1,7 +1,5 @@
 #include "tasks/texts/text_session.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "models/modules/text_encoder.h"
 
@@ -94,10 +92,8 @@ Evaluation TextSession::evaluate(const TextRecords& records, const TextExamples&
         const int64_t length = lengths[static_cast<size_t>(batch.shape_index)];
         const Executor& executor = trainer->plans().evaluate_executor(batch.shape_index);
         for (int64_t row = 0; const int64_t i : batches.sorted_rows(index)) {
-          if (picks)
-            std::copy_n(executor.output("predictions").as<const int32_t>() + row * length, length, to);
-          else
-            std::ranges::copy(logits_of(examples, batch, row, i), to);
+          if (picks) std::copy_n(executor.output("predictions").as<const int32_t>() + row * length, length, to);
+          else std::ranges::copy(logits_of(examples, batch, row, i), to);
           ++row, to += numbers;
         }
       });

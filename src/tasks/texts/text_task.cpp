@@ -1,7 +1,5 @@
 #include "tasks/texts/text_task.h"
-
 #include <array>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "models/families/labels.h"

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
 #include "data/examples/text/text_examples.h"
 #include "data/metrics/class_report.h"
 #include "data/text/pretrained_tokenizer.h"

@@ -1,7 +1,5 @@
 #include "tasks/texts/text_training.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -33,8 +31,7 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   const std::string path = file_of(config, data.train_tsv, "train_tsv");
   TextRecords train = task.read(path, data), valid;
   if (outputs) *outputs = task.outputs(train, path);  // which also says what does not fit the task
-  if (!data.valid_tsv.empty())
-    valid = task.read(data_path(data, data.valid_tsv), data);
+  if (!data.valid_tsv.empty()) valid = task.read(data_path(data, data.valid_tsv), data);
   else
     valid = split_off(train, task.problem == TextProblem::kOneClass, data.held_out,
                       static_cast<uint64_t>(config.train.seed));

@@ -2,7 +2,6 @@
 // nothing.
 #pragma once
 #include <optional>
-
 #include "tasks/session_task.h"
 #include "tasks/texts/cached_batches.h"
 #include "tasks/texts/text_session.h"

@@ -1,7 +1,6 @@
 // A class of each word of a text, such as the names in it ("B-PER", "I-PER", "O").
 #include <algorithm>
 #include <set>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"

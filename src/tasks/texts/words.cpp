@@ -1,7 +1,5 @@
 #include "tasks/texts/words.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "data/examples/text/record_reader.h"
@@ -177,10 +175,8 @@ WordRanges split_words(const std::string& text) {
     const auto begin = static_cast<size_t>(character.data() - text.data());
     const char32_t c = utf8_code_point_at(text, begin);
     const bool is_part = is_word_character(c);
-    if (is_part && goes_on)
-      words.back().end = begin + character.size();
-    else if (!is_white_space(c))
-      words.push_back({begin, begin + character.size()});
+    if (is_part && goes_on) words.back().end = begin + character.size();
+    else if (!is_white_space(c)) words.push_back({begin, begin + character.size()});
     goes_on = is_part;
   }
   return words;

@@ -1,8 +1,6 @@
 #include "tasks/translation/corpus.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/examples/held_out.h"
@@ -131,8 +129,7 @@ Corpus load_training_corpus(const Config& config) {
       corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
       if (has_valid_files(data))
         corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
-      else
-        hold_out(corpus, data);
+      else hold_out(corpus, data);
       break;
   }
   return corpus;
@@ -145,9 +142,7 @@ Corpus load_test_corpus(const Config& config) {
     case ExampleOrigin::kDates:
       corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
       break;
-    case ExampleOrigin::kRandom:
-      corpus.test = generate_random(config, 2, "test_samples", data.test_samples);
-      break;
+    case ExampleOrigin::kRandom: corpus.test = generate_random(config, 2, "test_samples", data.test_samples); break;
     case ExampleOrigin::kFiles:
       corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
       break;

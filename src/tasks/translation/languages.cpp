@@ -1,5 +1,4 @@
 #include "tasks/translation/languages.h"
-
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "data/text/pretrained_files.h"
@@ -66,10 +65,8 @@ void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Langua
   const bool first = type == "mbart" && !kind.starts_with("MBart50") &&
                      (kind.starts_with("MBart") || pair.special.begin != pair.special.end);
   (first || settings.flag("legacy_behaviour", false) ? pair.after_source : pair.before_source) = {source};
-  if (first)
-    pair.special.begin = target;
-  else
-    pair.before_target = {target};
+  if (first) pair.special.begin = target;
+  else pair.before_target = {target};
 }
 
 }  // namespace linnet

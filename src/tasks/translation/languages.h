@@ -2,7 +2,6 @@
 // NLLB), and what BART's texts begin with.
 #pragma once
 #include <string>
-
 #include "models/families/config_file.h"
 #include "tasks/translation/tokenizer_pair.h"
 

@@ -1,5 +1,4 @@
 #include "tasks/translation/tokenizer_pair.h"
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"
@@ -59,8 +58,7 @@ TokenizerPair load_tokenizers(const Config& config, const std::string& folder) {
   TokenizerPair pair;
   if (file_exists(folder + "/" + kSource) || (config.model.from.empty() && !config.data.joint_vocab))
     pair.source = load_one(folder, kSource), pair.target = load_one(folder, kTarget);
-  else
-    pair.source = pair.target = load_one(folder, kJoint);
+  else pair.source = pair.target = load_one(folder, kJoint);
   pair.special = begin_of(config, pair.source->special());
   return pair;
 }

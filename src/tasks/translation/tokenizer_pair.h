@@ -1,7 +1,6 @@
 // The tokenizers of a run: one for both sides, or one each.
 #pragma once
 #include <memory>
-
 #include "config/config.h"
 #include "data/examples/text/parallel_text.h"
 #include "data/text/sentence_frame.h"

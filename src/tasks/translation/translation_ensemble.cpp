@@ -1,8 +1,6 @@
 #include "tasks/translation/translation_ensemble.h"
-
 #include <algorithm>
 #include <map>
-
 #include "base/error.h"
 #include "models/modules/ensemble.h"
 

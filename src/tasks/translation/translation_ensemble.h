@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "tasks/translation/translation_model.h"
 
 namespace linnet {

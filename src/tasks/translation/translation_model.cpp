@@ -1,7 +1,5 @@
 #include "tasks/translation/translation_model.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "models/families/generation_config.h"
 #include "models/families/marian.h"
@@ -129,8 +127,7 @@ TranslationModel make_translation_model(const Config& config, TokenizerPair toke
     set_translation_model(model, new_pretrained(t5_file(config, model.tokenizers)));
   else if (config.model.architecture == "marian")
     set_translation_model(model, new_pretrained(marian_file(config, model.tokenizers)));
-  else
-    model.model = std::make_shared<Transformer>(transformer_config(config, model.tokenizers));
+  else model.model = std::make_shared<Transformer>(transformer_config(config, model.tokenizers));
   return model;
 }
 
@@ -189,10 +186,8 @@ OpenedTranslationModel open_translation_model(const std::string& folder, const s
 }
 
 void OpenedTranslationModel::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (is_run)
-    load_model(RunFolder(folder).best_weights(), layout, parameters);
-  else
-    load_parameters(*pretrained, layout, parameters);
+  if (is_run) load_model(RunFolder(folder).best_weights(), layout, parameters);
+  else load_parameters(*pretrained, layout, parameters);
 }
 
 }  // namespace linnet

@@ -3,7 +3,6 @@
 #pragma once
 #include <memory>
 #include <string>
-
 #include "models/families/pretrained.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/transformer.h"

@@ -1,8 +1,6 @@
 #include "tasks/translation/translation_session.h"
-
 #include <algorithm>
 #include <iterator>
-
 #include "data/examples/batch_stream.h"
 #include "data/metrics/bleu.h"
 #include "data/metrics/chrf.h"

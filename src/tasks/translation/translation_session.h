@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 #include <vector>
-
 #include "data/examples/buckets.h"
 #include "data/examples/text/pair_dataset.h"
 #include "data/examples/text/parallel_text.h"

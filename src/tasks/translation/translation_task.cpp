@@ -1,7 +1,5 @@
 #include "tasks/translation/translation_task.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"

@@ -1,11 +1,9 @@
 #include "training/check/check.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-
 #include "base/clock.h"
 #include "base/process_memory.h"
 #include "engine/ir/op.h"

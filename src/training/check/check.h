@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "engine/exec/interpreter.h"
 #include "training/trainer/trainer.h"
 

@@ -1,7 +1,6 @@
 // Who sees what: padding, other rows, later tokens, and the length that a row is padded to.
 #include <algorithm>
 #include <cstring>
-
 #include "training/check/check.h"
 
 namespace linnet {

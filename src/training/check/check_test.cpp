@@ -1,12 +1,9 @@
 // A small decoder and a small classifier that pass, and twelve ways to spoil them, each found by the right check.
 #include "training/check/check.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <random>
-
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"

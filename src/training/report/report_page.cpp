@@ -1,10 +1,8 @@
 #include "training/report/report_page.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <string_view>
-
 #include "base/json.h"
 #include "base/text.h"
 #include "data/text/base64.h"
@@ -130,10 +128,8 @@ Json run_data(const ReportRun& run, bool with_pictures) {
 std::string script_text(const std::string& json) {
   std::string result;
   for (const char c : json)
-    if (c == '<')
-      result += "\\u003c";
-    else
-      result += c;
+    if (c == '<') result += "\\u003c";
+    else result += c;
   return result;
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "training/trainer/trainer.h"
 
 namespace linnet {

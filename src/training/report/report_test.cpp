@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
-
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"

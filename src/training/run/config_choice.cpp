@@ -1,9 +1,7 @@
 #include "training/run/config_choice.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <tuple>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/examples/text/record_reader.h"
@@ -27,8 +25,7 @@ void set_data(Config& config, const std::string& path) {
   // Of images: a folder of them, or a table of files and labels.
   if (task.kind == TaskKind::kImages && (has_records(path) || std::filesystem::is_regular_file(path)))
     data.train_tsv = path;
-  else
-    data.*task.data = path;
+  else data.*task.data = path;
   data.task = task.data_task;
 }
 

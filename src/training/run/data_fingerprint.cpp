@@ -1,11 +1,8 @@
 #include "training/run/data_fingerprint.h"
-
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"

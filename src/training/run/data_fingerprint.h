@@ -3,7 +3,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 #include "training/run/run_folder.h"
 #include "training/run/training_run.h"

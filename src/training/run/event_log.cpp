@@ -1,12 +1,10 @@
 #include "training/run/event_log.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 #include <span>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
 #include "base/files.h"
 #include "formats/event_file.h"
 #include "training/trainer/trainer.h"

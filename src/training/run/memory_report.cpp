@@ -1,10 +1,8 @@
 #include "training/run/memory_report.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
-
 #include "base/cgroup.h"
 #include "base/error.h"
 #include "base/process_memory.h"

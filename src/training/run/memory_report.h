@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "config/config.h"
 #include "engine/plan/store.h"

@@ -1,7 +1,5 @@
 #include "training/run/pretrained_run.h"
-
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "models/families/sentence_embedder.h"

@@ -3,7 +3,6 @@
 #pragma once
 #include <memory>
 #include <string>
-
 #include "config/config.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "models/families/generation_config.h"

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
-
 #include "base/log.h"
 #include "training/run/run_reporter.h"
 
@@ -31,10 +29,8 @@ class Text {
 Text duration(double seconds) {
   const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 3.6e9));
   Text text;
-  if (s >= 3600)
-    text.add(FMT_STRING("{}:{:02}:{:02} left"), s / 3600, s / 60 % 60, s % 60);
-  else
-    text.add(FMT_STRING("{}:{:02} left"), s / 60, s % 60);
+  if (s >= 3600) text.add(FMT_STRING("{}:{:02}:{:02} left"), s / 3600, s / 60 % 60, s % 60);
+  else text.add(FMT_STRING("{}:{:02} left"), s / 60, s % 60);
   return text;
 }
 

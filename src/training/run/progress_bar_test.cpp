@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <unistd.h>
-
 #include <cstdlib>
-
 #include "training/run/run_reporter.h"
 
 namespace linnet {

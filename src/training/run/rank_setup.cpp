@@ -1,8 +1,6 @@
 #include "training/run/rank_setup.h"
-
 #include <filesystem>
 #include <type_traits>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/scratch_folder.h"

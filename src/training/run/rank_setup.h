@@ -3,7 +3,6 @@
 // one rank all of these do nothing.
 #pragma once
 #include <string>
-
 #include "base/function_ref.h"
 #include "config/config.h"
 #include "distributed/comm/communicator.h"

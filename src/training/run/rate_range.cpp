@@ -1,11 +1,8 @@
 #include "training/run/rate_range.h"
-
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
 #include "base/error.h"
 #include "base/signals.h"
 #include "training/trainer/step_queue.h"

@@ -3,7 +3,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "training/run/training_task.h"
 
 namespace linnet {

@@ -1,9 +1,6 @@
 #include "training/run/rate_range.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "base/error.h"
 
 namespace linnet {

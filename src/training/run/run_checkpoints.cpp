@@ -1,11 +1,9 @@
 #include "training/run/run_checkpoints.h"
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <map>
 #include <memory>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -107,8 +105,7 @@ bool RunCheckpoints::load_whole(Progress& progress) {
     frozen_saved_ = metadata.contains(kFrozenKey);
     if (progress.step >= config_.max_steps)
       log_info("the run has its " + std::to_string(progress.step) + " steps already; --steps N goes on to N");
-    else
-      log_info("resuming at step " + std::to_string(progress.step));
+    else log_info("resuming at step " + std::to_string(progress.step));
     if (metadata["isa"] != current_isa())
       log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
                   ": losses will differ in the last digits");
@@ -160,8 +157,7 @@ void RunCheckpoints::save(const Progress& progress) {
   save_frozen();
   if (is_first_rank())
     save_training_state(folder_.state_path(), trainer_, progress, metadata(progress, ""), whole_ ? &*whole_ : nullptr);
-  else if (whole_)
-    give_training_state(trainer_.state(), *whole_);
+  else if (whole_) give_training_state(trainer_.state(), *whole_);
   last_saved_ = progress.step;
 }
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "config/config.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/tensor_group.h"

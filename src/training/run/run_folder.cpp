@@ -1,7 +1,5 @@
 #include "training/run/run_folder.h"
-
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 

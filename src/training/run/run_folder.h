@@ -16,7 +16,6 @@
 #pragma once
 #include <optional>
 #include <string>
-
 #include "base/files.h"
 #include "config/config.h"
 

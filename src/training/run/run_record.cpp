@@ -1,12 +1,9 @@
 #include "training/run/run_record.h"
-
 #include <sys/utsname.h>
-
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "config/config_keys.h"

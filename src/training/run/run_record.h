@@ -5,7 +5,6 @@
 //   each evaluation let the model write
 #pragma once
 #include <string>
-
 #include "training/report/report_page.h"
 #include "training/run/training_task.h"
 

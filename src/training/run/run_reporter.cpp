@@ -1,12 +1,9 @@
 #include "training/run/run_reporter.h"
-
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -65,8 +62,7 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
     if (good != samples_->size()) samples_->truncate_to(good);
   }
   const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
-  if (config_.tensorboard)
-    events_.emplace(folder, resumed.step);
+  if (config_.tensorboard) events_.emplace(folder, resumed.step);
   else if (has_event_files(folder))
     EventLog(folder, resumed.step);  // the steps that this run does again are void there
 }

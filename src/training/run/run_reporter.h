@@ -3,7 +3,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-
 #include "base/terminal_line.h"
 #include "config/config.h"
 #include "training/run/event_log.h"

@@ -1,10 +1,8 @@
 #include "training/run/sweep.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <set>
-
 #include "base/digits.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -43,10 +41,8 @@ std::string value_at(const SweepAxis& axis, double location) {
 std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts{""};
   for (const char c : text)
-    if (c == ',')
-      parts.emplace_back();
-    else
-      parts.back() += c;
+    if (c == ',') parts.emplace_back();
+    else parts.back() += c;
   return parts;
 }
 

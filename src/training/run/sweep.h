@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "training/run/config_choice.h"
 #include "training/run/training_run.h"
 

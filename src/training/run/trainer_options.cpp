@@ -1,8 +1,6 @@
 #include "training/run/trainer_options.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "config/hints.h"
 #include "distributed/comm/world.h"
 

@@ -1,7 +1,6 @@
 // What a configuration says to the trainer.
 #pragma once
 #include <cstdint>
-
 #include "config/config.h"
 #include "training/run/memory_report.h"
 #include "training/trainer/schedule.h"

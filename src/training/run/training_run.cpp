@@ -1,13 +1,10 @@
 #include "training/run/training_run.h"
-
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
 #include <vector>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"

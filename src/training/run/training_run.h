@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <string>
-
 #include "distributed/comm/communicator.h"
 #include "training/run/run_folder.h"
 #include "training/run/training_task.h"

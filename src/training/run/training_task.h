@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "config/config.h"
 #include "data/examples/batch.h"
 #include "data/metrics/class_report.h"

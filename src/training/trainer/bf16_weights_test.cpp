@@ -1,9 +1,7 @@
 // Weights that are trained and stored in bf16: updates in fp32, rounded stochastically.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
-
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,9 +1,7 @@
 // Buffers: state that training graphs update, through batch normalization's running statistics.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
-
 #include "base/error.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"

@@ -1,12 +1,10 @@
 #include "training/trainer/checkpoint.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <set>
-
 #include "base/digits.h"
 #include "base/error.h"
 #include "engine/plan/state_names.h"

@@ -3,7 +3,6 @@
 // crash at any moment leaves the last good one.
 #pragma once
 #include <string>
-
 #include "models/nn/model_file.h"
 #include "training/trainer/divided_states.h"
 #include "training/trainer/trainer.h"

@@ -1,7 +1,5 @@
 #include "training/trainer/divided_states.h"
-
 #include <algorithm>
-
 #include "engine/passes/tensor_parallel.h"
 #include "engine/plan/state_names.h"
 
@@ -12,10 +10,8 @@ namespace {
 template <class T>
 auto bytes_at(T* values, int64_t count) {
   const std::span span(values, static_cast<size_t>(count));
-  if constexpr (std::is_const_v<T>)
-    return std::as_bytes(span);
-  else
-    return std::as_writable_bytes(span);
+  if constexpr (std::is_const_v<T>) return std::as_bytes(span);
+  else return std::as_writable_bytes(span);
 }
 
 std::span<std::byte> bytes_at(float* values, int64_t count) {
@@ -68,12 +64,9 @@ void DividedStates::gather(const std::string& state, int64_t first, int64_t coun
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
   for_parts(first, count, [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
-    if (world_.rank() == 0 && rank == 0)
-      std::copy_n(own + in_own, part, whole + in_state - first);
-    else if (world_.rank() == 0)
-      incoming.push_back({rank, bytes_at(whole + in_state - first, part)});
-    else if (rank == world_.rank())
-      outgoing.push_back({0, bytes_at(own + in_own, part)});
+    if (world_.rank() == 0 && rank == 0) std::copy_n(own + in_own, part, whole + in_state - first);
+    else if (world_.rank() == 0) incoming.push_back({rank, bytes_at(whole + in_state - first, part)});
+    else if (rank == world_.rank()) outgoing.push_back({0, bytes_at(own + in_own, part)});
   });
   world_.exchange(outgoing, incoming);
 }
@@ -83,12 +76,9 @@ void DividedStates::scatter(const std::string& state, int64_t first, int64_t cou
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
   for_parts(first, count, [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
-    if (world_.rank() == 0 && rank == 0)
-      std::copy_n(whole + in_state - first, part, own + in_own);
-    else if (world_.rank() == 0)
-      outgoing.push_back({rank, bytes_at(whole + in_state - first, part)});
-    else if (rank == world_.rank())
-      incoming.push_back({0, bytes_at(own + in_own, part)});
+    if (world_.rank() == 0 && rank == 0) std::copy_n(whole + in_state - first, part, own + in_own);
+    else if (world_.rank() == 0) outgoing.push_back({rank, bytes_at(whole + in_state - first, part)});
+    else if (rank == world_.rank()) incoming.push_back({0, bytes_at(own + in_own, part)});
   });
   world_.exchange(outgoing, incoming);
 }
@@ -268,10 +258,8 @@ void WholeStates::scatter_in_stage(const std::string& state, const ParameterSlot
     const Communicator::Incoming message{0, bytes_at(own, mine.count)};
     tensor_.exchange({}, {&message, 1});
   }
-  if (states_.is_divided(state))
-    slices_.scatter(state, slot.offset + mine.first, mine.count, own);
-  else
-    broadcast(data_, 0, std::span(own, static_cast<size_t>(mine.count)));
+  if (states_.is_divided(state)) slices_.scatter(state, slot.offset + mine.first, mine.count, own);
+  else broadcast(data_, 0, std::span(own, static_cast<size_t>(mine.count)));
 }
 
 // Ranks of a tensor group never divide packed states.

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "distributed/comm/communicator.h"
 #include "models/nn/pipeline_parallel.h"

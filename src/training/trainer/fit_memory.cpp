@@ -1,5 +1,4 @@
 #include "training/trainer/fit_memory.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -124,10 +123,8 @@ class Search {
     size_t low = 0, high = ladder_.steps.size();
     while (low < high) {
       const size_t middle = (low + high) / 2;
-      if (fits_(size(middle, false)))
-        high = middle;
-      else
-        low = middle + 1;
+      if (fits_(size(middle, false))) high = middle;
+      else low = middle + 1;
     }
     for (size_t i = low; i < ladder_.steps.size(); ++i) {
       const PlanSize placed = size(i, true);

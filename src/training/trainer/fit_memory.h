@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "engine/ops/kernel.h"
 #include "engine/passes/passes.h"
 #include "engine/plan/plan.h"

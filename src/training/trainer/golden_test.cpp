@@ -1,8 +1,6 @@
 // Twenty training steps against PyTorch's nn.Transformer in float64 (tests/golden/make_transformer.py).
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/exec/executor.h"
 #include "engine/exec/interpreter.h"
 #include "engine/passes/passes.h"

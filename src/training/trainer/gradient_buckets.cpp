@@ -1,9 +1,7 @@
 #include "training/trainer/gradient_buckets.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-
 #include "engine/ops/collective/collective.h"
 #include "engine/plan/state_names.h"
 #include "engine/plan/storage.h"

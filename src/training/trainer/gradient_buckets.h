@@ -2,7 +2,6 @@
 // gradients of the last layers first.
 #pragma once
 #include <vector>
-
 #include "distributed/comm/communicator.h"
 #include "engine/plan/plan.h"
 #include "models/nn/parameter_layout.h"

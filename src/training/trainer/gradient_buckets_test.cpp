@@ -1,11 +1,8 @@
 #include "training/trainer/gradient_buckets.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
-
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"

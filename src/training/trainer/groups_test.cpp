@@ -1,9 +1,7 @@
 // Parameters in groups: frozen ones and those with a learning rate of their own, through whole training steps.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
-
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"

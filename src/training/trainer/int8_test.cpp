@@ -1,10 +1,8 @@
 // Training with PassOptions::int8: products of linear layers and of their inputs' gradients in int8.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
 #include <random>
-
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"

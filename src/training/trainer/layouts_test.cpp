@@ -1,7 +1,6 @@
 // Tensor, pipeline and data parallel together, with threads as ranks: each family trains as one rank does, with the
 // same dropout masks, and checkpoints do not tell how ranks shared the model.
 #include <vector>
-
 #include "base/error.h"
 #include "layouts_testing.h"
 

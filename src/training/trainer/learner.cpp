@@ -1,7 +1,5 @@
 #include "training/trainer/learner.h"
-
 #include <malloc.h>
-
 #include "base/error.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/pipeline_parallel.h"

@@ -7,7 +7,6 @@
 //   StepReport report = learner.step(0.02);
 #pragma once
 #include <span>
-
 #include "training/trainer/resident.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "training/trainer/learner.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

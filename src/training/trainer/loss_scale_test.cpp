@@ -1,10 +1,8 @@
 // Training in fp16: operands of products are rounded to half precision, and the loss has a scale that follows
 // overflows.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
-
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"

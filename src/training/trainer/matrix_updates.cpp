@@ -1,9 +1,7 @@
 #include "training/trainer/matrix_updates.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/expression_builder.h"
@@ -183,10 +181,8 @@ void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, co
   const std::vector<Tensor> gradients = cut_pieces(gradient.flat, pieces);
   std::vector<int64_t> factor_sizes, other_sizes;
   for (const RangePiece& piece : pieces)
-    if (piece.is_matrix)
-      factor_sizes.insert(factor_sizes.end(), {piece.rows, piece.columns});
-    else
-      other_sizes.push_back(piece.count);
+    if (piece.is_matrix) factor_sizes.insert(factor_sizes.end(), {piece.rows, piece.columns});
+    else other_sizes.push_back(piece.count);
   const DType dtype = gradient.flat.type().dtype;
   PackedParts factors(graph, "moment2.factors" + range.suffix, dtype, factor_sizes),
       others(graph, "moment2.rest" + range.suffix, dtype, other_sizes);

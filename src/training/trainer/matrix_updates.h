@@ -14,7 +14,6 @@
 #pragma once
 #include <span>
 #include <vector>
-
 #include "engine/ops/pointwise/expression_builder.h"
 #include "training/trainer/range_update.h"
 

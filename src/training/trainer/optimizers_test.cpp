@@ -1,10 +1,8 @@
 // Optimizers that keep or compute something else than a number for each parameter: through whole training steps.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
 #include <limits>
-
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,7 +1,5 @@
 #include "training/trainer/ownership.h"
-
 #include <algorithm>
-
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/plan/state_names.h"
 #include "training/trainer/divided_states.h"
@@ -34,12 +32,10 @@ SliceBounds bounds_at_pieces(const std::vector<RangePiece>& pieces, int64_t coun
 SliceBounds bounds_of(const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& optimizer,
                       int ranks) {
   switch (optimizer_of(range, optimizer).kind) {
-    case OptimizerAttrs::Kind::kMuon:
-      return bounds_at_pieces(layer_matrices(layout, range), range.count, ranks, true);
+    case OptimizerAttrs::Kind::kMuon: return bounds_at_pieces(layer_matrices(layout, range), range.count, ranks, true);
     case OptimizerAttrs::Kind::kAdafactor:
       return bounds_at_pieces(tensors_of(layout, range), range.count, ranks, false);
-    default:
-      return slice_bounds(static_cast<size_t>(range.count), ranks);
+    default: return slice_bounds(static_cast<size_t>(range.count), ranks);
   }
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 #include <span>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/shard_sum.h"

@@ -1,9 +1,7 @@
 #include "training/trainer/pipeline_stage.h"
-
 #include <algorithm>
 #include <cstring>
 #include <set>
-
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/timeline.h"

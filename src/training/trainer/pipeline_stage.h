@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "distributed/comm/pipeline_order.h"
 #include "distributed/comm/tensor_group.h"

@@ -1,7 +1,6 @@
 // Models whose layers the stages of a pipeline share, with threads as ranks: they train as one rank does, with the same
 // dropout masks, and checkpoints do not tell how many stages wrote them.
 #include "training/trainer/pipeline_stage.h"
-
 #include "base/timeline.h"
 #include "layouts_testing.h"
 

@@ -1,8 +1,6 @@
 #include "training/trainer/range_update.h"
-
 #include <algorithm>
 #include <string_view>
-
 #include "base/error.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
@@ -168,10 +166,8 @@ std::vector<RangePiece> layer_matrices(const ParameterLayout& layout, const Trai
   for_parameters(layout, range, [&](const ParameterSpec& spec, int64_t offset, int64_t count) {
     const bool of_layer = is_matrix(spec) && !spec.table && !is_of_head(spec.name);
     if (of_layer) expect_whole(spec, count);
-    if (!of_layer && !pieces.empty() && !pieces.back().is_matrix)
-      pieces.back().count += count;
-    else
-      pieces.push_back(piece_of(spec, offset, count, of_layer));
+    if (!of_layer && !pieces.empty() && !pieces.back().is_matrix) pieces.back().count += count;
+    else pieces.push_back(piece_of(spec, offset, count, of_layer));
   });
   return pieces;
 }

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "engine/ops/optimizer/optimizer.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/parameter_layout.h"

@@ -1,8 +1,6 @@
 // Recomputation on whole steps: less memory, the same bits.
 #include <gtest/gtest.h>
-
 #include <functional>
-
 #include "base/error.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"

@@ -1,7 +1,5 @@
 #include "training/trainer/resident.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/rounding.h"
 #include "engine/ops/resident/resident.h"

@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "training/trainer/trainer.h"
 
 namespace linnet {

@@ -1,12 +1,9 @@
 // On the CPU, on the emulated device (tests/cuda_emulation), or with LINNET_TEST_DEVICE on a GPU: resident steps are
 // those of the same slot's Trainer::step, bit for bit.
 #include "training/trainer/resident.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
-
 #include "base/error.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"

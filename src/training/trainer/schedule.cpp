@@ -1,9 +1,7 @@
 #include "training/trainer/schedule.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -19,14 +17,11 @@ double learning_rate(const Schedule& schedule, int64_t step) {
   const double span = std::max(1.0, static_cast<double>(schedule.max_steps) - warmup);
   const double done = std::clamp((now - warmup) / span, 0.0, 1.0);
   switch (schedule.kind) {
-    case Schedule::Kind::kConstant:
-      return schedule.peak;
-    case Schedule::Kind::kLinear:
-      return schedule.peak + (schedule.final - schedule.peak) * done;
+    case Schedule::Kind::kConstant: return schedule.peak;
+    case Schedule::Kind::kLinear: return schedule.peak + (schedule.final - schedule.peak) * done;
     case Schedule::Kind::kCosine:
       return schedule.final + (schedule.peak - schedule.final) * (1 + std::cos(std::numbers::pi * done)) / 2;
-    case Schedule::Kind::kInverseSqrt:
-      return schedule.peak * std::sqrt(std::max(1.0, warmup) / std::max(1.0, now));
+    case Schedule::Kind::kInverseSqrt: return schedule.peak * std::sqrt(std::max(1.0, warmup) / std::max(1.0, now));
   }
   return schedule.peak;
 }

@@ -1,7 +1,5 @@
 #include "training/trainer/schedule.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "training/trainer/sharded_step.h"
-
 #include <algorithm>
-
 #include "base/signals.h"
 #include "base/timeline.h"
 #include "distributed/comm/tensor_group.h"
@@ -48,10 +46,8 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
   const auto declare = [&](const char* name, MemoryKind kind, size_t count) {
     if (count > 0) store.declare(name, kind, count * sizeof(float));
   };
-  if (divided)
-    GradientSlices::declare(store, layout, share, *divided);
-  else
-    declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
+  if (divided) GradientSlices::declare(store, layout, share, *divided);
+  else declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
   declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share, !store.device().is_host()));
 }
 
@@ -155,10 +151,8 @@ void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micr
   size_t complete = 0, released = 0;
   trainer_.accumulate(shape, step, micro, [&](NodeId node) {
     for (; complete < held.size() && held[complete].ready <= node; ++complete) {
-      if (sender_)
-        sender_->allow(complete + 1);
-      else
-        send(complete, trainer_.pool(), Communicator::Wait::kSoon);
+      if (sender_) sender_->allow(complete + 1);
+      else send(complete, trainer_.pool(), Communicator::Wait::kSoon);
     }
     for (; sender_ && released < held.size() && held[released].hold <= node; ++released) sender_->wait(released + 1);
   });
@@ -166,10 +160,8 @@ void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micr
 
 void ShardedStep::send(size_t bucket, ThreadPool& pool, Communicator::Wait wait) {
   const HostSpan span("add ranks' gradients");
-  if (divides_gradients())
-    send_of_round(bucket, pool, wait);
-  else
-    send_of_last(buckets_[bucket]);
+  if (divides_gradients()) send_of_round(bucket, pool, wait);
+  else send_of_last(buckets_[bucket]);
 }
 
 void ShardedStep::send_of_round(size_t index, ThreadPool& pool, Communicator::Wait wait) {
@@ -246,8 +238,7 @@ void ShardedStep::read_few(std::vector<float>& few) const {
 
 // Of divided gradients: what accumulate() has not sent, and the few values.
 void ShardedStep::add_round() {
-  if (sender_)
-    sender_->finish();
+  if (sender_) sender_->finish();
   else if (state_.has_whole_gradient())
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket)
       send(bucket, trainer_.pool(), Communicator::Wait::kSoon);
@@ -293,10 +284,8 @@ void ShardedStep::sum_range(size_t index) {
   const Slice own = slice(bounds, share_.rank);
   if (count == 1) return;
   const std::span<const float> sum = nodes_[0].subspan(own.first, own.count);
-  if (device_)
-    device_->copy(gradient.data() + own.first, sum.data(), sum.size());
-  else
-    std::ranges::copy(sum, gradient.data() + own.first);
+  if (device_) device_->copy(gradient.data() + own.first, sum.data(), sum.size());
+  else std::ranges::copy(sum, gradient.data() + own.first);
 }
 
 std::span<const float> ShardedStep::own_gradient(size_t range) const {
@@ -356,10 +345,8 @@ void ShardedStep::finish() {
     if (state_.divides_moments()) continue;
     const TrainedRange& range = state_.layout().ranges()[i];
     const std::span<float> sum = gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
-    if (device_)
-      device_->all_gather_slices(sum, state_.ownership().bounds(i));
-    else
-      all_gather_slices(world_, sum, state_.ownership().bounds(i));
+    if (device_) device_->all_gather_slices(sum, state_.ownership().bounds(i));
+    else all_gather_slices(world_, sum, state_.ownership().bounds(i));
   }
   if (state_.divides_moments() || trainer_.pipeline()) add_squares();
   if (!divides_gradients() && !device_) store_.push(state::kGradient);

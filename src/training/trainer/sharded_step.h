@@ -26,7 +26,6 @@
 #pragma once
 #include <optional>
 #include <vector>
-
 #include "base/ordered_worker.h"
 #include "data/examples/batch.h"
 #include "distributed/comm/shard_sum.h"

@@ -1,13 +1,10 @@
 // Steps of several data shards, with threads as ranks: neither the number of ranks nor what they divide changes a bit.
 #include "training/trainer/sharded_step.h"
-
 #include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
 #include <limits>
 #include <map>
-
 #include "comm_testing.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
@@ -197,10 +194,8 @@ TEST(ShardedStep, ALossScaleSkipsTheSameSteps) {
         skipped.push_back(report.skipped);
         if (!report.skipped) add_report(result, report);
       }
-      if (world.rank() == 0)
-        add_states(result, rank);
-      else
-        rank.shards.share_average();
+      if (world.rank() == 0) add_states(result, rank);
+      else rank.shards.share_average();
     });
     EXPECT_TRUE(skipped.front());
     EXPECT_FALSE(skipped.back());
@@ -228,14 +223,10 @@ Result train_part(const Settings& settings, int64_t first, int64_t last, const s
       if (is_first) add_report(result, report);
     }
     rank.shards.share_average();
-    if (is_first)
-      save_training_state(path, trainer, {.step = last}, {}, &rank.whole);
-    else
-      give_training_state(trainer.state(), rank.whole);
-    if (is_first)
-      add_states(result, rank);
-    else
-      rank.shards.share_average();
+    if (is_first) save_training_state(path, trainer, {.step = last}, {}, &rank.whole);
+    else give_training_state(trainer.state(), rank.whole);
+    if (is_first) add_states(result, rank);
+    else rank.shards.share_average();
   });
   return result;
 }

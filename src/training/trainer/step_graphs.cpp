@@ -1,7 +1,5 @@
 #include "training/trainer/step_graphs.h"
-
 #include <algorithm>
-
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

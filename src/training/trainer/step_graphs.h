@@ -15,7 +15,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-
 #include "engine/ops/optimizer/optimizer.h"
 #include "models/nn/loss.h"
 #include "models/nn/parameter_layout.h"

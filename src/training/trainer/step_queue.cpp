@@ -1,5 +1,4 @@
 #include "training/trainer/step_queue.h"
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/timeline.h"
@@ -17,10 +16,8 @@ StepQueue::StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resid
 }
 
 BatchPosition StepQueue::submit(std::span<const double> rates, int64_t first_step) {
-  if (resident_)
-    submit_chunk(rates, first_step);
-  else
-    submit_step(rates[0], first_step);
+  if (resident_) submit_chunk(rates, first_step);
+  else submit_step(rates[0], first_step);
   return waiting_.back().batch;
 }
 

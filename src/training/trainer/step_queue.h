@@ -3,7 +3,6 @@
 #pragma once
 #include <span>
 #include <vector>
-
 #include "data/examples/batch.h"
 #include "training/trainer/resident.h"
 #include "training/trainer/sharded_step.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <vector>
-
 #include "layouts_testing.h"
 
 namespace linnet {

@@ -1,10 +1,8 @@
 #include "training/trainer/trainer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string_view>
-
 #include "base/digits.h"
 #include "base/error.h"
 #include "base/timeline.h"

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-
 #include "base/function_ref.h"
 #include "data/examples/batch.h"
 #include "engine/profile/step_profiler.h"

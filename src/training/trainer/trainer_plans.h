@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "engine/exec/executor.h"
 #include "training/trainer/training_state.h"
 

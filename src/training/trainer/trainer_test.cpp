@@ -1,10 +1,7 @@
 #include "training/trainer/trainer.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
-
 #include "engine/exec/interpreter.h"
 #include "translation_fixture.h"
 

@@ -1,7 +1,5 @@
 #include "training/trainer/training_state.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "models/nn/pipeline_parallel.h"
 #include "training/trainer/divided_states.h"

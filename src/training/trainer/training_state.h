@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "distributed/comm/shard_sum.h"

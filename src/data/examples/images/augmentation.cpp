@@ -1,9 +1,7 @@
 #include "data/examples/images/augmentation.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
 #include "base/hash.h"
 #include "data/examples/images/random_augment.h"
 
@@ -100,10 +98,8 @@ void move_image(const Motion& motion, std::span<const uint8_t> image, int64_t he
   for (int64_t i = 0; i < height; ++i)
     for (int64_t j = 0; j < width; ++j, to += channels) {
       const int64_t row = i - motion.down, column = (motion.mirror ? width - 1 - j : j) - motion.right;
-      if (motion.degrees == 0)
-        mover.copy(row, column, to);
-      else
-        mover.copy_rotated(rotation, row, column, to);
+      if (motion.degrees == 0) mover.copy(row, column, to);
+      else mover.copy_rotated(rotation, row, column, to);
     }
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <vector>
-
 #include "data/examples/images/image_dataset.h"
 
 namespace linnet {

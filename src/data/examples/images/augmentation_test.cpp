@@ -1,14 +1,11 @@
 #include "data/examples/images/augmentation.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <numeric>
 #include <set>
 #include <string>
-
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/random_augment.h"
 

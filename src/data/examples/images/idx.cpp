@@ -1,8 +1,6 @@
 #include "data/examples/images/idx.h"
-
 #include <algorithm>
 #include <array>
-
 #include "base/error.h"
 #include "data/examples/gzip_file.h"
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-
 #include "data/examples/images/image_dataset.h"
 
 namespace linnet {

@@ -1,11 +1,8 @@
 #include "data/examples/images/idx.h"
-
 #include <zlib.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-
 #include "data/examples/images/image_folder.h"
 #include "image_testing.h"
 

@@ -1,11 +1,9 @@
 #include "data/examples/images/image_batches.h"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
-
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -33,8 +31,7 @@ std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mix
   std::vector<BatchInput> inputs{
       {"images", count * static_cast<size_t>(image_bytes)},
       {"labels", count * static_cast<size_t>(std::max<int64_t>(numbers, 1)) * sizeof(int32_t)}};
-  if (numbers > 0)
-    inputs.push_back({"weights", count * sizeof(float)});
+  if (numbers > 0) inputs.push_back({"weights", count * sizeof(float)});
   else if (mixed)
     inputs.insert(inputs.end(), {{"other_labels", count * sizeof(int32_t)}, {"shares", count * sizeof(float)}});
   return inputs;

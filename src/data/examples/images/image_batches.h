@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <vector>
-
 #include "base/thread_pool.h"
 #include "data/examples/batch.h"
 #include "data/examples/batches_ahead.h"

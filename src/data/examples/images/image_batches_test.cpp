@@ -1,10 +1,7 @@
 #include "data/examples/images/image_batches.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <set>
-
 #include "base/error.h"
 
 namespace linnet {

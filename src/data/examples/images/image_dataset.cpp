@@ -1,11 +1,9 @@
 #include "data/examples/images/image_dataset.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 

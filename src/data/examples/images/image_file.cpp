@@ -1,8 +1,6 @@
 #include "data/examples/images/image_file.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,7 +11,6 @@
 #include <iterator>
 #include <memory>
 #include <string_view>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "data/examples/images/image_stb-inl.h"

@@ -1,11 +1,9 @@
 #include "data/examples/images/image_folder.h"
-
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <map>
 #include <system_error>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_pool.h"

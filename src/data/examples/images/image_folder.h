@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "data/examples/images/image_dataset.h"
 #include "data/examples/images/image_file.h"
 

@@ -1,10 +1,7 @@
 #include "data/examples/images/image_folder.h"
-
 #include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
-
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_file.h"
 #include "image_testing.h"

@@ -1,6 +1,5 @@
 // Pictures of any size as pixels of one size.
 #include <algorithm>
-
 #include "base/error.h"
 #include "data/examples/images/image_file.h"
 #include "data/examples/images/image_stb_resize-inl.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/examples/held_out.h"

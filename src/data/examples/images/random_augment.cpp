@@ -1,5 +1,4 @@
 #include "data/examples/images/random_augment.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -147,12 +146,9 @@ void change_image(ImageChange change, int strength, bool negative, int64_t heigh
   const double share = static_cast<double>(strength) / kMostStrength;
   const auto either_way = [&](double most) { return negative ? -most * share : most * share; };
   switch (change) {
-    case ImageChange::kNone:
-      return;
-    case ImageChange::kShearAcross:
-      return picture.move(1, either_way(0.3), 0, 0, 1, 0);
-    case ImageChange::kShearDown:
-      return picture.move(1, 0, 0, either_way(0.3), 1, 0);
+    case ImageChange::kNone: return;
+    case ImageChange::kShearAcross: return picture.move(1, either_way(0.3), 0, 0, 1, 0);
+    case ImageChange::kShearDown: return picture.move(1, 0, 0, either_way(0.3), 1, 0);
     case ImageChange::kShiftAcross:
       return picture.move(1, 0, std::trunc(either_way(150.0 / 331 * static_cast<double>(width))), 0, 1, 0);
     case ImageChange::kShiftDown:
@@ -161,14 +157,10 @@ void change_image(ImageChange change, int strength, bool negative, int64_t heigh
       const double angle = either_way(30) * std::numbers::pi / 180;
       return picture.move(std::cos(angle), -std::sin(angle), 0, std::sin(angle), std::cos(angle), 0);
     }
-    case ImageChange::kBrightness:
-      return picture.blend(1 + either_way(0.9), [](size_t) { return 0.0; });
-    case ImageChange::kColor:
-      return picture.change_color(1 + either_way(0.9));
-    case ImageChange::kContrast:
-      return picture.change_contrast(1 + either_way(0.9));
-    case ImageChange::kSharpness:
-      return picture.change_sharpness(1 + either_way(0.9));
+    case ImageChange::kBrightness: return picture.blend(1 + either_way(0.9), [](size_t) { return 0.0; });
+    case ImageChange::kColor: return picture.change_color(1 + either_way(0.9));
+    case ImageChange::kContrast: return picture.change_contrast(1 + either_way(0.9));
+    case ImageChange::kSharpness: return picture.change_sharpness(1 + either_way(0.9));
     case ImageChange::kPosterize: {
       const int bits = 8 - static_cast<int>(std::lround(4 * share));
       return picture.map([&](uint8_t x) { return static_cast<uint8_t>(x >> (8 - bits) << (8 - bits)); });
@@ -177,10 +169,8 @@ void change_image(ImageChange change, int strength, bool negative, int64_t heigh
       const double threshold = 255 * (1 - share);
       return picture.map([&](uint8_t x) { return x >= threshold ? static_cast<uint8_t>(255 - x) : x; });
     }
-    case ImageChange::kAutoContrast:
-      return picture.map_channels(stretched);
-    case ImageChange::kEqualize:
-      return picture.map_channels(equalized);
+    case ImageChange::kAutoContrast: return picture.map_channels(stretched);
+    case ImageChange::kEqualize: return picture.map_channels(equalized);
   }
 }
 

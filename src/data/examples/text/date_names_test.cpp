@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
-
 #include "data/examples/text/dates.h"
 
 namespace linnet {

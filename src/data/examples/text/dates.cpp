@@ -1,10 +1,8 @@
 #include "data/examples/text/dates.h"
-
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <vector>
-
 #include "base/edit_distance.h"
 #include "base/hash.h"
 #include "data/text/unicode/utf8.h"
@@ -97,30 +95,18 @@ std::string ordinal(DateLanguage language, int day) {
 std::string field(char letter, DateLanguage language, const Date& date, const std::string& month_spelling) {
   static constexpr const char* kRoman[] = {"I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"};
   switch (letter) {
-    case 'W':
-      return weekday_name(language, date.weekday);
-    case 'w':
-      return weekday_abbreviation(language, date.weekday);
-    case 'M':
-      return month_spelling.empty() ? month_name(language, date.month) : month_spelling;
-    case 'm':
-      return month_abbreviation(language, date.month);
-    case 'R':
-      return kRoman[date.month - 1];
-    case 'N':
-      return two_digits(date.month);
-    case 'n':
-      return std::to_string(date.month);
-    case 'D':
-      return two_digits(date.day);
-    case 'd':
-      return std::to_string(date.day);
-    case 'o':
-      return ordinal(language, date.day);
-    case 'Y':
-      return std::to_string(date.year);
-    default:
-      return two_digits(date.year % 100);
+    case 'W': return weekday_name(language, date.weekday);
+    case 'w': return weekday_abbreviation(language, date.weekday);
+    case 'M': return month_spelling.empty() ? month_name(language, date.month) : month_spelling;
+    case 'm': return month_abbreviation(language, date.month);
+    case 'R': return kRoman[date.month - 1];
+    case 'N': return two_digits(date.month);
+    case 'n': return std::to_string(date.month);
+    case 'D': return two_digits(date.day);
+    case 'd': return std::to_string(date.day);
+    case 'o': return ordinal(language, date.day);
+    case 'Y': return std::to_string(date.year);
+    default: return two_digits(date.year % 100);
   }
 }
 
@@ -242,10 +228,8 @@ std::string write_date(int format, int day, const std::string& month_spelling) {
   const Date date = date_of(day);
   std::string text;
   for (const char* p = format_at(format).pattern; *p != '\0'; ++p) {
-    if (*p == '%')
-      text += field(*++p, format_at(format).language, date, month_spelling);
-    else
-      text += *p;
+    if (*p == '%') text += field(*++p, format_at(format).language, date, month_spelling);
+    else text += *p;
   }
   return text;
 }

@@ -1,14 +1,11 @@
 #include "data/examples/text/dates.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <ctime>
 #include <functional>
 #include <map>
 #include <set>
 #include <vector>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

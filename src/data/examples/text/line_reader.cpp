@@ -1,8 +1,6 @@
 #include "data/examples/text/line_reader.h"
-
 #include <cstring>
 #include <string_view>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"

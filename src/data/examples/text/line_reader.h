@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "data/examples/gzip_file.h"
 
 namespace linnet {

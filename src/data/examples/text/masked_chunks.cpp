@@ -1,9 +1,7 @@
 #include "data/examples/text/masked_chunks.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/examples/text/token_chunks.h"
@@ -163,8 +161,7 @@ void MaskedChunks::fill_row(const TokenSpan& piece, int64_t row, int64_t length,
     positions[i] = static_cast<int32_t>(row * length + at);
     targets[i] = tokens[at];
     const double fate = uniform(mix64(bits + 1));
-    if (fate < kMasked)
-      tokens[at] = options_.mask;
+    if (fate < kMasked) tokens[at] = options_.mask;
     else if (fate < kReplaced)
       tokens[at] = static_cast<int32_t>(mix64(bits + 2) % static_cast<uint64_t>(options_.vocab_size));
   }

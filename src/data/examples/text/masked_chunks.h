@@ -6,7 +6,6 @@
 #pragma once
 #include <cstdint>
 #include <vector>
-
 #include "data/examples/batch.h"
 #include "data/examples/text/token_stream.h"
 

@@ -1,10 +1,7 @@
 #include "data/examples/text/masked_chunks.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,9 +1,7 @@
 #include "data/examples/text/packed_rows.h"
-
 #include <algorithm>
 #include <map>
 #include <numeric>
-
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -21,10 +19,8 @@ PackedRows::PackedRows(const std::vector<TargetedTokens>& data, const ChunkOptio
     if (size > length) fail_internal("a sequence is longer than a row");
     const auto fits = rows_by_room.lower_bound(size);
     size_t row = rows_.size(), room = length;
-    if (fits == rows_by_room.end())
-      rows_.emplace_back();
-    else
-      room = fits->first, row = fits->second, rows_by_room.erase(fits);
+    if (fits == rows_by_room.end()) rows_.emplace_back();
+    else room = fits->first, row = fits->second, rows_by_room.erase(fits);
     rows_[row].push_back(i);
     rows_by_room.emplace(room - size, row);
   }

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <vector>
-
 #include "data/examples/text/token_chunks.h"
 
 namespace linnet {

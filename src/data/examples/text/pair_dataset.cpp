@@ -1,8 +1,6 @@
 #include "data/examples/text/pair_dataset.h"
-
 #include <algorithm>
 #include <cstdio>
-
 #include "base/error.h"
 #include "base/terminal_line.h"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "data/examples/text/parallel_text.h"
 #include "data/text/sentence_frame.h"
 

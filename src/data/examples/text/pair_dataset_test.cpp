@@ -1,9 +1,6 @@
 #include "data/examples/text/pair_dataset.h"
-
 #include <gtest/gtest.h>
-
 #include <memory>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "data/examples/text/parallel_text.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "base/terminal_line.h"

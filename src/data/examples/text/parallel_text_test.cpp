@@ -1,13 +1,10 @@
 #include "data/examples/text/parallel_text.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <functional>
-
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "data/examples/text/line_reader.h"

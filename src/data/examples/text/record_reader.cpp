@@ -1,7 +1,5 @@
 #include "data/examples/text/record_reader.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/text.h"
 

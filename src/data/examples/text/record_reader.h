@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "base/json.h"
 #include "data/examples/text/line_reader.h"
 

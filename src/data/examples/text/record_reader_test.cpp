@@ -1,7 +1,5 @@
 #include "data/examples/text/record_reader.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "temporary_folder.h"
 

@@ -1,8 +1,6 @@
 #include "data/examples/text/text_examples.h"
-
 #include <algorithm>
 #include <numeric>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/examples/text/token_chunks.h"

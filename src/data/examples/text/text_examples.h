@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "data/examples/batch.h"
 #include "data/examples/text/packed_rows.h"
 #include "data/text/pretrained_tokenizer.h"

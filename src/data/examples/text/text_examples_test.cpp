@@ -1,9 +1,6 @@
 #include "data/examples/text/text_examples.h"
-
 #include <gtest/gtest.h>
-
 #include <set>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,8 +1,6 @@
 #include "data/examples/text/token_chunks.h"
-
 #include <algorithm>
 #include <bit>
-
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -94,8 +92,7 @@ const Batch& TrainingChunks::next() {
     const int64_t chunk = taken.index * options_.rows + row;
     if (chunk < chunks_)
       fill_row(stream_, options_, row, offset + order(chunk) * options_.length, options_.length, buffer_.arrays());
-    else
-      fill_row(stream_, options_, row, 0, 0, buffer_.arrays());
+    else fill_row(stream_, options_, row, 0, 0, buffer_.arrays());
   }
   static_cast<BatchPosition&>(buffer_.batch()) = taken.position;
   return buffer_.batch();

@@ -5,7 +5,6 @@
 // larger than memory works. Scoring takes every token after the first once, in order.
 #pragma once
 #include <cstdint>
-
 #include "data/examples/batch.h"
 #include "data/examples/text/token_stream.h"
 

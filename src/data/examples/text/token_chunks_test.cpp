@@ -1,13 +1,10 @@
 #include "data/examples/text/token_chunks.h"
-
 #include <gtest/gtest.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
-
 #include "base/error.h"
 #include "data/examples/text/token_stream.h"
 

@@ -1,9 +1,7 @@
 #include "data/examples/text/token_stream.h"
-
 #include <algorithm>
 #include <bit>
 #include <filesystem>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -104,10 +102,8 @@ void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
   const auto copy = [&]<class T>(const T* data) {
     for (int64_t i = 0; i < count; ++i) out[i] = static_cast<int32_t>(data[first + i]);
   };
-  if (bytes_each_ == 2)
-    copy(static_cast<const uint16_t*>(data_));
-  else
-    copy(static_cast<const uint32_t*>(data_));
+  if (bytes_each_ == 2) copy(static_cast<const uint16_t*>(data_));
+  else copy(static_cast<const uint32_t*>(data_));
   if (storage_->file.data()) check_lost_pages(storage_->file.data());
   for (int64_t i = 0; i < count; ++i)
     if (out[i] < 0 || out[i] >= vocab_size_)

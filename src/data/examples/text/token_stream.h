@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "base/function_ref.h"
 
 namespace linnet {

@@ -1,9 +1,7 @@
 #include "data/text/bpe/bpe_model.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstdio>
-
 #include "base/error.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/pipeline/tokenizer_tables.h"
@@ -99,10 +97,8 @@ void BpeModel::tokenize(std::string_view word, ModelScratch& scratch, std::vecto
   }
   const size_t begin = tokens.size();
   split(word, tokens, scratch.text);
-  if (tokens.size() - begin <= kShort)
-    merge_short(tokens, begin);
-  else
-    merge_long(tokens, begin, scratch);
+  if (tokens.size() - begin <= kShort) merge_short(tokens, begin);
+  else merge_long(tokens, begin, scratch);
 }
 
 // The word's characters (or bytes) as the first symbols.
@@ -110,10 +106,8 @@ void BpeModel::split(std::string_view word, std::vector<ModelToken>& symbols, st
   bool in_unknown = false;
   const auto unknown = [&](size_t end) {
     if (unknown_ < 0) return;
-    if (in_unknown && options_.fuse_unknown)
-      symbols.back().end = static_cast<uint32_t>(end);
-    else
-      symbols.push_back({unknown_, static_cast<uint32_t>(end)});
+    if (in_unknown && options_.fuse_unknown) symbols.back().end = static_cast<uint32_t>(end);
+    else symbols.push_back({unknown_, static_cast<uint32_t>(end)});
     in_unknown = true;
   };
   if (options_.byte_level && options_.continuing_prefix.empty() && options_.word_suffix.empty()) {
@@ -132,10 +126,8 @@ void BpeModel::split(std::string_view word, std::vector<ModelToken>& symbols, st
     const size_t length = options_.byte_level ? 1 : utf8_length_at(word, i), end = i + length;
     spelling.clear();
     if (i > 0) spelling += options_.continuing_prefix;
-    if (options_.byte_level)
-      spell_bytes(word.substr(i, length), spelling);
-    else
-      spelling += word.substr(i, length);
+    if (options_.byte_level) spell_bytes(word.substr(i, length), spelling);
+    else spelling += word.substr(i, length);
     if (end == word.size()) spelling += options_.word_suffix;
     const TokenId id = vocabulary_.find(spelling);
     if (id >= 0) {

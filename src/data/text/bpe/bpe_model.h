@@ -3,7 +3,6 @@
 #pragma once
 #include <array>
 #include <span>
-
 #include "data/text/pipeline/subword_model.h"
 
 namespace linnet {

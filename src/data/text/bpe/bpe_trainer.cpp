@@ -1,8 +1,6 @@
 #include "data/text/bpe/bpe_trainer.h"
-
 #include <algorithm>
 #include <array>
-
 #include "base/error.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/bpe/merge_learner.h"

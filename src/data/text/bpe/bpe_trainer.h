@@ -1,7 +1,6 @@
 // Learns the merges of a byte-level BPE from text.
 #pragma once
 #include <unordered_map>
-
 #include "data/text/pipeline/split_pattern.h"
 #include "data/text/pretrained_tokenizer.h"
 

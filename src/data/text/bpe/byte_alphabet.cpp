@@ -1,7 +1,5 @@
 #include "data/text/bpe/byte_alphabet.h"
-
 #include <array>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "data/text/bpe/merge_learner.h"
-
 #include <algorithm>
 
 namespace linnet {

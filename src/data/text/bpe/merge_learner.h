@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
 #include "data/text/tokenizer.h"
 
 namespace linnet {

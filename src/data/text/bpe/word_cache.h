@@ -3,7 +3,6 @@
 #include <array>
 #include <cstring>
 #include <vector>
-
 #include "data/text/pipeline/subword_model.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "data/text/chat/chat_template.h"
-
 #include "base/error.h"
 #include "base/json.h"
 

@@ -1,7 +1,6 @@
 // A conversation as the text that a chat model was trained on, by the template of its folder.
 #pragma once
 #include <string>
-
 #include "data/text/chat/jinja_template.h"
 #include "data/text/pretrained_tokenizer.h"
 

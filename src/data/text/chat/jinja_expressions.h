@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "data/text/chat/jinja_token_stream.h"
 
 namespace linnet::jinja {

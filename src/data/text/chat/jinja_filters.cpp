@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-
 #include "base/text.h"
 #include "data/text/chat/jinja_text.h"
 #include "data/text/unicode/utf8.h"

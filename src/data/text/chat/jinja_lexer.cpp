@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cctype>
-
 #include "data/text/chat/jinja_program.h"
 #include "data/text/unicode/utf8.h"
 
@@ -28,10 +27,8 @@ class Lexer {
       const size_t mark = next_mark();
       read_text(mark);
       if (mark == source_.npos) break;
-      if (source_[mark + 1] == '#')
-        skip_comment();
-      else
-        read_code(source_[mark + 1] == '%');
+      if (source_[mark + 1] == '#') skip_comment();
+      else read_code(source_[mark + 1] == '%');
     }
     push(Token::kEnd, "");
     return std::move(tokens_);

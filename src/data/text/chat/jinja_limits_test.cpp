@@ -1,11 +1,9 @@
 // Templates that try to take time or memory: each ends within a bound that does not depend on what it says.
 #include <gtest/gtest.h>
 #include <malloc.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <new>
-
 #include "base/error.h"
 #include "data/text/chat/jinja_template.h"
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <ctime>
 #include <map>
-
 #include "data/text/chat/jinja_text.h"
 #include "data/text/unicode/utf8.h"
 

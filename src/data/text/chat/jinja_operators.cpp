@@ -1,7 +1,6 @@
 // What Python's operators do with values of templates.
 #include <algorithm>
 #include <cmath>
-
 #include "data/text/chat/jinja_text.h"
 #include "data/text/unicode/utf8.h"
 

@@ -2,7 +2,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-
 #include "data/text/chat/jinja_expressions.h"
 #include "data/text/chat/jinja_text.h"
 
@@ -24,15 +23,13 @@ Expression ExpressionParser::parse_primary() {
       while (peek().kind == Token::kString) text += take().text;
       return constant(text);
     }
-    case Token::kInteger:
-      return constant(static_cast<int64_t>(std::stoll(token.text)));
+    case Token::kInteger: return constant(static_cast<int64_t>(std::stoll(token.text)));
     case Token::kFloat: {
       double number = 0;
       std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
       return constant(number);
     }
-    case Token::kName:
-      return parse_name(token.text);
+    case Token::kName: return parse_name(token.text);
     case Token::kOperator:
       if (token.text == "(") {
         if (take_operator(")")) return list_of({});
@@ -43,8 +40,7 @@ Expression ExpressionParser::parse_primary() {
       if (token.text == "[") return parse_list();
       if (token.text == "{") return parse_dict();
       break;
-    default:
-      break;
+    default: break;
   }
   put_back();
   fail("an unexpected " + describe());

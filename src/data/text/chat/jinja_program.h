@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
 #include "data/text/chat/jinja_value.h"
 
 namespace linnet::jinja {

@@ -1,5 +1,4 @@
 #include "data/text/chat/jinja_template.h"
-
 #include "base/error.h"
 #include "data/text/chat/jinja_program.h"
 

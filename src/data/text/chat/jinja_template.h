@@ -6,7 +6,6 @@
 #pragma once
 #include <memory>
 #include <string>
-
 #include "data/text/chat/jinja_value.h"
 
 namespace linnet::jinja {

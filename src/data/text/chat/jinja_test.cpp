@@ -1,9 +1,7 @@
 // Chat templates beside what transformers makes of them (tests/golden/make_chat_templates.py), and templates that are
 // wrong or do not end.
 #include <gtest/gtest.h>
-
 #include <random>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/chat/chat_template.h"
@@ -45,10 +43,8 @@ TEST(Jinja, ChatTemplatesGiveTheTextOfTransformers) {
     const ordered_json& conversation = golden().at("conversations").at(test.at("conversation").get<std::string>());
     const std::string source = golden().at("templates").at(test.at("template").get<std::string>());
     const std::string text = rendered(source, variables_of(conversation, test.at("add_generation_prompt")));
-    if (test.contains("text"))
-      EXPECT_EQ(text, test.at("text").get<std::string>()) << test.dump();
-    else
-      EXPECT_TRUE(text.starts_with("error: the template, line ")) << text << test.dump();
+    if (test.contains("text")) EXPECT_EQ(text, test.at("text").get<std::string>()) << test.dump();
+    else EXPECT_TRUE(text.starts_with("error: the template, line ")) << text << test.dump();
   }
 }
 
@@ -56,10 +52,8 @@ TEST(Jinja, ExpressionsHaveTheValuesOfJinja) {
   const jinja::Dict variables = variables_of(golden().at("conversations").at("system"), true);
   for (const auto& test : golden().at("expressions")) {
     const std::string source = test.at("expression"), text = rendered("{{ " + source + " }}", variables);
-    if (test.contains("text"))
-      EXPECT_EQ(text, test.at("text").get<std::string>()) << source;
-    else
-      EXPECT_TRUE(text.starts_with("error: ")) << source << ": " << text;
+    if (test.contains("text")) EXPECT_EQ(text, test.at("text").get<std::string>()) << source;
+    else EXPECT_TRUE(text.starts_with("error: ")) << source << ": " << text;
   }
 }
 
@@ -125,17 +119,10 @@ TEST(Jinja, DamagedTemplatesGiveATextOrAnErrorOfOneLine) {
     for (unsigned change = random() % 4 + 1; change > 0 && !source.empty(); --change) {
       const size_t at = random() % source.size();
       switch (random() % 4) {
-        case 0:
-          source[at] = marks[random() % marks.size()];
-          break;
-        case 1:
-          source.erase(at, random() % 9);
-          break;
-        case 2:
-          source.insert(at, source.substr(random() % source.size(), random() % 20));
-          break;
-        default:
-          source.resize(at);
+        case 0: source[at] = marks[random() % marks.size()]; break;
+        case 1: source.erase(at, random() % 9); break;
+        case 2: source.insert(at, source.substr(random() % source.size(), random() % 20)); break;
+        default: source.resize(at);
       }
     }
     const auto& conversations = golden().at("conversations");

@@ -1,8 +1,6 @@
 #include "data/text/chat/jinja_text.h"
-
 #include <algorithm>
 #include <cstring>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet::jinja {

@@ -1,7 +1,6 @@
 // What filters, tests and methods of the template language share: arguments of calls, and operations on texts.
 #pragma once
 #include <string>
-
 #include "data/text/chat/jinja_program.h"
 
 namespace linnet::jinja {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <vector>
-
 #include "data/text/chat/jinja_program.h"
 
 namespace linnet::jinja {
@@ -40,20 +39,13 @@ class TokenStream {
   std::string describe() {
     line_ = peek().line;
     switch (peek().kind) {
-      case Token::kText:
-        return "text";
-      case Token::kVariableBegin:
-        return "'{{'";
-      case Token::kVariableEnd:
-        return "'}}'";
-      case Token::kBlockBegin:
-        return "'{%'";
-      case Token::kBlockEnd:
-        return "'%}'";
-      case Token::kEnd:
-        return "end of the template";
-      default:
-        return "'" + peek().text + "'";
+      case Token::kText: return "text";
+      case Token::kVariableBegin: return "'{{'";
+      case Token::kVariableEnd: return "'}}'";
+      case Token::kBlockBegin: return "'{%'";
+      case Token::kBlockEnd: return "'%}'";
+      case Token::kEnd: return "end of the template";
+      default: return "'" + peek().text + "'";
     }
   }
   // Counts nested expressions and blocks while it lives; an error beyond kDeepest.

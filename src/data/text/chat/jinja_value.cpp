@@ -1,9 +1,7 @@
 #include "data/text/chat/jinja_value.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet::jinja {
@@ -64,16 +62,11 @@ void Writer::add_quoted(const std::string& text) {
   const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
   text_ += quote;
   for (const char c : text) {
-    if (c == '\n')
-      text_ += "\\n";
-    else if (c == '\r')
-      text_ += "\\r";
-    else if (c == '\t')
-      text_ += "\\t";
-    else if (c == '\\' || c == quote)
-      (text_ += '\\') += c;
-    else
-      text_ += c;
+    if (c == '\n') text_ += "\\n";
+    else if (c == '\r') text_ += "\\r";
+    else if (c == '\t') text_ += "\\t";
+    else if (c == '\\' || c == quote) (text_ += '\\') += c;
+    else text_ += c;
   }
   text_ += quote;
 }

@@ -1,7 +1,5 @@
 #include "data/text/pipeline/added_tokens.h"
-
 #include <algorithm>
-
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
 

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {

@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {

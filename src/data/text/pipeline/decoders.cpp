@@ -1,5 +1,4 @@
 #include "data/text/pipeline/decoders.h"
-
 #include "base/text.h"
 #include "data/text/bpe/byte_alphabet.h"
 #include "data/text/unicode/utf8.h"
@@ -33,10 +32,8 @@ void WordPieceDecoder::apply(std::vector<std::string>& tokens) const {
   for (size_t i = 0; i < tokens.size(); ++i) {
     std::string& token = tokens[i];
     if (i > 0) {
-      if (token.starts_with(prefix_))
-        token.erase(0, prefix_.size());
-      else
-        token.insert(0, " ");
+      if (token.starts_with(prefix_)) token.erase(0, prefix_.size());
+      else token.insert(0, " ");
     }
     if (!cleanup_) continue;
     constexpr std::string_view kCleanups[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},

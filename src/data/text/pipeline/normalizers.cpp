@@ -1,9 +1,6 @@
 #include "data/text/pipeline/normalizers.h"
-
 #include <utf8proc.h>
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "data/text/bpe/word_cache.h"
 #include "data/text/pipeline/added_tokens.h"
 #include "data/text/pipeline/aligned_text.h"

@@ -1,7 +1,5 @@
 #include "data/text/pipeline/pipeline_tokenizer.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "data/text/pipeline/truncation.h"

@@ -1,7 +1,6 @@
 // A tokenizer made of the steps in pipeline.h.
 #pragma once
 #include <unordered_map>
-
 #include "data/text/pipeline/pipeline.h"
 #include "data/text/pipeline/scratch_pool.h"
 

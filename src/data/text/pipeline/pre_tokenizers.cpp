@@ -1,5 +1,4 @@
 #include "data/text/pipeline/pre_tokenizers.h"
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -21,14 +20,10 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
       case SplitBehavior::kRemoved:
         if (!match) words.push_back({from, to, kNoToken});
         break;
-      case SplitBehavior::kIsolated:
-        words.push_back({from, to, kNoToken});
-        break;
+      case SplitBehavior::kIsolated: words.push_back({from, to, kNoToken}); break;
       case SplitBehavior::kMergedWithPrevious:
-        if (match && !after_match && words.size() > first)
-          words.back().end = to;
-        else
-          words.push_back({from, to, kNoToken});
+        if (match && !after_match && words.size() > first) words.back().end = to;
+        else words.push_back({from, to, kNoToken});
         after_match = match;
         break;
       case SplitBehavior::kMergedWithNext:
@@ -41,10 +36,8 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
         }
         break;
       case SplitBehavior::kContiguous:
-        if (words.size() > first && after_match == match)
-          words.back().end = to;
-        else
-          words.push_back({from, to, kNoToken});
+        if (words.size() > first && after_match == match) words.back().end = to;
+        else words.push_back({from, to, kNoToken});
         after_match = match;
         break;
     }
@@ -64,10 +57,8 @@ template <class SplitWord>
 void split_words(PipelineScratch& scratch, const SplitWord& split_word) {
   scratch.next_words.clear();
   for (const TextSegment& word : scratch.words)
-    if (word.id == kNoToken)
-      split_word(word);
-    else
-      scratch.next_words.push_back(word);
+    if (word.id == kNoToken) split_word(word);
+    else scratch.next_words.push_back(word);
   scratch.words.swap(scratch.next_words);
 }
 

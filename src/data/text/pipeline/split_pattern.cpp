@@ -1,8 +1,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/text/pipeline/split_pattern.h"
-
 #include <pcre2.h>
-
 #include "base/error.h"
 #include "data/text/unicode/recent_characters.h"
 #include "data/text/unicode/utf8.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "data/text/vocabulary.h"
 
 namespace linnet {

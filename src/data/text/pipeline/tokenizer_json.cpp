@@ -1,7 +1,5 @@
 #include "data/text/pipeline/tokenizer_json.h"
-
 #include <unordered_set>
-
 #include "base/files.h"
 #include "data/text/pipeline/pipeline_reader-inl.h"
 #include "data/text/pretrained_files.h"

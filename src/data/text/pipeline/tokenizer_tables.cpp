@@ -1,7 +1,5 @@
 #include "data/text/pipeline/tokenizer_tables.h"
-
 #include <cstring>
-
 #include "base/error.h"
 #include "base/rounding.h"
 #include "data/text/bpe/bpe_model.h"

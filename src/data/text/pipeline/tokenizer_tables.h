@@ -16,7 +16,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "data/text/pipeline/pipeline_tokenizer.h"
 
 namespace linnet {

@@ -1,11 +1,8 @@
 // Tables of a tokenizer: the same tokens as from its JSON, and damage is an error of one line.
 #include "data/text/pipeline/tokenizer_tables.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

@@ -1,7 +1,5 @@
 #include "data/text/pipeline/truncation.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include <utf8proc.h>
-
 #include "data/text/pipeline/normalizers.h"
 #include "data/text/unicode/utf8.h"
 
@@ -46,10 +45,8 @@ void CharsmapNormalizer::apply(AlignedText& text, PipelineScratch&) const {
       for (size_t i = begin; i < end;) {
         const size_t length = utf8_length_at(old, i);
         const char* part = grapheme.size() > length ? table_.shortest(old.substr(i, length)) : nullptr;
-        if (part)
-          text.put(part, i, i + length);
-        else
-          text.keep(i, i + length);
+        if (part) text.put(part, i, i + length);
+        else text.keep(i, i + length);
         i += length;
       }
     }

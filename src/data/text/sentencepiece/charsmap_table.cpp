@@ -1,7 +1,5 @@
 #include "data/text/sentencepiece/charsmap_table.h"
-
 #include <cstring>
-
 #include "base/error.h"
 #include "data/text/unicode/utf8.h"
 

@@ -1,5 +1,4 @@
 #include "data/text/sentencepiece/saved_sentencepiece.h"
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/sentencepiece/sentencepiece_seal.h"

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "data/text/sentencepiece/sentencepiece_model.h"
 #include "data/text/sentencepiece/sentencepiece_normalizer.h"
 #include "data/text/unicode/utf8.h"
@@ -35,10 +34,8 @@ void SentencePieceBpe::tokenize(SentencePieceScratch& scratch) const {
     const uint64_t hash = word.size() <= WordCache::kBytes ? hash_piece(word) : 0;
     if (word.size() > WordCache::kBytes || any_unused_ || !scratch.cache.find(word, hash, scratch.word)) {
       split(word, scratch);
-      if (scratch.symbols.size() <= kFew && !any_unused_)
-        join_few(word, scratch);
-      else
-        join_many(word, scratch);
+      if (scratch.symbols.size() <= kFew && !any_unused_) join_few(word, scratch);
+      else join_many(word, scratch);
       if (word.size() <= WordCache::kBytes && !any_unused_)
         scratch.cache.keep(word, hash, scratch.word.data(), scratch.word.size());
     }

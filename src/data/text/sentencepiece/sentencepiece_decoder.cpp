@@ -1,7 +1,5 @@
 #include "data/text/sentencepiece/sentencepiece_decoder.h"
-
 #include <charconv>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

@@ -3,7 +3,6 @@
 #include <optional>
 #include <span>
 #include <string>
-
 #include "data/text/sentencepiece/sentencepiece_normalizer.h"
 
 namespace linnet {

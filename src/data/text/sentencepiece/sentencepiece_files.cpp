@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <ranges>
-
 #include "base/files.h"
 #include "base/json_reader.h"
 #include "data/text/pretrained_files.h"

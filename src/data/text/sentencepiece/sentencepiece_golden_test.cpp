@@ -1,6 +1,5 @@
 // SentencePiece models beside what sentencepiece gave: tests/golden/make_sentencepiece.py.
 #include <gtest/gtest.h>
-
 #include "base/files.h"
 #include "base/json.h"
 #include "data/text/pretrained_tokenizer.h"

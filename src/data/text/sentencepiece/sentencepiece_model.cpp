@@ -1,7 +1,5 @@
 #include "data/text/sentencepiece/sentencepiece_model.h"
-
 #include <algorithm>
-
 #include "base/error.h"
 #include "data/text/sentencepiece/sentencepiece_normalizer.h"
 

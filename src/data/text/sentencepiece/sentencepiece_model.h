@@ -6,7 +6,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
 #include "data/text/bpe/word_cache.h"
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/subword_model.h"

@@ -1,5 +1,4 @@
 #include "data/text/sentencepiece/sentencepiece_normalizer.h"
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "data/text/byte_trie.h"
 #include "data/text/sentencepiece/charsmap_table.h"
 #include "data/text/sentencepiece/sentencepiece_proto.h"

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "data/text/base64.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pretrained_files.h"
@@ -231,10 +230,8 @@ class Converter {
       token.normalized = token.left_strip && rules_.kind == "Nllb";
       for (const JsonObject* object : {&config_, &map_}) {
         if (!object->has(kRoles[i])) continue;
-        if (object->at(kRoles[i]).is_object())
-          token = read_added_token(object->object(kRoles[i]), 0);
-        else
-          token.text = object->text(kRoles[i]);
+        if (object->at(kRoles[i]).is_object()) token = read_added_token(object->object(kRoles[i]), 0);
+        else token.text = object->text(kRoles[i]);
         token.special = true;
         break;
       }

@@ -1,8 +1,6 @@
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
-
 #include <algorithm>
 #include <charconv>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -30,10 +28,8 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
   normalizer_ =
       std::make_unique<SentencePieceNormalizer>(file_.normalization, file_.space_as_suffix, user_defined_.get(), path);
   decoder_ = std::make_unique<SentencePieceDecoder>(file_, path);
-  if (file_.model_type == 1)
-    model_ = std::make_unique<SentencePieceUnigram>(file_, path);
-  else
-    model_ = std::make_unique<SentencePieceBpe>(file_, user_defined_.get(), path);
+  if (file_.model_type == 1) model_ = std::make_unique<SentencePieceUnigram>(file_, path);
+  else model_ = std::make_unique<SentencePieceBpe>(file_, user_defined_.get(), path);
 
   for (const File::Piece& piece : file_.pieces) {
     pieces_.push_back(piece.text);

@@ -1,7 +1,6 @@
 // SentencePiece models as model folders carry them.
 #pragma once
 #include <unordered_map>
-
 #include "data/text/pipeline/pipeline.h"
 #include "data/text/pipeline/scratch_pool.h"
 #include "data/text/sentencepiece/sentencepiece_decoder.h"

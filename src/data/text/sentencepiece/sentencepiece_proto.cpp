@@ -1,10 +1,8 @@
 #include "data/text/sentencepiece/sentencepiece_proto.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <unordered_set>
-
 #include "base/error.h"
 #include "base/protobuf.h"
 #include "data/text/unicode/utf8.h"

@@ -1,7 +1,5 @@
 #include "data/text/sentencepiece/sentencepiece_seal.h"
-
 #include <cstdint>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -2,13 +2,11 @@
 #include <sentencepiece_processor.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <thread>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/sentencepiece/sentencepiece_seal.h"

@@ -1,5 +1,4 @@
 #include "data/text/sentencepiece/sentencepiece_trainer.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <sentencepiece_trainer.h>
@@ -8,12 +7,10 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
-
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"

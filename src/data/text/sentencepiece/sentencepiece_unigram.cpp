@@ -2,7 +2,6 @@
 #include <cfloat>
 #include <cmath>
 #include <limits>
-
 #include "base/error.h"
 #include "data/text/sentencepiece/sentencepiece_model.h"
 #include "data/text/unicode/utf8.h"
@@ -55,10 +54,8 @@ void SentencePieceUnigram::tokenize(SentencePieceScratch& scratch) const {
     if (word.size() > WordCache::kBytes || !has_clear_words_ || std::fabs(sum) > kLargestSum) {
       best_way(word, sum, scratch);
     } else if (const uint64_t hash = hash_piece(word); !scratch.cache.find(word, hash, scratch.word)) {
-      if (clear_way(word, scratch))
-        scratch.cache.keep(word, hash, scratch.word.data(), scratch.word.size());
-      else
-        best_way(word, sum, scratch);
+      if (clear_way(word, scratch)) scratch.cache.keep(word, hash, scratch.word.data(), scratch.word.size());
+      else best_way(word, sum, scratch);
     }
     for (const ModelToken& token : scratch.word) {
       sum += score_of(token.id);
@@ -102,10 +99,8 @@ bool SentencePieceUnigram::clear_way(std::string_view word, SentencePieceScratch
   const auto reach = [&](size_t begin, size_t end, double score, TokenId id) {
     SentencePieceScratch::TwoBest& node = nodes[end];
     const double best = nodes[begin].best + score, second = nodes[begin].second + score;
-    if (best > node.best)
-      node = {best, std::max(node.best, second), static_cast<uint32_t>(begin), id};
-    else
-      node.second = std::max(node.second, best);
+    if (best > node.best) node = {best, std::max(node.best, second), static_cast<uint32_t>(begin), id};
+    else node.second = std::max(node.second, best);
   };
   for (size_t begin = 0; begin < word.size();) {
     const size_t length = utf8_length_at(word, begin);

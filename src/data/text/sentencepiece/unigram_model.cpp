@@ -1,12 +1,10 @@
 #include "data/text/sentencepiece/unigram_model.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-
 #include "base/error.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "data/text/unicode/utf8.h"
@@ -117,10 +115,8 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::v
   auto& way = scratch.heap;  // {begin, end, id}
   for (auto end = static_cast<uint32_t>(word.size()); end > 0; end = nodes[end].begin) {
     const ModelScratch::Node& node = nodes[end];
-    if (node.id == unknown_ && way.size() > first && way.back().merged == unknown_)
-      way.back().rank = node.begin;
-    else
-      way.push_back({node.begin, end, node.id});
+    if (node.id == unknown_ && way.size() > first && way.back().merged == unknown_) way.back().rank = node.begin;
+    else way.push_back({node.begin, end, node.id});
   }
   for (size_t i = way.size(); i > first; --i)
     emit(word, way[i - 1].rank, way[i - 1].location, way[i - 1].merged, tokens);

@@ -1,7 +1,6 @@
 // The unigram model (Kudo 2018): of all ways to cut a word into pieces, the one with the largest sum of scores.
 #pragma once
 #include <span>
-
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/subword_model.h"
 

@@ -1,10 +1,8 @@
 #include "data/text/unicode/recent_characters.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

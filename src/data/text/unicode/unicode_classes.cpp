@@ -1,12 +1,9 @@
 #include "data/text/unicode/unicode_classes.h"
-
 #include <utf8proc.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <span>
-
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -40,17 +37,12 @@ uint32_t category(char32_t c) { return mask_of(utf8proc_category(static_cast<utf
 uint32_t old_category(char32_t c) {
   switch (c) {
     case 0x166D:
-    case 0x111C9:
-      return mask_of(UTF8PROC_CATEGORY_PO);
-    case 0x1734:
-      return mask_of(UTF8PROC_CATEGORY_MN);
+    case 0x111C9: return mask_of(UTF8PROC_CATEGORY_PO);
+    case 0x1734: return mask_of(UTF8PROC_CATEGORY_MN);
     case 0x1885:
-    case 0x1886:
-      return mask_of(UTF8PROC_CATEGORY_LO);
-    case 0xA9BD:
-      return mask_of(UTF8PROC_CATEGORY_MC);
-    default:
-      break;
+    case 0x1886: return mask_of(UTF8PROC_CATEGORY_LO);
+    case 0xA9BD: return mask_of(UTF8PROC_CATEGORY_MC);
+    default: break;
   }
   return holds(kUnicode8, c) ? category(c) : mask_of(UTF8PROC_CATEGORY_CN);
 }
@@ -126,10 +118,8 @@ void append_decomposition(char32_t c, bool compatible, std::u32string& text) {
       static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0));
   const auto count =
       utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, std::ssize(parts), options, &ignored);
-  if (count <= 0 || count > std::ssize(parts))
-    text += c;
-  else
-    text.append(parts, parts + count);
+  if (count <= 0 || count > std::ssize(parts)) text += c;
+  else text.append(parts, parts + count);
 }
 
 void append_lowercase(char32_t c, std::u32string& text) {

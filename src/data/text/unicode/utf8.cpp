@@ -41,10 +41,8 @@ std::string replace_invalid_utf8(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
     const size_t length = well_formed_length(text, i);
-    if (length == 0)
-      out += "\xEF\xBF\xBD", ++i;
-    else
-      out += text.substr(i, length), i += length;
+    if (length == 0) out += "\xEF\xBF\xBD", ++i;
+    else out += text.substr(i, length), i += length;
   }
   return out;
 }
@@ -60,16 +58,11 @@ char32_t utf8_code_point_at(std::string_view text, size_t offset) {
   };
   const auto first = static_cast<unsigned char>(text[offset]);
   switch (well_formed_length(text, offset)) {
-    case 1:
-      return first;
-    case 2:
-      return (first & 0x1Fu) << 6 | bits(1);
-    case 3:
-      return (first & 0x0Fu) << 12 | bits(1) << 6 | bits(2);
-    case 4:
-      return (first & 0x07u) << 18 | bits(1) << 12 | bits(2) << 6 | bits(3);
-    default:
-      return 0xFFFD;
+    case 1: return first;
+    case 2: return (first & 0x1Fu) << 6 | bits(1);
+    case 3: return (first & 0x0Fu) << 12 | bits(1) << 6 | bits(2);
+    case 4: return (first & 0x07u) << 18 | bits(1) << 12 | bits(2) << 6 | bits(3);
+    default: return 0xFFFD;
   }
 }
 

@@ -1,5 +1,4 @@
 #include "data/text/unicode/utf8.h"
-
 #include <gtest/gtest.h>
 
 namespace linnet {

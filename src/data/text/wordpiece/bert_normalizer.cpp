@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <vector>
-
 #include "data/text/pipeline/normalizers.h"
 #include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
@@ -65,18 +64,14 @@ void BertNormalizer::apply(AlignedText& text, PipelineScratch&) const {
     }
     const bool spaced = space_cjk_ && is_cjk_ideograph(c);
     parts.clear();
-    if (strip_accents_)
-      append_decomposition(c, false, parts);
-    else
-      parts += c;
+    if (strip_accents_) append_decomposition(c, false, parts);
+    else parts += c;
     if (spaced) marks.put(text), text.put(" ", begin, end);
     for (const char32_t part : parts) {
       if (strip_accents_ && is_bert_accent(part)) continue;
       lower.clear();
-      if (lowercase_)
-        append_lowercase(part, lower);
-      else
-        lower += part;
+      if (lowercase_) append_lowercase(part, lower);
+      else lower += part;
       bytes.clear();
       for (const char32_t letter : lower) bytes += to_utf8(letter);
       if (strip_accents_ && combining_class(part) != 0) {

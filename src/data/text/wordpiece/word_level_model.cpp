@@ -1,5 +1,4 @@
 #include "data/text/wordpiece/word_level_model.h"
-
 #include "base/error.h"
 #include "data/text/pipeline/tokenizer_json.h"
 

@@ -1,5 +1,4 @@
 #include "data/text/wordpiece/wordpiece_model.h"
-
 #include "base/error.h"
 #include "data/text/unicode/utf8.h"
 

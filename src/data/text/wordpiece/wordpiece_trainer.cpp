@@ -1,8 +1,6 @@
 #include "data/text/wordpiece/wordpiece_trainer.h"
-
 #include <algorithm>
 #include <unordered_map>
-
 #include "base/error.h"
 #include "data/text/bpe/merge_learner.h"
 #include "data/text/pretrained_files.h"

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {

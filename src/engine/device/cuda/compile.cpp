@@ -1,5 +1,4 @@
 #include "engine/device/cuda/compile.h"
-
 #include "engine/device/cuda/nvrtc.h"
 
 namespace linnet {

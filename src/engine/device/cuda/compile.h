@@ -1,9 +1,7 @@
 // Kernels that are compiled while the program runs (engine/device/cuda/nvrtc.h).
 #pragma once
 #include <cuda_runtime_api.h>
-
 #include <string>
-
 #include "engine/device/cuda/cuda_device.h"
 
 namespace linnet {

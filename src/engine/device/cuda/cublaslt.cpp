@@ -1,12 +1,9 @@
 #include "engine/device/cuda/cublaslt.h"
-
 #include <cublasLt.h>
-
 #include <cstring>
 #include <memory>
 #include <sstream>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/disk_cache.h"
@@ -75,13 +72,11 @@ cublasLtEpilogue_t epilogue(const LtProduct& p) {
       // Sums of cuBLASLt's second operand, which is our first.
       if (p.row_sums) return CUBLASLT_EPILOGUE_BGRADB;
       return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    case LtProduct::After::kRelu:
-      return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case LtProduct::After::kRelu: return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case LtProduct::After::kGeluTanh:
       if (p.aux) return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       return p.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    case LtProduct::After::kGeluTanhSlope:
-      return CUBLASLT_EPILOGUE_DGELU;
+    case LtProduct::After::kGeluTanhSlope: return CUBLASLT_EPILOGUE_DGELU;
   }
   fail_internal("an unknown epilogue");
 }

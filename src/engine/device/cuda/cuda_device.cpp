@@ -1,10 +1,7 @@
 #include "engine/device/cuda/cuda_device.h"
-
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-
 #include <cstdlib>
-
 #include "base/log.h"
 #include "base/switched_off.h"
 #include "engine/device/cuda/libraries.h"

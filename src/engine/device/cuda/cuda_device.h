@@ -2,7 +2,6 @@
 // NVIDIA's libraries and a table of prepared operations (matmul plans, attention graphs, compiled expressions).
 #pragma once
 #include <cuda_runtime_api.h>
-
 #include <any>
 #include <array>
 #include <functional>
@@ -10,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/device/device.h"
 

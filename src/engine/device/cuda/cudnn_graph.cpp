@@ -1,7 +1,5 @@
 #include "engine/device/cuda/cudnn_graph.h"
-
 #include <cstring>
-
 #include "base/switched_off.h"
 #include "engine/device/cuda/cudnn_library.h"
 #include "engine/device/cuda/libraries.h"

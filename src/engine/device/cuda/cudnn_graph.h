@@ -12,7 +12,6 @@
 // stub does.
 #pragma once
 #include <cudnn_graph.h>
-
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -22,7 +21,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "engine/device/cuda/cuda_device.h"
 
 namespace linnet {

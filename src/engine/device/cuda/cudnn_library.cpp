@@ -1,5 +1,4 @@
 #include "engine/device/cuda/cudnn_library.h"
-
 #include "base/error.h"
 
 namespace linnet {

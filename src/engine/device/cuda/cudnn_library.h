@@ -1,9 +1,7 @@
 // The functions of libcudnn that Linnet calls, looked up when first asked for.
 #pragma once
 #include <cudnn_graph.h>
-
 #include <string>
-
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {

@@ -1,6 +1,5 @@
 // From a graph of operations to plans that run.
 #include <algorithm>
-
 #include "base/log.h"
 #include "engine/device/cuda/cudnn_graph.h"
 #include "engine/device/cuda/cudnn_library.h"
@@ -59,8 +58,7 @@ Engine engine_of(const CudnnDescriptor& config) {
                                     static_cast<int64_t>(notes.size()), &count, notes.data()),
               "reading an engine's notes");
   for (size_t i = 0; i < std::min(static_cast<size_t>(count), notes.size()); ++i)
-    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
-      found.deterministic = false;
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) found.deterministic = false;
     else if (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
              notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
       found.tensor_cores = true;
@@ -120,8 +118,7 @@ void CudnnGraph::add_candidates(const CudnnDescriptor& graph, const CudnnTarget&
     const Engine engine = engine_of(configs[i]);
     if (engine.deterministic && (tensor_cores_ || !engine.tensor_cores))
       found.push_back({std::move(configs[i]), "engine " + std::to_string(engine.index), engine.workspace});
-    else if (why)
-      *why = "only kernels whose results differ from run to run, or are less precise";
+    else if (why) *why = "only kernels whose results differ from run to run, or are less precise";
   }
 }
 

@@ -1,11 +1,8 @@
 #include "engine/device/cuda/libraries.h"
-
 #include <dlfcn.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
-
 #include "base/error.h"
 
 namespace linnet {

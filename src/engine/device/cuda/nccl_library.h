@@ -4,9 +4,7 @@
 #if __has_include(<nccl.h>)
 #define LINNET_HAS_NCCL 1
 #include <nccl.h>
-
 #include <string>
-
 #include "engine/device/cuda/libraries.h"
 
 namespace linnet {

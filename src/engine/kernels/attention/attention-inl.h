@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/attention/attention_tile-inl.h"
@@ -320,10 +319,8 @@ HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kep
       break;
     }
     const bool whole = tiles.begin(t + 1) <= window.limit(location.query) && location.columns % P::kPair == 0;
-    if (window.bias || window.latest > location.key)
-      body(location, Masking::kLimited);
-    else
-      body(location, whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
+    if (window.bias || window.latest > location.key) body(location, Masking::kLimited);
+    else body(location, whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
   }
   return ends;
 }

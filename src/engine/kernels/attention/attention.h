@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-
 #include "engine/kernels/precision.h"
 #include "engine/kernels/stored_floats.h"
 

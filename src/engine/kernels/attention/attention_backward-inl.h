@@ -9,7 +9,6 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
-
 #include "engine/kernels/attention/attention-inl.h"
 #include "engine/kernels/attention/attention_dropout-inl.h"
 
@@ -225,14 +224,10 @@ class BackwardHead {
   void weights_of_panel(const Window& window, int64_t i, const uint8_t* kept) {
     const TileEnds ends = ForTiles<P>(window, i, kept, [&](const Location& location, Masking masking) LINNET_LAMBDA {
       switch (masking) {
-        case Masking::kNone:
-          return tile<Masking::kNone>(location);
-        case Masking::kDropout:
-          return tile<Masking::kDropout>(location);
-        case Masking::kAny:
-          return tile<Masking::kAny>(location);
-        case Masking::kLimited:
-          return tile<Masking::kLimited>(location);
+        case Masking::kNone: return tile<Masking::kNone>(location);
+        case Masking::kDropout: return tile<Masking::kDropout>(location);
+        case Masking::kAny: return tile<Masking::kAny>(location);
+        case Masking::kLimited: return tile<Masking::kLimited>(location);
       }
     });
     ClearUnseen<P>(window, i, ends, scratch_ + at_.ds_by_key);
@@ -308,10 +303,8 @@ void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardL
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     const MutableHead dq(x.dq, sample, h, size), sums = dq_of(h);
     for (int64_t i = 0; i < args.query_length; ++i)
-      if (valid == 0)
-        ClearRow(dq.row(i), size);
-      else
-        WriteScaled(sums.row(i).f32(), 1, size, false, dq.row(i));
+      if (valid == 0) ClearRow(dq.row(i), size);
+      else WriteScaled(sums.row(i).f32(), 1, size, false, dq.row(i));
   }
 }
 

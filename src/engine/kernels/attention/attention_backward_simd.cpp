@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
@@ -10,7 +9,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_backward_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/attention/attention_backward-inl.h"
 
 HWY_BEFORE_NAMESPACE();

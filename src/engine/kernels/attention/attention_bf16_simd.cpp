@@ -8,7 +8,6 @@
 #include <limits>
 #include <type_traits>
 #include <utility>
-
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-
 #include "base/error.h"
 #include "base/rounding.h"
 #include "engine/kernels/attention/attention.h"

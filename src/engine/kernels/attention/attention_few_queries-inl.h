@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "engine/kernels/attention/attention_few_queries.h"
 #include "engine/kernels/reduce/softmax-inl.h"
 

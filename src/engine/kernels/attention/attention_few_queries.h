@@ -3,7 +3,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-
 #include "engine/kernels/attention/attention.h"
 
 namespace linnet {

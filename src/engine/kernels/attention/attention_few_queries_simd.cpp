@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention_few_queries.h"
@@ -8,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_few_queries_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/attention/attention_few_queries-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,5 @@
 #include "engine/kernels/attention/attention_few_queries.h"
-
 #include <cmath>
-
 #include "kernel_testing.h"
 
 namespace linnet {

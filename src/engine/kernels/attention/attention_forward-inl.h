@@ -8,7 +8,6 @@
 
 #include <limits>
 #include <type_traits>
-
 #include "engine/kernels/attention/attention-inl.h"
 #include "engine/kernels/attention/attention_dropout-inl.h"
 #include "engine/kernels/vector_math-inl.h"
@@ -162,14 +161,10 @@ class ForwardHead {
     }
     return ForTiles<P>(window, i, kept, [&](const Location& location, Masking masking) LINNET_LAMBDA {
       switch (masking) {
-        case Masking::kNone:
-          return tile<Masking::kNone>(location, at, q);
-        case Masking::kDropout:
-          return tile<Masking::kDropout>(location, at, q);
-        case Masking::kAny:
-          return tile<Masking::kAny>(location, at, q);
-        case Masking::kLimited:
-          return tile<Masking::kLimited>(location, at, q);
+        case Masking::kNone: return tile<Masking::kNone>(location, at, q);
+        case Masking::kDropout: return tile<Masking::kDropout>(location, at, q);
+        case Masking::kAny: return tile<Masking::kAny>(location, at, q);
+        case Masking::kLimited: return tile<Masking::kLimited>(location, at, q);
       }
     });
   }

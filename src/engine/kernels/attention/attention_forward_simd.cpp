@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
@@ -11,7 +10,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_forward_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/attention/attention_forward-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,9 +1,7 @@
 // Which keys a query sees: lengths, causal order, starts of packed documents, windows; and that nothing else is seen.
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
-
 #include "attention_testing.h"
 
 namespace linnet {

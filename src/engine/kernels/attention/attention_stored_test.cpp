@@ -1,7 +1,6 @@
 // Attention whose operands are bf16 in memory.
 #include <cmath>
 #include <random>
-
 #include "attention_testing.h"
 
 namespace linnet {

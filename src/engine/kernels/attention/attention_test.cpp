@@ -1,10 +1,7 @@
 #include "engine/kernels/attention/attention.h"
-
 #include <gtest/gtest.h>
-
 #include <cstring>
 #include <random>
-
 #include "attention_testing.h"
 
 namespace linnet {

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/gemm/gemm_pack-inl.h"
 #include "engine/kernels/lanes-inl.h"

@@ -7,7 +7,6 @@
 #endif
 
 #include <algorithm>
-
 #include "engine/kernels/conv/conv_pool_layout.h"
 #include "engine/kernels/lanes-inl.h"
 

@@ -2,7 +2,6 @@
 // gradient meets nine pixels (of every channel), those under the filter at that location: `which` selects among the
 // four locations.
 #include <algorithm>
-
 #include "engine/kernels/conv/conv_pool.h"
 #include "engine/kernels/conv/dense_head.h"
 #include "engine/kernels/parallel.h"
@@ -11,7 +10,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/conv_pool_backward_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/conv/conv_pool-inl.h"
 
 #ifndef LINNET_KERNELS_CONV_POOL_GRADIENT_CALL

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "engine/kernels/conv/conv_pool.h"
 #include "engine/kernels/parallel.h"
 
@@ -20,7 +19,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/conv_pool_forward_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/conv/conv_pool-inl.h"
 
 #ifndef LINNET_KERNELS_CONV_POOL_CALL

@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-
 #include "base/rounding.h"
 #include "engine/kernels/conv/conv_pool.h"
 

@@ -1,10 +1,8 @@
 #include "engine/kernels/conv/conv_pool.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
-
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -11,7 +11,6 @@
 #include <array>
 #include <cstring>
 #include <utility>
-
 #include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 #include "engine/kernels/gemm/gemm_runs-inl.h"

@@ -1,7 +1,5 @@
 #include "engine/kernels/conv/convolution.h"
-
 #include <algorithm>
-
 #include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/panels.h"
@@ -32,15 +30,9 @@ int64_t pixels(const ConvolutionSizes& s) { return s.images * s.height * s.width
 GemmArgs product(const ConvolutionSizes& s, ConvolutionPass pass) {
   GemmArgs g;
   switch (pass) {
-    case ConvolutionPass::kForward:
-      g.m = pixels(s), g.n = s.filters, g.k = s.channels, g.trans_b = true;
-      break;
-    case ConvolutionPass::kInputGradient:
-      g.m = pixels(s), g.n = s.channels, g.k = s.filters;
-      break;
-    case ConvolutionPass::kWeightGradient:
-      g.m = s.filters, g.n = s.channels, g.k = pixels(s), g.trans_a = true;
-      break;
+    case ConvolutionPass::kForward: g.m = pixels(s), g.n = s.filters, g.k = s.channels, g.trans_b = true; break;
+    case ConvolutionPass::kInputGradient: g.m = pixels(s), g.n = s.channels, g.k = s.filters; break;
+    case ConvolutionPass::kWeightGradient: g.m = s.filters, g.n = s.channels, g.k = pixels(s), g.trans_a = true; break;
   }
   g.lda = g.trans_a ? g.m : g.k, g.ldb = g.trans_b ? g.k : g.n, g.ldc = g.n;
   return g;
@@ -120,11 +112,9 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
       if (gradient || pixels(s) > kFewPixels || !reads_panels(pixels(s), s.filters, s.channels)) return 0;
       return panel_floats(s.filters, s.channels);
     case ConvolutionMethod::kDepthwise:
-    case ConvolutionMethod::kImplicit:
-      return tap_problem(s, gradient).shared_floats();
+    case ConvolutionMethod::kImplicit: return tap_problem(s, gradient).shared_floats();
     case ConvolutionMethod::kWinograd:
-    case ConvolutionMethod::kWinograd4x4:
-      return WinogradProblem(s, gradient).packed_floats();
+    case ConvolutionMethod::kWinograd4x4: return WinogradProblem(s, gradient).packed_floats();
   }
   return 0;
 }

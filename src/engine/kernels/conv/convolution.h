@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-
 #include "engine/kernels/gemm/activation.h"
 
 namespace linnet {

@@ -1,11 +1,9 @@
 #include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_bf16.h"
@@ -34,10 +32,8 @@ namespace {
 #if HWY_TARGET == HWY_AVX3
 void pack_pairs(const PackCall& call, ThreadPool& pool) { convolution::pack_all_weights<tile::Bf16>(call, pool); }
 void taps_of_pairs(const TapCall& call, bool stores_bf16, ThreadPool& pool) {
-  if (stores_bf16)
-    convolution::run_taps<tile::Bf16, Bfloat16>(call, pool);
-  else
-    convolution::run_taps<tile::Bf16, float>(call, pool);
+  if (stores_bf16) convolution::run_taps<tile::Bf16, Bfloat16>(call, pool);
+  else convolution::run_taps<tile::Bf16, float>(call, pool);
 }
 void weights_of_pairs(const WeightCall& call, ThreadPool& pool) { convolution::run_weights<tile::Bf16>(call, pool); }
 #else

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-
 #include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 

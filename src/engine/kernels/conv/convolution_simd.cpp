@@ -1,13 +1,11 @@
 // The forward pass and the input gradient (convolution_taps-inl.h), in fp32.
 #include <algorithm>
-
 #include "engine/kernels/conv/convolution.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/convolution_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/conv/convolution_taps-inl.h"
 
 #ifndef LINNET_KERNELS_CONVOLUTION_CALL

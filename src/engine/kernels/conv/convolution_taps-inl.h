@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution-inl.h"
 #include "engine/kernels/conv/convolution_calls.h"

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <utility>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution-inl.h"
 #include "engine/kernels/conv/convolution_calls.h"

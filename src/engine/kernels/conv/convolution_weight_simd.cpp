@@ -6,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/convolution_weight_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/conv/convolution_weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,6 @@
 // All three keep a tile of sums in registers: up to 5 outputs or rows by kWide vectors, 20 sums for 9 loads with long
 // vectors and 32 registers.
 #include <algorithm>
-
 #include "base/rounding.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/dense_head.h"
@@ -10,7 +9,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/dense_head_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 #ifndef LINNET_KERNELS_DENSE_HEAD_SIZES
@@ -57,21 +55,11 @@ HWY_INLINE void ForTiles(int64_t count, const Body& body) {
   for (int64_t tiles = ceil_div(count, kTall), first = 0; tiles > 0; --tiles) {
     const int64_t size = ceil_div(count - first, tiles);
     switch (size) {
-      case 1:
-        body.template operator()<1>(first);
-        break;
-      case 2:
-        body.template operator()<2>(first);
-        break;
-      case 3:
-        body.template operator()<3>(first);
-        break;
-      case 4:
-        body.template operator()<4>(first);
-        break;
-      default:
-        body.template operator()<5>(first);
-        break;
+      case 1: body.template operator()<1>(first); break;
+      case 2: body.template operator()<2>(first); break;
+      case 3: body.template operator()<3>(first); break;
+      case 4: body.template operator()<4>(first); break;
+      default: body.template operator()<5>(first); break;
     }
     first += size;
   }

@@ -1,8 +1,6 @@
 #include "engine/kernels/conv/dense_head.h"
-
 #include <cmath>
 #include <vector>
-
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -11,7 +11,6 @@
 #endif
 
 #include <array>
-
 #include "engine/kernels/conv/convolution-inl.h"
 
 HWY_BEFORE_NAMESPACE();

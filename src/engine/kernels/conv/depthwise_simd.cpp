@@ -1,7 +1,6 @@
 // Convolutions with one filter for each channel: elementwise products of vectors of channels, over strips of images as
 // the other convolutions have them. Groups of few channels are sums of as many such products.
 #include <algorithm>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/gemm/gemm_tasks.h"
@@ -10,7 +9,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/depthwise_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/conv/convolution-inl.h"
 #include "engine/kernels/conv/depthwise_rows-inl.h"
 

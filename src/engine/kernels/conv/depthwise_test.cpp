@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <vector>
-
 #include "engine/kernels/conv/convolution.h"
 #include "kernel_testing.h"
 

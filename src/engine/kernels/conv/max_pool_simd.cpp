@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/max_pool.h"
 
@@ -8,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/max_pool_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,10 +62,8 @@ void largest_of_rows(const MaxPoolSizes& s, const T* x, T* y, uint8_t* places, T
 }
 
 void largest(const MaxPoolSizes& s, StoredFloats x, MutableStoredFloats y, uint8_t* places, ThreadPool& pool) {
-  if (y.is_bf16)
-    largest_of_rows(s, x.bf16(), y.bf16(), places, pool);
-  else
-    largest_of_rows(s, x.f32(), y.f32(), places, pool);
+  if (y.is_bf16) largest_of_rows(s, x.bf16(), y.bf16(), places, pool);
+  else largest_of_rows(s, x.f32(), y.f32(), places, pool);
 }
 
 // A row of the image at a time, of all windows that meet it: sums are fp32 until the row is complete.
@@ -103,10 +99,8 @@ void gradient_of_rows(const MaxPoolSizes& s, const T* dy, const uint8_t* places,
 
 void gradient(const MaxPoolSizes& s, StoredFloats dy, const uint8_t* places, MutableStoredFloats dx, float* workspace,
               ThreadPool& pool) {
-  if (dx.is_bf16)
-    gradient_of_rows(s, dy.bf16(), places, dx.bf16(), workspace, pool);
-  else
-    gradient_of_rows(s, dy.f32(), places, dx.f32(), workspace, pool);
+  if (dx.is_bf16) gradient_of_rows(s, dy.bf16(), places, dx.bf16(), workspace, pool);
+  else gradient_of_rows(s, dy.f32(), places, dx.f32(), workspace, pool);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include "engine/kernels/conv/stored_convolution.h"
-
 #include <algorithm>
 #include <type_traits>
-
 #include "base/rounding.h"
 #include "engine/kernels/conv/convolution_bf16.h"
 #include "engine/kernels/parallel.h"
@@ -29,10 +27,8 @@ struct Parts {
     if (x || y || c.residual_bf16)
       images = std::clamp<int64_t>(kPartFloats / std::max<int64_t>(1, x_floats + y_floats), 1, images);
     const bool several = images < whole.images;
-    if (pairs)
-      packed_floats = bf16_packed_filter_floats(whole, pass);
-    else if (several && !c.packed)
-      packed_floats = packed_filter_floats(whole, pass);
+    if (pairs) packed_floats = bf16_packed_filter_floats(whole, pass);
+    else if (several && !c.packed) packed_floats = packed_filter_floats(whole, pass);
     size_t at = 0;
     const auto take = [&](int64_t floats) {
       const size_t here = at;
@@ -100,10 +96,8 @@ const float* packed_for(const Parts& parts, ConvolutionPass pass, const float* w
                         ThreadPool& pool, const float* given = nullptr) {
   if (given || parts.packed_floats == 0) return given;
   auto* const packed = reinterpret_cast<float*>(workspace + parts.packed_at);
-  if (parts.pairs)
-    pack_bf16_convolution_filters(parts.whole, pass, weight, packed, workspace + parts.own_at, pool);
-  else
-    pack_convolution_filters(parts.sizes(parts.images), pass, weight, packed, workspace + parts.own_at, pool);
+  if (parts.pairs) pack_bf16_convolution_filters(parts.whole, pass, weight, packed, workspace + parts.own_at, pool);
+  else pack_convolution_filters(parts.sizes(parts.images), pass, weight, packed, workspace + parts.own_at, pool);
   return packed;
 }
 
@@ -127,8 +121,7 @@ void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, cons
     rounded(parts, y + first * parts.y_floats, results, workspace + parts.y_at, pool, [&](MutableStoredFloats to) {
       if (parts.pairs)
         bf16_convolution_forward(s, as<Bfloat16>(from, images, x_room, pool), packed, to, own, pool, epilogue);
-      else
-        convolution_forward(s, as<float>(from, images, x_room, pool), weight, to.f32(), own, pool, epilogue, packed);
+      else convolution_forward(s, as<float>(from, images, x_room, pool), weight, to.f32(), own, pool, epilogue, packed);
     });
   });
 }
@@ -145,8 +138,7 @@ void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats 
     rounded(parts, dx + first * parts.x_floats, images, workspace + parts.x_at, pool, [&](MutableStoredFloats to) {
       if (parts.pairs)
         bf16_convolution_input_gradient(s, as<Bfloat16>(from, results, y_room, pool), packed, to, own, pool);
-      else
-        convolution_input_gradient(s, as<float>(from, results, y_room, pool), weight, to.f32(), own, pool, packed);
+      else convolution_input_gradient(s, as<float>(from, results, y_room, pool), weight, to.f32(), own, pool, packed);
     });
   });
 }

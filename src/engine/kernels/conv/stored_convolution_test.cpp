@@ -1,9 +1,7 @@
 #include "engine/kernels/conv/stored_convolution.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
-
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -15,7 +15,6 @@
 #endif
 
 #include <algorithm>
-
 #include "engine/kernels/conv/convolution-inl.h"
 
 HWY_BEFORE_NAMESPACE();

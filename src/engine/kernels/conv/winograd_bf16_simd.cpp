@@ -1,13 +1,11 @@
 // Winograd's minimal filtering with products of bf16 pairs (winograd_taps-inl.h, winograd_weight-inl.h).
 #include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <type_traits>
 #include <utility>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_calls.h"
@@ -36,10 +34,8 @@ void pack_pairs(const WinogradPackCall& call, ThreadPool& pool) {
   convolution::pack_winograd_filters<convolution::Filtering<2>, tile::Bf16>(call, pool);
 }
 void winograd_of_pairs(const WinogradCall& call, bool stores_bf16, ThreadPool& pool) {
-  if (stores_bf16)
-    convolution::run_winograd<convolution::Filtering<2>, tile::Bf16, Bfloat16, Bfloat16>(call, pool);
-  else
-    convolution::run_winograd<convolution::Filtering<2>, tile::Bf16, Bfloat16, float>(call, pool);
+  if (stores_bf16) convolution::run_winograd<convolution::Filtering<2>, tile::Bf16, Bfloat16, Bfloat16>(call, pool);
+  else convolution::run_winograd<convolution::Filtering<2>, tile::Bf16, Bfloat16, float>(call, pool);
 }
 void weights_of_pairs(const WinogradWeightCall& call, ThreadPool& pool) {
   convolution::run_winograd_weights<convolution::Filtering<2>, tile::Bf16, Bfloat16>(call, pool);

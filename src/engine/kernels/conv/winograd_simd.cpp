@@ -6,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/winograd_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/conv/winograd_taps-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <type_traits>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/conv/winograd-inl.h"

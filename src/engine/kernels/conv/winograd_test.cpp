@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-
 #include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/conv/convolution_layout.h"
 #include "kernel_testing.h"

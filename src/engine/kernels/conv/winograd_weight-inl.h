@@ -13,7 +13,6 @@
 #endif
 
 #include <algorithm>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_calls.h"
 #include "engine/kernels/conv/winograd-inl.h"
@@ -50,10 +49,8 @@ class WinogradWeightTask {
       const int64_t count = tiles.size(block), steps = ceil_div(count, int64_t{P::kPair});
       for (int64_t step = 0; step < steps; ++step) {
         if constexpr (F::kResults == 4) fetch(ahead), ahead.advance();
-        if constexpr (P::kPair == 1)
-          transform_tile(place, step), place.advance();
-        else
-          transform_pair(place, step, 2 * step + 1 < count);
+        if constexpr (P::kPair == 1) transform_tile(place, step), place.advance();
+        else transform_pair(place, step, 2 * step + 1 < count);
       }
       multiply(steps, block != blocks.begin(partial_));
     }

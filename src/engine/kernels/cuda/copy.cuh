@@ -1,7 +1,6 @@
 // Copies between strided locations: a thread for each word of up to 16 bytes that is whole on both sides.
 #pragma once
 #include <cstring>
-
 #include "engine/ir/tensor_type.h"
 #include "engine/kernels/cuda/launch.cuh"
 
@@ -50,8 +49,7 @@ void copy_words(Device* device, const CopyPlan& plan, const void* from, void* to
   if (count < (int64_t{1} << 31))
     launch(device, copy_kernel<Word, uint32_t>, blocks, kThreads, 0, static_cast<uint32_t>(count), plan, source,
            target);
-  else
-    launch(device, copy_kernel<Word, int64_t>, blocks, kThreads, 0, count, plan, source, target);
+  else launch(device, copy_kernel<Word, int64_t>, blocks, kThreads, 0, count, plan, source, target);
 }
 
 // Axes of one element go, neighbors that are one run on both sides become one.
@@ -103,16 +101,11 @@ inline void copy_strided(Device* device, const Shape& shape, int64_t element, co
   const int64_t bytes = copying::word_bytes(plan, element, from, to);
   copying::widen(plan, bytes / element);
   switch (bytes) {
-    case 16:
-      return copying::copy_words<Word16>(device, plan, from, to);
-    case 8:
-      return copying::copy_words<uint64_t>(device, plan, from, to);
-    case 4:
-      return copying::copy_words<uint32_t>(device, plan, from, to);
-    case 2:
-      return copying::copy_words<uint16_t>(device, plan, from, to);
-    default:
-      return copying::copy_words<uint8_t>(device, plan, from, to);
+    case 16: return copying::copy_words<Word16>(device, plan, from, to);
+    case 8: return copying::copy_words<uint64_t>(device, plan, from, to);
+    case 4: return copying::copy_words<uint32_t>(device, plan, from, to);
+    case 2: return copying::copy_words<uint16_t>(device, plan, from, to);
+    default: return copying::copy_words<uint8_t>(device, plan, from, to);
   }
 }
 

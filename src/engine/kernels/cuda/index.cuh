@@ -12,10 +12,8 @@ struct Divided {
 // tensors have fewer than 2^32 elements.
 LINNET_DEVICE Divided divided(int64_t i, int64_t by) {
   int64_t quotient;
-  if (((i | by) >> 32) == 0)
-    quotient = static_cast<unsigned>(i) / static_cast<unsigned>(by);
-  else
-    quotient = i / by;
+  if (((i | by) >> 32) == 0) quotient = static_cast<unsigned>(i) / static_cast<unsigned>(by);
+  else quotient = i / by;
   return {quotient, i - quotient * by};
 }
 

@@ -1,10 +1,10 @@
 // What every CUDA kernel of Linnet includes. Kernels are written in a small part of CUDA - indices, shared memory,
 // barriers, warp shuffles - and are started by launch(), so that the same source also runs on the CPU, thread by thread
-// (tests/cuda_emulation, with LINNET_CUDA_EMULATION): their arithmetic, bounds and barriers are tested where there is no GPU.
+// (tests/cuda_emulation, with LINNET_CUDA_EMULATION): their arithmetic, bounds and barriers are tested where there is
+// no GPU.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-
 #include "engine/device/device.h"
 
 #ifdef LINNET_CUDA_EMULATION
@@ -12,10 +12,8 @@
 #else
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
-
 #include <limits>
 #include <tuple>
-
 #include "engine/device/cuda/cuda_device.h"
 
 #define LINNET_DEVICE __device__ __forceinline__

@@ -2,7 +2,6 @@
 // mma.sync.m16n8k8).
 #pragma once
 #include <cstring>
-
 #include "engine/kernels/cuda/launch.cuh"
 
 namespace linnet {

@@ -8,7 +8,6 @@
 // it.
 #pragma once
 #include <algorithm>
-
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/norm_forward.cuh"
 

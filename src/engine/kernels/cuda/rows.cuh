@@ -22,10 +22,8 @@ struct RowLayout {
   // Every thread of the row gets the result; all of them must take part.
   template <class Op>
   LINNET_DEVICE static float reduce(float value, Op op, float identity) {
-    if constexpr (kThreads == kWarp)
-      return warp_reduce(value, op);
-    else
-      return block_reduce(value, op, identity);
+    if constexpr (kThreads == kWarp) return warp_reduce(value, op);
+    else return block_reduce(value, op, identity);
   }
   LINNET_DEVICE static float sum(float value) { return reduce(value, Add(), 0.0f); }
   LINNET_DEVICE static float max(float value) { return reduce(value, Larger(), -INFINITY); }

@@ -97,10 +97,8 @@ struct LaterVector {
     if constexpr (kWaits) words = *reinterpret_cast<const uint4*>(from);
   }
   LINNET_DEVICE void take(float (&to)[N]) const {
-    if constexpr (kWaits)
-      load_vector(reinterpret_cast<const T*>(&words), to);
-    else
-      load_vector(location, to);
+    if constexpr (kWaits) load_vector(reinterpret_cast<const T*>(&words), to);
+    else load_vector(location, to);
   }
 
   const T* location = nullptr;

@@ -23,20 +23,13 @@ inline std::span<const char* const> enum_names(GemmActivation) {
 inline double gemm_activation(GemmActivation f, double x) {
   constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCube = 0.044715;
   switch (f) {
-    case GemmActivation::kNone:
-      return x;
-    case GemmActivation::kRelu:
-      return x < 0 ? 0 : x;
-    case GemmActivation::kGelu:
-      return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
-    case GemmActivation::kGeluTanh:
-      return x * (1 + std::tanh(kRoot * (x + kCube * x * x * x))) / 2;
-    case GemmActivation::kSilu:
-      return x / (1 + std::exp(-x));
-    case GemmActivation::kHardSwish:
-      return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
-    case GemmActivation::kRelu6:
-      return std::clamp(x, 0.0, 6.0);
+    case GemmActivation::kNone: return x;
+    case GemmActivation::kRelu: return x < 0 ? 0 : x;
+    case GemmActivation::kGelu: return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+    case GemmActivation::kGeluTanh: return x * (1 + std::tanh(kRoot * (x + kCube * x * x * x))) / 2;
+    case GemmActivation::kSilu: return x / (1 + std::exp(-x));
+    case GemmActivation::kHardSwish: return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
+    case GemmActivation::kRelu6: return std::clamp(x, 0.0, 6.0);
   }
   return x;
 }
@@ -44,8 +37,7 @@ inline double gemm_activation(GemmActivation f, double x) {
 inline double gemm_slope(GemmActivation f, double x) {
   constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCube = 0.044715;
   switch (f) {
-    case GemmActivation::kRelu:
-      return x > 0 ? 1 : 0;
+    case GemmActivation::kRelu: return x > 0 ? 1 : 0;
     case GemmActivation::kGelu:
       return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
              x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
@@ -53,10 +45,8 @@ inline double gemm_slope(GemmActivation f, double x) {
       const double tanh = std::tanh(kRoot * (x + kCube * x * x * x));
       return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * kRoot * (1 + 3 * kCube * x * x);
     }
-    case GemmActivation::kNone:
-      return 1;
-    default:
-      return std::numeric_limits<double>::quiet_NaN();
+    case GemmActivation::kNone: return 1;
+    default: return std::numeric_limits<double>::quiet_NaN();
   }
 }
 

@@ -1,13 +1,11 @@
 // Activation functions that epilogues call instead of having them.
 #include <algorithm>
-
 #include "engine/kernels/gemm/activation.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/gemm/activation_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/gemm/gemm_epilogue-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,16 +32,11 @@ struct Relu6 {
 template <class Visit>
 HWY_INLINE void VisitActivation(GemmActivation activation, const Visit& visit) {
   switch (activation) {
-    case GemmActivation::kGelu:
-      return visit(Gelu());
-    case GemmActivation::kGeluTanh:
-      return visit(GeluTanh());
-    case GemmActivation::kSilu:
-      return visit(Silu());
-    case GemmActivation::kHardSwish:
-      return visit(HardSwish());
-    default:
-      return visit(Relu6());
+    case GemmActivation::kGelu: return visit(Gelu());
+    case GemmActivation::kGeluTanh: return visit(GeluTanh());
+    case GemmActivation::kSilu: return visit(Silu());
+    case GemmActivation::kHardSwish: return visit(HardSwish());
+    default: return visit(Relu6());
   }
 }
 

@@ -7,7 +7,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-
 #include "engine/kernels/gemm/activation.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/stored_floats.h"

@@ -81,12 +81,9 @@ FinishPanelFunction finish_panel(const GemmArgs& g) {
   switch (g.derivative) {
     default:  // none
       break;
-    case GemmActivation::kRelu:
-      return finish_panel_of<P, DerivativeOf<ReluMask>>(g);
-    case GemmActivation::kGelu:
-      return finish_panel_of<P, DerivativeOf<Gelu>>(g);
-    case GemmActivation::kGeluTanh:
-      return finish_panel_of<P, DerivativeOf<GeluTanh>>(g);
+    case GemmActivation::kRelu: return finish_panel_of<P, DerivativeOf<ReluMask>>(g);
+    case GemmActivation::kGelu: return finish_panel_of<P, DerivativeOf<Gelu>>(g);
+    case GemmActivation::kGeluTanh: return finish_panel_of<P, DerivativeOf<GeluTanh>>(g);
   }
   if (g.activation == GemmActivation::kRelu) return finish_panel_of<P, ReluOf>(g);
   if (g.activation == GemmActivation::kGelu) return finish_panel_of<P, ActivationOf<Gelu>>(g);
@@ -120,15 +117,9 @@ inline HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64
       switch (g.derivative) {
         default:  // none
           break;
-        case GemmActivation::kRelu:
-          x = ReluMask::Gradient(at.load(aux), hn::Mul(x, scale));
-          break;
-        case GemmActivation::kGelu:
-          x = Gelu::Gradient(at.load(aux), hn::Mul(x, scale));
-          break;
-        case GemmActivation::kGeluTanh:
-          x = GeluTanh::Gradient(at.load(aux), hn::Mul(x, scale));
-          break;
+        case GemmActivation::kRelu: x = ReluMask::Gradient(at.load(aux), hn::Mul(x, scale)); break;
+        case GemmActivation::kGelu: x = Gelu::Gradient(at.load(aux), hn::Mul(x, scale)); break;
+        case GemmActivation::kGeluTanh: x = GeluTanh::Gradient(at.load(aux), hn::Mul(x, scale)); break;
       }
       at.store(x, c);
     });

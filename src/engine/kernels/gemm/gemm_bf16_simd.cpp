@@ -4,7 +4,6 @@
 #endif
 
 #include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,7 +11,6 @@
 #include <cstring>
 #include <thread>
 #include <utility>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm_bf16.h"
 #include "engine/kernels/gemm/gemm_blocking.h"

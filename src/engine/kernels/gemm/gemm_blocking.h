@@ -4,7 +4,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-
 #include "base/rounding.h"
 
 namespace linnet::gemm_blocking {
@@ -105,14 +104,10 @@ constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool tra
 constexpr int64_t workspace(Method method, int64_t m, int64_t n, int64_t k, int64_t threads, bool whole_k = false) {
   const Order o = order(m, n, k, whole_k);
   switch (method) {
-    case Method::kFewRows:
-      return threads * round_up(std::min(m * k, kFewFloats), 16);
-    case Method::kFewColumns:
-      return threads * round_up(std::min(n * k, kFewFloats), 16);
-    case Method::kOneTaskEach:
-      return threads * (shared_floats(o, m, n, k, whole_k) + thread_floats(o, m, k, whole_k));
-    case Method::kShared:
-      return shared_floats(o, m, n, k, whole_k) + threads * thread_floats(o, m, k, whole_k);
+    case Method::kFewRows: return threads * round_up(std::min(m * k, kFewFloats), 16);
+    case Method::kFewColumns: return threads * round_up(std::min(n * k, kFewFloats), 16);
+    case Method::kOneTaskEach: return threads * (shared_floats(o, m, n, k, whole_k) + thread_floats(o, m, k, whole_k));
+    case Method::kShared: return shared_floats(o, m, n, k, whole_k) + threads * thread_floats(o, m, k, whole_k);
   }
   return 0;
 }

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <type_traits>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_apart-inl.h"
@@ -173,10 +172,8 @@ class Product {
         for (int64_t i = 0; i < pieces.parts(); ++i) {
           const Tiles piece = piece_at(i);
           const float* a = scratch;
-          if (in_place())
-            a = g_.a.f32() + piece.row(piece.first) * g_.lda;
-          else
-            pack_a(piece, now, scratch);
+          if (in_place()) a = g_.a.f32() + piece.row(piece.first) * g_.lda;
+          else pack_a(piece, now, scratch);
           AheadRegion ahead;
           const int64_t calls = (piece.last - piece.first) * (p1 - p0);
           if (i + 1 < pieces.parts()) {
@@ -406,8 +403,7 @@ class Product {
       const int64_t row = tiles.row(tiles.first);
       if (const auto finish = columns == kWidth ? finish_panel<P>(g_) : nullptr)
         finish(g_, sums, row * g_.ldc + column, column, tiles.rows());
-      else
-        FinishApart(g_, sums, kWidth, row, column, tiles.rows(), columns);
+      else FinishApart(g_, sums, kWidth, row, column, tiles.rows(), columns);
     }
   }
 
@@ -510,8 +506,7 @@ bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const
         });
       }
       return true;
-    default:
-      return false;
+    default: return false;
   }
 }
 

@@ -113,15 +113,9 @@ HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t co
   switch (g.derivative) {
     default:  // none
       break;
-    case GemmActivation::kRelu:
-      Differentiate<ReluMask>(g, c, rows, columns);
-      break;
-    case GemmActivation::kGelu:
-      Differentiate<Gelu>(g, c, rows, columns);
-      break;
-    case GemmActivation::kGeluTanh:
-      Differentiate<GeluTanh>(g, c, rows, columns);
-      break;
+    case GemmActivation::kRelu: Differentiate<ReluMask>(g, c, rows, columns); break;
+    case GemmActivation::kGelu: Differentiate<Gelu>(g, c, rows, columns); break;
+    case GemmActivation::kGeluTanh: Differentiate<GeluTanh>(g, c, rows, columns); break;
   }
 }
 

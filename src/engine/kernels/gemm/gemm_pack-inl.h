@@ -13,7 +13,6 @@
 #endif
 
 #include <algorithm>
-
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
 

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

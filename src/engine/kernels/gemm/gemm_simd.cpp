@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
@@ -17,7 +16,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/gemm/gemm_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/gemm/gemm_driver-inl.h"
 #include "engine/kernels/gemm/gemm_small-inl.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
@@ -53,10 +51,8 @@ void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
   const int64_t lda = g.trans_a ? g.k : g.lda;
   if (g.trans_b) {
     const tile::DotOutput output{c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)};
-    if (g.b.is_bf16)
-      tile::SmallDots(g.m, g.k, a, lda, g.b.bf16(), g.ldb, begin, end, output);
-    else
-      tile::SmallDots(g.m, g.k, a, lda, g.b.f32(), g.ldb, begin, end, output);
+    if (g.b.is_bf16) tile::SmallDots(g.m, g.k, a, lda, g.b.bf16(), g.ldb, begin, end, output);
+    else tile::SmallDots(g.m, g.k, a, lda, g.b.f32(), g.ldb, begin, end, output);
   } else {
     const Finish finish{g.accumulate, g.residual.f32(), g.bias, relu(g)};
     tile::SmallPlain(g.m, g.k, a, lda, g.b.f32(), g.ldb, c, g.ldc, begin, end, finish);

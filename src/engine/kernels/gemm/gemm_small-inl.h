@@ -9,7 +9,6 @@
 #endif
 
 #include <algorithm>
-
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/stored_floats.h"
@@ -162,18 +161,10 @@ HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda
                            int64_t ldc, int64_t begin, int64_t end, Finish finish) {
   for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0) {
     switch (m) {
-      case 1:
-        WideColumns<1>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
-      case 2:
-        WideColumns<2>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
-      case 3:
-        WideColumns<3>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
-      default:
-        WideColumns<4>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
+      case 1: WideColumns<1>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
+      case 2: WideColumns<2>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
+      case 3: WideColumns<3>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
+      default: WideColumns<4>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
     }
   }
 }

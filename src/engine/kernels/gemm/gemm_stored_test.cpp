@@ -1,12 +1,10 @@
 // Products whose matrices lie in memory as bf16, in any mixture.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>
 #include <random>
-
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_few_rows.h"
 #include "kernel_testing.h"
@@ -178,10 +176,8 @@ TEST(GemmStored, WholePanelsRoundSpecialNumbersAsRoundToBf16Does) {
   gemm(g, reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64), pool);
   for (size_t i = 0; i < c.size(); ++i) {
     const float want = round_to_bf16(0.0f + static_cast<float>(added[i]) + bias[i % kSize]);
-    if (want != want)
-      EXPECT_TRUE(std::isnan(static_cast<float>(c[i]))) << i;
-    else
-      EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(c[i])), std::bit_cast<uint32_t>(want)) << i;
+    if (want != want) EXPECT_TRUE(std::isnan(static_cast<float>(c[i]))) << i;
+    else EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(c[i])), std::bit_cast<uint32_t>(want)) << i;
   }
 }
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <thread>
-
 #include "engine/kernels/gemm/gemm.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "engine/kernels/gemm/gemm.h"
-
 #include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,7 +7,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -9,12 +9,10 @@
 
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-
 #include "engine/kernels/gemm/gemm_ahead.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 

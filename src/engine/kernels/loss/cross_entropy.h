@@ -2,7 +2,6 @@
 // may each be fp32 or bf16 in memory; the arithmetic is fp32.
 #pragma once
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/stored_floats.h"
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/kernels/parallel.h"
 
@@ -8,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/loss/cross_entropy_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/reduce/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,10 +14,8 @@ namespace linnet::HWY_NAMESPACE {
 namespace {
 
 HWY_INLINE void store_one(float x, MutableStoredFloats to) {
-  if (to.is_bf16)
-    *to.bf16() = Bfloat16(x);
-  else
-    *to.f32() = x;
+  if (to.is_bf16) *to.bf16() = Bfloat16(x);
+  else *to.f32() = x;
 }
 
 template <class T>
@@ -48,10 +44,8 @@ void LossRowsOf(int64_t begin, int64_t end, int64_t classes, const T* logits, co
 
 void LossRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits, const int32_t* targets,
               double smoothing, float* losses, float* lse) {
-  if (logits.is_bf16)
-    LossRowsOf(begin, end, classes, logits.bf16(), targets, smoothing, losses, lse);
-  else
-    LossRowsOf(begin, end, classes, logits.f32(), targets, smoothing, losses, lse);
+  if (logits.is_bf16) LossRowsOf(begin, end, classes, logits.bf16(), targets, smoothing, losses, lse);
+  else LossRowsOf(begin, end, classes, logits.f32(), targets, smoothing, losses, lse);
 }
 
 void LossGradientRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits, const int32_t* targets,

@@ -1,7 +1,5 @@
 #include "engine/kernels/loss/cross_entropy.h"
-
 #include <cmath>
-
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"

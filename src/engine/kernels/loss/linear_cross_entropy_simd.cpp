@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/kernels/loss/linear_cross_entropy.h"
@@ -25,7 +24,6 @@ enum RowFacts : int { kLargest, kSum, kOffsets, kClasses, kPicked, kRowFacts };
 #define HWY_TARGET_INCLUDE "engine/kernels/loss/linear_cross_entropy_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/reduce/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,10 +60,8 @@ HWY_INLINE void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classe
     const float largest = MaxRow(classes, x);
     const double picked = static_cast<double>(x[target]) - largest;
     float sum, offsets;
-    if (smoothing != 0)
-      Exponentials<true>(classes, x, largest, &sum, &offsets);
-    else
-      Exponentials<false>(classes, x, largest, &sum, &offsets);
+    if (smoothing != 0) Exponentials<true>(classes, x, largest, &sum, &offsets);
+    else Exponentials<false>(classes, x, largest, &sum, &offsets);
     losses[row] = static_cast<float>(std::log(static_cast<double>(sum)) - (1 - smoothing) * picked -
                                      smoothing * (offsets / static_cast<double>(classes)));
     const Floats factor = SetAll(dloss / sum);
@@ -313,10 +309,8 @@ class LinearCrossEntropy {
     const int32_t* kept = work_.kept + first;
     const bool adjacent = kept[rows - 1] - kept[0] + 1 == rows;
     const float* hidden = work_.hidden;
-    if (adjacent && !args_.hidden.is_bf16)
-      hidden = args_.hidden.f32() + kept[0] * args_.width;
-    else
-      copy_rows(rows, args_.width, args_.hidden, work_.hidden, kept, nullptr, pool_);
+    if (adjacent && !args_.hidden.is_bf16) hidden = args_.hidden.f32() + kept[0] * args_.width;
+    else copy_rows(rows, args_.width, args_.hidden, work_.hidden, kept, nullptr, pool_);
     logits(rows, hidden);
     if (args_.division.is_divided()) exchange_facts(first, rows);
     if (!args_.dhidden) {
@@ -444,10 +438,8 @@ class LinearCrossEntropy {
   // A product with the weight.
   void multiply(GemmArgs& product) {
     product.precision = args_.precision;
-    if (args_.packed)
-      quantized_gemm(product, *args_.packed, work_.product, pool_);
-    else
-      gemm(product, work_.product, pool_);
+    if (args_.packed) quantized_gemm(product, *args_.packed, work_.product, pool_);
+    else gemm(product, work_.product, pool_);
   }
 
   void clear_left_out(int64_t kept) {

@@ -1,8 +1,6 @@
 #include "engine/kernels/loss/linear_cross_entropy.h"
-
 #include <array>
 #include <cmath>
-
 #include "engine/kernels/gemm/gemm.h"
 #include "kernel_testing.h"
 
@@ -143,10 +141,8 @@ TEST(LinearCrossEntropy, InBf16OnlyTheHiddenStatesAndTheirGradientAreRounded) {
                     ThreadPool pool(1);
                     std::vector<float> want = run(o.hidden, pool);
                     for (int64_t i = 0; i < p.rows * p.width; ++i) want[i] = round_to_bf16(want[i]);
-                    if (gemm_has_bf16())
-                      expect_close(got, want, 1e-2);
-                    else
-                      expect_same(got, want);
+                    if (gemm_has_bf16()) expect_close(got, want, 1e-2);
+                    else expect_same(got, want);
                   });
   }
 }

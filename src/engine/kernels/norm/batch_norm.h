@@ -8,7 +8,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/norm/batch_norm.h"
@@ -10,7 +9,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/norm/batch_norm_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 #ifndef LINNET_KERNELS_BATCH_NORM_LAYOUT
@@ -110,10 +108,8 @@ void normalize_rows_of(const BatchNormArgs& args, const float* scale, const floa
 // y = relu(x * scale[c] + shift[c] + residual), the residual and the ReLU where they are asked for.
 void normalize_rows(const BatchNormArgs& args, const float* scale, const float* shift, StoredFloats residual,
                     MutableStoredFloats y, ThreadPool& pool) {
-  if (y.is_bf16)
-    normalize_rows_of(args, scale, shift, residual.bf16(), y.bf16(), pool);
-  else
-    normalize_rows_of(args, scale, shift, residual.f32(), y.f32(), pool);
+  if (y.is_bf16) normalize_rows_of(args, scale, shift, residual.bf16(), y.bf16(), pool);
+  else normalize_rows_of(args, scale, shift, residual.f32(), y.f32(), pool);
 }
 
 // The part of dy that passes the ReLU, if there is one.
@@ -159,10 +155,8 @@ void chunk_sums_of(const BatchNormArgs& args, const BatchNormRows& forward, cons
 // sums, products [chunks, channels]: of dy, and of dy * (x - mean).
 void chunk_sums(const BatchNormArgs& args, const BatchNormRows& forward, StoredFloats dy, const float* mean,
                 float* sums, float* products, ThreadPool& pool) {
-  if (dy.is_bf16)
-    chunk_sums_of(args, forward, dy.bf16(), mean, sums, products, pool);
-  else
-    chunk_sums_of(args, forward, dy.f32(), mean, sums, products, pool);
+  if (dy.is_bf16) chunk_sums_of(args, forward, dy.bf16(), mean, sums, products, pool);
+  else chunk_sums_of(args, forward, dy.f32(), mean, sums, products, pool);
 }
 
 template <class T>
@@ -185,10 +179,8 @@ void gradient_rows_of(const BatchNormArgs& args, const BatchNormRows& forward, c
 // dx = dy * of_dy[c] + x * of_x.scale[c] + of_x.shift[c]
 void gradient_rows(const BatchNormArgs& args, const BatchNormRows& forward, const BatchNormRows& of_x,
                    const float* of_dy, StoredFloats dy, MutableStoredFloats dx, ThreadPool& pool) {
-  if (dx.is_bf16)
-    gradient_rows_of(args, forward, of_x, of_dy, dy.bf16(), dx.bf16(), pool);
-  else
-    gradient_rows_of(args, forward, of_x, of_dy, dy.f32(), dx.f32(), pool);
+  if (dx.is_bf16) gradient_rows_of(args, forward, of_x, of_dy, dy.bf16(), dx.bf16(), pool);
+  else gradient_rows_of(args, forward, of_x, of_dy, dy.f32(), dx.f32(), pool);
 }
 
 }  // namespace

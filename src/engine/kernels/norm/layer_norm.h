@@ -4,7 +4,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/stored_floats.h"
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "base/error.h"
 #include "engine/kernels/norm/layer_norm.h"
 #include "engine/kernels/parallel.h"
@@ -8,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/norm/layer_norm_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/norm/layer_norm-inl.h"
 
 #ifndef LINNET_KERNELS_LAYER_NORM_CALL
@@ -68,10 +66,8 @@ HWY_INLINE void BackwardRowsOf(const LayerNormBackward& call, int64_t begin, int
   for (int64_t row = begin; row < end; ++row) {
     NormGradient<T> gradient(dy + row * width, x + row * width, call.weight, call.centered ? call.mean[row] : 0.0f,
                              call.rstd[row]);
-    if (call.wants_sums)
-      gradient.template add_up<true>(width, call.centered, sums, sums + width);
-    else
-      gradient.template add_up<false>(width, call.centered, nullptr, nullptr);
+    if (call.wants_sums) gradient.template add_up<true>(width, call.centered, sums, sums + width);
+    else gradient.template add_up<false>(width, call.centered, nullptr, nullptr);
     T* dx = call.dx.as<T>() + row * width;
     ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(gradient.at_position(at), dx); });
   }

@@ -1,8 +1,6 @@
 #include "engine/kernels/norm/layer_norm.h"
-
 #include <array>
 #include <cmath>
-
 #include "kernel_testing.h"
 
 namespace linnet {

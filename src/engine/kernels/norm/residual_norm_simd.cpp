@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <initializer_list>
-
 #include "base/error.h"
 #include "engine/kernels/norm/residual_norm.h"
 #include "engine/kernels/parallel.h"
@@ -10,7 +9,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/norm/residual_norm_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/norm/layer_norm-inl.h"
 #include "engine/kernels/random/philox-inl.h"
 
@@ -73,8 +71,7 @@ HWY_INLINE void ForwardRowsOf(const ResidualNormForward& call, int64_t begin, in
           at.store(hn::Add(at.load(x + piece), dropout.apply(at.load(f + piece), values + at.first)), sum + piece);
         });
       });
-    else
-      ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(x), at.load(f)), sum); });
+    else ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(x), at.load(f)), sum); });
     NormalizeRow<T>(width, sum, call.weight, call.bias, call.epsilon, call.centered, call.y.as<T>() + row * width,
                     call.mean + row, call.rstd + row);
   }

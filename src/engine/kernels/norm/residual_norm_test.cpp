@@ -1,5 +1,4 @@
 #include "engine/kernels/norm/residual_norm.h"
-
 #include "engine/kernels/norm/layer_norm.h"
 #include "engine/kernels/random/dropout.h"
 #include "kernel_testing.h"

@@ -1,8 +1,6 @@
 #include "engine/kernels/pointwise/expression.h"
-
 #include <array>
 #include <string>
-
 #include "base/error.h"
 
 namespace linnet {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <vector>
-
 #include "engine/kernels/precision.h"
 
 namespace linnet {
@@ -81,64 +80,35 @@ template <class T>
 T apply_scalar(Scalar function, T a, T b, T c) {
   switch (function) {
     case Scalar::kInput:
-    case Scalar::kConstant:
-      return a;
-    case Scalar::kAdd:
-      return a + b;
-    case Scalar::kSub:
-      return a - b;
-    case Scalar::kMul:
-      return a * b;
-    case Scalar::kDiv:
-      return a / b;
-    case Scalar::kMax:
-      return a > b || a != a ? a : b;
-    case Scalar::kMin:
-      return a < b || a != a ? a : b;
-    case Scalar::kNeg:
-      return -a;
-    case Scalar::kExp:
-      return std::exp(a);
-    case Scalar::kLog:
-      return std::log(a);
-    case Scalar::kSqrt:
-      return std::sqrt(a);
-    case Scalar::kRsqrt:
-      return 1 / std::sqrt(a);
-    case Scalar::kReciprocal:
-      return 1 / a;
-    case Scalar::kTanh:
-      return std::tanh(a);
-    case Scalar::kSigmoid:
-      return 1 / (1 + std::exp(-a));
-    case Scalar::kErf:
-      return std::erf(a);
-    case Scalar::kRelu:
-      return a < 0 ? T(0) : a;
-    case Scalar::kSquare:
-      return a * a;
-    case Scalar::kAbs:
-      return std::abs(a);
-    case Scalar::kSin:
-      return std::sin(a);
-    case Scalar::kCos:
-      return std::cos(a);
-    case Scalar::kGreater:
-      return a > b ? T(1) : T(0);
-    case Scalar::kSelect:
-      return a != 0 ? b : c;
-    case Scalar::kEqual:
-      return a == b ? T(1) : T(0);
-    case Scalar::kFloor:
-      return std::floor(a);
-    case Scalar::kRound:
-      return std::nearbyint(a);
-    case Scalar::kPow:
-      return std::pow(a, b);
-    case Scalar::kAtan:
-      return std::atan(a);
-    case Scalar::kToBf16:
-      return static_cast<T>(round_to_bf16(static_cast<float>(a)));
+    case Scalar::kConstant: return a;
+    case Scalar::kAdd: return a + b;
+    case Scalar::kSub: return a - b;
+    case Scalar::kMul: return a * b;
+    case Scalar::kDiv: return a / b;
+    case Scalar::kMax: return a > b || a != a ? a : b;
+    case Scalar::kMin: return a < b || a != a ? a : b;
+    case Scalar::kNeg: return -a;
+    case Scalar::kExp: return std::exp(a);
+    case Scalar::kLog: return std::log(a);
+    case Scalar::kSqrt: return std::sqrt(a);
+    case Scalar::kRsqrt: return 1 / std::sqrt(a);
+    case Scalar::kReciprocal: return 1 / a;
+    case Scalar::kTanh: return std::tanh(a);
+    case Scalar::kSigmoid: return 1 / (1 + std::exp(-a));
+    case Scalar::kErf: return std::erf(a);
+    case Scalar::kRelu: return a < 0 ? T(0) : a;
+    case Scalar::kSquare: return a * a;
+    case Scalar::kAbs: return std::abs(a);
+    case Scalar::kSin: return std::sin(a);
+    case Scalar::kCos: return std::cos(a);
+    case Scalar::kGreater: return a > b ? T(1) : T(0);
+    case Scalar::kSelect: return a != 0 ? b : c;
+    case Scalar::kEqual: return a == b ? T(1) : T(0);
+    case Scalar::kFloor: return std::floor(a);
+    case Scalar::kRound: return std::nearbyint(a);
+    case Scalar::kPow: return std::pow(a, b);
+    case Scalar::kAtan: return std::atan(a);
+    case Scalar::kToBf16: return static_cast<T>(round_to_bf16(static_cast<float>(a)));
   }
   return a;
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <span>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/pointwise/expression.h"
 #include "engine/kernels/stored_floats.h"

@@ -1,5 +1,4 @@
 #include "engine/kernels/pointwise/pointwise_program.h"
-
 #include <algorithm>
 
 namespace linnet {

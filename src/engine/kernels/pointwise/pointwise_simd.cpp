@@ -5,7 +5,6 @@
 #include <cstring>
 #include <string>
 #include <utility>
-
 #include "base/error.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/pointwise/pointwise.h"
@@ -15,7 +14,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/pointwise/pointwise_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/vector_math-inl.h"
 
 #ifndef LINNET_KERNELS_POINTWISE_TASK
@@ -99,67 +97,39 @@ HWY_INLINE Floats PowPerLane(Floats x, Floats y) {
 
 void RunUnary(Scalar function, Stream a, float* out, int64_t length) {
   switch (function) {
-    case Scalar::kNeg:
-      LINNET_UNARY(hn::Neg(x));
-    case Scalar::kExp:
-      LINNET_UNARY(Exp(x));
-    case Scalar::kLog:
-      LINNET_UNARY(Log(x));
-    case Scalar::kSqrt:
-      LINNET_UNARY(hn::Sqrt(x));
-    case Scalar::kRsqrt:
-      LINNET_UNARY(hn::Div(SetAll(1), hn::Sqrt(x)));
-    case Scalar::kReciprocal:
-      LINNET_UNARY(hn::Div(SetAll(1), x));
-    case Scalar::kTanh:
-      LINNET_UNARY(Tanh(x));
-    case Scalar::kSigmoid:
-      LINNET_UNARY(Sigmoid(x));
-    case Scalar::kErf:
-      LINNET_UNARY(Erf(x));
-    case Scalar::kRelu:
-      LINNET_UNARY(hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x));
-    case Scalar::kSquare:
-      LINNET_UNARY(hn::Mul(x, x));
-    case Scalar::kAbs:
-      LINNET_UNARY(hn::Abs(x));
-    case Scalar::kSin:
-      LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::sin(v); }));
-    case Scalar::kCos:
-      LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::cos(v); }));
-    case Scalar::kFloor:
-      LINNET_UNARY(hn::Floor(x));
-    case Scalar::kRound:
-      LINNET_UNARY(hn::Round(x));
-    case Scalar::kAtan:
-      LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::atan(v); }));
-    case Scalar::kToBf16:
-      LINNET_UNARY(Widen(RoundToBf16(x)));
-    default:
-      LINNET_UNARY(x);  // a copy
+    case Scalar::kNeg: LINNET_UNARY(hn::Neg(x));
+    case Scalar::kExp: LINNET_UNARY(Exp(x));
+    case Scalar::kLog: LINNET_UNARY(Log(x));
+    case Scalar::kSqrt: LINNET_UNARY(hn::Sqrt(x));
+    case Scalar::kRsqrt: LINNET_UNARY(hn::Div(SetAll(1), hn::Sqrt(x)));
+    case Scalar::kReciprocal: LINNET_UNARY(hn::Div(SetAll(1), x));
+    case Scalar::kTanh: LINNET_UNARY(Tanh(x));
+    case Scalar::kSigmoid: LINNET_UNARY(Sigmoid(x));
+    case Scalar::kErf: LINNET_UNARY(Erf(x));
+    case Scalar::kRelu: LINNET_UNARY(hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x));
+    case Scalar::kSquare: LINNET_UNARY(hn::Mul(x, x));
+    case Scalar::kAbs: LINNET_UNARY(hn::Abs(x));
+    case Scalar::kSin: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::sin(v); }));
+    case Scalar::kCos: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::cos(v); }));
+    case Scalar::kFloor: LINNET_UNARY(hn::Floor(x));
+    case Scalar::kRound: LINNET_UNARY(hn::Round(x));
+    case Scalar::kAtan: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::atan(v); }));
+    case Scalar::kToBf16: LINNET_UNARY(Widen(RoundToBf16(x)));
+    default: LINNET_UNARY(x);  // a copy
   }
 }
 
 void RunBinary(Scalar function, Stream a, Stream b, float* out, int64_t length) {
   switch (function) {
-    case Scalar::kAdd:
-      LINNET_BINARY(hn::Add(x, y));
-    case Scalar::kSub:
-      LINNET_BINARY(hn::Sub(x, y));
-    case Scalar::kMul:
-      LINNET_BINARY(hn::Mul(x, y));
-    case Scalar::kDiv:
-      LINNET_BINARY(hn::Div(x, y));
-    case Scalar::kMax:
-      LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y));
-    case Scalar::kMin:
-      LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y));
-    case Scalar::kEqual:
-      LINNET_BINARY(hn::IfThenElseZero(hn::Eq(x, y), SetAll(1)));
-    case Scalar::kPow:
-      LINNET_BINARY(PowPerLane(x, y));
-    default:
-      LINNET_BINARY(hn::IfThenElseZero(hn::Gt(x, y), SetAll(1)));  // kGreater
+    case Scalar::kAdd: LINNET_BINARY(hn::Add(x, y));
+    case Scalar::kSub: LINNET_BINARY(hn::Sub(x, y));
+    case Scalar::kMul: LINNET_BINARY(hn::Mul(x, y));
+    case Scalar::kDiv: LINNET_BINARY(hn::Div(x, y));
+    case Scalar::kMax: LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y));
+    case Scalar::kMin: LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y));
+    case Scalar::kEqual: LINNET_BINARY(hn::IfThenElseZero(hn::Eq(x, y), SetAll(1)));
+    case Scalar::kPow: LINNET_BINARY(PowPerLane(x, y));
+    default: LINNET_BINARY(hn::IfThenElseZero(hn::Gt(x, y), SetAll(1)));  // kGreater
   }
 }
 
@@ -302,12 +272,9 @@ class Task {
 
   Stream Argument(PointwiseSource source) const {
     switch (source.kind) {
-      case PointwiseSource::kOperand:
-        return streams_[source.index];
-      case PointwiseSource::kConstant:
-        return {constants_[source.index], 0};
-      default:
-        return {scratch_ + source.index * call_.block, kFloatLanes};
+      case PointwiseSource::kOperand: return streams_[source.index];
+      case PointwiseSource::kConstant: return {constants_[source.index], 0};
+      default: return {scratch_ + source.index * call_.block, kFloatLanes};
     }
   }
 

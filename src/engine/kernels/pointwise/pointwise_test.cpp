@@ -1,7 +1,5 @@
 #include "engine/kernels/pointwise/pointwise.h"
-
 #include <array>
-
 #include "base/error.h"
 #include "kernel_testing.h"
 
@@ -13,16 +11,11 @@ Instruction constant(double value) { return {.function = Scalar::kConstant, .con
 
 int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
   switch (operand.broadcast) {
-    case Broadcast::kFull:
-      return i;
-    case Broadcast::kSuffix:
-      return i % operand.size;
-    case Broadcast::kPrefix:
-      return i / (n / operand.size);
-    case Broadcast::kMiddle:
-      return i / (n / operand.size * operand.row) * operand.row + i % operand.row;
-    default:
-      return 0;
+    case Broadcast::kFull: return i;
+    case Broadcast::kSuffix: return i % operand.size;
+    case Broadcast::kPrefix: return i / (n / operand.size);
+    case Broadcast::kMiddle: return i / (n / operand.size * operand.row) * operand.row + i % operand.row;
+    default: return 0;
   }
 }
 

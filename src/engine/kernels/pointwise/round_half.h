@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-
 #include "base/thread_pool.h"
 
 namespace linnet {

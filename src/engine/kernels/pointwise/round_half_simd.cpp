@@ -5,7 +5,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/pointwise/round_half_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,5 +1,4 @@
 #include "engine/kernels/pointwise/round_half.h"
-
 #include "kernel_testing.h"
 
 namespace linnet {

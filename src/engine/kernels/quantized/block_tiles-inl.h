@@ -9,10 +9,8 @@
 #endif
 
 #include <hwy/highway.h>
-
 #include <cstdint>
 #include <cstring>
-
 #include "engine/kernels/quantized/activation_block.h"
 #include "engine/kernels/quantized/packed_weight.h"
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-
 #include "base/rounding.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/quantized/convolution_int8.h"
@@ -342,10 +341,8 @@ class Convolution {
     for (; j + kFloatLanes <= columns; j += kFloatLanes) {
       const Floats x = each(j, c_.residual ? c_.residual + to + j : nullptr,
                             c_.residual_codes ? c_.residual_codes + to + j : nullptr);
-      if (c_.y_codes)
-        hn::StoreU(codes_of(x), ByteTag(), c_.y_codes + to + j);
-      else
-        StoreFloats(x, c_.y + to + j);
+      if (c_.y_codes) hn::StoreU(codes_of(x), ByteTag(), c_.y_codes + to + j);
+      else StoreFloats(x, c_.y + to + j);
     }
     if (j == columns) return;
     const auto rest = static_cast<size_t>(columns - j);

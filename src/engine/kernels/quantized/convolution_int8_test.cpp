@@ -1,9 +1,7 @@
 #include "engine/kernels/quantized/convolution_int8.h"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
-
 #include "quantized_testing.h"
 
 namespace linnet {

@@ -1,7 +1,6 @@
 // The numbers that packed codes stand for: by rows, or as the panels that products read.
 #include <algorithm>
 #include <cstring>
-
 #include "base/error.h"
 #include "engine/kernels/quantized/file_blocks.h"
 
@@ -9,7 +8,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/dequantize_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/gemm/gemm_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();

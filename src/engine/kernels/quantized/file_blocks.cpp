@@ -1,8 +1,6 @@
 #include "engine/kernels/quantized/file_blocks.h"
-
 #include <algorithm>
 #include <cstring>
-
 #include "base/error.h"
 #include "base/half.h"
 
@@ -65,12 +63,9 @@ void read_file_block(WeightFormat format, Bytes block, FileBlock& read) {
   const BlockFormat blocks = block_format(format);
   read_numbers(format, block, read.numbers);
   switch (format) {
-    case WeightFormat::kQ8_0:
-      return void(std::memcpy(read.codes, block + 2, 32));
-    case WeightFormat::kQ6K:
-      return read_q6_k(block, read);
-    default:
-      blocks.unit == 1 ? read_small(blocks, block, read) : read_k(blocks, block, read);
+    case WeightFormat::kQ8_0: return void(std::memcpy(read.codes, block + 2, 32));
+    case WeightFormat::kQ6K: return read_q6_k(block, read);
+    default: blocks.unit == 1 ? read_small(blocks, block, read) : read_k(blocks, block, read);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/quantized/activation_block.h"
 #include "engine/kernels/quantized/gemm_blocks.h"
@@ -128,10 +127,8 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
       quantize_block<Blocks>(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock),
                              format, x[row * blocks + block]);
   };
-  if (g.m == 1)
-    quantize(0, 0);
-  else
-    pool.run(g.m, quantize);
+  if (g.m == 1) quantize(0, 0);
+  else pool.run(g.m, quantize);
   // A task reads 100 KB of weights at most, and there are some for each thread, which seldom run alike.
   constexpr int64_t kTogether = 4, kTasksEach = 4;
   const int64_t panels = weight.shape.panels();

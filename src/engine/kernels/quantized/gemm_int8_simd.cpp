@@ -91,10 +91,8 @@ RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_err
   const hn::Rebind<int32_t, FloatTag> di;
   const hn::Rebind<uint8_t, FloatTag> d8;
   const auto load = [=](const auto& at) LINNET_LAMBDA {
-    if constexpr (kMayBeBf16)
-      return at.load(x);
-    else
-      return at.load(x.f32());
+    if constexpr (kMayBeBf16) return at.load(x);
+    else return at.load(x.f32());
   };
   const float scale = round_numbers(k, load, codes);
   if (!(largest_error > 0 && scale > 0)) return {scale};
@@ -240,10 +238,8 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
       if (has_rests) rest_scales[row] = found.rest_scale;
       return;
     }
-    if (bytes.a)
-      std::memcpy(to, bytes.a + row * k, static_cast<size_t>(k));
-    else
-      round_by(g.a.f32() + row * g.lda, k, rounding, to);
+    if (bytes.a) std::memcpy(to, bytes.a + row * k, static_cast<size_t>(k));
+    else round_by(g.a.f32() + row * g.lda, k, rounding, to);
     std::fill(to + k, to + depth, static_cast<uint8_t>(rounding.zero));
   };
   if (are_rounded) {

@@ -1,7 +1,5 @@
 #include "engine/kernels/quantized/gemm_strips.h"
-
 #include <algorithm>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 #include "engine/kernels/gemm/gemm_few_rows.h"
@@ -131,10 +129,8 @@ void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
     GemmArgs part = args;
     part.b = values, part.ldb = shape.columns;
     part.n = args.trans_b ? end - begin : shape.columns, part.k = args.trans_b ? shape.columns : end - begin;
-    if (args.trans_b)
-      multiply_transposed(part, begin, workspace, pool);
-    else
-      multiply_plain(part, begin, end == shape.rows, workspace, pool);
+    if (args.trans_b) multiply_transposed(part, begin, workspace, pool);
+    else multiply_plain(part, begin, end == shape.rows, workspace, pool);
   }
 }
 

@@ -1,5 +1,4 @@
 #include "engine/kernels/quantized/packed_weight.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,7 +6,6 @@
 #include <limits>
 #include <utility>
 #include <vector>
-
 #include "base/error.h"
 #include "base/half.h"
 #include "base/thread_pool.h"
@@ -194,17 +192,10 @@ void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float
       continue;
     }
     switch (shape.format) {
-      case WeightFormat::kInt8:
-        quantize_channel(w, count, top, codes, scales);
-        break;
-      case WeightFormat::kInt8Blocks:
-        quantize_block8(w + begin, count, top, codes + begin, scales + part);
-        break;
-      case WeightFormat::kInt4Blocks:
-        quantize_block4(w + begin, count, top, codes + begin, scales + part);
-        break;
-      default:
-        fail_internal("no quantizer rounds to this format");
+      case WeightFormat::kInt8: quantize_channel(w, count, top, codes, scales); break;
+      case WeightFormat::kInt8Blocks: quantize_block8(w + begin, count, top, codes + begin, scales + part); break;
+      case WeightFormat::kInt4Blocks: quantize_block4(w + begin, count, top, codes + begin, scales + part); break;
+      default: fail_internal("no quantizer rounds to this format");
     }
   }
 }
@@ -280,10 +271,8 @@ void quantize_rows(const PackedShape& shape, const float* w, int64_t count, floa
     const float top = row < count ? largest_magnitude(w, shape.columns) : 0;
     const bool is_number = top <= std::numeric_limits<float>::max();
     scales[row] = !is_number ? kNan : top < kSmallest ? 0 : top * (1 / most);
-    if (is_number && top >= kSmallest)
-      round_codes(w, shape.columns, scales[row], -most, most, codes);
-    else
-      std::fill_n(codes, shape.columns, static_cast<int8_t>(0));
+    if (is_number && top >= kSmallest) round_codes(w, shape.columns, scales[row], -most, most, codes);
+    else std::fill_n(codes, shape.columns, static_cast<int8_t>(0));
     int32_t sum = 0;
     for (int64_t i = 0; i < shape.columns; ++i) sum += codes[i];
     sums[row] = sum;
@@ -305,8 +294,7 @@ void quantize_weight(const PackedShape& shape, const float* w, bool transposed, 
     auto* codes = reinterpret_cast<int8_t*>(packed + panel * shape.panel_bytes());
     auto* scales = reinterpret_cast<float*>(packed + shape.scales_offset()) + first;
     auto* sums = reinterpret_cast<int32_t*>(packed + shape.sums_offset()) + first;
-    if (transposed)
-      round_columns(w + first, shape.rows, count, shape.columns, most, codes, scales, sums);
+    if (transposed) round_columns(w + first, shape.rows, count, shape.columns, most, codes, scales, sums);
     else
       quantize_rows(shape, w + first * shape.columns, count, most,
                     reinterpret_cast<int8_t*>(workspace) + worker * padded_columns(shape), codes, scales, sums);

@@ -1,10 +1,8 @@
 // Products of a training in int8: weights that are rounded and packed in each step, and rows with outliers.
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
-
 #include "quantized_testing.h"
 
 namespace linnet {

@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
 #include <span>
-
 #include "quantized_testing.h"
 
 namespace linnet {

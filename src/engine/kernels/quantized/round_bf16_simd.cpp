@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/round_bf16.h"
 #include "engine/kernels/random/philox.h"
@@ -9,7 +8,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/round_bf16_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/random/philox-inl.h"
 

@@ -1,9 +1,7 @@
 #include "engine/kernels/quantized/round_bf16.h"
-
 #include <cmath>
 #include <cstring>
 #include <vector>
-
 #include "engine/kernels/random/philox.h"
 #include "kernel_testing.h"
 

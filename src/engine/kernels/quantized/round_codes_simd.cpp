@@ -1,14 +1,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-
 #include "engine/kernels/quantized/round_codes.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/round_codes_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -9,7 +9,6 @@
 #endif
 
 #include <hwy/highway.h>
-
 #include <cstdint>
 #include <cstring>
 
@@ -48,14 +47,10 @@ struct FourRows {
   static void run(int rows, int, int64_t depth, const uint8_t* a, const int8_t* w, int64_t, const int32_t* start,
                   int32_t* sums, int64_t stride) {
     switch (rows) {
-      case 1:
-        return Sums::template Rows<1>(depth, a, w, start, sums, stride);
-      case 2:
-        return Sums::template Rows<2>(depth, a, w, start, sums, stride);
-      case 3:
-        return Sums::template Rows<3>(depth, a, w, start, sums, stride);
-      default:
-        return Sums::template Rows<4>(depth, a, w, start, sums, stride);
+      case 1: return Sums::template Rows<1>(depth, a, w, start, sums, stride);
+      case 2: return Sums::template Rows<2>(depth, a, w, start, sums, stride);
+      case 3: return Sums::template Rows<3>(depth, a, w, start, sums, stride);
+      default: return Sums::template Rows<4>(depth, a, w, start, sums, stride);
     }
   }
 };
@@ -221,32 +216,22 @@ struct VnniSums {
   static void Rows(int rows, int64_t depth, const uint8_t* a, const int8_t* w, int64_t panel_bytes,
                    const int32_t* start, int32_t* sums, int64_t stride) {
     switch (rows) {
-      case 1:
-        return Tile<1, P>(depth, a, w, panel_bytes, start, sums, stride);
-      case 2:
-        return Tile<2, P>(depth, a, w, panel_bytes, start, sums, stride);
-      case 3:
-        return Tile<3, P>(depth, a, w, panel_bytes, start, sums, stride);
-      case 4:
-        return Tile<4, P>(depth, a, w, panel_bytes, start, sums, stride);
-      case 5:
-        return Tile<5, P>(depth, a, w, panel_bytes, start, sums, stride);
-      default:
-        return Tile<6, P>(depth, a, w, panel_bytes, start, sums, stride);
+      case 1: return Tile<1, P>(depth, a, w, panel_bytes, start, sums, stride);
+      case 2: return Tile<2, P>(depth, a, w, panel_bytes, start, sums, stride);
+      case 3: return Tile<3, P>(depth, a, w, panel_bytes, start, sums, stride);
+      case 4: return Tile<4, P>(depth, a, w, panel_bytes, start, sums, stride);
+      case 5: return Tile<5, P>(depth, a, w, panel_bytes, start, sums, stride);
+      default: return Tile<6, P>(depth, a, w, panel_bytes, start, sums, stride);
     }
   }
 
   static void run(int rows, int panels, int64_t depth, const uint8_t* a, const int8_t* w, int64_t panel_bytes,
                   const int32_t* start, int32_t* sums, int64_t stride) {
     switch (panels) {
-      case 1:
-        return Rows<1>(rows, depth, a, w, panel_bytes, start, sums, stride);
-      case 2:
-        return Rows<2>(rows, depth, a, w, panel_bytes, start, sums, stride);
-      case 3:
-        return Rows<3>(rows, depth, a, w, panel_bytes, start, sums, stride);
-      default:
-        return Rows<4>(rows, depth, a, w, panel_bytes, start, sums, stride);
+      case 1: return Rows<1>(rows, depth, a, w, panel_bytes, start, sums, stride);
+      case 2: return Rows<2>(rows, depth, a, w, panel_bytes, start, sums, stride);
+      case 3: return Rows<3>(rows, depth, a, w, panel_bytes, start, sums, stride);
+      default: return Rows<4>(rows, depth, a, w, panel_bytes, start, sums, stride);
     }
   }
 };

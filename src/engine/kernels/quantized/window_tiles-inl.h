@@ -8,7 +8,6 @@
 #endif
 
 #include <hwy/highway.h>
-
 #include <cstdint>
 #include <cstring>
 
@@ -143,14 +142,10 @@ struct VnniWindows {
   static void run(int panels, const WindowPieces& pieces, const uint8_t* const* a, const int8_t* w, int64_t panel_bytes,
                   const int32_t* start, int32_t* sums) {
     switch (panels) {
-      case 1:
-        return Tile<1>(pieces, a, w, panel_bytes, start, sums);
-      case 2:
-        return Tile<2>(pieces, a, w, panel_bytes, start, sums);
-      case 3:
-        return Tile<3>(pieces, a, w, panel_bytes, start, sums);
-      default:
-        return Tile<4>(pieces, a, w, panel_bytes, start, sums);
+      case 1: return Tile<1>(pieces, a, w, panel_bytes, start, sums);
+      case 2: return Tile<2>(pieces, a, w, panel_bytes, start, sums);
+      case 3: return Tile<3>(pieces, a, w, panel_bytes, start, sums);
+      default: return Tile<4>(pieces, a, w, panel_bytes, start, sums);
     }
   }
 };

@@ -1,7 +1,6 @@
 // Dropout over dense tensors, with the masks of engine/kernels/philox.h.
 #pragma once
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/stored_floats.h"
 

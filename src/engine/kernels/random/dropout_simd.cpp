@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/random/dropout.h"
 #include "engine/kernels/random/philox.h"
@@ -8,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/random/dropout_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/random/philox-inl.h"
 

@@ -1,5 +1,4 @@
 #include "engine/kernels/random/dropout.h"
-
 #include "engine/kernels/random/philox.h"
 #include "kernel_testing.h"
 

@@ -8,7 +8,6 @@
 #endif
 
 #include <hwy/highway.h>
-
 #include <cstdint>
 #include <cstring>
 

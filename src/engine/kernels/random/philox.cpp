@@ -1,12 +1,10 @@
 #include "engine/kernels/random/philox.h"
-
 #include <Random123/philox.h>
 #undef philox4x32  // a macro there, a function here
 
 #include <algorithm>
 #include <cmath>
 #include <string>
-
 #include "base/error.h"
 
 namespace linnet {

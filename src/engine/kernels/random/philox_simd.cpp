@@ -4,7 +4,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/random/philox_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/random/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();

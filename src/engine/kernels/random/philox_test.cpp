@@ -1,10 +1,7 @@
 #include "engine/kernels/random/philox.h"
-
 #include <gtest/gtest.h>
-
 #include <random>
 #include <vector>
-
 #include "base/error.h"
 #include "engine/kernels/isa.h"
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-
 #include "base/rounding.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/recurrent/recurrent.h"
@@ -9,7 +8,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/recurrent/recurrent_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "base/rounding.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/reduce.h"
@@ -8,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/reduce/reduce_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 #ifndef LINNET_KERNELS_REDUCE_SIZES

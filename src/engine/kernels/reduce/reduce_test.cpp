@@ -1,7 +1,5 @@
 #include "engine/kernels/reduce/reduce.h"
-
 #include <cmath>
-
 #include "kernel_testing.h"
 
 namespace linnet {

@@ -7,7 +7,6 @@
 #endif
 
 #include <limits>
-
 #include "engine/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,6 @@
 // Softmax over rows, and its logarithm's denominator.
 #pragma once
 #include <cstdint>
-
 #include "base/thread_pool.h"
 #include "engine/kernels/stored_floats.h"
 

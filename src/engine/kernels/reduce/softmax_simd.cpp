@@ -1,6 +1,5 @@
 #include <cmath>
 #include <limits>
-
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/softmax.h"
 
@@ -8,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/reduce/softmax_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/reduce/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,5 @@
 #include "engine/kernels/reduce/softmax.h"
-
 #include <cmath>
-
 #include "kernel_testing.h"
 
 namespace linnet {

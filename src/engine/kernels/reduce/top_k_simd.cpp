@@ -3,14 +3,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-
 #include "engine/kernels/reduce/top_k.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/reduce/top_k_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include "engine/kernels/lanes-inl.h"
 
 #ifndef LINNET_KERNELS_TOP_K_LIST

@@ -1,7 +1,5 @@
 #include "engine/ops/argmax/argmax.h"
-
 #include <cmath>
-
 #include "engine/kernels/parallel.h"
 #include "engine/ops/graph_of.h"
 

@@ -1,9 +1,6 @@
 #include "engine/ops/argmax/argmax.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "op_harness.h"
 
 namespace linnet {

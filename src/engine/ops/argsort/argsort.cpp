@@ -1,10 +1,8 @@
 #include "engine/ops/argsort/argsort.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
-
 #include "engine/kernels/parallel.h"
 #include "engine/ops/graph_of.h"
 

@@ -1,5 +1,5 @@
-// The order of each row: a thread for each element counts those that come before it, which is its place. D reads for each
-// element, of rows that are short enough to lie in the cache.
+// The order of each row: a thread for each element counts those that come before it, which is its place. D reads for
+// each element, of rows that are short enough to lie in the cache.
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/argsort/argsort.h"

@@ -1,11 +1,8 @@
 #include "engine/ops/argsort/argsort.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-
 #include "op_harness.h"
 
 namespace linnet {

@@ -1,8 +1,6 @@
 #include "engine/ops/attention/attention.h"
-
 #include <cmath>
 #include <limits>
-
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"

@@ -4,7 +4,6 @@
 // pass has no gradient for one), causal attention from fewer queries than keys, strict fp32; and everything where cuDNN
 // is absent, older than kLeastVersion, or has no deterministic kernel.
 #include <algorithm>
-
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/attention_graph_cuda.h"

@@ -1,5 +1,4 @@
 #include "engine/ops/attention/attention_graph_cuda.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

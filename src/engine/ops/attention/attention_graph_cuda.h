@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-
 #include "engine/device/cuda/cudnn_graph.h"
 
 namespace linnet {

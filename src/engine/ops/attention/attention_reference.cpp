@@ -4,7 +4,6 @@
 #include <limits>
 #include <span>
 #include <vector>
-
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/dropout/dropout.h"

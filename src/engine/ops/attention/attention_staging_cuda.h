@@ -1,7 +1,6 @@
 // What cuDNN's attention needs beside its operands, made on the device.
 #pragma once
 #include <span>
-
 #include "engine/ops/kernel.h"
 
 namespace linnet {

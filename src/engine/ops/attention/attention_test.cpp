@@ -1,9 +1,6 @@
 #include "engine/ops/attention/attention.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,8 +1,6 @@
 #include "engine/ops/attention/cached_attention.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/attention/attention_few_queries.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/stored_operands.h"

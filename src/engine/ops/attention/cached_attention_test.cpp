@@ -1,10 +1,7 @@
 #include "engine/ops/attention/cached_attention.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cache/cache.h"

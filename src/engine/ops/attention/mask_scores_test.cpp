@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/ops/attention/attention.h"
 #include "op_harness.h"
 

@@ -1,7 +1,5 @@
 #include "engine/ops/batch_norm/batch_norm.h"
-
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/kernels/norm/batch_norm.h"
 #include "engine/ops/graph_of.h"

@@ -1,7 +1,6 @@
 // Batch normalization. A warp reads 32 neighboring channels of a row, so that all of a line of memory is used at once.
 // Rows are cut into pieces by their number alone, whose sums are joined in order; a last pass makes the result.
 #include <algorithm>
-
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/batch_norm/batch_norm.h"
@@ -58,8 +57,8 @@ __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
   to[0] = mean, to[channels] = squares;
 }
 
-// Of pieces with counts n, means m and squares s around them: mean = sum(n m) / N, variance = sum(s + n (m - mean)^2) / N
-// (Chan, Golub & LeVeque 1979).
+// Of pieces with counts n, means m and squares s around them: mean = sum(n m) / N, variance = sum(s + n (m - mean)^2) /
+// N (Chan, Golub & LeVeque 1979).
 __global__ void __launch_bounds__(kWarp* kRowsAtOnce)
     join_kernel(int64_t rows, int64_t channels, int64_t piece, int64_t pieces, const float* __restrict__ parts,
                 float* __restrict__ means, float* __restrict__ variances) {

@@ -1,7 +1,5 @@
 #include "engine/ops/batch_norm/batch_norm.h"
-
 #include <gtest/gtest.h>
-
 #include "op_harness.h"
 
 namespace linnet {

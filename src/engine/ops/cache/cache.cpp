@@ -1,8 +1,6 @@
 #include "engine/ops/cache/cache.h"
-
 #include <algorithm>
 #include <cstring>
-
 #include "engine/ops/graph_of.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "engine/ops/cache/cache.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,7 +1,6 @@
 // What sums over ranks add on a GPU (distributed/comm/communicator.h).
 #pragma once
 #include <cstdint>
-
 #include "engine/device/device.h"
 
 namespace linnet {

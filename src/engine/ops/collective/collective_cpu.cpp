@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-
 #include "distributed/comm/tensor_group.h"
 #include "engine/ops/collective/collective.h"
 

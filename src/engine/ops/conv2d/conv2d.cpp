@@ -1,5 +1,4 @@
 #include "engine/ops/conv2d/conv2d.h"
-
 #include "base/error.h"
 #include "engine/ops/graph_of.h"
 

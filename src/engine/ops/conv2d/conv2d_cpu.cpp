@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "engine/kernels/conv/stored_convolution.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/stored_operands.h"

@@ -8,7 +8,6 @@
 //
 // The last one's sum is long: it is cut into parts, by its length alone, and these are added in order.
 #include <algorithm>
-
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/vectors.cuh"
 #include "engine/ops/conv2d/conv2d.h"

@@ -41,15 +41,9 @@ ConvolutionGraph convolution_graph(const ConvolutionProblem& p) {
                                      .strides = {p.stride, p.stride},
                                      .dilations = {p.dilation, p.dilation}};
   switch (p.kind) {
-    case Kind::kForward:
-      graph.convolution(what, made.x, made.weight, made.y);
-      break;
-    case Kind::kInputGradient:
-      graph.convolution_input_gradient(what, made.y, made.weight, made.x);
-      break;
-    case Kind::kWeightGradient:
-      weight_gradient(graph, what, p, made);
-      break;
+    case Kind::kForward: graph.convolution(what, made.x, made.weight, made.y); break;
+    case Kind::kInputGradient: graph.convolution_input_gradient(what, made.y, made.weight, made.x); break;
+    case Kind::kWeightGradient: weight_gradient(graph, what, p, made); break;
   }
   return made;
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include <memory>
 #include <string>
-
 #include "engine/device/cuda/cudnn_graph.h"
 #include "engine/ir/tensor_type.h"
 

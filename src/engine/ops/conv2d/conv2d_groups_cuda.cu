@@ -2,7 +2,6 @@
 // of the weight gradient is a sum over all pixels, of which a warp adds up those of 32 neighboring filters, so that
 // all of a line of memory is used at once. In fp32 throughout.
 #include <algorithm>
-
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"

@@ -1,9 +1,6 @@
 #include "engine/ops/conv2d/conv2d.h"
-
 #include <gtest/gtest.h>
-
 #include <tuple>
-
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"
 

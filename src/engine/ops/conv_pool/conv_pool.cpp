@@ -1,5 +1,4 @@
 #include "engine/ops/conv_pool/conv_pool.h"
-
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/max_pool/max_pool.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/conv/conv_pool.h"
 #include "engine/kernels/conv/dense_head.h"
 #include "engine/ops/conv_pool/conv_pool.h"
@@ -141,8 +140,7 @@ void run_conv_pool_weight_grad(const KernelArgs& args) {
     slopes = {.factor = args.in[2].as<const float>(),
               .weight = args.in[3].as<const float>(),
               .outputs = args.in[2].shape()[1]};
-  else
-    slopes.dy = args.in[2].as<const float>();
+  else slopes.dy = args.in[2].as<const float>();
   conv_pool_weight_gradient(shape_of(args.in[0].shape(), args.in[1].shape()), images_of(args),
                             args.in[1].as<const uint8_t>(), slopes, args.out[0].as<float>(), args.out[1].as<float>(),
                             args.workspace, args.pool);

@@ -2,7 +2,6 @@
 // by having enough threads for every multiprocessor. So each op is one direct kernel, and a gradient's sums two.
 #include <algorithm>
 #include <limits>
-
 #include "engine/kernels/conv/conv_pool.h"
 #include "engine/kernels/cuda/add_parts.cuh"
 #include "engine/kernels/cuda/vectors.cuh"
@@ -49,8 +48,7 @@ struct Images {
     const int location = (row * width + column) * channels + channel.index;
     if constexpr (std::is_same_v<X, uint8_t>)
       return static_cast<float>(image[location]) * channel.scale + channel.shift;
-    else
-      return to_float(image[location]);
+    else return to_float(image[location]);
   }
 };
 
@@ -220,10 +218,8 @@ __global__ void __launch_bounds__(kGradThreads) weight_grad_kernel(WeightGradien
     if (o >= images.filters) continue;
     float sum = 0;
     for (int s = 0; s < kSlices; ++s) sum += tile[(s * kFilters + f) * kSums + k];
-    if (k < 9)
-      to[(o * 9 + k) * images.channels + channel] = sum;
-    else if (channel == 0)
-      to[weights + o] = sum;
+    if (k < 9) to[(o * 9 + k) * images.channels + channel] = sum;
+    else if (channel == 0) to[weights + o] = sum;
   }
 }
 

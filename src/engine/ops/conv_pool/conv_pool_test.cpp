@@ -1,10 +1,7 @@
 #include "engine/ops/conv_pool/conv_pool.h"
-
 #include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/conv/conv_pool.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
 #include "engine/kernels/loss/cross_entropy.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/stored_operands.h"

@@ -42,8 +42,7 @@ LINNET_DEVICE float finish_row(const CrossEntropyCall& call, int64_t row, const 
   const float lse = sum.log_sum();
   call.lse[row] = lse;
   float loss = 0;
-  if (target >= call.classes)
-    loss = NAN;
+  if (target >= call.classes) loss = NAN;
   else if (target >= 0)
     loss = lse - (1 - call.smoothing) * to_float(x[target]) -
            (call.smoothing > 0 ? call.smoothing * (sum.total / static_cast<float>(call.classes)) : 0);
@@ -147,14 +146,12 @@ void run(const KernelArgs& args) {
   auto* total = args.out[0].as<float>();
   for_storage(args.in[0].type.dtype, [&]<class T>() {
     const T* x = args.in[0].as<T>();
-    if (is_small(call.classes, rows))
-      launch(args.device, few_rows_kernel<T>, 1, kTotalThreads, 0, call, x, total);
+    if (is_small(call.classes, rows)) launch(args.device, few_rows_kernel<T>, 1, kTotalThreads, 0, call, x, total);
     else if (call.classes <= kFewClasses)
       launch(args.device, few_classes_kernel<T>, blocks_for(rows, kRowBlock), kRowBlock, 0, call, x);
     else if (aligned16(x) && call.classes % kWide<T> == 0)
       launch(args.device, many_classes_kernel<T, kWide<T>>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
-    else
-      launch(args.device, many_classes_kernel<T, 1>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
+    else launch(args.device, many_classes_kernel<T, 1>, static_cast<unsigned>(rows), kRowBlock, 0, call, x);
   });
   if (!is_small(call.classes, rows)) launch(args.device, total_kernel, 1, kTotalThreads, 0, rows, call.losses, total);
 }
@@ -171,10 +168,8 @@ void run_grad(const KernelArgs& args) {
              static_cast<unsigned>(classes / kVector), classes, x, args.in[1].as<int32_t>(), args.in[2].as<float>(),
              args.in[3].as<float>(), smoothing, dx);
     };
-    if (aligned16(x, dx) && classes % kWide<T> == 0)
-      run_with.template operator()<kWide<T>>();
-    else
-      run_with.template operator()<1>();
+    if (aligned16(x, dx) && classes % kWide<T> == 0) run_with.template operator()<kWide<T>>();
+    else run_with.template operator()<1>();
   });
 }
 

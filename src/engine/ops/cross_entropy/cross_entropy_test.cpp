@@ -1,9 +1,6 @@
 #include "engine/ops/cross_entropy/cross_entropy.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "base/error.h"
 #include "op_harness.h"
 

@@ -1,6 +1,5 @@
 // What surrounds a loss: targets without padding, their count, and one-hot rows.
 #include <algorithm>
-
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"

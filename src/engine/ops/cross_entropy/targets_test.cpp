@@ -1,6 +1,5 @@
 // mask_targets, count_targets and one_hot by all their kernels.
 #include <gtest/gtest.h>
-
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "op_harness.h"

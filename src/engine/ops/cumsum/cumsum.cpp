@@ -1,7 +1,5 @@
 #include "engine/ops/cumsum/cumsum.h"
-
 #include <array>
-
 #include "engine/kernels/parallel.h"
 #include "engine/ops/graph_of.h"
 

@@ -1,7 +1,5 @@
 #include "engine/ops/cumsum/cumsum.h"
-
 #include <gtest/gtest.h>
-
 #include "op_harness.h"
 
 namespace linnet {

@@ -1,5 +1,4 @@
 #include "engine/ops/distance_buckets/distance_buckets.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

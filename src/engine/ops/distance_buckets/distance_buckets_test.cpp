@@ -1,9 +1,6 @@
 #include "engine/ops/distance_buckets/distance_buckets.h"
-
 #include <gtest/gtest.h>
-
 #include <map>
-
 #include "op_harness.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "engine/ops/dropout/dropout.h"
-
 #include <array>
-
 #include "base/hash.h"
 #include "engine/ops/graph_of.h"
 

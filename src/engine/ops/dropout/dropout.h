@@ -2,7 +2,6 @@
 // alone (engine/kernels/random/philox.h), so the backward pass, a recomputation and any device draw the same one.
 #pragma once
 #include <string_view>
-
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 

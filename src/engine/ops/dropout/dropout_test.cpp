@@ -1,7 +1,5 @@
 #include "engine/ops/dropout/dropout.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "op_harness.h"
 

@@ -1,5 +1,4 @@
 #include "engine/ops/embedding/embedding.h"
-
 #include "base/error.h"
 #include "engine/ops/graph_of.h"
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-
 #include "engine/kernels/embedding.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/stored_operands.h"
@@ -51,15 +50,13 @@ void run_embedding_reference(const KernelArgs& args) {
       const int32_t id = args.in[1].as<int32_t>()[i];
       if (rows.has(id))
         std::copy_n(args.in[0].as<T>() + (id - rows.first) * width, width, args.out[0].as<T>() + i * width);
-      else
-        std::fill_n(args.out[0].as<T>() + i * width, width, T(0));
+      else std::fill_n(args.out[0].as<T>() + i * width, width, T(0));
     }
   });
 }
 
 void start_table(const KernelArgs& args) {
-  if (!args.node.attrs.as<EmbeddingGradAttrs>().accumulate)
-    std::memset(args.out[0].data, 0, args.out[0].type.bytes());
+  if (!args.node.attrs.as<EmbeddingGradAttrs>().accumulate) std::memset(args.out[0].data, 0, args.out[0].type.bytes());
   else if (args.in[2].data != args.out[0].data)
     std::memcpy(args.out[0].data, args.in[2].data, args.out[0].type.bytes());
 }

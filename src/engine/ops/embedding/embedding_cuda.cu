@@ -2,7 +2,6 @@
 // of each id are added in pieces of kPiece rows from its first position on, and the pieces in order. Where an id's
 // positions lie in memory is left to the order of arrival; nothing that is added depends on it.
 #include <algorithm>
-
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/index.cuh"
 #include "engine/kernels/cuda/storage.cuh"
@@ -119,8 +118,7 @@ struct Positions {
 // Four zeros of the table, of `count` elements.
 LINNET_DEVICE void clear_four(int64_t i, int64_t count, bool aligned, float* table) {
   const int64_t begin = 4 * i;
-  if (aligned && begin + 4 <= count)
-    *reinterpret_cast<Four<float>*>(table + begin) = {{0, 0, 0, 0}};
+  if (aligned && begin + 4 <= count) *reinterpret_cast<Four<float>*>(table + begin) = {{0, 0, 0, 0}};
   else
     for (int64_t k = begin; k < min(begin + 4, count); ++k) table[k] = 0;
 }
@@ -222,10 +220,8 @@ LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ 
     for (int32_t k = 0; k < count; ++k) {
       float values[kStep];
       const T* location = from + row_of(k) * width + j;
-      if constexpr (kStep == 4)
-        load4(location, values);
-      else
-        values[0] = to_float(*location);
+      if constexpr (kStep == 4) load4(location, values);
+      else values[0] = to_float(*location);
 #pragma unroll
       for (int c = 0; c < kStep; ++c) sum[c] += values[c];
     }
@@ -316,10 +312,8 @@ void run_grad(const KernelArgs& args) {
   if (sizes.positions == 0 || table.elements() == 0) return;
   launch(args.device, order_kernel, blocks_for(sizes.positions * kWarp, kThreads), kThreads, 0, ids, sorting);
   for_storage(dy.type.dtype, [&]<class T>() {
-    if (sizes.width % 4 == 0 && is_aligned<T>(dy) && is_aligned<float>(table))
-      add_pieces<4, T>(args, sizes, sorting);
-    else
-      add_pieces<1, T>(args, sizes, sorting);
+    if (sizes.width % 4 == 0 && is_aligned<T>(dy) && is_aligned<float>(table)) add_pieces<4, T>(args, sizes, sorting);
+    else add_pieces<1, T>(args, sizes, sorting);
   });
 }
 

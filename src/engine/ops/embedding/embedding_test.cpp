@@ -1,7 +1,5 @@
 #include "engine/ops/embedding/embedding.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,7 +1,5 @@
 #include "engine/ops/fake_quantize/fake_quantize.h"
-
 #include <array>
-
 #include "engine/kernels/quantized/packed_weight.h"
 #include "engine/ops/graph_of.h"
 

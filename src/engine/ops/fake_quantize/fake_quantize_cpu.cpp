@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <vector>
-
 #include "engine/kernels/quantized/packed_weight.h"
 #include "engine/ops/fake_quantize/fake_quantize.h"
 

@@ -1,10 +1,7 @@
 #include "engine/ops/fake_quantize/fake_quantize.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
-
 #include "engine/ops/literal/literal.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"

@@ -1,5 +1,4 @@
 #include "engine/ops/grouped_matmul/grouped_matmul.h"
-
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/grouped_matmul/grouped_matmul.h"
 #include "engine/ops/stored_operands.h"

@@ -1,5 +1,4 @@
 #include "engine/ops/layer_norm/layer_norm.h"
-
 #include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/norm/layer_norm.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/stored_operands.h"

@@ -10,7 +10,6 @@
 // the gradient give the loss as well, in place of the forward node.
 #pragma once
 #include <optional>
-
 #include "engine/ir/graph.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/kernel.h"

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstring>
 #include <vector>
-
 #include "distributed/comm/tensor_group.h"
 #include "engine/kernels/loss/linear_cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -114,10 +113,8 @@ void linear_cross_entropy_grad_reference(const KernelArgs& args) {
   const T *weight = unpacked.data(), dloss = args.in[3 + attrs.bias].as<T>()[0];
   T* dweight = attrs.weight_gradient ? args.out[1].as<T>() : nullptr;
   T* dbias = attrs.bias ? args.out[1 + attrs.weight_gradient].as<T>() : nullptr;
-  if (const TensorView* start = accumulator(args))
-    std::copy_n(start->as<T>(), classes * width, dweight);
-  else if (dweight)
-    std::fill_n(dweight, classes * width, T(0));
+  if (const TensorView* start = accumulator(args)) std::copy_n(start->as<T>(), classes * width, dweight);
+  else if (dweight) std::fill_n(dweight, classes * width, T(0));
   if (dbias) std::fill_n(dbias, classes, T(0));
   double total = 0;
   for (int64_t r = 0; r < args.in[2].elements(); ++r) {
@@ -172,10 +169,8 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
   LinearCrossEntropyArgs call;
   call.rows = args.in[2].elements(), call.width = weight_shape(args)[1], call.classes = weight_shape(args)[0];
   call.hidden = stored(args.in[0]), call.targets = args.in[2].as<int32_t>();
-  if (attrs.packed)
-    call.packed = packed_weight(args);
-  else
-    call.weight = args.in[1].as<float>();
+  if (attrs.packed) call.packed = packed_weight(args);
+  else call.weight = args.in[1].as<float>();
   call.bias = attrs.bias ? args.in[3].as<float>() : nullptr;
   call.precision = attrs.precision;
   call.smoothing = static_cast<float>(attrs.label_smoothing);

@@ -2,7 +2,6 @@
 // their place, then the products with it. dweight is added up in fp32, chunk after chunk.
 #include <algorithm>
 #include <vector>
-
 #include "engine/device/cuda/cublaslt.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/softmax_loss_cuda.h"

@@ -1,9 +1,6 @@
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "base/error.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/passes/gradient.h"

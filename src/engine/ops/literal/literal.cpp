@@ -1,5 +1,4 @@
 #include "engine/ops/literal/literal.h"
-
 #include <cstring>
 
 namespace linnet {

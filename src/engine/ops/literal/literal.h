@@ -2,7 +2,6 @@
 // ones `fill` is shorter.
 #pragma once
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 

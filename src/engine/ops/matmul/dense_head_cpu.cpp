@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-
 #include "engine/ops/matmul/dense_head.h"
 #include "engine/ops/matmul/matmul.h"
 
@@ -58,10 +57,8 @@ void run_dense_head(const KernelArgs& args) {
       return dense_head_forward(shape, a, b, attrs.bias ? args.in[2].as<const float>() : nullptr,
                                 attrs.activation == GemmActivation::kRelu, out, args.pool);
     case Product::kWeightGradient:
-    case Product::kInputGradient:
-      return run_dense_head_gradient(shape, product == Product::kWeightGradient, args);
-    case Product::kNone:
-      break;
+    case Product::kInputGradient: return run_dense_head_gradient(shape, product == Product::kWeightGradient, args);
+    case Product::kNone: break;
   }
   fail_internal("a product that is no linear layer with few outputs");
 }

@@ -1,8 +1,6 @@
 // Linear layers with few outputs have a kernel of their own, for the product and both gradients.
 #include "engine/ops/matmul/dense_head.h"
-
 #include <gtest/gtest.h>
-
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"

@@ -9,12 +9,9 @@ namespace linnet {
 inline LtPrecision lt_precision(Precision precision) {
   switch (precision) {
     case Precision::kF32:
-    case Precision::kF16:
-      return LtPrecision::kF32;
-    case Precision::kTf32:
-      return LtPrecision::kTf32;
-    case Precision::kBf16:
-      return LtPrecision::kBf16;
+    case Precision::kF16: return LtPrecision::kF32;
+    case Precision::kTf32: return LtPrecision::kTf32;
+    case Precision::kBf16: return LtPrecision::kBf16;
   }
   fail_internal("an unknown precision");
 }

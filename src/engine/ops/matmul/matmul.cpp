@@ -1,5 +1,4 @@
 #include "engine/ops/matmul/matmul.h"
-
 #include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"
 

@@ -49,26 +49,20 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= count) return;
   float y[4], a[4] = {};
   const auto load = [&](const T* from, float(&to)[4]) {
-    if constexpr (kVector)
-      load4(from + i, to);
-    else
-      to[0] = to_float(from[i]);
+    if constexpr (kVector) load4(from + i, to);
+    else to[0] = to_float(from[i]);
   };
   const auto store = [&](T* to, const float(&from)[4]) {
-    if constexpr (kVector)
-      store4(to + i, from);
-    else
-      to[i] = from_float<T>(from[0]);
+    if constexpr (kVector) store4(to + i, from);
+    else to[i] = from_float<T>(from[0]);
   };
   load(x, y);
   if (aux) load(aux, a);
   const int64_t column = e.bias || e.narrow_bias ? i % e.width : 0;
 #pragma unroll
   for (int j = 0; j < kEach; ++j)
-    if (e.bias)
-      y[j] += e.bias[column + j];
-    else if (e.narrow_bias)
-      y[j] += to_float(e.narrow_bias[column + j]);
+    if (e.bias) y[j] += e.bias[column + j];
+    else if (e.narrow_bias) y[j] += to_float(e.narrow_bias[column + j]);
   if (pre_activation) store(pre_activation, y);
 #pragma unroll
   for (int j = 0; j < kEach; ++j) y[j] = e.after(y[j], a[j]);
@@ -102,10 +96,8 @@ void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
              static_cast<const T*>(e.x), static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation),
              static_cast<T*>(e.out));
     };
-    if (bits % (4 * sizeof(T)) == 0)
-      start(epilogue_kernel<T, true>, 4);
-    else
-      start(epilogue_kernel<T, false>, 1);
+    if (bits % (4 * sizeof(T)) == 0) start(epilogue_kernel<T, true>, 4);
+    else start(epilogue_kernel<T, false>, 1);
   });
 }
 

@@ -1,7 +1,6 @@
 // The sizes of a matmul node's product, for its kernels.
 #pragma once
 #include <optional>
-
 #include "engine/kernels/gemm/panels.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/matmul/matmul.h"

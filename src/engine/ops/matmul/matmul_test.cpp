@@ -1,7 +1,5 @@
 #include "engine/ops/matmul/matmul.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"

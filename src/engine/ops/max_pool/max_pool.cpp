@@ -1,8 +1,6 @@
 #include "engine/ops/max_pool/max_pool.h"
-
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/conv/max_pool.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/stored_operands.h"

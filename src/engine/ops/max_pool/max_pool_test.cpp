@@ -1,9 +1,6 @@
 #include "engine/ops/max_pool/max_pool.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "op_harness.h"
 
 namespace linnet {

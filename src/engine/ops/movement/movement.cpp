@@ -1,7 +1,5 @@
 #include "engine/ops/movement/movement.h"
-
 #include <array>
-
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/reduce/reduce.h"

@@ -3,7 +3,6 @@
 // place and does nothing.
 #pragma once
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
-
 #include "engine/kernels/parallel.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
@@ -113,14 +112,10 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
     });
   };
   switch (dtype_size(from.type.dtype)) {
-    case 8:
-      return copy(from.as<const uint64_t>(), to.as<uint64_t>());
-    case 4:
-      return copy(from.as<const uint32_t>(), to.as<uint32_t>());
-    case 2:
-      return copy(from.as<const uint16_t>(), to.as<uint16_t>());
-    default:
-      return copy(from.as<const uint8_t>(), to.as<uint8_t>());
+    case 8: return copy(from.as<const uint64_t>(), to.as<uint64_t>());
+    case 4: return copy(from.as<const uint32_t>(), to.as<uint32_t>());
+    case 2: return copy(from.as<const uint16_t>(), to.as<uint16_t>());
+    default: return copy(from.as<const uint8_t>(), to.as<uint8_t>());
   }
 }
 
@@ -194,16 +189,11 @@ uint16_t bf16_bits(float x) {
 template <class Body>
 void with_type(DType dtype, Body&& body) {
   switch (dtype) {
-    case DType::kF32:
-      return body.template operator()<float>();
-    case DType::kF64:
-      return body.template operator()<double>();
-    case DType::kI32:
-      return body.template operator()<int32_t>();
-    case DType::kU8:
-      return body.template operator()<uint8_t>();
-    case DType::kBF16:
-      break;
+    case DType::kF32: return body.template operator()<float>();
+    case DType::kF64: return body.template operator()<double>();
+    case DType::kI32: return body.template operator()<int32_t>();
+    case DType::kU8: return body.template operator()<uint8_t>();
+    case DType::kBF16: break;
   }
   fail_internal("a cast of bf16 to or from another type than f32");
 }
@@ -236,10 +226,8 @@ void run_cast(const KernelArgs& args) {
     const float x = in.type.dtype == DType::kBF16
                         ? std::bit_cast<float>(static_cast<uint32_t>(in.as<uint16_t>()[i]) << 16)
                         : in.as<float>()[i];
-    if (out.type.dtype == DType::kBF16)
-      out.as<uint16_t>()[i] = bf16_bits(x);
-    else
-      out.as<float>()[i] = x;
+    if (out.type.dtype == DType::kBF16) out.as<uint16_t>()[i] = bf16_bits(x);
+    else out.as<float>()[i] = x;
   }
 }
 

@@ -94,12 +94,9 @@ void broadcast_words(const KernelArgs& args) {
 void run_broadcast(const KernelArgs& args) {
   if (args.out[0].elements() == 0) return;
   switch (element_size(args.in[0])) {
-    case 4:
-      return broadcast_words<uint32_t>(args);
-    case 2:
-      return broadcast_words<uint16_t>(args);
-    default:
-      return broadcast_words<uint8_t>(args);
+    case 4: return broadcast_words<uint32_t>(args);
+    case 2: return broadcast_words<uint16_t>(args);
+    default: return broadcast_words<uint8_t>(args);
   }
 }
 
@@ -107,8 +104,7 @@ template <class Word>
 __global__ void __launch_bounds__(kThreads) fill_kernel(int64_t count, Word value, bool aligned, Word* to) {
   begin_kernel();
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
-  if (aligned && begin + 4 <= count)
-    *reinterpret_cast<Four<Word>*>(to + begin) = {{value, value, value, value}};
+  if (aligned && begin + 4 <= count) *reinterpret_cast<Four<Word>*>(to + begin) = {{value, value, value, value}};
   else
     for (int64_t i = begin; i < min(begin + 4, count); ++i) to[i] = value;
 }
@@ -131,14 +127,10 @@ uint16_t bf16_bits(double value) {
 void run_fill(const KernelArgs& args) {
   const double value = args.node.attrs.as<FillAttrs>().value;
   switch (args.out[0].type.dtype) {
-    case DType::kI32:
-      return fill_words(args, static_cast<int32_t>(value));
-    case DType::kU8:
-      return fill_words(args, static_cast<uint8_t>(value));
-    case DType::kBF16:
-      return fill_words(args, bf16_bits(value));
-    default:
-      return fill_words(args, static_cast<float>(value));
+    case DType::kI32: return fill_words(args, static_cast<int32_t>(value));
+    case DType::kU8: return fill_words(args, static_cast<uint8_t>(value));
+    case DType::kBF16: return fill_words(args, bf16_bits(value));
+    default: return fill_words(args, static_cast<float>(value));
   }
 }
 

@@ -1,10 +1,7 @@
 #include "engine/ops/movement/movement.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
-
 #include "base/error.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
@@ -81,10 +78,8 @@ TEST(Movement, CastRoundsToNearestEven) {
   const HostTensor out = interpret(graph, {{"x", values}}).outputs.at("y");
   const std::array<float, 8> expected{1, odd + 0x1p-7f, odd, -0.0f, infinity, infinity, NAN, 0x1p-130f};
   for (int i = 0; i < 8; ++i) {
-    if (std::isnan(expected[i]))
-      EXPECT_TRUE(std::isnan(out[i]));
-    else
-      EXPECT_EQ(out[i], expected[i]) << i;
+    if (std::isnan(expected[i])) EXPECT_TRUE(std::isnan(out[i]));
+    else EXPECT_EQ(out[i], expected[i]) << i;
   }
   EXPECT_TRUE(std::signbit(out[3]));
   EXPECT_THROW(cast(graph.input("i", {DType::kI32, {2}}), DType::kBF16), Error);

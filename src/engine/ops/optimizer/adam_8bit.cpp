@@ -1,8 +1,6 @@
 #include "engine/ops/optimizer/adam_8bit.h"
-
 #include <algorithm>
 #include <array>
-
 #include "engine/kernels/optimizer_8bit.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/optimizer/optimizer_operands.h"
@@ -58,10 +56,8 @@ void reference_block(const KernelArgs& args, const OptimizerOperands& x, int64_t
     const double q = static_cast<int8_t>(states.codes1[i]), c = states.codes2[i];
     double g = gradient[i] * x.scale, w = p[i];
     const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
-    if (attrs.decoupled)
-      w -= x.learning_rate * decay * w;
-    else
-      g += decay * w;
+    if (attrs.decoupled) w -= x.learning_rate * decay * w;
+    else g += decay * w;
     double &m = ms[static_cast<size_t>(i - first)], &root = roots[static_cast<size_t>(i - first)];
     m = states.scales1[block] * q * std::abs(q) / (127 * 127), root = states.scales2[block] * c * c / (255 * 255);
     m = attrs.beta1 * m + (1 - attrs.beta1) * g;

@@ -1,9 +1,6 @@
 #include "engine/ops/optimizer/adam_8bit.h"
-
 #include <gtest/gtest.h>
-
 #include <limits>
-
 #include "engine/kernels/optimizer_8bit.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,7 +1,5 @@
 #include "engine/ops/optimizer/optimizer.h"
-
 #include <array>
-
 #include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"
 

@@ -5,7 +5,6 @@
 // 1}. When the norm is not finite nothing changes: the old state is kept, and the trainer finds out why.
 #pragma once
 #include <algorithm>
-
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 

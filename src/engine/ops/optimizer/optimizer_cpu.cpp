@@ -1,5 +1,4 @@
 #include <cmath>
-
 #include "engine/kernels/optimizer.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/ops/optimizer/optimizer_operands.h"
@@ -20,10 +19,8 @@ void reference_step(const KernelArgs& args, const OptimizerOperands& x) {
   for (int64_t i = 0; i < x.n; ++i) {
     double g = gradient[i] * x.scale, w = p[i];
     const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
-    if (lion || (adam && attrs.decoupled))
-      w -= x.learning_rate * decay * w;
-    else
-      g += decay * w;
+    if (lion || (adam && attrs.decoupled)) w -= x.learning_rate * decay * w;
+    else g += decay * w;
     if (adam) {
       m[i] = static_cast<T>(attrs.beta1 * m[i] + (1 - attrs.beta1) * g);
       v[i] = static_cast<T>(attrs.beta2 * v[i] + (1 - attrs.beta2) * g * g);

@@ -88,10 +88,8 @@ void run_squares(const KernelArgs& args) {
       launch(args.device, squares_kernel<T, kVector, kThreads, float>, blocks, kThreads, 0, n, kPerBlock, x, sums);
       launch(args.device, add_squares_kernel, 1, kTotalThreads, 0, blocks, sums, total);
     };
-    if (aligned16(x) && n % kWide<T> == 0)
-      run_with.template operator()<kWide<T>>();
-    else
-      run_with.template operator()<1>();
+    if (aligned16(x) && n % kWide<T> == 0) run_with.template operator()<kWide<T>>();
+    else run_with.template operator()<1>();
   });
 }
 
@@ -112,21 +110,16 @@ void run(const KernelArgs& args) {
       call.n % 4 == 0 && aligned16(call.parameters, call.moment1, call.moment2, call.ema, call.gradient,
                                    call.to_parameters, call.to_moment1, call.to_moment2, call.to_ema);
   const auto run_with = [&]<Rule kRule>() {
-    if (aligned)
-      launch(args.device, optimizer_kernel<kRule, 4>, blocks_for(call.n, 4 * kThreads), kThreads, 0, call);
-    else
-      launch(args.device, optimizer_kernel<kRule, 1>, blocks_for(call.n, kThreads), kThreads, 0, call);
+    if (aligned) launch(args.device, optimizer_kernel<kRule, 4>, blocks_for(call.n, 4 * kThreads), kThreads, 0, call);
+    else launch(args.device, optimizer_kernel<kRule, 1>, blocks_for(call.n, kThreads), kThreads, 0, call);
   };
   switch (attrs.kind) {
     case OptimizerAttrs::Kind::kAdam:
       return attrs.decoupled ? run_with.template operator()<Rule::kAdamW>()
                              : run_with.template operator()<Rule::kAdam>();
-    case OptimizerAttrs::Kind::kSgd:
-      return run_with.template operator()<Rule::kSgd>();
-    case OptimizerAttrs::Kind::kLion:
-      return run_with.template operator()<Rule::kLion>();
-    default:
-      fail_internal("optimizer_step was given an optimizer of other ops");
+    case OptimizerAttrs::Kind::kSgd: return run_with.template operator()<Rule::kSgd>();
+    case OptimizerAttrs::Kind::kLion: return run_with.template operator()<Rule::kLion>();
+    default: fail_internal("optimizer_step was given an optimizer of other ops");
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <tuple>
 #include <utility>
-
 #include "engine/ops/optimizer/optimizer.h"
 
 namespace linnet {

@@ -1,10 +1,7 @@
 #include "engine/ops/optimizer/optimizer.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
-
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"
@@ -37,10 +34,8 @@ NamedTensors inputs(DType dtype, int64_t n, double scale = 1) {
     HostTensor tensor({dtype, shape});
     for (int64_t i = 0; i < shape.elements(); ++i) {
       const auto v = static_cast<float>(value(i));
-      if (dtype == DType::kF32)
-        tensor.as<float>()[static_cast<size_t>(i)] = v;
-      else
-        tensor.as<double>()[static_cast<size_t>(i)] = v;
+      if (dtype == DType::kF32) tensor.as<float>()[static_cast<size_t>(i)] = v;
+      else tensor.as<double>()[static_cast<size_t>(i)] = v;
     }
     in[name] = std::move(tensor);
   };

@@ -2,7 +2,6 @@
 // the update of one element.
 #pragma once
 #include <cmath>
-
 #include "engine/kernels/cuda/launch.cuh"
 #include "engine/ops/optimizer/optimizer.h"
 

@@ -1,8 +1,6 @@
 #include "engine/ops/own/own.h"
-
 #include <deque>
 #include <mutex>
-
 #include "base/digits.h"
 
 namespace linnet {

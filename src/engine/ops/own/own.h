@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "engine/ops/kernel.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "engine/ops/pixels/pixels.h"
-
 #include <array>
-
 #include "engine/ir/op.h"
 #include "engine/kernels/parallel.h"
 #include "engine/ops/graph_of.h"
@@ -56,10 +54,8 @@ void scale_by_tables(const KernelArgs& args, T* y) {
 }
 
 void run_tables(const KernelArgs& args) {
-  if (args.out[0].type.dtype == DType::kBF16)
-    scale_by_tables(args, args.out[0].as<Bfloat16>());
-  else
-    scale_by_tables(args, args.out[0].as<float>());
+  if (args.out[0].type.dtype == DType::kBF16) scale_by_tables(args, args.out[0].as<Bfloat16>());
+  else scale_by_tables(args, args.out[0].as<float>());
 }
 
 bool has_tables(const KernelQuery& query) {

@@ -3,7 +3,6 @@
 // x u8 [..., C] -> [..., C] of a float type.
 #pragma once
 #include <vector>
-
 #include "engine/ir/graph.h"
 #include "engine/ops/kernel.h"
 

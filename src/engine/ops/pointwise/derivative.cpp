@@ -1,6 +1,5 @@
 // The derivative table: one row per scalar function, and reverse accumulation over the expression's instructions.
 #include <numbers>
-
 #include "base/error.h"
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -24,61 +23,40 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
     case Scalar::kAdd:
     case Scalar::kToBf16:  // rounding passes on the gradient as it is
       return dy;
-    case Scalar::kSub:
-      return which == 0 ? dy : neg(dy);
-    case Scalar::kMul:
-      return mul(dy, which == 0 ? b : a);
-    case Scalar::kDiv:
-      return which == 0 ? e.apply(Scalar::kDiv, dy, b) : neg(e.apply(Scalar::kDiv, mul(dy, y), b));
-    case Scalar::kMax:
-      return which == 0 ? select(greater(b, a), number(0), dy) : select(greater(b, a), dy, number(0));
-    case Scalar::kMin:
-      return which == 0 ? select(greater(a, b), number(0), dy) : select(greater(a, b), dy, number(0));
-    case Scalar::kNeg:
-      return neg(dy);
-    case Scalar::kExp:
-      return mul(dy, y);
-    case Scalar::kLog:
-      return e.apply(Scalar::kDiv, dy, a);
-    case Scalar::kSqrt:
-      return e.apply(Scalar::kDiv, mul(dy, number(0.5)), y);
-    case Scalar::kRsqrt:
-      return mul(mul(dy, number(-0.5)), mul(y, mul(y, y)));
-    case Scalar::kReciprocal:
-      return neg(mul(dy, mul(y, y)));
-    case Scalar::kTanh:
-      return mul(dy, sub(number(1), mul(y, y)));
-    case Scalar::kSigmoid:
-      return mul(dy, mul(y, sub(number(1), y)));
+    case Scalar::kSub: return which == 0 ? dy : neg(dy);
+    case Scalar::kMul: return mul(dy, which == 0 ? b : a);
+    case Scalar::kDiv: return which == 0 ? e.apply(Scalar::kDiv, dy, b) : neg(e.apply(Scalar::kDiv, mul(dy, y), b));
+    case Scalar::kMax: return which == 0 ? select(greater(b, a), number(0), dy) : select(greater(b, a), dy, number(0));
+    case Scalar::kMin: return which == 0 ? select(greater(a, b), number(0), dy) : select(greater(a, b), dy, number(0));
+    case Scalar::kNeg: return neg(dy);
+    case Scalar::kExp: return mul(dy, y);
+    case Scalar::kLog: return e.apply(Scalar::kDiv, dy, a);
+    case Scalar::kSqrt: return e.apply(Scalar::kDiv, mul(dy, number(0.5)), y);
+    case Scalar::kRsqrt: return mul(mul(dy, number(-0.5)), mul(y, mul(y, y)));
+    case Scalar::kReciprocal: return neg(mul(dy, mul(y, y)));
+    case Scalar::kTanh: return mul(dy, sub(number(1), mul(y, y)));
+    case Scalar::kSigmoid: return mul(dy, mul(y, sub(number(1), y)));
     case Scalar::kErf:
       return mul(dy,
                  mul(number(2 * std::numbers::inv_sqrtpi), e.apply(Scalar::kExp, neg(e.apply(Scalar::kSquare, a)))));
-    case Scalar::kRelu:
-      return select(greater(y, number(0)), dy, number(0));
-    case Scalar::kSquare:
-      return mul(dy, mul(number(2), a));
-    case Scalar::kAbs:
-      return mul(dy, sub(greater(a, number(0)), greater(number(0), a)));  // 0 at 0
-    case Scalar::kSin:
-      return mul(dy, e.apply(Scalar::kCos, a));
-    case Scalar::kCos:
-      return neg(mul(dy, e.apply(Scalar::kSin, a)));
+    case Scalar::kRelu: return select(greater(y, number(0)), dy, number(0));
+    case Scalar::kSquare: return mul(dy, mul(number(2), a));
+    case Scalar::kAbs: return mul(dy, sub(greater(a, number(0)), greater(number(0), a)));  // 0 at 0
+    case Scalar::kSin: return mul(dy, e.apply(Scalar::kCos, a));
+    case Scalar::kCos: return neg(mul(dy, e.apply(Scalar::kSin, a)));
     case Scalar::kGreater:
     case Scalar::kEqual:
     case Scalar::kFloor:
-    case Scalar::kRound:
-      return number(0);
+    case Scalar::kRound: return number(0);
     case Scalar::kPow:
       if (which == 0) return mul(dy, mul(b, e.apply(Scalar::kPow, a, sub(b, number(1)))));
       return mul(dy, select(greater(a, number(0)), mul(y, e.apply(Scalar::kLog, a)), number(0)));
-    case Scalar::kAtan:
-      return e.apply(Scalar::kDiv, dy, e.apply(Scalar::kAdd, number(1), mul(a, a)));
+    case Scalar::kAtan: return e.apply(Scalar::kDiv, dy, e.apply(Scalar::kAdd, number(1), mul(a, a)));
     case Scalar::kSelect:
       if (which == 0) return number(0);
       return which == 1 ? select(a, dy, number(0)) : select(a, number(0), dy);
     case Scalar::kInput:
-    case Scalar::kConstant:
-      break;
+    case Scalar::kConstant: break;
   }
   fail_internal("no derivative for a scalar function");
 }

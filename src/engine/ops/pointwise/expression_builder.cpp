@@ -1,5 +1,4 @@
 #include "engine/ops/pointwise/expression_builder.h"
-
 #include <algorithm>
 
 namespace linnet {
@@ -45,12 +44,9 @@ std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(const Expressi
   std::vector<Ref> location;
   const auto at = [&](int16_t index) { return index < 0 ? -1 : location[static_cast<size_t>(index)]; };
   for (const Instruction& i : expression.code) {
-    if (i.function == Scalar::kInput)
-      location.push_back(operands[static_cast<size_t>(i.a)]);
-    else if (i.function == Scalar::kConstant)
-      location.push_back(constant(i.constant));
-    else
-      location.push_back(apply(i.function, at(i.a), at(i.b), at(i.c)));
+    if (i.function == Scalar::kInput) location.push_back(operands[static_cast<size_t>(i.a)]);
+    else if (i.function == Scalar::kConstant) location.push_back(constant(i.constant));
+    else location.push_back(apply(i.function, at(i.a), at(i.b), at(i.c)));
   }
   return location;
 }

@@ -1,7 +1,6 @@
 // Builds expressions instruction by instruction, sharing equal ones and folding the trivial (x*1, x+0, 0*x).
 #pragma once
 #include <vector>
-
 #include "engine/ir/tensor.h"
 #include "engine/kernels/pointwise/expression.h"
 

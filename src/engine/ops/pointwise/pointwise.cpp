@@ -1,8 +1,6 @@
 #include "engine/ops/pointwise/pointwise.h"
-
 #include <array>
 #include <numbers>
-
 #include "base/digits.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
@@ -121,10 +119,8 @@ std::string PointwiseAttrs::text() const {
   for (size_t i = 0; i < expression.code.size(); ++i) {
     const Instruction& instruction = expression.code[i];
     text += (i ? "; t" : "t") + std::to_string(i) + "=" + scalar_name(instruction.function);
-    if (instruction.function == Scalar::kInput)
-      text += std::to_string(instruction.a);
-    else if (instruction.function == Scalar::kConstant)
-      text += " " + shortest(instruction.constant);
+    if (instruction.function == Scalar::kInput) text += std::to_string(instruction.a);
+    else if (instruction.function == Scalar::kConstant) text += " " + shortest(instruction.constant);
     else
       for (int16_t operand : {instruction.a, instruction.b, instruction.c})
         if (operand >= 0) text += " t" + std::to_string(operand);

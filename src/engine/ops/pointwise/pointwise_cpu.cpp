@@ -1,5 +1,4 @@
 #include <array>
-
 #include "engine/kernels/pointwise/pointwise.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -17,16 +16,11 @@ PointwiseOperand operand_of(const TensorView& in, const TensorView& out) {
 int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
   const auto& [data, size, kind, row] = operand;
   switch (kind) {
-    case Broadcast::kFull:
-      return i;
-    case Broadcast::kSuffix:
-      return i % size;
-    case Broadcast::kPrefix:
-      return i / (n / size);
-    case Broadcast::kMiddle:
-      return i / (n / size * row) * row + i % row;
-    case Broadcast::kScalar:
-      return 0;
+    case Broadcast::kFull: return i;
+    case Broadcast::kSuffix: return i % size;
+    case Broadcast::kPrefix: return i / (n / size);
+    case Broadcast::kMiddle: return i / (n / size * row) * row + i % row;
+    case Broadcast::kScalar: return 0;
   }
   return 0;
 }

@@ -1,7 +1,6 @@
 // Elementwise expressions on a GPU: a kernel is generated for each expression and compiled when it is first met.
 
 #include <algorithm>
-
 #include "engine/device/cuda/compile.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,9 +1,7 @@
 #include "engine/ops/pointwise/pointwise_source.h"
-
 #include <bit>
 #include <cstdint>
 #include <cstdio>
-
 #include "base/error.h"
 
 namespace linnet {
@@ -60,10 +58,8 @@ std::string applied(const Instruction& instruction) {
     const bool alone =
         (i == 0 || !is_letter(formula[i - 1])) && (i + 1 == formula.size() || !is_letter(formula[i + 1]));
     const int operand = formula[i] == 'a' ? instruction.a : formula[i] == 'b' ? instruction.b : instruction.c;
-    if (alone && formula[i] >= 'a' && formula[i] <= 'c')
-      text += "t" + std::to_string(operand);
-    else
-      text += formula[i];
+    if (alone && formula[i] >= 'a' && formula[i] <= 'c') text += "t" + std::to_string(operand);
+    else text += formula[i];
   }
   return text;
 }
@@ -88,10 +84,8 @@ std::string load_text(const PointwiseSource::Operand& operand, size_t k, int ste
     case Broadcast::kSuffix:
       return "  const " + several + " x" + number + " = *reinterpret_cast<const " + several + "*>(" + memory +
              " + begin % " + size + ");\n";
-    case Broadcast::kPrefix:
-      return "  const float v" + number + " = widened(" + memory + "[begin / " + size + "]);\n";
-    case Broadcast::kScalar:
-      return "  const float v" + number + " = widened(" + memory + "[0]);\n";
+    case Broadcast::kPrefix: return "  const float v" + number + " = widened(" + memory + "[begin / " + size + "]);\n";
+    case Broadcast::kScalar: return "  const float v" + number + " = widened(" + memory + "[0]);\n";
     case Broadcast::kMiddle:  // the CPU's alone
       break;
   }

@@ -4,7 +4,6 @@
 #pragma once
 #include <string>
 #include <vector>
-
 #include "engine/ir/tensor_type.h"
 #include "engine/kernels/pointwise/expression.h"
 

@@ -1,6 +1,5 @@
 #include <array>
 #include <vector>
-
 #include "engine/ops/pointwise/expression_builder.h"
 #include "engine/ops/pointwise/pointwise.h"
 

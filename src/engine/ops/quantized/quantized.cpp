@@ -1,5 +1,4 @@
 #include "engine/ops/quantized/quantized.h"
-
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/pointwise/pointwise.h"
 

@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-
 #include "engine/ir/graph.h"
 #include "engine/kernels/gemm/panels.h"
 #include "engine/kernels/quantized/convolution_int8.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <vector>
-
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
@@ -20,10 +19,8 @@ void run_quantized_conv2d(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<QuantizedConv2dAttrs>();
   Int8Convolution c{.sizes = attrs.sizes(args.in[0].shape()), .rounding = attrs.rounding.rounding()};
   const auto take = [](const TensorView& view, const float*& floats, const uint8_t*& codes) {
-    if (view.type.dtype == DType::kU8)
-      codes = view.as<const uint8_t>();
-    else
-      floats = view.as<const float>();
+    if (view.type.dtype == DType::kU8) codes = view.as<const uint8_t>();
+    else floats = view.as<const float>();
   };
   take(args.in[0], c.x, c.x_codes);
   if (attrs.scale) c.scale = args.in[attrs.scale_at()].as<const float>();
@@ -33,8 +30,7 @@ void run_quantized_conv2d(const KernelArgs& args) {
   c.relu = attrs.relu;
   if (attrs.result_rounding.scale > 0)
     c.y_codes = args.out[0].as<uint8_t>(), c.y_rounding = attrs.result_rounding.rounding();
-  else
-    c.y = args.out[0].as<float>();
+  else c.y = args.out[0].as<float>();
   int8_convolution(c, filters(args, attrs), args.workspace, args.pool);
 }
 
@@ -101,8 +97,7 @@ class QuantizedConv2dReference {
     const RoundingAttrs& r = attrs_.result_rounding;
     if (r.scale > 0)
       args_.out[0].as<uint8_t>()[index] = static_cast<uint8_t>(std::lround(r.rounded(y) / r.scale) + r.zero);
-    else
-      for_float(args_.out[0].type.dtype, [&]<class T>() { args_.out[0].as<T>()[index] = static_cast<T>(y); });
+    else for_float(args_.out[0].type.dtype, [&]<class T>() { args_.out[0].as<T>()[index] = static_cast<T>(y); });
   }
 
   const KernelArgs& args_;

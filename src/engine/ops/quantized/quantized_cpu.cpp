@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <vector>
-
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/gemm_int8.h"
 #include "engine/ops/quantized/quantized.h"
@@ -84,14 +83,10 @@ Product product_of(const KernelArgs& args) {
   GemmArgs gemm_args{.m = quantized_rows_of(args.in[0].shape())};
   gemm_args.lda = args.in[0].shape()[-1], gemm_args.ldc = args.out[0].shape()[-1];
   ByteOperands bytes{.result_rounding = result_rounding.rounding()};
-  if (args.in[0].type.dtype == DType::kU8)
-    bytes.a = args.in[0].as<const uint8_t>();
-  else
-    gemm_args.a = stored(args.in[0]);
-  if (args.out[0].type.dtype == DType::kU8)
-    bytes.c = args.out[0].as<uint8_t>();
-  else
-    gemm_args.c = mutable_stored(args.out[0]);
+  if (args.in[0].type.dtype == DType::kU8) bytes.a = args.in[0].as<const uint8_t>();
+  else gemm_args.a = stored(args.in[0]);
+  if (args.out[0].type.dtype == DType::kU8) bytes.c = args.out[0].as<uint8_t>();
+  else gemm_args.c = mutable_stored(args.out[0]);
   gemm_args.trans_b = product.trans_b;
   if (product.bias) gemm_args.bias = args.in[2].as<float>();
   if (product.accumulate) gemm_args.residual = stored(args.in.back());

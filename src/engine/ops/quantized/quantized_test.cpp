@@ -1,9 +1,6 @@
 #include "engine/ops/quantized/quantized.h"
-
 #include <gtest/gtest.h>
-
 #include <random>
-
 #include "base/thread_pool.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"

@@ -1,8 +1,6 @@
 #include "engine/kernels/quantized/round_bf16.h"
-
 #include <algorithm>
 #include <vector>
-
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/graph_of.h"

@@ -1,7 +1,5 @@
 #include "engine/ops/random_uniform/random_uniform.h"
-
 #include <array>
-
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"

@@ -1,5 +1,4 @@
 #include "engine/ops/recurrent/recurrent.h"
-
 #include "base/rounding.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"

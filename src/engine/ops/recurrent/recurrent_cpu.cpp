@@ -1,5 +1,4 @@
 #include <cmath>
-
 #include "engine/ops/recurrent/recurrent.h"
 
 namespace linnet {

@@ -1,7 +1,5 @@
 #include "engine/ops/reduce/reduce.h"
-
 #include <array>
-
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"
@@ -22,12 +20,9 @@ std::vector<TensorType> infer_reduce(const InferArgs& args) {
 std::vector<Tensor> reduce_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], y = args.out[0], dy = args.out_grad[0];
   switch (args.node.attrs.as<ReduceAttrs>().kind) {
-    case Reduction::kSum:
-      return {broadcast_to(dy, x.shape())};
-    case Reduction::kMax:
-      return {Tensor{}};  // used only to keep exp in range, where its gradient cancels
-    case Reduction::kLogSumExp:
-      return {exp(x - y) * dy};
+    case Reduction::kSum: return {broadcast_to(dy, x.shape())};
+    case Reduction::kMax: return {Tensor{}};  // used only to keep exp in range, where its gradient cancels
+    case Reduction::kLogSumExp: return {exp(x - y) * dy};
   }
   return {};
 }

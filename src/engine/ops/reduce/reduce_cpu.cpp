@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/kernels/reduce/softmax.h"
 #include "engine/ops/broadcast.h"

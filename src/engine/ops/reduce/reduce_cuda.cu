@@ -1,7 +1,6 @@
 // Reductions of rows and of columns. Both cut their work by shape alone and add the pieces in order, in a second launch
 // where one piece does not fill a GPU. A piece of any reduction is a Part.
 #include <algorithm>
-
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/cuda/vectors.cuh"
 #include "engine/ops/broadcast.h"
@@ -249,10 +248,8 @@ void reduce_rows(Device* device, const Cut& cut, int64_t count, int64_t piece, c
 
 template <Reduction kKind, class From, class To>
 void reduce_whole(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
-  if (cut.columns)
-    reduce_columns<kKind>(device, cut, count, piece, x, y);
-  else
-    reduce_rows<kKind>(device, cut, count, piece, x, y);
+  if (cut.columns) reduce_columns<kKind>(device, cut, count, piece, x, y);
+  else reduce_rows<kKind>(device, cut, count, piece, x, y);
 }
 
 template <Reduction kKind, class From, class To>
@@ -275,12 +272,9 @@ void run_kind(const KernelArgs& args) {
 
 void run(const KernelArgs& args) {
   switch (args.node.attrs.as<ReduceAttrs>().kind) {
-    case Reduction::kSum:
-      return run_kind<Reduction::kSum>(args);
-    case Reduction::kMax:
-      return run_kind<Reduction::kMax>(args);
-    case Reduction::kLogSumExp:
-      return run_kind<Reduction::kLogSumExp>(args);
+    case Reduction::kSum: return run_kind<Reduction::kSum>(args);
+    case Reduction::kMax: return run_kind<Reduction::kMax>(args);
+    case Reduction::kLogSumExp: return run_kind<Reduction::kLogSumExp>(args);
   }
 }
 

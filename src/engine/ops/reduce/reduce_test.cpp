@@ -1,9 +1,6 @@
 #include "engine/ops/reduce/reduce.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/ops/movement/movement.h"
 #include "op_harness.h"
 

@@ -1,7 +1,5 @@
 #include "engine/ops/resident/resident.h"
-
 #include <cstring>
-
 #include "engine/ops/graph_of.h"
 
 namespace linnet {
@@ -67,10 +65,8 @@ int64_t read_cursor(const TensorView& cursor, int64_t steps) {
 // One row of the data, or none.
 void gather_row(const TensorView& data, int64_t wanted, std::byte* to, size_t bytes) {
   if (wanted >= data.shape()[0]) fail_internal("a row beyond the data");
-  if (wanted < 0)
-    std::memset(to, data.type.dtype == DType::kI32 ? 0xff : 0, bytes);
-  else
-    std::memcpy(to, data.as<std::byte>() + static_cast<size_t>(wanted) * bytes, bytes);
+  if (wanted < 0) std::memset(to, data.type.dtype == DType::kI32 ? 0xff : 0, bytes);
+  else std::memcpy(to, data.as<std::byte>() + static_cast<size_t>(wanted) * bytes, bytes);
 }
 
 void run_resident_gather(const KernelArgs& args) {

@@ -1,6 +1,5 @@
 // Data, order, tables and cursor are read on the device: the host need not know where a replayed step stands.
 #include <algorithm>
-
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/resident/resident.h"
@@ -52,12 +51,9 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Tables tables, Order o
   const Table table = tables.at[blockIdx.y];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= order.per_step * table.width) return;
-  if (table.word == 16)
-    gather_word<Word16>(i, table, order);
-  else if (table.word == 4)
-    gather_word<uint32_t>(i, table, order);
-  else
-    gather_word<uint8_t>(i, table, order);
+  if (table.word == 16) gather_word<Word16>(i, table, order);
+  else if (table.word == 4) gather_word<uint32_t>(i, table, order);
+  else gather_word<uint8_t>(i, table, order);
 }
 
 // Words of 4 bytes.

@@ -1,7 +1,5 @@
 #include "engine/ops/resident/resident.h"
-
 #include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "op_harness.h"
 

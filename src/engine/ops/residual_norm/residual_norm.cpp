@@ -1,5 +1,4 @@
 #include "engine/ops/residual_norm/residual_norm.h"
-
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/norm/residual_norm.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"

@@ -1,5 +1,4 @@
 #include <algorithm>
-
 #include "engine/kernels/cuda/norm_backward.cuh"
 #include "engine/ops/residual_norm/residual_norm.h"
 

@@ -1,10 +1,8 @@
 #include "engine/ops/rope/rope.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
-
 #include "engine/ops/graph_of.h"
 
 namespace linnet {

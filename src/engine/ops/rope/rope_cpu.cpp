@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-
 #include "engine/kernels/rope.h"
 #include "engine/ops/rope/rope.h"
 #include "engine/ops/stored_operands.h"

@@ -1,9 +1,6 @@
 #include "engine/ops/rope/rope.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
-
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "op_harness.h"

@@ -1,9 +1,7 @@
 #include "engine/ops/softmax/softmax.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "engine/kernels/reduce/softmax.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/pointwise/pointwise.h"

@@ -1,10 +1,7 @@
 #include "engine/ops/softmax/softmax.h"
-
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
-
 #include "engine/ops/attention/attention.h"
 #include "op_harness.h"
 

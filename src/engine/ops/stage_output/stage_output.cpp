@@ -1,5 +1,4 @@
 #include "engine/ops/stage_output/stage_output.h"
-
 #include <cstring>
 
 namespace linnet {

@@ -8,7 +8,6 @@
 // A gradient that comes from the next stage has the loss's scale in it, so that of the result is not read.
 #pragma once
 #include <span>
-
 #include "engine/ops/kernel.h"
 
 namespace linnet {
