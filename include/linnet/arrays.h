@@ -8,7 +8,6 @@
 #include <string>
 #include <type_traits>
 #include <vector>
-
 #include "linnet/tensor_type.h"
 
 namespace linnet {
@@ -57,12 +56,9 @@ using Stored =
 // The values as arrays have them. Throws as narrowed() does.
 template <class T, class Values>
 auto stored(const std::string& name, const Values& values) {
-  if constexpr (std::is_same_v<T, int64_t>)
-    return narrowed(name, std::span<const int64_t>(values));
-  else if constexpr (std::is_same_v<T, bool>)
-    return std::vector<uint8_t>(values.begin(), values.end());
-  else
-    return std::span<const T>(values);
+  if constexpr (std::is_same_v<T, int64_t>) return narrowed(name, std::span<const int64_t>(values));
+  else if constexpr (std::is_same_v<T, bool>) return std::vector<uint8_t>(values.begin(), values.end());
+  else return std::span<const T>(values);
 }
 
 // Arrays by name, each with a type. May be copied and moved.

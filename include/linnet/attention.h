@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-
 #include "linnet/module.h"
 #include "linnet/tensor.h"
 

@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "linnet/attention.h"
 #include "linnet/learner.h"
 #include "linnet/loss.h"

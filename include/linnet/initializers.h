@@ -4,7 +4,6 @@
 // * columns * out; of a vector both are its size.
 #pragma once
 #include <vector>
-
 #include "linnet/initializer.h"
 
 namespace linnet {

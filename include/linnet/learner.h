@@ -18,7 +18,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "linnet/arrays.h"
 #include "linnet/dataset.h"
 #include "linnet/metrics.h"

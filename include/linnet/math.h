@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
 #include "linnet/tensor.h"
 
 namespace linnet {

@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 #include <vector>
-
 #include "linnet/layers.h"
 #include "linnet/ops.h"
 

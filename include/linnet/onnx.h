@@ -11,7 +11,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "linnet/arrays.h"
 #include "linnet/learner.h"
 #include "linnet/module.h"

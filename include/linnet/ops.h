@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <vector>
-
 #include "linnet/math.h"
 #include "linnet/tensor.h"
 

@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
 #include "linnet/tensor.h"
 
 namespace linnet {

@@ -5,7 +5,6 @@
 //   std::cout << model.generate("Once upon a time") << '\n';
 #pragma once
 #include <linnet/linnet_c.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -13,7 +13,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "linnet/learner.h"
 #include "linnet/module.h"
 

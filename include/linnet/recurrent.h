@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-
 #include "linnet/module.h"
 #include "linnet/tensor.h"
 

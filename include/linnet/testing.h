@@ -9,7 +9,6 @@
 #include <functional>
 #include <string>
 #include <vector>
-
 #include "linnet/tensor.h"
 
 // What tests use.

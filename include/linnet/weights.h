@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
 #include "linnet/tensor_type.h"
 
 namespace linnet {
