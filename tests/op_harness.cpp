@@ -20,7 +20,7 @@ void check_on_backend(const Graph& graph, const NamedTensors& inputs, const Name
   disturb_backend(true);
   compare_bits(planned.run(inputs), first, "replayed, threads in another order:", problems);
   disturb_backend(false);
-  const Graph optimized = optimize(graph.clone());
+  const Graph optimized = optimize(graph.clone(), {.backend = &backend});
   compare_bits(IsolatedRun(optimized, backend).run(inputs), first, "values apart:", problems);
   expect_none(problems);
 }

@@ -298,8 +298,7 @@ std::span<const ConfigKey> config_keys() {
                        "value), or all-linear, which empty stands for: all but the head.")),
       of(kAdapted, one_of(LORA(base_storage),
                           "How the matrices of model.from lie in memory: bf16 takes half of fp32, int8 (with a scale "
-                          "for 32 neighbors) little more than a quarter, int4 half of that, but for tables. On the "
-                          "CPU alone.",
+                          "for 32 neighbors) little more than a quarter, int4 half of that, but for tables.",
                           {"fp32", "bf16", "int8", "int4"})),
 
       of({"embeddings"},

@@ -28,8 +28,9 @@ TraceOptions trace_options(const ParameterLayout& layout, const CausalOptions& o
 
 // Rewritten and then proved once: that takes a fifth of the time of proving the graph behind each pass, and a model's
 // start waits for it.
-Graph optimized(Graph graph, bool independent_rows) {
-  graph = optimize(std::move(graph), {.independent_rows = independent_rows, .verify = false});
+Graph optimized(Graph graph, const Store& store, bool independent_rows) {
+  graph =
+      optimize(std::move(graph), {.independent_rows = independent_rows, .backend = &store.backend(), .verify = false});
   verify(graph);
   return graph;
 }
@@ -131,7 +132,7 @@ Graph CausalSlots::prefill_graph(int64_t length) const {
   const Tensor hidden = model_.hidden(options_.cache ? kept() : TokenRows{prompts});
   const Tensor last = embedding(reshape(hidden, {length, hidden.dim(2)}), graph.input(kLast, one));
   give_logits(graph, model_.logits(last));
-  return optimized(trace.finish(), options_.independent_prompts);
+  return optimized(trace.finish(), store_, options_.independent_prompts);
 }
 
 // A step of decoding: tokens i32 [rows] -> logits [rows, V]
@@ -143,7 +144,7 @@ Graph CausalSlots::decode_graph(int64_t rows, bool by_rows) const {
   add_adapter_choice(graph, rows);
   const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
   give_logits(graph, model_.logits(reshape(hidden, {rows, hidden.dim(2)})));
-  return optimized(trace.finish(), true);
+  return optimized(trace.finish(), store_, true);
 }
 
 // A chunk of a prompt: tokens i32 [rows], last i32 [1] -> logits [1, V] after row `last`, or nothing
@@ -157,7 +158,7 @@ Graph CausalSlots::chunk_graph(int64_t rows, bool wants_logits) const {
     const Tensor last = embedding(reshape(hidden, {rows, hidden.dim(2)}), graph.input(kLast, {DType::kI32, {1}}));
     give_logits(graph, model_.logits(last));
   }
-  return optimized(trace.finish(), options_.independent_prompts);
+  return optimized(trace.finish(), store_, options_.independent_prompts);
 }
 
 // The index of the plan that computes chunk `chunk`, made now if it is not there: a longer one where there is no room

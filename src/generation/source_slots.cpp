@@ -66,12 +66,13 @@ SourceSlots::SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, S
     return trace.finish();
   };
   std::vector<Graph> encodings;
-  for (const int64_t length : options_.source_lengths) encodings.push_back(optimize(encoding_graph(length)));
+  for (const int64_t length : options_.source_lengths)
+    encodings.push_back(optimize(encoding_graph(length), {.backend = &store.backend()}));
   std::vector<int64_t> sizes{options_.rows};
   while (sizes.back() > 1 && sizes.back() / 2 * options_.beams >= kFewestRows) sizes.push_back(sizes.back() / 2);
   std::vector<DecodeGraph> decodes;
   for (auto rows = sizes.rbegin(); rows != sizes.rend(); ++rows)
-    decodes.push_back({*rows * options_.beams, optimize(decode_graph(*rows))});
+    decodes.push_back({*rows * options_.beams, optimize(decode_graph(*rows), {.backend = &store.backend()})});
   encodings_ = make_plans(std::move(encodings), std::move(decodes));
 }
 

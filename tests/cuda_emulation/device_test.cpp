@@ -138,6 +138,27 @@ TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
   ASSERT_EQ(cpu.exit_code, 0) << cpu.error;
   EXPECT_EQ(kept.out, cpu.out) << kept.error;
   EXPECT_EQ(again.out, cpu.out) << again.error;
+  for (const char* format : {"bf16", "int8-weights", "int4-weights"}) {
+    const Arguments quantized = with(generate, {"--quantize", format});
+    const Outcome here = run(quantized), there = run(with(quantized, {"--device", "cuda"}));
+    ASSERT_EQ(here.exit_code, 0) << here.error;
+    EXPECT_EQ(there.out, here.out) << format << ": " << there.error;
+  }
+  const Outcome refused = run(with(generate, {"--quantize", "int8", "--device", "cuda"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.error.find("int8-weights"), refused.error.npos) << refused.error;
+  // Adapters beside a base of 4 bits learn the same.
+  ASSERT_EQ(run({"export", folder_ / "run", "--out", folder_ / "base"}).exit_code, 0);
+  Arguments tune{"train", "mini-gpt"};
+  for (const std::string& setting :
+       {"data.text=" + (folder_ / "text.txt"), "model.from=" + (folder_ / "base"), std::string("lora.rank=2"),
+        std::string("lora.base_storage=int4"), std::string("max_steps=4"), std::string("eval_every=4"),
+        std::string("context=32")})
+    tune.insert(tune.end(), {"--set", setting});
+  ASSERT_EQ(run(with(tune, {"--run", folder_ / "tuned"})).exit_code, 0);
+  const Outcome tuned = run(with(tune, {"--run", folder_ / "tuned_there", "--device", "cuda"}));
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.error;
+  expect_near(read_metrics(folder_ / "tuned_there"), read_metrics(folder_ / "tuned"));
 }
 
 // The emulation joins no devices: gradients go through the host, as where there is no NCCL.

@@ -126,12 +126,13 @@ double tensor_distance(const HostTensor& a, const HostTensor& b) {
   return std::sqrt(difference) / (std::sqrt(norm) + 1e-30);
 }
 
-PlannedGraph::PlannedGraph(const Graph& graph, int threads, const Backend& backend, const PassOptions& passes)
+PlannedGraph::PlannedGraph(const Graph& graph, int threads, const Backend& backend, PassOptions passes)
     : store_(backend), pool_(threads) {
   for (const GraphInput& input : graph.inputs())
     store_.declare(input.name, MemoryKind::kBatch, graph.value(input.value).type.bytes());
   const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
                              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  passes.backend = &backend;
   plan_ = make_plan(optimize(graph.clone(), passes), store_, shared, {.threads = threads});
   store_.allocate();
   executor_.emplace(plan_, store_, shared);

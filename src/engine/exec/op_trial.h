@@ -46,7 +46,7 @@ NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op);
 // The plan of a graph, after all passes, in memory of its own, on the CPU or on another backend.
 class PlannedGraph {
  public:
-  PlannedGraph(const Graph& graph, int threads, const Backend& backend = cpu_backend(), const PassOptions& passes = {});
+  PlannedGraph(const Graph& graph, int threads, const Backend& backend = cpu_backend(), PassOptions passes = {});
   NamedTensors run(const NamedTensors& inputs);
 
  private:

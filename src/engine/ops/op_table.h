@@ -23,9 +23,9 @@ namespace linnet {
   OP(kLiteral, literal, kOwn) \
   OP(kCast, cast, kOwn) \
   OP(kEmbedding, embedding, kOwn) \
-  OP(kDequantize, dequantize, kNone) \
-  OP(kQuantizedEmbedding, quantized_embedding, kNone) \
-  OP(kQuantizedMatmul, quantized_matmul, kNone) \
+  OP(kDequantize, dequantize, kOwn) \
+  OP(kQuantizedEmbedding, quantized_embedding, kOwn) \
+  OP(kQuantizedMatmul, quantized_matmul, kOwn) \
   OP(kQuantizeWeight, quantize_weight, kNone) \
   OP(kRoundActivations, round_activations, kNone) \
   OP(kRoundBf16, round_bf16, kNone) \

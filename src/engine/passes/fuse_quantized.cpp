@@ -50,17 +50,14 @@ class Quantized : Fusion {
     const Node* rounded = matcher_.producer(node.in[0]);
     if (is(rounded, kRoundActivations) && product.weight.format == WeightFormat::kInt8)
       product.rounding = rounded->attrs.as<RoundingAttrs>(), in[0] = rewriter_[rounded->in[0]];
-    rewriter_.replace(node, kQuantizedMatmul, in, product);
-    return true;
+    return put(node, kQuantizedMatmul, in, product);
   }
 
   bool lookup(const Node& node) {
     if (!is(node, kEmbedding)) return false;
     const Node* table = dequantized(node.in[0]);
     if (!table) return false;
-    rewriter_.replace(node, kQuantizedEmbedding, std::array{rewriter_[table->in[0]], rewriter_[node.in[1]]},
-                      table->attrs);
-    return true;
+    return put(node, kQuantizedEmbedding, std::array{rewriter_[table->in[0]], rewriter_[node.in[1]]}, table->attrs);
   }
 
   // A classifier's weight, frozen or stored in bf16. (With kInt8, whose products round their other operand, losses are
@@ -73,7 +70,13 @@ class Quantized : Fusion {
     attrs.packed = true, attrs.weight = weight->attrs.as<QuantizedAttrs>();
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
-    rewriter_.replace(node, *node.op, in, attrs);
+    return put(node, *node.op, in, attrs);
+  }
+
+  // A GPU reads codes in products of few rows alone; elsewhere it multiplies what dequantize gives.
+  bool put(const Node& node, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+    if (!backend_.device->is_host() && !has_kernel(node, op, attrs, in)) return false;
+    rewriter_.replace(node, op, in, attrs);
     return true;
   }
 };
@@ -114,6 +117,8 @@ class CodedResults : Fusion {
 
 }  // namespace
 
-Graph fuse_quantized(const Graph& graph) { return CodedResults(Quantized(graph).run()).run(); }
+Graph fuse_quantized(const Graph& graph, const Backend& backend) {
+  return CodedResults(Quantized(graph, backend).run()).run();
+}
 
 }  // namespace linnet

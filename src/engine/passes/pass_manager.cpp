@@ -55,7 +55,7 @@ constexpr std::array kPasses{
     Pass{"fuse_accumulate", plain<fuse_accumulate>},
     Pass{"fuse_bias_gradient", [](const Graph& g, const PassOptions& o) { return fuse_bias_gradient(g, *o.backend); }},
     Pass{"quantize_products", plain<quantize_products>, [](const PassOptions& o) { return o.int8; }},
-    Pass{"fuse_quantized", plain<fuse_quantized>},
+    Pass{"fuse_quantized", [](const Graph& g, const PassOptions& o) { return fuse_quantized(g, *o.backend); }},
     Pass{"fuse_int8_convolution", plain<fuse_int8_convolution>},
     Pass{"fuse_pointwise", [](const Graph& g, const PassOptions& o) { return fuse_pointwise(g, *o.backend); }},
     Pass{"cast_to_storage_type",

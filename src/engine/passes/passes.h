@@ -58,7 +58,7 @@ Graph fuse_bias_gradient(const Graph& graph, const Backend& backend);
 // it.
 Graph fuse_embedding_scale(const Graph& graph, const Backend& backend);
 // Products with quantized weights and lookups in quantized tables read them as they are.
-Graph fuse_quantized(const Graph& graph);
+Graph fuse_quantized(const Graph& graph, const Backend& backend = cpu_backend());
 // Training in int8: linear layers' products and those of their inputs' gradients round both operands to 8 bits.
 Graph quantize_products(const Graph& graph);
 // Chains of elementwise ops become one.

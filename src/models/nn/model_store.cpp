@@ -40,10 +40,11 @@ void declare_shared(Store& store, const ParameterLayout& layout, const Store& ow
 
 void declare_quantized(Store& store, const ParameterLayout& layout) {
   if (layout.quantized().empty()) return;
-  if (!store.device().is_host())
+  const auto rounds_activations = [](const QuantizedSlot& slot) { return slot.shape.format == WeightFormat::kInt8; };
+  if (!store.device().is_host() && std::ranges::any_of(layout.quantized(), rounds_activations))
     fail_user(
-        "weights in 8 or 4 bits, and frozen ones in bf16, are for the CPU: leave the device, or quantize or storage, "
-        "out");
+        "int8 and static, which round activations too, are for the CPU; a GPU takes bf16, int8-weights and "
+        "int4-weights");
   const RegionId region = store.add_region("packed weights", MemoryKind::kParameters, layout.quantized_bytes());
   for (const QuantizedSlot& slot : layout.quantized())
     store.bind(slot.input(), {region, slot.offset}, slot.shape.bytes());
@@ -51,6 +52,7 @@ void declare_quantized(Store& store, const ParameterLayout& layout) {
 
 void write_quantized(const Store& store, const QuantizedSlot& slot, const float* values, ThreadPool& pool) {
   pack_weight(slot.shape, values, store.data(slot.input()), pool);
+  store.push(slot.input());
 }
 
 namespace {
@@ -75,10 +77,11 @@ class LoadingBuffer {
   void finish(const ParameterSlot& slot) {
     if (!finished_.insert(slot.offset).second) return;
     float* values = floats_.get() + slot.offset;
-    if (layout_.is_in_blocks(slot))
-      pack_blocks(layout_.quantized_slot(slot).shape, reinterpret_cast<const std::byte*>(values),
-                  store_.data(layout_.quantized_slot(slot).input()), pool_);
-    else if (layout_.is_quantized(slot)) write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
+    if (layout_.is_in_blocks(slot)) {
+      const QuantizedSlot& quantized = layout_.quantized_slot(slot);
+      pack_blocks(quantized.shape, reinterpret_cast<const std::byte*>(values), store_.data(quantized.input()), pool_);
+      store_.push(quantized.input());
+    } else if (layout_.is_quantized(slot)) write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
     else std::copy_n(values, slot.spec.shape.elements(), store_.as<float>(state::kParameters) + slot.offset);
     give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   }

@@ -176,7 +176,7 @@ bool ParameterFile::load(const Store& store, const ParameterLayout& layout, Thre
   for (const ParameterSlot& slot : layout.parameters())
     if (!has(slot.spec.name)) return false;
   if (check == WeightCheck::kNow) check_weights();
-  if (can_map(layout)) {
+  if (store.device().is_host() && can_map(layout)) {
     map(store, layout);
     return true;
   }
@@ -190,6 +190,7 @@ bool ParameterFile::load(const Store& store, const ParameterLayout& layout, Thre
     if (has_form(quantized)) {
       const std::byte* from = packed_bytes(slot.spec.name, quantized.shape);
       std::memcpy(store.data(quantized.input()), from, quantized.shape.bytes());
+      store.push(quantized.input());
       continue;
     }
     values.resize(static_cast<size_t>(slot.spec.shape.elements()));

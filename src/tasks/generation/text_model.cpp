@@ -59,7 +59,7 @@ void TextModel::allocate(const std::string& folder, const LoadWeights& weights) 
 
 void TextModel::fill(const std::string& folder, const ParameterLayout& layout, Store& store,
                      const LoadWeights& weights) {
-  auto packed = store.device().is_host() ? ParameterFile::open(folder) : nullptr;
+  auto packed = ParameterFile::open(folder);
   if (!packed || !packed->load(store, layout, pool_, check_))
     return load_into(store, layout, pool_, [&](const ParameterTarget& parameters) { weights(layout, parameters); });
   packed_.push_back(std::move(packed));

@@ -1,3 +1,4 @@
+#include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/matmul/matmul_epilogue_cuda.h"
 
@@ -5,14 +6,6 @@ namespace linnet {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr float kGeluRoot = 0.7978845608028654f, kGeluCube = 0.044715f, kRootHalf = 0.70710678118654752f;
-
-LINNET_DEVICE float function(GemmActivation f, float x) {
-  if (f == GemmActivation::kRelu) return x < 0 ? 0 : x;  // NaN stays
-  if (f == GemmActivation::kGelu) return 0.5f * x * (1 + erff(x * kRootHalf));
-  if (f == GemmActivation::kGeluTanh) return 0.5f * x * (1 + tanhf(kGeluRoot * (x + kGeluCube * x * x * x)));
-  return x;
-}
 
 LINNET_DEVICE float slope(GemmActivation f, float x) {
   constexpr float kRootOfTwoPi = 0.3989422804014327f;  // 1 / sqrt(2 pi)
@@ -33,7 +26,7 @@ struct Epilogue {
 
   // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
   LINNET_DEVICE float after(float y, float aux) const {
-    if (derivative == GemmActivation::kNone) return function(activation, y);
+    if (derivative == GemmActivation::kNone) return activated(activation, y);
     if (derivative == GemmActivation::kRelu) return aux > 0 ? scale * y : 0;
     return scale * y * slope(derivative, aux);
   }

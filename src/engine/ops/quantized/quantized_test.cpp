@@ -9,6 +9,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/gradient.h"
 #include "op_harness.h"
+#include "quantized_testing.h"
 
 namespace linnet {
 namespace {
@@ -28,15 +29,15 @@ Tensor packed_literal(Graph& graph, const PackedShape& shape) {
   return literal(graph, {DType::kU8, {static_cast<int64_t>(bytes.size())}}, bytes.data());
 }
 
-// Quantized weights are for the CPU.
-class QuantizedOps : public ::testing::Test {
+// Products that round activations, convolutions of bytes, and the rounding of weights that are trained.
+class QuantizedOpsOfCpus : public ::testing::Test {
  protected:
   void SetUp() override {
     if (linnet::testing::tested_backend()) GTEST_SKIP() << "on a device";
   }
 };
 
-TEST_F(QuantizedOps, DequantizeAndLookups) {
+TEST(QuantizedOps, DequantizeAndLookups) {
   for (const WeightFormat format : kFormats) {
     const PackedShape shape{format, 37, 70};
     linnet::testing::check_op({.inputs = {{.shape = {2, 5}, .integer = true, .low = 0, .high = 37}},
@@ -50,7 +51,7 @@ TEST_F(QuantizedOps, DequantizeAndLookups) {
 }
 
 // As the passes meet them: a product of a weight that is dequantized, with what is fused into it.
-TEST_F(QuantizedOps, ProductsWithWhatIsFusedIntoThem) {
+TEST(QuantizedOps, ProductsWithWhatIsFusedIntoThem) {
   for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
     for (const int64_t rows : {1, 6, 20}) {
       const PackedShape shape{format, 50, 70};
@@ -66,8 +67,33 @@ TEST_F(QuantizedOps, ProductsWithWhatIsFusedIntoThem) {
     }
 }
 
+// Blocks as files have them; of the last one, the rows behind the first 32 have another format.
+TEST(QuantizedOps, ProductsAndRowsOfFilesBlocks) {
+  std::vector<PackedShape> shapes;
+  for (auto format = WeightFormat::kQ8_0; format <= WeightFormat::kQ6K;
+       format = static_cast<WeightFormat>(static_cast<int>(format) + 1))
+    shapes.push_back({format, 40, 512});
+  shapes.push_back({WeightFormat::kQ4K, 48, 512, 16, WeightFormat::kQ6K});
+  for (const PackedShape& shape : shapes)
+    for (const int64_t rows : {1, 3, 20}) {
+      SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(shape.format) << ", " << rows << " rows");
+      linnet::testing::check_op(
+          {.inputs = {{.shape = {rows, 512}}, {.shape = {5}, .integer = true, .low = 0, .high = 40}},
+           .build =
+               [shape](Graph& graph, const auto& x) {
+                 Packed packed(shape);
+                 const Tensor bytes =
+                     literal(graph, {DType::kU8, {static_cast<int64_t>(shape.bytes())}}, packed.weight().data);
+                 const Tensor w = dequantize(bytes, shape, x[0].type().dtype);
+                 return std::vector{matmul(x[0], w, false, true), embedding(w, x[1])};
+               },
+           .tolerance = 5e-5,
+           .differentiate = false});
+    }
+}
+
 // A layer with a frozen weight, differentiated: what its backward pass needs of the weight is a product with it, too.
-TEST_F(QuantizedOps, GradientsOfALayerWithAFrozenWeight) {
+TEST(QuantizedOps, GradientsOfALayerWithAFrozenWeight) {
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks}) {
     const PackedShape shape{format, 50, 70};
     linnet::testing::check_op({.inputs = {{.shape = {12, 70}}, {.shape = {50}}, {.shape = {12, 70}}},
@@ -80,7 +106,7 @@ TEST_F(QuantizedOps, GradientsOfALayerWithAFrozenWeight) {
 }
 
 // A classifier over many classes whose table is frozen.
-TEST_F(QuantizedOps, LossOfAFrozenTable) {
+TEST(QuantizedOps, LossOfAFrozenTable) {
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks})
     for (const double smoothing : {0.0, 0.1}) {
       const PackedShape shape{format, 90, 40};
@@ -94,7 +120,7 @@ TEST_F(QuantizedOps, LossOfAFrozenTable) {
 }
 
 // A weight that is trained in bf16: its gradient and that of what it is multiplied by.
-TEST_F(QuantizedOps, LossesWithTheGradientOfThePackedWeight) {
+TEST(QuantizedOps, LossesWithTheGradientOfThePackedWeight) {
   const PackedShape shape{WeightFormat::kBf16, 90, 40};
   linnet::testing::check_op({.inputs = {{.shape = {12, 40}}, {.shape = {12}, .integer = true, .low = -1, .high = 90}},
                              .build =
@@ -110,7 +136,7 @@ TEST_F(QuantizedOps, LossesWithTheGradientOfThePackedWeight) {
 }
 
 // The rounding of activations is part of this op, so its reference is the op itself.
-TEST_F(QuantizedOps, Int8Products) {
+TEST_F(QuantizedOpsOfCpus, Int8Products) {
   const PackedShape shape{WeightFormat::kInt8, 50, 70};
   for (const int64_t rows : {1, 33})
     linnet::testing::check_op(
@@ -132,7 +158,7 @@ TEST_F(QuantizedOps, Int8Products) {
 }
 
 // As the pass makes them of a feed-forward block with scales: the first product hands on codes, which the second reads.
-TEST_F(QuantizedOps, Int8ProductsThatHandOnCodes) {
+TEST_F(QuantizedOpsOfCpus, Int8ProductsThatHandOnCodes) {
   for (const auto& [rows, hidden] : {std::pair<int64_t, int64_t>{2, 50}, {33, 64}})
     linnet::testing::check_op(
         {.inputs = {{.shape = {rows, 70}}, {.shape = {hidden}}},
@@ -153,7 +179,7 @@ TEST_F(QuantizedOps, Int8ProductsThatHandOnCodes) {
 }
 
 // Filters of one pixel with steps, and wide ones with zeros around the image, in images of two sizes.
-TEST_F(QuantizedOps, Int8Convolutions) {
+TEST_F(QuantizedOpsOfCpus, Int8Convolutions) {
   const WindowAxis wide{.size = 3, .stride = 2, .dilation = 1, .before = 1, .after = 1}, one{.stride = 2},
       dilated{.size = 2, .dilation = 3, .after = 2};
   for (const auto& [vertical, horizontal] : {std::pair{wide, wide}, {one, one}, {dilated, wide}}) {
@@ -170,7 +196,7 @@ TEST_F(QuantizedOps, Int8Convolutions) {
 
 // As the pass makes them: the first has batch normalization and ReLU behind it and hands on codes, which the second
 // multiplies and adds; a third finds a scale for each image and adds floats.
-TEST_F(QuantizedOps, Int8ConvolutionsWithWhatFollows) {
+TEST_F(QuantizedOpsOfCpus, Int8ConvolutionsWithWhatFollows) {
   const WindowAxis wide{.size = 3, .before = 1, .after = 1};
   linnet::testing::check_op(
       {.inputs = {{.shape = {2, 8, 7, 16}}, {.shape = {18}}, {.shape = {18}}, {.shape = {2, 8, 7, 18}}},
@@ -197,7 +223,7 @@ TEST_F(QuantizedOps, Int8ConvolutionsWithWhatFollows) {
 }
 
 // An update's result becomes a weight in bf16: the executor's bits are the interpreter's.
-TEST_F(QuantizedOps, StochasticRounding) {
+TEST_F(QuantizedOpsOfCpus, StochasticRounding) {
   for (const int64_t rows : {1, 7, 33}) {
     const PackedShape shape{WeightFormat::kBf16, rows, 10};
     linnet::testing::check_op({.inputs = {{.shape = {10 * rows}}},
@@ -214,7 +240,7 @@ TEST_F(QuantizedOps, StochasticRounding) {
 }
 
 // A layer as training in int8 computes it: its weight is rounded in the step, forward and, transposed, backward.
-TEST_F(QuantizedOps, Int8ProductsWithAWeightThatIsTrained) {
+TEST_F(QuantizedOpsOfCpus, Int8ProductsWithAWeightThatIsTrained) {
   for (const int64_t rows : {1, 33})
     linnet::testing::check_op(
         {.inputs = {{.shape = {rows, 70}},
