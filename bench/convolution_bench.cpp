@@ -18,8 +18,8 @@
 #include <string>
 #include <type_traits>
 #include <vector>
-#include "base/clock.h"
 #include "base/thread_pool.h"
+#include "base/timeline.h"
 #include "engine/device/device.h"
 #include "engine/kernels/conv/convolution.h"
 #include "engine/kernels/conv/stored_convolution.h"

@@ -12,7 +12,7 @@
 #include <exception>
 #include <string_view>
 #include <vector>
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/world.h"
 

@@ -1,7 +1,7 @@
-#include "base/cgroup.h"
 #include <gtest/gtest.h>
 #include <filesystem>
 #include <string>
+#include "base/process_memory.h"
 #include "temporary_folder.h"
 
 namespace linnet {

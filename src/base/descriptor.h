@@ -19,7 +19,6 @@ class Descriptor {
   }
   int get() const { return value_; }
   bool open() const { return value_ >= 0; }
-  int release() { return std::exchange(value_, -1); }
   // False when the file system reports a write it had delayed.
   bool close() {
     const int value = std::exchange(value_, -1);

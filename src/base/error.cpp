@@ -3,10 +3,9 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-#include "base/one_line.h"
+#include "base/text.h"
 
 namespace linnet {
-
 namespace {
 
 // What of a longer message is left: its beginning and its end.

@@ -1,6 +1,7 @@
 #include "base/files.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,16 +12,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/lost_pages.h"
 #include "base/packed_files.h"
+#include "base/text.h"
 
 namespace linnet {
-
 namespace {
 
 [[noreturn]] void fail_read(const std::string& path, int code) {
@@ -32,15 +31,13 @@ struct OpenFile {
   Descriptor descriptor;
   struct stat status {};
 
-  // With O_NONBLOCK a pipe without a writer is opened at once.
-  explicit OpenFile(const std::string& path, int flags = 0)
-      : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
+  explicit OpenFile(const std::string& path, bool is_regular)  // a pipe without a writer is not waited for then
+      : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | (is_regular ? O_NONBLOCK : 0))) {
     if (!descriptor.open() || ::fstat(descriptor.get(), &status) != 0) fail_read(path, errno);
     if (S_ISDIR(status.st_mode)) fail_read(path, EISDIR);
+    if (is_regular && !S_ISREG(status.st_mode)) fail_user("cannot read '" + path + "': not a regular file");
   }
 };
-
-// The writing half of files.h.
 
 // A rename is only durable once the folder that holds the name is.
 bool sync_folder_of(const std::string& path) {
@@ -79,7 +76,7 @@ bool lock_patiently(int descriptor) {
 bool is_hub_name(std::string_view path) {
   const size_t slash = path.find('/');
   const auto is_allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+    return (lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
            c == '.';
   };
   const auto is_part = [&](std::string_view part) {
@@ -88,44 +85,25 @@ bool is_hub_name(std::string_view path) {
   return slash != path.npos && is_part(path.substr(0, slash)) && is_part(path.substr(slash + 1));
 }
 
-}  // namespace
-
-namespace {
-
-std::string read_all(const OpenFile& file, const std::string& path) {
+// A file inside a packed one, or the whole file.
+std::string read_all(const std::string& path, bool is_regular) {
+  if (const PackedPath inside = split_packed_path(path); !inside.packed.empty()) {
+    const auto packed = open_packed(inside.packed);
+    const auto found = packed->files.find(inside.inside);
+    if (found == packed->files.end()) fail_read(path, ENOENT);
+    return std::string(found->second);
+  }
+  const OpenFile file(path, is_regular);
   std::string bytes;
   if (S_ISREG(file.status.st_mode)) bytes.reserve(static_cast<size_t>(file.status.st_size));
   if (!read_to_end(file.descriptor.get(), bytes)) fail_read(path, errno);
   return bytes;
 }
 
-[[noreturn]] void fail_irregular(const std::string& path) {
-  fail_user("cannot read '" + path + "': not a regular file");
-}
-
-// A file inside a packed one; nothing for any other path.
-std::optional<std::string> read_packed(const std::string& path) {
-  const PackedPath inside = split_packed_path(path);
-  if (inside.packed.empty()) return {};
-  const auto packed = open_packed(inside.packed);
-  const auto found = packed->files.find(inside.inside);
-  if (found == packed->files.end()) fail_read(path, ENOENT);
-  return std::string(found->second);
-}
-
 }  // namespace
 
-std::string read_file(const std::string& path) {
-  if (auto bytes = read_packed(path)) return std::move(*bytes);
-  const OpenFile file(path, O_NONBLOCK);
-  if (!S_ISREG(file.status.st_mode)) fail_irregular(path);
-  return read_all(file, path);
-}
-
-std::string read_input(const std::string& path) {
-  if (auto bytes = read_packed(path)) return std::move(*bytes);
-  return read_all(OpenFile(path), path);
-}
+std::string read_file(const std::string& path) { return read_all(path, true); }
+std::string read_input(const std::string& path) { return read_all(path, false); }
 
 bool file_exists(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) return true;
@@ -168,74 +146,74 @@ void check_free_disk(const std::string& path, uint64_t need, const std::string& 
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  const OpenFile file(path, O_NONBLOCK);
-  if (!S_ISREG(file.status.st_mode)) fail_irregular(path);
+  Descriptor closes;
+  *this = MappedFile(path, closes);
+}
+
+MappedFile::MappedFile(const std::string& path, Descriptor& descriptor) {
+  OpenFile file(path, true);
+  descriptor = std::move(file.descriptor);
   size_ = static_cast<size_t>(file.status.st_size);
   if (size_ == 0) return;
-  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
   if (mapped == MAP_FAILED) fail_errno("cannot map '" + path + "' into memory");
-  data_ = static_cast<const std::byte*>(mapped);
-  watch_pages(path, data_, data_, size_);
+  data_ = {static_cast<const std::byte*>(mapped), [mapped, size = size_](const std::byte* data) {
+             unwatch_pages(data);
+             ::munmap(mapped, size);
+           }};
+  watch_pages(path, data(), data(), size_);
 }
 
 void MappedFile::drop_pages() const {
-  if (data_) madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+  if (data_) ::madvise(const_cast<std::byte*>(data()), size_, MADV_DONTNEED);
 }
 
-MappedFile::~MappedFile() {
-  unwatch_pages(data_);
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+void SharedFile::map_over(std::byte* at, size_t offset, size_t count) const {
+  if (reinterpret_cast<uintptr_t>(at) % kPage != 0 || offset % kPage != 0 || offset + count > size_)
+    fail_internal("a file is mapped at bytes that do not begin a page or that it does not have");
+  if (count == 0) return;
+  constexpr int kOver = MAP_PRIVATE | MAP_FIXED;
+  if (::mmap(at, count, PROT_READ | PROT_WRITE, kOver, descriptor_.get(), static_cast<off_t>(offset)) == MAP_FAILED)
+    fail_errno("cannot map weights into memory");
+  watch_pages(path_, data(), at, count);
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
+void SharedFile::check() const { check_lost_pages(data()); }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
-    fail_user("cannot write '" + path + "': Is a directory");
   is_device_ = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+  if (is_device_ && S_ISDIR(status.st_mode)) fail_user("cannot write '" + path + "': Is a directory");
   const std::string& target = is_device_ ? path_ : temporary_;
-  descriptor_ = ::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0666);
-  if (descriptor_ < 0) fail_errno("cannot write '" + path_ + "'");
+  descriptor_ = Descriptor(::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0666));
+  if (!descriptor_.open()) fail_errno("cannot write '" + path_ + "'");
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
   if (!committed_ && !is_device_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::fail() {
   const int code = errno;
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
+  descriptor_.close();
   if (!is_device_) ::unlink(temporary_.c_str());
   errno = code;
   fail_errno("cannot write '" + path_ + "'");
 }
 
 void AtomicFile::write(const void* bytes, size_t size) {
-  if (descriptor_ < 0) fail_internal("'" + path_ + "' is written after its end");
-  if (!write_all(descriptor_, bytes, size)) fail();
+  if (!descriptor_.open()) fail_internal("'" + path_ + "' is written after its end");
+  if (!write_all(descriptor_.get(), bytes, size)) fail();
 }
 
 void AtomicFile::finish() {
-  if (descriptor_ < 0) fail_internal("'" + path_ + "' is finished twice");
-  if (::fsync(descriptor_) != 0 && !is_device_) fail();
-  Descriptor closing(descriptor_);
-  descriptor_ = -1;
-  if (!closing.close()) fail();
+  if (!descriptor_.open()) fail_internal("'" + path_ + "' is finished twice");
+  if ((::fsync(descriptor_.get()) != 0 && !is_device_) || !descriptor_.close()) fail();
 }
 
 void AtomicFile::commit() {
   if (committed_) fail_internal("'" + path_ + "' is committed twice");
-  if (descriptor_ >= 0) finish();
+  if (descriptor_.open()) finish();
   committed_ = true;
   if (is_device_) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) committed_ = false, fail();
@@ -249,23 +227,18 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 }
 
 AppendFile::AppendFile(const std::string& path) : path_(path) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   struct stat status {};
-  if (!file.open() || ::fstat(file.get(), &status) != 0) fail_errno("cannot write '" + path + "'");
+  descriptor_ = Descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+  if (!descriptor_.open() || ::fstat(descriptor_.get(), &status) != 0) fail_errno("cannot write '" + path + "'");
   size_ = static_cast<uint64_t>(status.st_size);
-  descriptor_ = file.release();
-}
-
-AppendFile::~AppendFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void AppendFile::write_line(std::string_view line) {
   line_.assign(line);  // keeps its capacity: no allocation once the longest line was seen
   line_ += '\n';
-  if (!write_all(descriptor_, line_.data(), line_.size())) {
+  if (!write_all(descriptor_.get(), line_.data(), line_.size())) {
     const int code = errno;
-    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, static_cast<off_t>(size_));
+    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_.get(), static_cast<off_t>(size_));
     errno = code;
     fail_errno("cannot write '" + path_ + "'");
   }
@@ -276,32 +249,37 @@ void AppendFile::truncate_to(uint64_t bytes) {
   if (bytes > size_)
     fail_user("'" + path_ + "' has " + std::to_string(size_) + " bytes, fewer than the " + std::to_string(bytes) +
               " that were written: it was changed or replaced");
-  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) fail_errno("cannot shorten '" + path_ + "'");
+  if (::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0) fail_errno("cannot shorten '" + path_ + "'");
   size_ = bytes;
 }
 
 void AppendFile::sync() {
-  if (::fsync(descriptor_) != 0) fail_errno("cannot write '" + path_ + "'");
+  if (::fsync(descriptor_.get()) != 0) fail_errno("cannot write '" + path_ + "'");
 }
 
 FolderLock::FolderLock(const std::string& folder) {
   const std::string path = folder + "/.lock";
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file.open()) fail_errno("cannot write to the run folder '" + folder + "'");
-  if (!lock_patiently(file.get())) {
+  descriptor_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  const int file = descriptor_.get();
+  if (file < 0) fail_errno("cannot write to the run folder '" + folder + "'");
+  if (!lock_patiently(file)) {
     if (errno != EWOULDBLOCK) fail_errno("cannot lock the run folder '" + folder + "'");
-    const std::string holder = read_holder(file.get());
+    const std::string holder = read_holder(file);
     fail_user("run folder '" + folder + "' is in use by " + (holder.empty() ? "another process" : "process " + holder));
   }
   const std::string self = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(file.get(), 0) != 0 || !write_all(file.get(), self.data(), self.size()))
+  if (::ftruncate(file, 0) != 0 || !write_all(file, self.data(), self.size()))
     fail_errno("cannot write to the run folder '" + folder + "'");
-  descriptor_ = file.release();
 }
 
-// The file stays: removing it would let a third process lock a new file while a second one waits for the old.
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+TemporaryFolder::TemporaryFolder(const std::string& beginning) : path_(beginning + "XXXXXX") {
+  if (!::mkdtemp(path_.data()))
+    fail_errno("cannot make a folder in " + std::filesystem::path(path_).parent_path().string());
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 std::string missing_model_hint(const std::string& path) {

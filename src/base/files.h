@@ -5,8 +5,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include "base/descriptor.h"
 
 namespace linnet {
 
@@ -28,22 +31,20 @@ class AtomicFile {
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();  // without commit(): removes the temporary file
   AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* bytes, size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  // Syncs and closes the temporary file, for files that are only together of use: what can fail has been done before
-  // the first of them is committed.
+  // Syncs and closes the temporary file: of several files that belong together, all are finished before one is
+  // committed.
   void finish();
-  // finish(), if it was not called; renames the file and syncs the folder: afterwards the new contents survive a power
-  // cut.
+  // finish(), if it was not called; renames the file and syncs the folder: the new contents survive a power cut.
   void commit();
 
  private:
   [[noreturn]] void fail();
 
   std::string path_, temporary_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   bool is_device_ = false;  // or a pipe: written as it is, because a renamed file would take its name away
   bool committed_ = false;
 };
@@ -55,12 +56,9 @@ void write_file_atomically(const std::string& path, std::string_view text);
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  int descriptor_ = -1;
+  Descriptor descriptor_;  // the file stays: a process that waits for it would hold another than one that makes it anew
 };
 
 // A file mapped read-only: pages are read when touched, and the system may drop them again.
@@ -68,18 +66,36 @@ class MappedFile {
  public:
   MappedFile() = default;  // nothing
   explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
 
-  const std::byte* data() const { return data_; }  // aligned to a page; null when the file is empty
+  const std::byte* data() const { return data_.get(); }  // aligned to a page; null when the file is empty
   size_t size() const { return size_; }
+  std::span<const std::byte> bytes() const { return {data(), size_}; }
   // Gives read pages back to the system, which counts them as ours; reading again brings them back.
   void drop_pages() const;
 
- private:
-  const std::byte* data_ = nullptr;
+ protected:
+  MappedFile(const std::string& path, Descriptor& descriptor);  // which stays open
+  std::shared_ptr<const std::byte> data_;
   size_t size_ = 0;
+};
+
+// One whose pages can take the place of memory that was reserved before: processes that map the same file share them.
+class SharedFile : public MappedFile {
+ public:
+  explicit SharedFile(const std::string& path) : SharedFile(path, Descriptor()) {}
+  // Puts bytes [offset, offset + count) of the file over the memory at `at`, which must be mapped up to the end of its
+  // last page. `at` and `offset` are multiples of kPage. What is written there afterwards stays in this process.
+  void map_over(std::byte* at, size_t offset, size_t count) const;
+  static constexpr size_t kPage = 4096;
+  // User error when pages of the file, there or under map_over(), were lost (base/lost_pages.h).
+  void check() const;
+
+ private:
+  SharedFile(const std::string& path, Descriptor opened)
+      : MappedFile(path, opened), path_(path), descriptor_(std::move(opened)) {}
+
+  std::string path_;
+  Descriptor descriptor_;
 };
 
 // A file of lines, such as metrics.jsonl, that grows while others may be reading it. A line is one write(2), so readers
@@ -87,9 +103,6 @@ class MappedFile {
 class AppendFile {
  public:
   explicit AppendFile(const std::string& path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   void write_line(std::string_view line);  // adds the newline
   uint64_t size() const { return size_; }  // bytes
@@ -99,14 +112,25 @@ class AppendFile {
 
  private:
   std::string path_, line_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   uint64_t size_ = 0;
 };
 
-// What to do where a path is no model that can be read.
+// A folder that is removed again, whatever happens.
+class TemporaryFolder {
+ public:
+  // `beginning`: the path of a name that others do not have begins so. Its parent exists.
+  explicit TemporaryFolder(const std::string& beginning);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
 
-// To be appended to an error about `path`: how to get a model folder of a name on the Hugging Face Hub ("org/name") or
-// of PyTorch's weights. "" for other paths.
+ private:
+  std::string path_;
+};
+
+// What to do where `path` is no model that can be read, to be appended to an error about it: how to get a model folder
+// of a name on the Hugging Face Hub ("org/name") or of PyTorch's weights. "" for other paths.
 std::string missing_model_hint(const std::string& path);
 
 }  // namespace linnet

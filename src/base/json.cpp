@@ -5,31 +5,15 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <ranges>
 #include "base/hash.h"
-#include "base/one_line.h"
+#include "base/text.h"
 
 namespace linnet {
-
-// The members of a JSON object and the index over them.
-struct Json::Object {
-  static constexpr size_t kNone = SIZE_MAX;
-  static constexpr uint32_t kEmpty = UINT32_MAX;
-
-  // The member with this key, or kNone. `compared` counts the keys that were looked at.
-  size_t position(std::string_view key, size_t* compared = nullptr) const;
-  Json& add(std::string key, Json value);  // a key that is not there yet
-  void index();                            // anew, after members have moved
-
-  std::vector<Member> members;
-  std::vector<uint32_t> slots = {};  // a hash table of positions in `members`; empty while these are few
-
- private:
-  void put(size_t member);
-};
-
 namespace {
 
-constexpr size_t kSmall = 8;  // members that are looked through one by one
+constexpr uint32_t kEmpty = UINT32_MAX;  // of a slot
+constexpr size_t kSmall = 8;             // members that are looked through one by one
 
 // A polynomial of the key at a random point, modulo the prime 2^61 - 1: nobody who does not know the point can make
 // keys that collide (Carter & Wegman 1979).
@@ -52,6 +36,19 @@ uint64_t hash_key(std::string_view key) {
   return mix64(hash);  // the last part alone is in the lowest bits
 }
 
+// The slot of the key by linear probing: one with is_at(its position), or the empty one where it would be.
+template <class IsAt>
+size_t slot_of(const std::vector<uint32_t>& slots, std::string_view key, const IsAt& is_at) {
+  const size_t mask = slots.size() - 1;
+  size_t slot = hash_key(key) & mask;
+  while (slots[slot] != kEmpty && !is_at(slots[slot])) slot = (slot + 1) & mask;
+  return slot;
+}
+
+void put(std::vector<uint32_t>& slots, std::string_view key, size_t position) {
+  slots[slot_of(slots, key, [](size_t) { return false; })] = static_cast<uint32_t>(position);
+}
+
 }  // namespace
 
 size_t Json::Object::position(std::string_view key, size_t* compared) const {
@@ -60,35 +57,33 @@ size_t Json::Object::position(std::string_view key, size_t* compared) const {
     return members[i].key == key;
   };
   if (slots.empty()) {
-    for (size_t i = 0; i < members.size(); ++i)
-      if (is_at(i)) return i;
-    return kNone;
+    const auto all = std::views::iota(size_t{0}, members.size());
+    const auto found = std::ranges::find_if(all, is_at);
+    return found == all.end() ? kNone : *found;
   }
-  const size_t mask = slots.size() - 1;
-  for (size_t slot = hash_key(key) & mask; slots[slot] != kEmpty; slot = (slot + 1) & mask)
-    if (is_at(slots[slot])) return slots[slot];
-  return kNone;
+  const uint32_t found = slots[slot_of(slots, key, is_at)];
+  return found == kEmpty ? kNone : found;
 }
 
 Json& Json::Object::add(std::string key, Json value) {
   members.push_back({std::move(key), std::move(value)});
   if (members.size() > kSmall && 2 * members.size() > slots.size()) index();
-  else if (!slots.empty()) put(members.size() - 1);
+  else if (!slots.empty()) put(slots, members.back().key, members.size() - 1);
   return members.back().value;
-}
-
-void Json::Object::put(size_t member) {
-  const size_t mask = slots.size() - 1;
-  size_t slot = hash_key(members[member].key) & mask;
-  while (slots[slot] != kEmpty) slot = (slot + 1) & mask;
-  slots[slot] = static_cast<uint32_t>(member);
 }
 
 void Json::Object::index() {
   slots.clear();
   if (members.size() <= kSmall) return;
   slots.assign(4 * std::bit_ceil(members.size()), kEmpty);
-  for (size_t i = 0; i < members.size(); ++i) put(i);
+  for (size_t i = 0; i < members.size(); ++i) put(slots, members[i].key, i);
+}
+
+bool Json::Object::operator==(const Object& other) const {
+  return members.size() == other.members.size() && std::ranges::all_of(members, [&](const Member& member) {
+           const size_t same = other.position(member.key);
+           return same != kNone && other.members[same].value == member.value;
+         });
 }
 
 Json::Json(std::initializer_list<Item> items) {
@@ -110,22 +105,11 @@ Json Json::array(std::initializer_list<Item> items) {
   return Json(Value(std::move(list)));
 }
 
-Json::Members::Members() : object_(new Object) {}
-Json::Members::Members(const Members& other) : object_(new Object(*other.object_)) {}
-Json::Members::~Members() { delete object_; }
-
-bool Json::Members::equals(const Members& other) const {
-  return object_->members.size() == other->members.size() &&
-         std::ranges::all_of(object_->members, [&](const Member& member) {
-           const size_t same = other->position(member.key);
-           return same != Object::kNone && other->members[same].value == member.value;
-         });
-}
-
-Json::Object& Json::members() const {
+const Json::Object& Json::members() const {
   if (!is_object()) fail_type("an object");
-  return *std::get<Members>(value_).operator->();
+  return std::get<Members>(value_).front();
 }
+Json::Object& Json::members() { return const_cast<Object&>(std::as_const(*this).members()); }
 
 std::string shown(const Json& json) {
   constexpr size_t kLongest = 100;

@@ -67,7 +67,7 @@ class Json {
   }
   // {{"name", 1}, {"other", {2, 3}}}: pairs whose first part is a string make an object, anything else a list.
   Json(std::initializer_list<Item> items);
-  static Json object() { return Json(Value(Members())); }
+  static Json object() { return Json(Value(Members(1))); }
   static Json array() { return Json(Value(List())); }
   static Json array(std::initializer_list<Item> items);
 
@@ -150,24 +150,7 @@ class Json {
  private:
   friend class JsonBuilder;
   struct Object;
-  // Owns an Object, which is defined in json.cpp.
-  class Members {
-   public:
-    Members();
-    Members(const Members& other);
-    Members(Members&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-    Members& operator=(Members other) noexcept {
-      std::swap(object_, other.object_);
-      return *this;
-    }
-    ~Members();
-    Object* operator->() const { return object_; }
-    friend bool operator==(const Members& a, const Members& b) { return a.equals(b); }
-
-   private:
-    bool equals(const Members& other) const;
-    Object* object_;
-  };
+  using Members = std::vector<Object>;  // always one
   using List = std::vector<Json>;
   using Value = std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::string, List, Members>;
   explicit Json(Value value) : value_(std::move(value)) {}
@@ -179,7 +162,8 @@ class Json {
   const List& elements() const;
   const Json& element(size_t index) const;
   bool equals(const Json& other) const;
-  Object& members() const;  // of an object
+  const Object& members() const;  // of an object
+  Object& members();
   bool to_bool() const;
   double to_double() const;
   int64_t to_int64() const;
@@ -192,6 +176,20 @@ class Json {
 struct Json::Member {
   std::string key;
   Json value;
+};
+
+// The members of an object and the index over them.
+struct Json::Object {
+  static constexpr size_t kNone = SIZE_MAX;
+
+  // The member with this key, or kNone. `compared` counts the keys that were looked at.
+  size_t position(std::string_view key, size_t* compared = nullptr) const;
+  Json& add(std::string key, Json value);  // a key that is not there yet
+  void index();                            // anew, after members have moved
+  bool operator==(const Object& other) const;
+
+  std::vector<Member> members = {};
+  std::vector<uint32_t> slots = {};  // a hash table of positions in `members`; empty while these are few
 };
 
 // What stands in a braced list: it can be moved out, which elements of an initializer_list cannot.

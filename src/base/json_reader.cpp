@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include "base/one_line.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {

@@ -1,10 +1,14 @@
 #include "base/log.h"
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 namespace linnet {
+
 namespace {
 
 enum class Level { kInfo, kWarning, kOff };
@@ -37,6 +41,67 @@ void log_info(const std::string& message) {
 }
 void log_warning(const std::string& message) {
   if (level() != Level::kOff) print("linnet: warning: ", message);
+}
+
+namespace {
+
+constexpr size_t kLongest = 300;
+
+// 0: nobody has told.
+size_t told_columns() {
+  const char* columns = std::getenv(TerminalLine::kColumns);
+  return columns ? std::strtoul(columns, nullptr, 10) : 0;
+}
+
+bool can_redraw() {
+  const char* term = std::getenv("TERM");
+  return (isatty(STDERR_FILENO) != 0 || told_columns() > 1) && (term == nullptr || std::string_view(term) != "dumb");
+}
+
+}  // namespace
+
+TerminalLine::TerminalLine() : usable_(can_redraw()) {}
+
+size_t TerminalLine::room() const {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return std::min<size_t>(size.ws_col, kLongest) - 1;
+  return std::min<size_t>(told_columns() > 1 ? told_columns() : 80, kLongest) - 1;
+}
+
+void TerminalLine::draw(std::string_view text) {
+  if (!usable_) return;
+  const size_t room = this->room();
+  text = text.substr(0, room);
+  char line[kLongest + 2] = {'\r'};
+  text.copy(line + 1, text.size());
+  const size_t end = std::max(text.size(), std::min(drawn_, room));
+  std::fill(line + 1 + text.size(), line + 1 + end, ' ');
+  std::fwrite(line, 1, end + 1, stderr);
+  std::fflush(stderr);
+  drawn_ = text.size();
+}
+
+void TerminalLine::clear() {
+  if (drawn_ == 0) return;
+  draw("");
+  std::fputc('\r', stderr);
+  std::fflush(stderr);
+}
+
+void Phase::show(int64_t done, int64_t total) {
+  const auto now = Clock::now();
+  next_ = now + kRedraw;
+  if (!log_shows_info() || !line_.usable()) {
+    log_info(what_ + " ...");
+    next_ = Clock::time_point::max();  // once is enough
+    return;
+  }
+  std::string text = what_;
+  if (total > 0) text += " " + std::to_string(100 * done / total) + "%";
+  else if (done > 0) text += " " + std::to_string(done);
+  line_.draw(text + "  " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now - start_).count()) +
+             " s");
 }
 
 }  // namespace linnet

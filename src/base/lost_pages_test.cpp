@@ -6,7 +6,6 @@
 #include <string>
 #include "base/error.h"
 #include "base/files.h"
-#include "base/packed_files.h"
 #include "temporary_folder.h"
 
 namespace linnet {

@@ -1,8 +1,8 @@
-#include "base/ordered_worker.h"
 #include <gtest/gtest.h>
 #include <atomic>
 #include <stdexcept>
 #include <vector>
+#include "base/thread_pool.h"
 
 namespace linnet {
 namespace {

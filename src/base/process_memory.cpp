@@ -4,24 +4,72 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include "base/descriptor.h"
 #include "base/error.h"
 
 namespace linnet {
 namespace {
 
-// Reads "Name:   1234 kB" from /proc/self/status. Allocates nothing: the trainer calls it between steps.
+// What the system says in a file of at most N - 1 bytes. Allocates nothing: the trainer calls it between steps.
+template <size_t N>
+void read_proc(const char* path, char (&text)[N]) {
+  Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t got = file.open() ? ::read(file.get(), text, N - 1) : -1;
+  if (got < 0) fail_errno(std::string("cannot read ") + path);
+  text[got] = '\0';
+}
+
+// Of "Name:   1234 kB".
 uint64_t status_bytes(const char* name) {
   char text[8192];
-  Descriptor file(::open("/proc/self/status", O_RDONLY | O_CLOEXEC));
-  const ssize_t got = file.open() ? ::read(file.get(), text, sizeof text - 1) : -1;
-  if (got < 0) fail_errno("cannot read /proc/self/status");
-  text[got] = '\0';
+  read_proc("/proc/self/status", text);
   const char* line = std::strstr(text, name);
   if (!line) fail_internal(std::string("/proc/self/status does not name ") + name);
   return std::strtoull(line + std::strlen(name), nullptr, 10) * 1024;
+}
+
+// A limit; "max" and -1 stand for none.
+std::optional<double> read_limit(const std::string& path) {
+  std::ifstream file(path);
+  double value = 0;
+  return file >> value && value >= 0 ? std::optional(value) : std::nullopt;
+}
+
+// Calls visit(folder, version) for the group of a controller that this process is in and for all groups above. A line
+// of `membership` is ID:CONTROLLERS:PATH, without controllers for version 2. A container may not see its path: what it
+// sees then is its own group, at the root.
+template <class Visit>
+void visit_groups(const std::string& root, const std::string& membership, const std::string& controller, Visit visit) {
+  std::ifstream file(membership);
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
+    const bool is_v2 = controllers == ",,";
+    if (!is_v2 && controllers.find(',' + controller + ',') == std::string::npos) continue;
+    const std::string base = is_v2 ? root : root + '/' + controller;
+    for (std::string path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
+      while (path.ends_with('/')) path.pop_back();
+      visit(base + path, is_v2 ? 2 : 1);
+      if (path.empty()) break;
+    }
+  }
+}
+
+// Pages of files that a group has in memory.
+double file_pages(const std::string& folder, int version) {
+  std::ifstream file(folder + "/memory.stat");
+  std::string key;
+  double value = 0, pages = 0;
+  const std::string prefix = version == 2 ? "" : "total_";
+  while (file >> key >> value)
+    if (key == prefix + "inactive_file" || key == prefix + "active_file") pages += value;
+  return pages;
 }
 
 }  // namespace
@@ -43,10 +91,7 @@ void give_back_pages(void* begin, size_t bytes) {
 
 double process_seconds() {
   char text[4096];
-  Descriptor file(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
-  const ssize_t got = file.open() ? ::read(file.get(), text, sizeof text - 1) : -1;
-  if (got < 0) fail_errno("cannot read /proc/self/stat");
-  text[got] = '\0';
+  read_proc("/proc/self/stat", text);
   // proc(5): after the name in parentheses come fields 3 on; field 22 is the start, in clock ticks since boot.
   const char* field = std::strrchr(text, ')');
   for (int i = 2; field && i < 22; ++i) field = std::strchr(field + 1, ' ');
@@ -55,6 +100,35 @@ double process_seconds() {
   timespec since_boot{};
   ::clock_gettime(CLOCK_BOOTTIME, &since_boot);
   return static_cast<double>(since_boot.tv_sec) + static_cast<double>(since_boot.tv_nsec) * 1e-9 - started;
+}
+
+uint64_t cgroup_memory_left(const std::string& root, const std::string& membership) {
+  uint64_t left = UINT64_MAX;
+  visit_groups(root, membership, "memory", [&](const std::string& folder, int version) {
+    const char* limit_name = version == 2 ? "/memory.max" : "/memory.limit_in_bytes";
+    const char* used_name = version == 2 ? "/memory.current" : "/memory.usage_in_bytes";
+    const std::optional<double> limit = read_limit(folder + limit_name), used = read_limit(folder + used_name);
+    // Version 1 says "no limit" with a number near 2^63.
+    if (!limit || !used || *limit > 1e18) return;
+    left = std::min(left, static_cast<uint64_t>(std::max(0.0, *limit - *used + file_pages(folder, version))));
+  });
+  return left;
+}
+
+double cgroup_processors(const std::string& root, const std::string& membership) {
+  double processors = 1e9;
+  visit_groups(root, membership, "cpu", [&](const std::string& folder, int version) {
+    std::optional<double> quota, period;
+    if (version == 2) {  // "QUOTA PERIOD" in one file
+      std::ifstream file(folder + "/cpu.max");
+      double q = 0, p = 0;
+      if (file >> q >> p) quota = q, period = p;
+    } else {
+      quota = read_limit(folder + "/cpu.cfs_quota_us"), period = read_limit(folder + "/cpu.cfs_period_us");
+    }
+    if (quota && period && *quota > 0 && *period > 0) processors = std::min(processors, *quota / *period);
+  });
+  return processors;
 }
 
 }  // namespace linnet

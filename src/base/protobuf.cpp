@@ -39,26 +39,24 @@ float ProtoReader::real() const {
   return fixed<float>(data_);
 }
 
+template <class T>
+void ProtoReader::each_fixed(int wire, const std::function<void(T)>& add) const {
+  if (wire_ != kLength) {
+    expect(wire);
+    return add(fixed<T>(data_));
+  }
+  if (data_.size() % sizeof(T) != 0) fail("a list of numbers that ends within one");
+  for (size_t at = 0; at < data_.size(); at += sizeof(T)) add(fixed<T>(data_.substr(at)));
+}
+
 void ProtoReader::each_integer(const std::function<void(int64_t)>& add) const {
   if (wire_ != kLength) return add(integer());
   ProtoReader packed(data_, fail_);
   while (!packed.bytes_.empty()) add(static_cast<int64_t>(packed.varint()));
 }
 
-void ProtoReader::each_real(const std::function<void(float)>& add) const {
-  if (wire_ != kLength) return add(real());
-  if (data_.size() % 4 != 0) fail("a list of numbers that ends within one");
-  for (size_t at = 0; at < data_.size(); at += 4) add(fixed<float>(data_.substr(at)));
-}
-
-void ProtoReader::each_double(const std::function<void(double)>& add) const {
-  if (wire_ != kLength) {
-    expect(kFixed64);
-    return add(fixed<double>(data_));
-  }
-  if (data_.size() % 8 != 0) fail("a list of numbers that ends within one");
-  for (size_t at = 0; at < data_.size(); at += 8) add(fixed<double>(data_.substr(at)));
-}
+void ProtoReader::each_real(const std::function<void(float)>& add) const { each_fixed(kFixed32, add); }
+void ProtoReader::each_double(const std::function<void(double)>& add) const { each_fixed(kFixed64, add); }
 
 void ProtoReader::expect(int wire) const {
   if (wire_ != wire) fail("field " + std::to_string(number_) + " has the wrong type");
@@ -100,15 +98,14 @@ void ProtoWriter::integer(int number, int64_t value) {
   varint(static_cast<uint64_t>(value));
 }
 
-void ProtoWriter::real(int number, float value) {
-  tag(number, kFixed32);
+template <class T>
+void ProtoWriter::real_as(int wire, int number, T value) {
+  tag(number, wire);
   bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-void ProtoWriter::real64(int number, double value) {
-  tag(number, kFixed64);
-  bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
+void ProtoWriter::real(int number, float value) { real_as(kFixed32, number, value); }
+void ProtoWriter::real64(int number, double value) { real_as(kFixed64, number, value); }
 
 void ProtoWriter::text(int number, std::string_view value) {
   begin(number, value.size());

@@ -28,6 +28,8 @@ class ProtoReader {
 
  private:
   void expect(int wire) const;
+  template <class T>
+  void each_fixed(int wire, const std::function<void(T)>& add) const;
   [[noreturn]] void fail(const std::string& problem) const;
   uint64_t varint();
   std::string_view take(uint64_t size);
@@ -54,6 +56,8 @@ class ProtoWriter {
 
  private:
   void tag(int number, int wire);
+  template <class T>
+  void real_as(int wire, int number, T value);
   void varint(uint64_t value);
   std::string bytes_;
 };

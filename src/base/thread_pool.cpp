@@ -9,7 +9,6 @@
 #include <string>
 #include <system_error>
 #include <utility>
-#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/signals.h"
@@ -20,6 +19,7 @@
 #endif
 
 namespace linnet {
+
 namespace {
 
 // Kernels of one step follow each other within microseconds; a product's last task takes some 30, and between products
@@ -45,24 +45,6 @@ void wait_while_equal(std::atomic<T>& value, T old) {
       relax();
     }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
-}
-
-void end_workers(std::vector<std::thread>& workers, std::atomic<bool>& stop, std::atomic<uint32_t>& generation) {
-  stop = true;
-  generation.fetch_add(1, std::memory_order_release);
-  generation.notify_all();
-  for (auto& thread : workers) thread.join();
-}
-
-template <class Work>
-void start_workers(std::vector<std::thread>& workers, int threads, std::atomic<bool>& stop,
-                   std::atomic<uint32_t>& generation, const Work& work) {
-  try {
-    for (int worker = 1; worker < threads; ++worker) workers.push_back(start_thread([work, worker] { work(worker); }));
-  } catch (...) {
-    end_workers(workers, stop, generation);
-    throw;
-  }
 }
 
 // A fork copies pools without their threads, whatever those were doing: in the child each pool starts new ones when it
@@ -103,21 +85,34 @@ class Pools {
 };
 
 // Lets go of threads that are not in this process: they can be neither joined nor detached.
-void forget(std::vector<std::thread>& workers) {
-  new std::vector<std::thread>(std::move(workers));
-  workers.clear();
-}
+void forget(std::vector<std::thread>& workers) { new std::vector<std::thread>(std::exchange(workers, {})); }
 
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  start_workers(workers_, threads, stop_, generation_, [this](int worker) { work(worker); });
+  start_workers(threads);
   Pools::get().add(this);
 }
 
 ThreadPool::~ThreadPool() {
   if (Pools::get().remove(this)) forget(workers_);
-  else end_workers(workers_, stop_, generation_);
+  else end_workers();
+}
+
+void ThreadPool::start_workers(int threads) {
+  try {
+    for (int worker = 1; worker < threads; ++worker) workers_.push_back(start_thread([=, this] { work(worker); }));
+  } catch (...) {
+    end_workers();
+    throw;
+  }
+}
+
+void ThreadPool::end_workers() {
+  stop_ = true;
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (auto& thread : workers_) thread.join();
 }
 
 void ThreadPool::stop_point() const {
@@ -131,7 +126,7 @@ void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
     const int threads = size();
     forget(workers_);
     door_ = 0, generation_ = 0, error_ = nullptr;
-    start_workers(workers_, threads, stop_, generation_, [this](int worker) { work(worker); });
+    start_workers(threads);
   }
   if (workers_.empty() || tasks == 1) {
     for (int64_t task = 0; task < tasks; ++task) body(task, 0);
@@ -200,22 +195,69 @@ int available_threads() {
   return std::max(count, 1);
 }
 
-namespace {
-
-std::string process_limit() {
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_NPROC, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
-  return "; this user may have " + std::to_string(limit.rlim_cur) + " processes and threads (ulimit -u)";
-}
-
-}  // namespace
-
 std::thread start_thread(std::function<void()> work) {
   try {
     return std::thread(std::move(work));
   } catch (const std::system_error& error) {
-    fail_system("cannot start a thread: " + error.code().message() + process_limit() + memory_limit() +
-                "; --threads 1 needs fewest");
+    struct rlimit limit {};
+    const bool limited = ::getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    const std::string most = std::to_string(limit.rlim_cur);
+    fail_system("cannot start a thread: " + error.code().message() +
+                (limited ? "; this user may have " + most + " processes and threads (ulimit -u)" : "") +
+                memory_limit() + "; --threads 1 needs fewest");
+  }
+}
+
+OrderedWorker::OrderedWorker(std::string name, std::function<void(size_t task)> work)
+    : name_(std::move(name)), work_(std::move(work)), thread_(start_thread([this] { run(); })) {}
+
+OrderedWorker::~OrderedWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void OrderedWorker::allow(size_t count) {
+  {
+    const std::lock_guard lock(mutex_);
+    allowed_ = count;
+  }
+  changed_.notify_all();
+}
+
+void OrderedWorker::wait(size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ >= count || problem_; });
+}
+
+void OrderedWorker::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ == allowed_ || problem_; });
+  allowed_ = done_ = 0;
+  if (problem_) std::rethrow_exception(std::exchange(problem_, nullptr));
+}
+
+void OrderedWorker::run() {
+  Timeline::name_thread(name_);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stops_ || (done_ < allowed_ && !problem_); });
+    if (stops_) return;
+    const size_t task = done_;
+    lock.unlock();
+    std::exception_ptr problem;
+    try {
+      work_(task);
+    } catch (...) {
+      problem = std::current_exception();
+    }
+    lock.lock();
+    problem_ = problem;
+    if (!problem) ++done_;
+    changed_.notify_all();
   }
 }
 

@@ -4,10 +4,13 @@
 // each task writes its own part of the result. Which thread runs a task then cannot change a bit.
 #pragma once
 #include <atomic>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 #include "base/function_ref.h"
@@ -37,6 +40,8 @@ class ThreadPool {
 
  private:
   friend class StopPoints;
+  void start_workers(int threads);
+  void end_workers();
   void work(int worker);
   bool enter();
   void leave();
@@ -74,9 +79,39 @@ class StopPoints {
 // How many threads this process may use: the affinity mask and the cgroup's CPU quota, at least 1.
 int available_threads();
 
-// Threads whose start may be refused: by `ulimit -u`, a container's limit of processes, or too little address space.
-
-// A thread that does `work`. System error of one line, which names the limits that are set, when it is refused.
+// A thread that does `work`. System error of one line, which names the limits that are set, when it is refused: by
+// `ulimit -u`, a container's limit of processes, or too little address space.
 std::thread start_thread(std::function<void()> work);
+
+// A thread that does numbered tasks in their order, as soon as each may begin.
+
+class OrderedWorker {
+ public:
+  // `name`: of the thread, in profiles.
+  OrderedWorker(std::string name, std::function<void(size_t task)> work);
+  ~OrderedWorker();  // waits for a task that has begun; the others are not begun
+  OrderedWorker(const OrderedWorker&) = delete;
+  OrderedWorker& operator=(const OrderedWorker&) = delete;
+
+  // Tasks 0 to count - 1 may begin. Counts only grow until finish().
+  void allow(size_t count);
+  // Waits until tasks 0 to count - 1, which were allowed, are done. An exception of a task stays for finish().
+  void wait(size_t count);
+  // Waits until all that were allowed are done, and begins at 0 again. An exception of a task reappears here, the first
+  // one; no task begins after it.
+  void finish();
+
+ private:
+  void run();
+
+  const std::string name_;
+  const std::function<void(size_t)> work_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t allowed_ = 0, done_ = 0;
+  bool stops_ = false;
+  std::exception_ptr problem_;
+  std::thread thread_;
+};
 
 }  // namespace linnet

@@ -4,6 +4,7 @@
 //   const HostSpan span("next batch");   // until the end of the block
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -67,5 +68,10 @@ class HostSpan {
   SpanKind kind_;
   int64_t index_, begin_;
 };
+
+// Seconds of the steady clock.
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace linnet

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <limits>
 #include <set>
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
+#include "base/timeline.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/passes/passes.h"

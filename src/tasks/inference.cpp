@@ -1,6 +1,6 @@
 #include "tasks/inference.h"
 #include <algorithm>
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
 #include "models/families/static_scales.h"

@@ -1,8 +1,8 @@
 #include "tasks/session.h"
 #include <algorithm>
 #include "base/error.h"
+#include "base/log.h"
 #include "base/process_memory.h"
-#include "base/terminal_line.h"
 #include "engine/exec/backend.h"
 #include "engine/plan/packed_weights.h"
 #include "models/nn/activation_observer.h"

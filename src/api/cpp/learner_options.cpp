@@ -1,7 +1,7 @@
 #include <cmath>
 #include "api/cpp/learner_state.h"
-#include "base/digits.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/timeline.h"
 #include "engine/kernels/bandwidth.h"
 #include "engine/plan/state_names.h"
 #include "models/nn/parameter_file.h"

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <memory>
 #include "app/bench/generation_bench.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/packed_files.h"
+#include "base/timeline.h"
 #include "engine/kernels/bandwidth.h"
 #include "models/families/pretrained.h"
 #include "models/families/static_scales.h"

@@ -5,10 +5,10 @@
 #include <ctime>
 #include <map>
 #include <thread>
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/process_memory.h"
+#include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "formats/safetensors.h"
 #include "training/trainer/learner.h"

@@ -6,10 +6,10 @@
 #include <vector>
 #include "app/cli/bench_parts.h"
 #include "app/cli/rank_start.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/thread_pool.h"
+#include "base/timeline.h"
 #include "distributed/comm/world.h"
 #include "distributed/simulate/network.h"
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
-#include "base/digits.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/numbers.h"
 #include "models/families/sentence_embedder.h"
 #include "serving/loaded/row_worker.h"
 

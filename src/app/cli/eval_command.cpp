@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <memory>
 #include "app/cli/commands.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/timeline.h"
 #include "config/config.h"
 #include "engine/kernels/isa.h"
 #include "tasks/task_table.h"

@@ -6,7 +6,6 @@
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/scratch_folder.h"
 #include "engine/plan/state_names.h"
 #include "models/families/gguf.h"
 #include "models/families/pretrained.h"

@@ -9,7 +9,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/terminal_line.h"
 #include "data/examples/images/image_folder.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/record_reader.h"

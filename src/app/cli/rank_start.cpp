@@ -20,7 +20,6 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "base/terminal_line.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/world.h"
 

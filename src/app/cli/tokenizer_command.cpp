@@ -5,9 +5,9 @@
 #include <string_view>
 #include "app/cli/commands.h"
 #include "app/cli/input_lines.h"
-#include "base/digits.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/numbers.h"
 #include "data/text/bpe/bpe_trainer.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "tasks/task_table.h"

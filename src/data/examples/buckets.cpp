@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {

@@ -3,10 +3,10 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/process_memory.h"
-#include "base/rounding.h"
+#include "base/timeline.h"
 #include "engine/device/device.h"
 
 namespace linnet {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "base/switched_off.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"

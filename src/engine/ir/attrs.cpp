@@ -1,6 +1,6 @@
 #include "engine/ir/attrs.h"
 #include <array>
-#include "base/digits.h"
+#include "base/numbers.h"
 
 namespace linnet {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/passes/passes.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/plan/storage.h"
 
 namespace linnet {

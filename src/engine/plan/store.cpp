@@ -1,6 +1,6 @@
 #include "engine/plan/store.h"
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 
 namespace linnet {
 

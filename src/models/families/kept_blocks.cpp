@@ -2,7 +2,7 @@
 #include <cstring>
 #include "base/error.h"
 #include "engine/kernels/quantized/file_blocks.h"
-#include "formats/gguf_blocks.h"
+#include "formats/gguf_file.h"
 
 namespace linnet {
 namespace {

@@ -20,7 +20,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "base/packed_files.h"
+#include "base/files.h"
 #include "formats/packed_model.h"
 #include "models/nn/parameter_layout.h"
 

@@ -1,8 +1,8 @@
 #include "serving/http/api_answer.h"
 #include <algorithm>
 #include <numeric>
-#include "base/digits.h"
 #include "base/json.h"
+#include "base/numbers.h"
 #include "data/text/base64.h"
 
 namespace linnet {

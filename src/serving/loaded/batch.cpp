@@ -3,9 +3,9 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include "base/digits.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 

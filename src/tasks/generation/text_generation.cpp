@@ -7,7 +7,7 @@
 #include <vector>
 #include "base/error.h"
 #include "base/log.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "data/text/chat/chat_template.h"
 #include "data/text/pipeline/decoders.h"
 #include "data/text/unicode/utf8.h"

@@ -1,7 +1,7 @@
 #include "tasks/inspection/question.h"
 #include <algorithm>
 #include <cmath>
-#include "base/terminal_line.h"
+#include "base/log.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"

@@ -7,7 +7,6 @@
 #include <vector>
 #include "base/error.h"
 #include "base/log.h"
-#include "base/terminal_line.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/text_examples.h"
 #include "models/modules/preference_loss.h"

@@ -15,7 +15,7 @@
 #include "models/nn/stage_text.h"
 #include "tasks/task_table.h"
 #include "training/run/run_record.h"
-#include "training/trainer/gradient_buckets.h"
+#include "training/trainer/step_graphs.h"
 
 namespace linnet {
 

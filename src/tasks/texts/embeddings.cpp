@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include "base/digits.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "data/metrics/correlation.h"
 #include "data/metrics/retrieval.h"
 #include "models/families/sentence_embedder.h"

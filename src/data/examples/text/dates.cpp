@@ -3,8 +3,8 @@
 #include <array>
 #include <iterator>
 #include <vector>
-#include "base/edit_distance.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include "base/error.h"
-#include "base/terminal_line.h"
+#include "base/log.h"
 
 namespace linnet {
 namespace {

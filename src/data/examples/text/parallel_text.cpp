@@ -2,7 +2,7 @@
 #include <algorithm>
 #include "base/error.h"
 #include "base/json.h"
-#include "base/terminal_line.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/record_reader.h"

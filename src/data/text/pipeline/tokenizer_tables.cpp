@@ -1,7 +1,7 @@
 #include "data/text/pipeline/tokenizer_tables.h"
 #include <cstring>
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "data/text/bpe/bpe_model.h"
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/tokenizer_json.h"

@@ -14,7 +14,6 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/terminal_line.h"
 
 namespace linnet {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/kernels/attention/attention.h"
 
 namespace linnet::attention_blocking {

@@ -2,7 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/kernels/conv/conv_pool.h"
 
 namespace linnet::conv_pool_layout {

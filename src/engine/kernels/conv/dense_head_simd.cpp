@@ -1,7 +1,7 @@
 // All three keep a tile of sums in registers: up to 5 outputs or rows by kWide vectors, 20 sums for 9 loads with long
 // vectors and 32 registers.
 #include <algorithm>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/dense_head.h"
 

@@ -1,7 +1,7 @@
 #include "engine/kernels/conv/stored_convolution.h"
 #include <algorithm>
 #include <type_traits>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/kernels/conv/convolution_bf16.h"
 #include "engine/kernels/parallel.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include "base/rounding.h"
+#include "base/numbers.h"
 
 namespace linnet::gemm_blocking {
 

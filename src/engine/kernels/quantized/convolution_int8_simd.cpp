@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/quantized/convolution_int8.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {

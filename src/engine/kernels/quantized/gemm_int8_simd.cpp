@@ -7,7 +7,7 @@
 #include <sys/auxv.h>
 #endif
 
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/quantized/gemm_blocks.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/quantized/file_blocks.h"

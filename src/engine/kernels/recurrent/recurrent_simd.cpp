@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <atomic>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/recurrent/recurrent.h"
 

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/reduce.h"
 

@@ -1,7 +1,7 @@
 // Convolutions by cuDNN, where it has a deterministic kernel in the precision that is asked for. The tiles of
 // conv2d_cuda.cu take what it does not, and operands that do not begin at multiples of 16 bytes.
 #include <algorithm>
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"
 

@@ -1,7 +1,7 @@
 #include "engine/ops/own/own.h"
 #include <deque>
 #include <mutex>
-#include "base/digits.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include <array>
 #include <numbers>
-#include "base/digits.h"
+#include "base/numbers.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/movement/movement.h"

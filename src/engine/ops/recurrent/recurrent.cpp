@@ -1,5 +1,5 @@
 #include "engine/ops/recurrent/recurrent.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/ops/graph_of.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
