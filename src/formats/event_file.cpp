@@ -1,6 +1,5 @@
 #include "formats/event_file.h"
 #include <fcntl.h>
-#include <unistd.h>
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -10,7 +9,6 @@
 #include <filesystem>
 #include <limits>
 #include <utility>
-#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/protobuf.h"
 
@@ -41,15 +39,14 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::array<uint32_t, 256> crc_table() {
+constexpr auto kCrcs = [] {  // by byte
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78U : 0);
-    table[byte] = crc;
+    table[byte] = byte;
+    for (int bit = 0; bit < 8; ++bit) table[byte] = (table[byte] >> 1) ^ (table[byte] & 1 ? 0x82f63b78U : 0);
   }
   return table;
-}
+}();
 
 // A crc that is stored beside the data it is of; TFRecord's way to keep crcs of crcs apart.
 uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
@@ -86,9 +83,8 @@ double upper_limit(uint32_t range) { return std::bit_cast<float>((range << 20) |
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
-  static const std::array<uint32_t, 256> table = crc_table();
   uint32_t crc = ~uint32_t{0};
-  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<uint8_t>(c)) & 0xff];
+  for (const char c : bytes) crc = (crc >> 8) ^ kCrcs[(crc ^ static_cast<uint8_t>(c)) & 0xff];
   return ~crc;
 }
 
@@ -97,9 +93,8 @@ void Histogram::add(std::span<const float> values, double factor) {
     const auto scaled = static_cast<float>(value * factor);
     if (!std::isfinite(scaled)) continue;
     const double x = scaled;
-    min_ = count_ == 0 ? x : std::min(min_, x), max_ = count_ == 0 ? x : std::max(max_, x);
-    ++count_;
-    sum_ += x, sum_squares_ += x * x;
+    min = count == 0 ? x : std::min(min, x), max = count == 0 ? x : std::max(max, x);
+    ++count, sum += x, sum_squares += x * x;
     ++ranges_[std::bit_cast<uint32_t>(scaled) >> 20];
   }
 }
@@ -107,7 +102,7 @@ void Histogram::add(std::span<const float> values, double factor) {
 template <class Visit>
 void Histogram::for_each_range(const Visit& visit) const {
   constexpr uint32_t kHalf = 2048;  // ranges of one sign
-  if (count_ == 0) return;
+  if (count == 0) return;
   // A range needs the limit below it, too: readers take the limit before it as its lower end.
   bool open = false;
   const auto range = [&](double lower, double upper, int64_t values) {
@@ -128,8 +123,8 @@ EventFile::EventFile(const std::string& folder, int64_t first_step) {
   const int64_t newest = newest_file(folder), time = std::max(static_cast<int64_t>(wall_time()), newest + 1);
   path_ =
       folder + "/" + std::string(kPrefix) + std::to_string(time) + "." + host_name() + "." + std::to_string(getpid());
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail_errno("cannot create '" + path_ + "'");
+  descriptor_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!descriptor_.open()) fail_errno("cannot create '" + path_ + "'");
   ProtoWriter version, status, fields;
   version.text(event::kFileVersion, "brain.Event:2");
   add_event(version);
@@ -146,7 +141,6 @@ EventFile::~EventFile() {
   } catch (const Error&) {
     // The disk is full, and whatever ends the program says so.
   }
-  close(descriptor_);
 }
 
 void EventFile::add_event(const ProtoWriter& fields) {
@@ -184,11 +178,11 @@ void EventFile::add_histogram(int64_t step, std::string_view tag, const Histogra
     append(counts, static_cast<double>(count));
   });
   ProtoWriter message, fields;
-  message.real64(histogram::kMin, values.min());
-  message.real64(histogram::kMax, values.max());
-  message.real64(histogram::kCount, static_cast<double>(values.count()));
-  message.real64(histogram::kSum, values.sum());
-  message.real64(histogram::kSumSquares, values.sum_squares());
+  message.real64(histogram::kMin, values.min);
+  message.real64(histogram::kMax, values.max);
+  message.real64(histogram::kCount, static_cast<double>(values.count));
+  message.real64(histogram::kSum, values.sum);
+  message.real64(histogram::kSumSquares, values.sum_squares);
   message.text(histogram::kLimits, limits);
   message.text(histogram::kCounts, counts);
   fields.text(summary::kTag, tag);
@@ -215,7 +209,7 @@ void EventFile::add_text(int64_t step, std::string_view tag, std::string_view ma
 void EventFile::flush() {
   flushed_ = wall_time();
   const std::string bytes = std::exchange(buffer_, {});
-  if (!write_all(descriptor_, bytes.data(), bytes.size())) fail_errno("cannot write '" + path_ + "'");
+  if (!write_all(descriptor_.get(), bytes.data(), bytes.size())) fail_errno("cannot write '" + path_ + "'");
 }
 
 }  // namespace linnet

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include "base/descriptor.h"
 
 namespace linnet {
 
@@ -19,24 +20,19 @@ uint32_t crc32c(std::string_view bytes);
 class Histogram {
  public:
   void add(std::span<const float> values, double factor = 1);  // values times factor
-  int64_t count() const { return count_; }
-  double min() const { return min_; }
-  double max() const { return max_; }
-  double sum() const { return sum_; }
-  double sum_squares() const { return sum_squares_; }
   // Calls visit(upper limit, values up to it and above the limit before it) from the smallest limit to the largest. The
   // first has a count of 0: it only says where the second begins.
   template <class Visit>
   void for_each_range(const Visit& visit) const;
 
+  int64_t count = 0;
+  double min = 0, max = 0, sum = 0, sum_squares = 0;
+
  private:
   // By sign, exponent and the first 3 bits of the mantissa, which are the first 12 bits of a float.
   std::array<int64_t, 4096> ranges_{};
-  int64_t count_ = 0;
-  double min_ = 0, max_ = 0, sum_ = 0, sum_squares_ = 0;
 };
 
-// Whether the folder has event files.
 bool has_event_files(const std::string& folder);
 
 class EventFile {
@@ -46,14 +42,11 @@ class EventFile {
   // TensorBoard takes the first such mark for the beginning of the run and voids nothing there.
   EventFile(const std::string& folder, int64_t first_step);
   ~EventFile();  // writes what add calls have left, if it can
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
 
   void add_scalar(int64_t step, std::string_view tag, double value);
   void add_histogram(int64_t step, std::string_view tag, const Histogram& histogram);
   void add_text(int64_t step, std::string_view tag, std::string_view markdown);
-  // What was added is in the file; otherwise that happens every few seconds. Throws Error(kSystem) when the disk is
-  // full.
+  // What was added is in the file; otherwise that happens every few seconds. Error(kSystem) when the disk is full.
   void flush();
   const std::string& path() const { return path_; }
 
@@ -62,7 +55,7 @@ class EventFile {
   void add_event(const ProtoWriter& fields);
 
   std::string path_, buffer_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   double flushed_ = 0;  // seconds since the epoch
 };
 

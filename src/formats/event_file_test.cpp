@@ -78,11 +78,11 @@ TEST(EventFile, AHistogramCountsEveryFiniteValueOnce) {
   Histogram histogram;
   histogram.add(std::vector<float>{-2, -2, 0, 1, 3, std::numeric_limits<float>::infinity(), std::nanf("")});
   histogram.add(std::vector<float>{8}, 0.5);
-  EXPECT_EQ(histogram.count(), 6);
-  EXPECT_EQ(histogram.min(), -2);
-  EXPECT_EQ(histogram.max(), 4);
-  EXPECT_EQ(histogram.sum(), 4);
-  EXPECT_EQ(histogram.sum_squares(), 34);
+  EXPECT_EQ(histogram.count, 6);
+  EXPECT_EQ(histogram.min, -2);
+  EXPECT_EQ(histogram.max, 4);
+  EXPECT_EQ(histogram.sum, 4);
+  EXPECT_EQ(histogram.sum_squares, 34);
   EventFile file(folder, 1);
   file.add_histogram(1, "weights/fc", histogram);
   file.flush();

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {
@@ -47,9 +47,14 @@ uint16_t to_bfloat(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+template <class To>
+struct Cast {
+  To operator()(auto value) const { return static_cast<To>(value); }
+};
+
 // Elements of type From at `data`, unaligned, each through `convert`.
-template <class From, class To, class Convert>
-void read_each(const std::byte* data, int64_t count, To* out, Convert convert) {
+template <class From, class To, class Convert = Cast<To>>
+void read_each(const std::byte* data, int64_t count, To* out, Convert convert = {}) {
   for (int64_t i = 0; i < count; ++i) {
     From value;
     std::memcpy(&value, data + static_cast<size_t>(i) * sizeof value, sizeof value);
@@ -57,17 +62,12 @@ void read_each(const std::byte* data, int64_t count, To* out, Convert convert) {
   }
 }
 
-template <class To, class Convert>
-void write_each(const float* values, int64_t count, std::byte* out, Convert convert) {
+template <class To, class Convert = Cast<To>>
+void write_each(const float* values, int64_t count, std::byte* out, Convert convert = {}) {
   for (int64_t i = 0; i < count; ++i) {
     const To value = convert(values[i]);
     std::memcpy(out + static_cast<size_t>(i) * sizeof value, &value, sizeof value);
   }
-}
-
-template <class From>
-void read_integers_as(const std::byte* data, int64_t count, int64_t* out) {
-  read_each<From>(data, count, out, [](From value) { return static_cast<int64_t>(value); });
 }
 
 }  // namespace
@@ -93,8 +93,7 @@ std::optional<DType> engine_dtype(FileDType dtype) { return row(dtype).engine; }
 void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* out) {
   if (count == 0) return;  // memcpy() takes no null
   switch (dtype) {
-    case FileDType::kF64:
-      return read_each<double>(data, count, out, [](double value) { return static_cast<float>(value); });
+    case FileDType::kF64: return read_each<double>(data, count, out);
     case FileDType::kF32: std::memcpy(out, data, static_cast<size_t>(count) * sizeof *out); return;
     case FileDType::kF16: return read_each<uint16_t>(data, count, out, half_to_float);
     case FileDType::kBF16: return read_each<uint16_t>(data, count, out, from_bfloat);
@@ -104,8 +103,7 @@ void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* o
 
 void write_floats(FileDType dtype, const float* values, int64_t count, std::byte* out) {
   switch (dtype) {
-    case FileDType::kF64:
-      return write_each<double>(values, count, out, [](float value) { return static_cast<double>(value); });
+    case FileDType::kF64: return write_each<double>(values, count, out);
     case FileDType::kF32: std::memcpy(out, values, static_cast<size_t>(count) * sizeof *values); return;
     case FileDType::kF16: return write_each<uint16_t>(values, count, out, to_half);
     case FileDType::kBF16: return write_each<uint16_t>(values, count, out, to_bfloat);
@@ -115,14 +113,14 @@ void write_floats(FileDType dtype, const float* values, int64_t count, std::byte
 
 void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_t* out) {
   switch (dtype) {
-    case FileDType::kI64: return read_integers_as<int64_t>(data, count, out);
-    case FileDType::kU64: return read_integers_as<uint64_t>(data, count, out);
-    case FileDType::kI32: return read_integers_as<int32_t>(data, count, out);
-    case FileDType::kU32: return read_integers_as<uint32_t>(data, count, out);
-    case FileDType::kI16: return read_integers_as<int16_t>(data, count, out);
-    case FileDType::kU16: return read_integers_as<uint16_t>(data, count, out);
-    case FileDType::kI8: return read_integers_as<int8_t>(data, count, out);
-    case FileDType::kU8: return read_integers_as<uint8_t>(data, count, out);
+    case FileDType::kI64: return read_each<int64_t>(data, count, out);
+    case FileDType::kU64: return read_each<uint64_t>(data, count, out);
+    case FileDType::kI32: return read_each<int32_t>(data, count, out);
+    case FileDType::kU32: return read_each<uint32_t>(data, count, out);
+    case FileDType::kI16: return read_each<int16_t>(data, count, out);
+    case FileDType::kU16: return read_each<uint16_t>(data, count, out);
+    case FileDType::kI8: return read_each<int8_t>(data, count, out);
+    case FileDType::kU8: return read_each<uint8_t>(data, count, out);
     case FileDType::kBool:
       return read_each<uint8_t>(data, count, out, [](uint8_t value) -> int64_t { return value != 0; });
     default: fail_internal(std::string("read_integers of ") + file_dtype_name(dtype));

@@ -1,10 +1,10 @@
-#include "formats/gguf_blocks.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include "base/text.h"
 #include "engine/kernels/quantized/file_blocks.h"
+#include "formats/gguf_file.h"
 
 namespace linnet {
 namespace {

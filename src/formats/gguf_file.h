@@ -2,22 +2,49 @@
 //
 //   "GGUF", version (2 or 3), number of tensors, number of keys
 //   keys      name, type, value: numbers, truth values, strings, lists of these
-//   tensors   name, sizes (the innermost first), type (gguf_blocks.h), offset in the data
+//   tensors   name, sizes (the innermost first), type, offset in the data
 //   data      from the next multiple of "general.alignment" on
 //
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 #include "base/json.h"
-#include "formats/gguf_blocks.h"
+#include "engine/kernels/quantized/packed_weight.h"
+#include "formats/file_dtype.h"
 #include "formats/tensor_file.h"
 
 namespace linnet {
+
+// The element types of GGUF files: numbers, or blocks of neighbors in a row that share scales.
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+
+struct GgufBlocks {
+  uint32_t id;  // in files
+  const char* name;
+  int64_t elements;                    // of a block
+  size_t bytes;                        // of a block
+  FileDType dtype;                     // of the elements once they are read: blocks become F32
+  std::optional<WeightFormat> format;  // empty: plain numbers of that type
+  void (*write)(const float* values, std::byte* block) = nullptr;  // null: not written
+};
+
+// Null for types that Linnet does not read.
+const GgufBlocks* find_gguf_blocks(uint32_t id);
+const GgufBlocks* find_gguf_blocks(std::string_view name);  // "Q8_0"
+std::string gguf_type_name(uint32_t id);                    // also of those that are not read
+std::string gguf_type_names();                              // of all that are read
+
+// `count` elements, whole blocks, to elements of `blocks.dtype`, and from fp32.
+void read_gguf(const GgufBlocks& blocks, const std::byte* data, int64_t count, std::byte* out);
+void write_gguf(const GgufBlocks& blocks, const float* values, int64_t count, std::byte* out);
 
 using GgufKeys = std::map<std::string, Json>;
 
@@ -25,9 +52,9 @@ using GgufKeys = std::map<std::string, Json>;
 // What breaks the format, or is of a type that Linnet does not read, is a user error of one line that names the file.
 class GgufFile : public TensorFile {
  public:
-  explicit GgufFile(const std::string& path);
+  explicit GgufFile(const std::string& path) : TensorFile(path, MappedFile(path)) { parse(mapped_.bytes()); }
   // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
-  GgufFile(std::span<const std::byte> bytes, const std::string& name);
+  GgufFile(std::span<const std::byte> bytes, const std::string& name) : TensorFile(name) { parse(bytes); }
 
   const GgufKeys& keys() const { return keys_; }
   const Json* key(const std::string& name) const;  // null when absent

@@ -1,13 +1,51 @@
 #include "formats/packed_model.h"
 #include <algorithm>
-#include <charconv>
 #include "base/error.h"
+#include "base/numbers.h"
+#include "base/thread_pool.h"
 #include "formats/data_checksum.h"
-#include "formats/packed_checksum.h"
-#include "formats/safetensors_format.h"
 
 namespace linnet {
 namespace {
+
+uint64_t add_text(uint64_t state, std::string_view text) { return data_checksum(state, text.data(), text.size()); }
+
+// The checksum of the index continues `state` by the name, type and shape of each tensor, in the order of their names,
+// and begins with that of the metadata.
+uint64_t add_head(uint64_t state, const std::string& name, FileDType dtype, const Shape& shape) {
+  return add_text(state, name + " " + file_dtype_name(dtype) + shape.text());
+}
+
+uint64_t metadata_checksum(const SafetensorsMetadata& metadata, int version) {
+  auto state = static_cast<uint64_t>(version);
+  for (const auto& [key, value] : metadata)
+    if (key != kPackedChecksumKey) state = add_text(add_text(state, key), value);
+  return state;
+}
+
+constexpr size_t kChecksumPiece = 1 << 22;  // bytes whose checksums are computed at once
+
+// The checksum of each tensor's bytes is made of those of its pieces, so that several threads compute it.
+std::vector<uint64_t> data_sums(const std::vector<std::span<const std::byte>>& tensors) {
+  std::vector<std::span<const std::byte>> pieces;
+  for (const auto& data : tensors)
+    for (size_t first = 0; first < data.size(); first += kChecksumPiece)
+      pieces.push_back(data.subspan(first, std::min(kChecksumPiece, data.size() - first)));
+  std::vector<uint64_t> found(pieces.size());
+  ThreadPool pool(pieces.size() > tensors.size() ? available_threads() : 1);  // small tensors are not worth a thread
+  pool.run(std::ssize(pieces), [&](int64_t i, int) {
+    const auto& piece = pieces[static_cast<size_t>(i)];
+    found[static_cast<size_t>(i)] = data_checksum(0, piece.data(), piece.size());
+  });
+  std::vector<uint64_t> sums;
+  size_t next = 0;
+  for (const auto& data : tensors) {
+    const size_t count = ceil_div(data.size(), kChecksumPiece);
+    sums.push_back(data_checksum(0, found.data() + next, count * sizeof(uint64_t)));
+    next += count;
+  }
+  return sums;
+}
 
 std::string text_of(const SafetensorsMetadata& metadata, const char* key) {
   const auto found = metadata.find(key);
@@ -20,13 +58,17 @@ constexpr size_t kDigits = 16;  // of a checksum's text
 class PackedChecks {
  public:
   // `version`: check_version().
-  PackedChecks(const SafetensorsFile& file, int version)
-      : file_(file), version_(version), entries_(entries_by_name(file)) {}
+  PackedChecks(const SafetensorsFile& file, int version) : file_(file), version_(version) {
+    for (const TensorEntry& entry : file.entries()) entries_.push_back(&entry);
+    std::ranges::sort(entries_, {}, &TensorEntry::name);
+  }
 
   // The header; of version 2 the data, too.
   void check_index() const {
     uint64_t state = metadata_checksum(file_.metadata(), version_);
-    const std::vector<uint64_t> sums = version_ == 2 ? data_sums(entries_) : std::vector<uint64_t>();
+    std::vector<std::span<const std::byte>> data;
+    for (const TensorEntry* entry : entries_) data.emplace_back(entry->data, entry->bytes());
+    const std::vector<uint64_t> sums = version_ == 2 ? data_sums(data) : std::vector<uint64_t>();
     for (size_t i = 0; i < entries_.size(); ++i) {
       state = add_head(state, entries_[i]->name, entries_[i]->dtype, entries_[i]->type.shape);
       if (version_ == 2) state = data_checksum(state, &sums[i], sizeof sums[i]);
@@ -34,31 +76,29 @@ class PackedChecks {
     if (text_of(file_.metadata(), kPackedChecksumKey) != checksum_text(state)) fail();
     if (version_ > 2 && text_of(file_.metadata(), kPackedSumsKey).size() != kDigits * entries_.size()) fail();
   }
-  void check_files() const { check_data(true); }
-  void check_weights() const { check_data(false); }
-
- private:
+  // The data of the tensors that are files, or of the weights.
   void check_data(bool files) const {
     if (version_ == 2) return;
     const std::string known = text_of(file_.metadata(), kPackedSumsKey);
-    PackedEntries entries;
-    std::string wanted;
+    std::vector<std::span<const std::byte>> data;
+    std::string wanted, found;
     for (size_t i = 0; i < entries_.size(); ++i) {
       if (entries_[i]->name.starts_with(kPackedFilePrefix) != files) continue;
-      entries.push_back(entries_[i]);
+      data.emplace_back(entries_[i]->data, entries_[i]->bytes());
       wanted += known.substr(kDigits * i, kDigits);
     }
-    std::string found;
-    for (const uint64_t sum : data_sums(entries)) found += checksum_text(sum);
+    for (const uint64_t sum : data_sums(data)) found += checksum_text(sum);
     if (found != wanted) fail();
   }
+
+ private:
   [[noreturn]] void fail() const {
     fail_user("'" + file_.path() + "' is damaged: it does not have the checksum it was packed with");
   }
 
   const SafetensorsFile& file_;
   const int version_;
-  const PackedEntries entries_;
+  std::vector<const TensorEntry*> entries_;  // by name
 };
 
 // A path that stays inside: no part is empty, "." or "..".
@@ -77,11 +117,8 @@ int check_version(const SafetensorsFile& file) {
   const auto found = file.metadata().find(kPackedVersionKey);
   if (found == file.metadata().end())
     fail_user("'" + file.path() + "' is no packed model; `linnet pack MODEL -o FILE.linnet` makes one");
-  const std::string& text = found->second;
-  int version = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-  if (error != std::errc() || end != text.data() + text.size() || version < 1)
-    fail_user("'" + file.path() + "' is damaged: its version is not a number");
+  const int version = parse_number<int>(found->second).value_or(0);
+  if (version < 1) fail_user("'" + file.path() + "' is damaged: its version is not a number");
   if (version > kPackedVersion)
     fail_user("'" + file.path() + "' was packed by a newer Linnet: its format is " + std::to_string(version) +
               ", this program reads " + std::to_string(kPackedVersion));
@@ -97,13 +134,13 @@ PackedFiles files_of(const SafetensorsFile& file, bool whole) {
 #ifndef LINNET_FUZZED  // a fuzzer finds no checksum
   const PackedChecks checks(file, version);
   checks.check_index();
-  checks.check_files();
-  if (whole) checks.check_weights();
+  checks.check_data(true);
+  if (whole) checks.check_data(false);
 #else
   static_cast<void>(version), static_cast<void>(whole);
 #endif
   PackedFiles packed;
-  for (const SafetensorsEntry& entry : file.entries()) {
+  for (const TensorEntry& entry : file.entries()) {
     if (!entry.name.starts_with(kPackedFilePrefix)) {
       packed.has_weights = true;
       continue;
@@ -132,7 +169,7 @@ void OpenedPackedModel::check_weights() const {
   if (checked_) return;
   const std::lock_guard lock(mutex_);
   if (checked_) return;
-  PackedChecks(tensors, check_version(tensors)).check_weights();
+  PackedChecks(tensors, check_version(tensors)).check_data(false);
   file.check();
   file.drop_pages();
   checked_ = true;
@@ -148,6 +185,38 @@ PackedFiles read_packed_model(std::span<const std::byte> bytes, const std::strin
 
 void use_packed_models() {
   set_packed_reader(kPackedEnding, [](const std::string& path) { return read_packed_model(path); });
+}
+
+void save_packed_model(const std::string& path, const PackedContents& contents) {
+  std::vector<WeightSource> all = contents.weights;
+  // Behind the weights, which end a page, tables lie at multiples of the 16 bytes that they need: their sizes are such.
+  std::vector<std::pair<std::string_view, const std::string*>> files;
+  for (const auto& [name, text] : contents.files) files.emplace_back(name, &text);
+  std::stable_partition(files.begin(), files.end(),
+                        [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
+  for (const auto& [name, text] : files)
+    all.push_back({kPackedFilePrefix + std::string(name), FileDType::kU8, Shape{static_cast<int64_t>(text->size())},
+                   [text = text](int64_t first, int64_t count, std::byte* out) {
+                     std::copy_n(reinterpret_cast<const std::byte*>(text->data()) + first, count, out);
+                   }});
+  SafetensorsMetadata metadata = contents.metadata;
+  metadata.erase(kSafetensorsChecksumKey);
+  metadata[kPackedVersionKey] = std::to_string(kPackedVersion);
+  std::vector<const WeightSource*> by_name;
+  for (const WeightSource& weight : all) by_name.push_back(&weight);
+  std::ranges::sort(by_name, {}, &WeightSource::name);
+  std::string& sums = metadata[kPackedSumsKey];
+  sums.clear();
+  std::vector<std::byte> bytes;
+  for (const WeightSource* weight : by_name) {
+    bytes.resize(static_cast<size_t>(weight->shape.elements()) * file_dtype_size(weight->dtype));
+    weight->fill(0, weight->shape.elements(), bytes.data());
+    sums += checksum_text(data_sums({bytes})[0]);
+  }
+  uint64_t state = metadata_checksum(metadata, kPackedVersion);
+  for (const WeightSource* weight : by_name) state = add_head(state, weight->name, weight->dtype, weight->shape);
+  metadata[kPackedChecksumKey] = checksum_text(state);
+  save_weight_file(path, all, metadata, WeightOrder::kGivenInPages);
 }
 
 }  // namespace linnet

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include "base/error.h"
-#include "formats/safetensors_format.h"
 
 namespace linnet {
 namespace {

@@ -35,9 +35,9 @@ std::map<std::string, std::string_view> read_zip(std::string_view bytes, const F
 // names the file. So are files of PyTorch before 1.6, which are no archives.
 class PickledFile : public TensorFile {
  public:
-  explicit PickledFile(const std::string& path);
+  explicit PickledFile(const std::string& path) : TensorFile(path, MappedFile(path)) { parse(mapped_.bytes()); }
   // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
-  PickledFile(std::span<const std::byte> bytes, const std::string& name);
+  PickledFile(std::span<const std::byte> bytes, const std::string& name) : TensorFile(name) { parse(bytes); }
 
  private:
   void parse(std::span<const std::byte> bytes);

@@ -18,6 +18,14 @@
 namespace linnet {
 
 using SafetensorsEntry = TensorEntry;
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// Metadata: of the data, and of packed models (packed_model.h), and what the names of their tensors that are files
+// begin with.
+constexpr const char* kSafetensorsChecksumKey = "linnet_checksum";
+constexpr const char *kPackedVersionKey = "linnet_packed", *kPackedChecksumKey = "linnet_packed_checksum",
+                     *kPackedSumsKey = "linnet_packed_sums", *kPackedFilePrefix = "linnet.file:";
+std::string checksum_text(uint64_t checksum);  // 16 hexadecimal digits
 
 enum class SafetensorsTypes {
   kEngine,  // F32, F64, I32 and U8, whose data has type.bytes() bytes
@@ -39,7 +47,6 @@ class SafetensorsFile : public TensorFile {
 
  private:
   void parse(std::span<const std::byte> bytes, SafetensorsTypes types);
-  void keep_weights_alone();  // of a packed model (packed_model.h)
 };
 
 struct SafetensorsTensor {
@@ -50,7 +57,6 @@ struct SafetensorsTensor {
 // The data of a tensor that has none in memory, from byte `first` on: some of them (a multiple of 32 bytes, or the
 // rest); valid until the next call.
 using FetchTensor = std::function<std::span<const std::byte>(const SafetensorsTensor& tensor, size_t first)>;
-using SafetensorsMetadata = std::map<std::string, std::string>;
 
 // Replaces `path` in one step (see AtomicFile), straight from the memory given. Doubles come first, so that every
 // tensor is aligned to its elements. Adds a checksum of the data to the metadata. Tensors whose data are null are
@@ -60,5 +66,14 @@ void save_safetensors(const std::string& path, std::span<const SafetensorsTensor
 
 // The size of the file that save_safetensors() would write, in bytes; reads no data.
 uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata = {});
+
+struct SafetensorsSize {
+  std::string name;
+  FileDType dtype;
+  Shape shape;
+};
+// What stands before the data of these tensors, which begin at a multiple of `unit` and follow each other.
+std::string safetensors_header(std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata,
+                               size_t unit = 8);
 
 }  // namespace linnet

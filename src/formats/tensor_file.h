@@ -59,7 +59,7 @@ class TensorFile {
   void drop_pages() const { mapped_.drop_pages(); }
 
  protected:
-  explicit TensorFile(std::string path) : path_(std::move(path)) {}
+  explicit TensorFile(std::string path, MappedFile mapped = {}) : path_(std::move(path)), mapped_(std::move(mapped)) {}
   // User error for a file that is empty, or that git-lfs has put in the place of the weights.
   void check_is_there(std::span<const std::byte> bytes) const;
   void index();  // makes find() know the entries

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/packed_files.h"
-#include "formats/safetensors_format.h"
 
 namespace linnet {
 namespace {
@@ -42,6 +41,72 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   }
   if (result.empty()) fail("\"weight_map\" is empty");
   return result;
+}
+
+using Shard = std::vector<const WeightSource*>;
+
+uint64_t bytes_of(const WeightSource& weight) {
+  return static_cast<uint64_t>(weight.shape.elements()) * file_dtype_size(weight.dtype);
+}
+
+// Written, not yet in its place.
+std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata,
+                                        WeightOrder order = WeightOrder::kByWidth) {
+  constexpr int64_t kPiece = 1 << 20;  // elements converted at once
+  const bool by_width = order == WeightOrder::kByWidth;
+  if (by_width)
+    std::ranges::stable_sort(shard, std::ranges::greater{},
+                             [](const WeightSource* weight) { return file_dtype_size(weight->dtype); });
+  std::vector<SafetensorsSize> sizes;
+  for (const WeightSource* weight : shard) sizes.push_back({weight->name, weight->dtype, weight->shape});
+  auto file = std::make_unique<AtomicFile>(path);
+  file->write(safetensors_header(sizes, metadata, by_width ? 8 : 4096));
+  std::vector<std::byte> piece;
+  for (const WeightSource* weight : shard) {
+    const int64_t total = weight->shape.elements();
+    for (int64_t first = 0; first < total; first += kPiece) {
+      const int64_t count = std::min(kPiece, total - first);
+      piece.resize(static_cast<size_t>(count) * file_dtype_size(weight->dtype));
+      weight->fill(first, count, piece.data());
+      file->write(piece.data(), piece.size());
+    }
+  }
+  file->finish();
+  return file;
+}
+
+// Tensors in the given order, a new shard where the next would not fit.
+std::vector<Shard> cut(const std::vector<WeightSource>& weights, uint64_t max_bytes) {
+  std::vector<Shard> shards(1);
+  uint64_t used = 0;
+  for (const WeightSource& weight : weights) {
+    const uint64_t bytes = bytes_of(weight);
+    if (!shards.back().empty() && used + bytes > max_bytes) shards.emplace_back(), used = 0;
+    shards.back().push_back(&weight);
+    used += bytes;
+  }
+  return shards;
+}
+
+std::string shard_name(size_t i, size_t count) {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, count);
+  return name;
+}
+
+// Weight files that are not among those just written: a reader would take them for part of the model.
+void remove_others(const std::string& folder, const std::set<std::string>& written) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool shard = name.starts_with("model-") && name.ends_with(".safetensors") && name.find("-of-") != name.npos;
+    if ((shard || name == kWeightsFile || name == kWeightsIndex) && !written.contains(name)) fs::remove(entry.path());
+  }
+}
+
+uint64_t bytes_of(const std::vector<WeightSource>& weights) {
+  uint64_t bytes = 0;
+  for (const WeightSource& weight : weights) bytes += bytes_of(weight);
+  return bytes;
 }
 
 }  // namespace
@@ -112,6 +177,42 @@ uint64_t WeightFiles::bytes() const {
   uint64_t bytes = 0;
   for (const Weight& weight : weights_) bytes += weight.entry->bytes();
   return bytes;
+}
+
+void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
+                      const SafetensorsMetadata& metadata, WeightOrder order) {
+  check_free_disk(path, bytes_of(weights), "'" + path + "'");
+  Shard all;
+  for (const WeightSource& weight : weights) all.push_back(&weight);
+  write_shard(path, all, metadata, order)->commit();
+}
+
+void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
+                       const SafetensorsMetadata& metadata) {
+  check_free_disk(folder, bytes_of(weights), "'" + folder + "'");
+  make_directories(folder);
+  const auto path = [&](const std::string& name) { return (fs::path(folder) / name).string(); };
+  const std::vector<Shard> shards = cut(weights, max_shard_bytes);
+  if (shards.size() == 1) {
+    write_shard(path(kWeightsFile), shards[0], metadata)->commit();
+    return remove_others(folder, {kWeightsFile});
+  }
+  // A full disk must not leave some shards of the new and some of the old model.
+  std::vector<std::unique_ptr<AtomicFile>> files;
+  std::set<std::string> written{kWeightsIndex};
+  std::map<std::string, std::string> map;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shard_name(i, shards.size());
+    files.push_back(write_shard(path(name), shards[i], metadata));
+    written.insert(name);
+    for (const WeightSource* weight : shards[i]) map[weight->name] = name;
+  }
+  const Json index{{"metadata", {{"total_size", bytes_of(weights)}}}, {"weight_map", map}};
+  files.push_back(std::make_unique<AtomicFile>(path(kWeightsIndex)));
+  files.back()->write(index.dump(2) + "\n");
+  files.back()->finish();
+  for (const auto& file : files) file->commit();
+  remove_others(folder, written);
 }
 
 }  // namespace linnet

@@ -1,8 +1,10 @@
+#include "formats/gguf_file.h"
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include "base/error.h"
-#include "formats/gguf_file.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {
@@ -11,7 +13,9 @@ constexpr size_t kMostGgufValues = 10'000'000;  // of all keys; each takes 40 by
 constexpr int kMostNested = 4;                  // lists in lists
 constexpr uint64_t kMostAlignment = 1 << 20;
 
-enum Type : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64, kTypes };
+constexpr uint64_t kAlignment = 32;  // of what is written
+
+enum Type : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 
 class Reader {
  public:
@@ -86,14 +90,49 @@ class Reader {
   size_t values_ = 0;
 };
 
+class Header {
+ public:
+  template <class T>
+  void number(T value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(std::string_view value) {
+    number(static_cast<uint64_t>(value.size()));
+    bytes += value;
+  }
+  void value(const Json& value) {
+    number(type_of(value));
+    content(value);
+  }
+  std::string bytes;
+
+ private:
+  // The types of keys: integers have 32 bits where they fit, floats always; elements of lists are signed.
+  static uint32_t type_of(const Json& value, bool in_list = false) {
+    if (value.is_boolean()) return kBool;
+    if (value.is_string()) return kString;
+    if (value.is_array()) return kArray;
+    if (value.is_float()) return kF32;
+    if (in_list) return kI32;
+    return value.is_integer(0, UINT32_MAX) ? kU32 : kI64;
+  }
+  void content(const Json& value, bool in_list = false) {
+    switch (type_of(value, in_list)) {
+      case kBool: return number(static_cast<uint8_t>(value.get<bool>()));
+      case kString: return text(value.text());
+      case kF32: return number(value.get<float>());
+      case kI32: return number(value.get<int32_t>());
+      case kU32: return number(value.get<uint32_t>());
+      case kI64: return number(value.get<int64_t>());
+      default:
+        number(value.empty() ? uint32_t{kString} : type_of(value[0], true));
+        number(static_cast<uint64_t>(value.size()));
+        for (const Json& element : value) content(element, true);
+    }
+  }
+};
+
 }  // namespace
-
-GgufFile::GgufFile(const std::string& path) : TensorFile(path) {
-  mapped_ = MappedFile(path);
-  parse({mapped_.data(), mapped_.size()});
-}
-
-GgufFile::GgufFile(std::span<const std::byte> bytes, const std::string& name) : TensorFile(name) { parse(bytes); }
 
 void GgufFile::fail(const std::string& problem) const { fail_user("'" + path_ + "': " + problem); }
 
@@ -155,7 +194,7 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
     if (!given->is_integer(1, kMostAlignment)) fail("\"general.alignment\" is " + shown(*given));
     alignment = given->get<uint64_t>();
   }
-  const uint64_t begin = (reader.at() + alignment - 1) / alignment * alignment;
+  const uint64_t begin = round_up(reader.at(), alignment);
   const uint64_t data_bytes = begin < bytes.size() ? bytes.size() - begin : 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
     TensorEntry& entry = entries_[i];
@@ -183,6 +222,47 @@ const std::byte* GgufFile::elements(const TensorEntry& entry, std::vector<std::b
 void GgufFile::read(const TensorEntry& entry, float* out) const {
   if (!entry.form) return TensorFile::read(entry, out);
   read_gguf(blocks(entry), entry.data, entry.type.shape.elements(), reinterpret_cast<std::byte*>(out));
+}
+
+void save_gguf(const std::string& path, const std::vector<std::pair<std::string, Json>>& keys,
+               const std::vector<GgufSource>& tensors) {
+  Header header;
+  header.bytes = "GGUF";
+  header.number(uint32_t{3});
+  header.number(static_cast<uint64_t>(tensors.size()));
+  header.number(static_cast<uint64_t>(keys.size()));
+  for (const auto& [name, value] : keys) header.text(name), header.value(value);
+  uint64_t offset = 0;
+  const auto bytes_of = [](const GgufSource& tensor) {
+    return static_cast<uint64_t>(tensor.shape.elements() / tensor.blocks->elements) * tensor.blocks->bytes;
+  };
+  for (const GgufSource& tensor : tensors) {
+    header.text(tensor.name);
+    header.number(static_cast<uint32_t>(tensor.shape.rank()));
+    for (int axis = tensor.shape.rank(); axis-- > 0;) header.number(tensor.shape[axis]);
+    header.number(tensor.blocks->id);
+    header.number(offset);
+    offset += round_up(bytes_of(tensor), kAlignment);
+  }
+  header.bytes.resize(round_up(header.bytes.size(), kAlignment), '\0');
+  AtomicFile file(path);
+  file.write(header.bytes);
+  constexpr int64_t kPiece = 1 << 20;  // elements made at once, whole blocks
+  std::vector<float> values;
+  std::vector<std::byte> piece;
+  for (const GgufSource& tensor : tensors) {
+    for (int64_t first = 0, total = tensor.shape.elements(); first < total; first += kPiece) {
+      const int64_t count = std::min(kPiece, total - first);
+      values.resize(static_cast<size_t>(count));
+      tensor.fill(first, count, values.data());
+      piece.resize(static_cast<size_t>(count / tensor.blocks->elements) * tensor.blocks->bytes);
+      write_gguf(*tensor.blocks, values.data(), count, piece.data());
+      file.write(piece.data(), piece.size());
+    }
+    piece.assign(round_up(bytes_of(tensor), kAlignment) - bytes_of(tensor), std::byte{});
+    file.write(piece.data(), piece.size());
+  }
+  file.commit();
 }
 
 }  // namespace linnet

@@ -1,21 +1,25 @@
+#include "formats/safetensors.h"
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <tuple>
 #include "base/error.h"
 #include "base/json.h"
+#include "base/numbers.h"
 #include "base/packed_files.h"
 #include "formats/data_checksum.h"
-#include "formats/safetensors.h"
-#include "formats/safetensors_format.h"
 
 namespace linnet {
 namespace {
 
+constexpr uint64_t kMaxHeader = 100'000'000;  // bytes; the limit of the reference implementation
+constexpr const char* kMetadataKey = "__metadata__";
+
 // The entry of one tensor while its place in the file is still to be checked.
 struct Located {
   TensorEntry entry;
-  uint64_t begin, end;
+  uint64_t begin = 0, end = 0;
 };
 
 class HeaderReader {
@@ -41,9 +45,9 @@ class HeaderReader {
     }
   }
 
-  std::map<std::string, std::string> metadata(const Json& object) const {
+  SafetensorsMetadata metadata(const Json& object) const {
     if (!object.is_object()) fail("__metadata__ is not an object");
-    std::map<std::string, std::string> result;
+    SafetensorsMetadata result;
     for (const auto& [key, value] : object.items()) {
       if (!value.is_string()) fail("the metadata " + quoted_name(key) + " is not a string");
       result[key] = value.text();
@@ -58,14 +62,13 @@ class HeaderReader {
       if (!object.contains(key)) fail(who + " has no " + key);
     if (object.size() != 3) fail(who + " has a field that is not dtype, shape or data_offsets");
 
-    Located result{{name, {}, nullptr, dtype(who, object["dtype"])}, 0, 0};
+    Located result{{name, {}, nullptr, dtype(who, object["dtype"])}};
     result.entry.type.dtype = converted_dtype(result.entry.dtype);
     const uint64_t bytes = shape(who, object["shape"], result.entry.dtype, result.entry.type.shape);
     const Json& offsets = object["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_natural() || !offsets[1].is_natural())
       fail(who + " has data_offsets that are not two natural numbers");
-    result.begin = offsets[0].get<uint64_t>();
-    result.end = offsets[1].get<uint64_t>();
+    result.begin = offsets[0].get<uint64_t>(), result.end = offsets[1].get<uint64_t>();
     const std::string range = "bytes " + std::to_string(result.begin) + " to " + std::to_string(result.end);
     if (result.begin > result.end) fail(who + " lies at " + range);
     if (result.end > data_bytes)
@@ -79,11 +82,11 @@ class HeaderReader {
  private:
   FileDType dtype(const std::string& who, const Json& value) const {
     if (!value.is_string()) fail(who + " has a dtype that is not a string");
-    const std::string& text = value.text();
-    const std::optional<FileDType> dtype = file_dtype(text);
-    if (dtype && (types_ == SafetensorsTypes::kAll || engine_dtype(*dtype))) return *dtype;
-    fail_user("'" + path_ + "': " + who + " has dtype " + quoted_name(text) + ", which Linnet does not read" +
-              (types_ == SafetensorsTypes::kAll ? "" : " here (F32, F64, I32, U8)"));
+    const bool all = types_ == SafetensorsTypes::kAll;
+    const std::optional<FileDType> dtype = file_dtype(value.text());
+    if (dtype && (all || engine_dtype(*dtype))) return *dtype;
+    fail_user("'" + path_ + "': " + who + " has dtype " + quoted_name(value.text()) + ", which Linnet does not read" +
+              (all ? "" : " here (F32, F64, I32, U8)"));
   }
 
   // Fills `shape` and returns the bytes of the tensor.
@@ -105,7 +108,30 @@ class HeaderReader {
   SafetensorsTypes types_;
 };
 
+std::vector<const SafetensorsTensor*> in_file_order(std::span<const SafetensorsTensor> tensors) {
+  std::vector<const SafetensorsTensor*> order;
+  for (const SafetensorsTensor& tensor : tensors) order.push_back(&tensor);
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [](const SafetensorsTensor* tensor) { return dtype_size(tensor->type.dtype); });
+  return order;
+}
+
+std::string header_of(const std::vector<const SafetensorsTensor*>& order, SafetensorsMetadata metadata,
+                      uint64_t checksum) {
+  metadata[kSafetensorsChecksumKey] = checksum_text(checksum);
+  std::vector<SafetensorsSize> sizes;
+  for (const SafetensorsTensor* tensor : order)
+    sizes.push_back({tensor->name, file_dtype(tensor->type.dtype), tensor->type.shape});
+  return safetensors_header(sizes, metadata);
+}
+
 }  // namespace
+
+std::string checksum_text(uint64_t checksum) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
+  return text;
+}
 
 // The weights of a packed model are the packed file itself.
 SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : TensorFile(path) {
@@ -113,16 +139,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types
   const bool packed = inside.inside == "model.safetensors";
   if (packed) open_packed(inside.packed)->check();
   mapped_ = MappedFile(packed ? inside.packed : path);
-  parse({mapped_.data(), mapped_.size()}, types);
-  if (packed) keep_weights_alone();
-}
-
-void SafetensorsFile::keep_weights_alone() {
+  parse(mapped_.bytes(), types);
+  if (!packed) return;
   std::erase_if(entries_, [](const TensorEntry& entry) { return entry.name.starts_with(kPackedFilePrefix); });
   index();
-  metadata_.erase(kPackedVersionKey);
-  metadata_.erase(kPackedChecksumKey);
-  metadata_.erase(kPackedSumsKey);
+  for (const char* key : {kPackedVersionKey, kPackedChecksumKey, kPackedSumsKey}) metadata_.erase(key);
 }
 
 SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name, SafetensorsTypes types)
@@ -136,21 +157,20 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes) reader.fail("it has only " + std::to_string(bytes.size()) + " bytes");
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);  // little endian, as every machine Linnet runs on
-  if (header_bytes > kMaxSafetensorsHeader || header_bytes > bytes.size() - sizeof header_bytes)
+  const std::span<const std::byte> rest = bytes.subspan(sizeof header_bytes);
+  if (header_bytes > kMaxHeader || header_bytes > rest.size())
     reader.fail("its header would have " + std::to_string(header_bytes) + " bytes, the file has " +
                 std::to_string(bytes.size()));
-  const char* text = reinterpret_cast<const char*>(bytes.data()) + sizeof header_bytes;
-  const std::byte* data = bytes.data() + sizeof header_bytes + header_bytes;
-  const uint64_t data_bytes = bytes.size() - sizeof header_bytes - header_bytes;
+  const std::span<const std::byte> data = rest.subspan(header_bytes);
 
   std::vector<Located> tensors;
-  const Json header = reader.parse_text({text, header_bytes});
+  const Json header = reader.parse_text({reinterpret_cast<const char*>(rest.data()), header_bytes});
   for (const auto& [name, value] : header.items()) {
-    if (name == kSafetensorsMetadataKey) metadata_ = reader.metadata(value);
-    else tensors.push_back(reader.tensor(name, value, data_bytes));
+    if (name == kMetadataKey) metadata_ = reader.metadata(value);
+    else tensors.push_back(reader.tensor(name, value, data.size()));
   }
-  std::ranges::sort(tensors, [](const Located& a, const Located& b) {
-    return std::tie(a.begin, a.end, a.entry.name) < std::tie(b.begin, b.end, b.entry.name);
+  std::ranges::sort(tensors, {}, [](const Located& tensor) {
+    return std::tuple(tensor.begin, tensor.end, std::string_view(tensor.entry.name));
   });
   uint64_t end = 0;
   for (Located& tensor : tensors) {
@@ -158,12 +178,12 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
       reader.fail("tensor " + quoted_name(tensor.entry.name) +
                   (tensor.begin < end ? " overlaps" : " leaves a hole behind") + " the one before it");
     end = tensor.end;
-    tensor.entry.data = data + tensor.begin;
+    tensor.entry.data = data.data() + tensor.begin;
     entries_.push_back(std::move(tensor.entry));
   }
   index();
-  if (end != data_bytes)
-    reader.fail("its tensors end at byte " + std::to_string(end) + " of " + std::to_string(data_bytes));
+  if (end != data.size())
+    reader.fail("its tensors end at byte " + std::to_string(end) + " of " + std::to_string(data.size()));
 }
 
 void SafetensorsFile::check_data() const {
@@ -176,6 +196,63 @@ void SafetensorsFile::check_data() const {
   }
   if (checksum_text(state) != expected->second)
     fail_user("'" + path_ + "' is damaged: its data does not have the checksum it was saved with");
+}
+
+std::string safetensors_header(std::span<const SafetensorsSize> tensors, const SafetensorsMetadata& metadata,
+                               size_t unit) {
+  Json header;
+  header[kMetadataKey] = metadata;
+  uint64_t offset = 0;
+  for (const auto& [name, dtype, shape] : tensors) {
+    if (header.contains(name)) fail_internal("safetensors: two tensors '" + name + "'");
+    const uint64_t begin = offset;
+    offset += static_cast<uint64_t>(shape.elements()) * file_dtype_size(dtype);
+    header[name] = {{"dtype", file_dtype_name(dtype)},
+                    {"shape", std::vector<int64_t>(shape.sizes().begin(), shape.sizes().end())},
+                    {"data_offsets", {begin, offset}}};
+  }
+  std::string text;
+  try {
+    text = header.dump_if_utf8();
+  } catch (const JsonError&) {
+    fail_user("a name or value for a safetensors file is not valid UTF-8");
+  }
+  text.resize(round_up(sizeof(uint64_t) + text.size(), unit) - sizeof(uint64_t), ' ');
+  if (text.size() > kMaxHeader) fail_internal("safetensors: the header is too large");
+  const uint64_t size = text.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
+}
+
+uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata) {
+  const auto order = in_file_order(tensors);
+  uint64_t bytes = header_of(order, metadata, 0).size();
+  for (const SafetensorsTensor* tensor : order) bytes += tensor->type.bytes();
+  return bytes;
+}
+
+void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
+                      const SafetensorsMetadata& metadata, const FetchTensor& fetch) {
+  const auto order = in_file_order(tensors);
+  const auto for_pieces = [&](const SafetensorsTensor& tensor, const auto& visit) {  // visit(data, bytes)
+    const size_t bytes = tensor.type.bytes();
+    if (tensor.data || !fetch) return visit(tensor.data, bytes);
+    for (size_t first = 0; first < bytes;) {
+      const std::span<const std::byte> piece = fetch(tensor, first);
+      visit(piece.data(), piece.size());
+      first += piece.size();
+    }
+  };
+  uint64_t checksum = 0;
+  for (const SafetensorsTensor* tensor : order) {
+    DataChecksum sum(checksum);
+    for_pieces(*tensor, [&](const void* data, size_t bytes) { sum.add(data, bytes); });
+    checksum = sum.value();
+  }
+  AtomicFile file(path);
+  file.write(header_of(order, metadata, checksum));
+  for (const SafetensorsTensor* tensor : order)
+    for_pieces(*tensor, [&](const void* data, size_t bytes) { file.write(data, bytes); });
+  file.commit();
 }
 
 }  // namespace linnet
