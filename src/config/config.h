@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "distributed/comm/rank_layout.h"
+#include "distributed/comm/pipeline_order.h"
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {

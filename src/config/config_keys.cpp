@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <type_traits>
 #include <utility>
-#include "base/digits.h"
+#include "base/error.h"
+#include "base/numbers.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "config/hints.h"
 
@@ -117,11 +120,7 @@ std::vector<const ConfigKey*> find_keys(std::string_view section, std::string_vi
   if (key && (section.empty() || section == key->section)) return {key};
   const std::string full = section.empty() ? std::string(name) : std::string(section) + "." + std::string(name);
   problem = "unknown key " + value_text(full);
-  if (key) {
-    problem += " (\"" + std::string(name) + "\" belongs in [" + key->section + "])";
-  } else {
-    problem += hint_for(section, name);
-  }
+  problem += key ? " (\"" + std::string(name) + "\" belongs in [" + key->section + "])" : hint_for(section, name);
   return {};
 }
 
@@ -136,26 +135,18 @@ std::string value_text(const FieldValue& value) {
   std::string text = "\"";
   for (const char c : std::get<std::string>(value)) {
     constexpr const char* kHex = "0123456789ABCDEF";
-    if (c == '"' || c == '\\') {
-      text += '\\';
-      text += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      text += "\\u00";
-      text += kHex[c >> 4];
-      text += kHex[c & 15];
-    } else {
-      text += c;
-    }
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) ((text += "\\u00") += kHex[c >> 4]) += kHex[c & 15];
+    else (text += c == '"' || c == '\\' ? "\\" : "") += c;
   }
   return text + "\"";
 }
 
+std::string choices_text(std::span<const std::string> choices) {
+  return "one of " + joined(choices, ", ", [](const std::string& choice) { return "\"" + choice + "\""; });
+}
+
 std::string range_text(const ConfigKey& key) {
-  if (!key.choices.empty()) {
-    std::string text = "one of ";
-    for (const std::string& choice : key.choices) text += (&choice == &key.choices[0] ? "\"" : ", \"") + choice + "\"";
-    return text;
-  }
+  if (!key.choices.empty()) return choices_text(key.choices);
   if (std::isinf(key.least)) return "";
   const std::string least = "at least " + bound_text(key, key.least);
   return least + (key.below_most ? " and below " : " and at most ") + bound_text(key, key.most);
@@ -173,6 +164,151 @@ std::vector<Preset> presets() {
   std::vector<Preset> result;
   for (const PresetText& preset : preset_texts()) result.push_back({preset.name, preset.description});
   return result;
+}
+
+namespace {
+
+// The lines above a key: what it means, and what it may be.
+std::string comment(const ConfigKey& key) {
+  const std::string meaning = std::string("# ") + key.meaning + "\n";
+  return key.choices.empty() ? meaning : meaning + "# O" + range_text(key).substr(1) + ".\n";
+}
+
+// Text in quotation marks.
+std::string quoted(const std::string& text) { return value_text(FieldValue(text)); }
+
+std::string group_text(const GroupConfig& group) {
+  std::string text = "\n[[train.groups]]\nparameters = [" + joined(group.parameters, ", ", quoted) + "]\n";
+  const GroupConfig usual;
+  if (group.frozen) text += "frozen = true\n";
+  if (group.storage != usual.storage) text += "storage = " + quoted(group.storage) + "\n";
+  if (group.learning_rate_factor != usual.learning_rate_factor)
+    text += "learning_rate_factor = " + value_text(FieldValue(group.learning_rate_factor)) + "\n";
+  if (group.weight_decay) text += "weight_decay = " + value_text(FieldValue(*group.weight_decay)) + "\n";
+  if (group.optimizer) text += "optimizer = " + quoted(*group.optimizer) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string to_toml(const Config& config, bool comments) {
+  std::string text, section;
+  for (const ConfigKey& key : config_keys()) {
+    // Who reads the comments is choosing: keys that mean nothing for the task would mislead.
+    if (comments && !key_belongs(key, config) && field_value(key, config) == field_value(key, Config{})) continue;
+    if (section != key.section) {
+      if (!text.empty()) text += "\n";
+      section = key.section;
+      text += "[" + section + "]\n";
+    }
+    if (comments) text += comment(key);
+    text += key.name;
+    text += " = " + value_text(field_value(key, config)) + "\n";
+  }
+  for (const GroupConfig& group : config.train.groups) text += group_text(group);
+  return text;
+}
+
+std::vector<std::string> changed_keys(const Config& a, const Config& b) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : config_keys())
+    if (field_value(key, a) != field_value(key, b)) names.push_back(key.name);
+  if (a.train.groups != b.train.groups) names.emplace_back("groups");
+  return names;
+}
+
+std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : config_keys()) {
+    const FieldValue value = field_value(key, wanted);
+    if (key.may_change_on_resume || value == field_value(key, saved) || value != field_value(key, Config{})) continue;
+    assign_field(key, wanted, field_value(key, saved));
+    names.push_back(key.name);
+  }
+  return names;
+}
+
+bool may_change_on_resume(const std::string& name) {
+  return std::ranges::any_of(config_keys(),
+                             [&](const ConfigKey& key) { return name == key.name && key.may_change_on_resume; });
+}
+
+std::string data_path(const DataConfig& data, const std::string& path) {
+  if (path.empty() || data.data_dir.empty()) return path;
+  return (std::filesystem::path(data.data_dir) / path).string();  // an absolute `path` stays as it is
+}
+
+std::vector<std::string*> data_files(Config& config) {
+  DataConfig& d = config.data;
+  return {&d.train_source, &d.train_target, &d.valid_source, &d.valid_target, &d.test_source, &d.test_target,
+          &d.train_tsv,    &d.valid_tsv,    &d.test_tsv,     &d.text,         &d.valid_text,  &d.test_text};
+}
+
+std::vector<std::string> data_file_keys() {
+  Config scratch;
+  std::vector<std::string> names;
+  for (const std::string* file : data_files(scratch))
+    for (const ConfigKey& key : config_keys())
+      if (key.field(scratch) == FieldPointer(const_cast<std::string*>(file))) names.emplace_back(key.name);
+  return names;
+}
+
+Config with_absolute_paths(Config config) {
+  const auto make_absolute = [](std::string& path) {
+    if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
+  };
+  for (std::string* folder :
+       {&config.data.data_dir, &config.data.tokenizer_dir, &config.model.from, &config.distillation.teacher})
+    make_absolute(*folder);
+  if (config.data.data_dir.empty())  // otherwise they are below it
+    for (std::string* file : data_files(config)) make_absolute(*file);
+  return config;
+}
+
+// Which keys mean something for a configuration's task and architecture. A key that would be ignored is more likely a
+// mistake than a wish.
+
+bool key_belongs(const ConfigKey& key, const Config& config) {
+  return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
+           return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
+         });
+}
+
+namespace {
+
+// With the keys of the section that belong to the task; but of [train] nearly all do, and would tell nothing.
+[[noreturn]] void fail_key(const std::string& where, const ConfigKey& missing, const Config& config) {
+  const std::string section = missing.section;
+  std::string others;
+  for (const ConfigKey& key : config_keys())
+    if (section != "train" && section == key.section && key_belongs(key, config))
+      others += (others.empty() ? "; in [" + section + "] it has " : ", ") + key.name;
+  fail_user(where + "task = \"" + config.data.task + "\" with architecture = \"" + config.model.architecture +
+            "\" has no \"" + missing.name + "\"" + others);
+}
+
+// A value that asks for nothing: the default, or no limit. num_layers sets both stacks, also where a model has one.
+bool asks_for_nothing(const ConfigKey& key, const Config& config) {
+  const std::string_view name = key.name;
+  const bool is_layers = name == "num_encoder_layers" || name == "num_decoder_layers";
+  return (name == "batch_tokens" && config.data.batch_tokens == 0) ||
+         (is_layers && (task_kind(config) != TaskKind::kImages || config.model.architecture == "vit")) ||
+         field_value(key, config) == field_value(key, Config{});
+}
+
+}  // namespace
+
+void check_keys_belong(const Config& config) {
+  for (const ConfigKey& key : config_keys())
+    if (!key_belongs(key, config) && !asks_for_nothing(key, config)) fail_key("config: ", key, config);
+}
+
+void check_setting_belongs(const Config& config, const std::string& key_and_value) {
+  const std::vector<const ConfigKey*> keys = keys_of_setting(key_and_value);
+  if (std::ranges::any_of(keys, [&](const ConfigKey* key) { return key_belongs(*key, config); })) return;
+  for (const ConfigKey* key : keys)
+    if (std::string_view(key->name) != "batch_tokens" || config.data.batch_tokens != 0)
+      fail_key("--set " + key_and_value + ": ", *key, config);
 }
 
 }  // namespace linnet

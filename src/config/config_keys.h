@@ -13,17 +13,19 @@ namespace linnet {
 using FieldPointer = std::variant<int64_t*, double*, bool*, std::string*>;
 using FieldValue = std::variant<int64_t, double, bool, std::string>;
 
-struct ConfigKey {
+struct KeyLimits {
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+  bool below_most = false;                // `most` itself is too large
+  std::vector<std::string> choices = {};  // of a text; empty: any text
+};
+
+struct ConfigKey : KeyLimits {
   const char* section;
   const char* name;
   FieldPointer (*field)(Config&);
   const char* meaning;
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
-  bool below_most = false;                // `most` itself is too large
-  std::vector<std::string> choices = {};  // of a text; empty: any text
-  bool may_change_on_resume = false;
-  std::vector<const char*> owners = {};  // architectures and tasks that have the key; empty: all
+  bool may_change_on_resume;
+  std::vector<const char*> owners;  // architectures and tasks that have the key; empty: all
 };
 
 std::span<const ConfigKey> config_keys();
@@ -48,6 +50,7 @@ bool is_short_form(std::string_view section, std::string_view name);
 
 // As TOML and messages write it: 1e-09, "text", true.
 std::string value_text(const FieldValue& value);
+std::string choices_text(std::span<const std::string> choices);  // one of "bleu", "loss"
 // "at least 1", "one of "bleu", "loss"", or empty when any value of the type will do.
 std::string range_text(const ConfigKey& key);
 

@@ -1,10 +1,11 @@
 // From TOML and from --set to a Config.
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <charconv>
 #include <map>
 #include "base/error.h"
 #include "base/files.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "config/config_keys.h"
@@ -33,33 +34,22 @@
 namespace linnet {
 namespace {
 
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  return text;
-}
-
 class TomlReader {
  public:
   TomlReader(const std::string& name, Config& config) : name_(name), config_(config) {}
 
   // Short forms first: num_layers = 6 beside num_decoder_layers = 2 sets the latter, wherever the lines stand.
   void read(const toml::table& table) {
-    for (const bool short_forms : {true, false}) {
+    for (const bool short_forms : {true, false})
       for (const auto& [key, node] : table) {
-        if (const toml::table* section = node.as_table(); section && is_section(key.str())) {
-          for (const auto& [inner, value] : *section) {
-            if (key.str() == "train" && inner.str() == "groups") {
-              if (short_forms) read_groups(value, inner.source().begin.line);
-            } else {
+        const toml::table* section = is_section(key.str()) ? node.as_table() : nullptr;
+        if (!section) read_key("", key, node, short_forms);
+        else
+          for (const auto& [inner, value] : *section)
+            if (key.str() != "train" || inner.str() != "groups")
               read_key(std::string(key.str()), inner, value, short_forms);
-            }
-          }
-        } else {
-          read_key("", key, node, short_forms);
-        }
+            else if (short_forms) read_groups(value, inner.source().begin.line);
       }
-    }
   }
 
   // What a text with another task than the usual one need not say: a model and a metric that go with the task.
@@ -71,13 +61,16 @@ class TomlReader {
 
  private:
   [[noreturn]] void fail(toml::source_index line, const std::string& problem) const {
-    fail_user(name_ + ":" + std::to_string(line) + ": " + one_line(problem));
+    fail_user(name_ + ":" + std::to_string(line) + ": " + problem);
   }
 
   void read_key(const std::string& section, const toml::key& key, const toml::node& node, bool short_forms) {
     const toml::source_index line = key.source().begin.line;
     if (short_forms != is_short_form(section, key.str())) return;
-    if (section.empty() && node.is_table()) fail_section(line, std::string(key.str()));
+    if (section.empty() && node.is_table()) {
+      const std::vector<std::string> sections(section_names().begin(), section_names().end());
+      fail(line, "unknown section [" + std::string(key.str()) + "]" + did_you_mean(key.str(), sections, "[", "]"));
+    }
     std::string problem;
     const std::vector<const ConfigKey*> targets = find_keys(section, key.str(), problem);
     if (!problem.empty()) fail(line, problem);
@@ -103,56 +96,54 @@ class TomlReader {
   }
 
   void read_groups(const toml::node& node, toml::source_index line) {
-    const toml::array* groups = node.as_array();
-    if (!groups) fail(line, "\"groups\" must be written as [[train.groups]]");
-    for (const toml::node& group : *groups) {
-      if (!group.is_table()) fail(line, "\"groups\" must be written as [[train.groups]]");
-      read_group(*group.as_table());
-    }
+    if (!node.is_array_of_tables() && !(node.is_array() && node.as_array()->empty()))
+      fail(line, "\"groups\" must be written as [[train.groups]]");
+    for (const toml::node& group : *node.as_array()) read_group(*group.as_table());
   }
 
   void read_group(const toml::table& table) {
     GroupConfig group;
     for (const auto& [key, node] : table) {
       const toml::source_index line = key.source().begin.line;
-      const auto expect = [&](bool holds, const char* what) {
-        if (!holds) fail(line, "\"" + std::string(key.str()) + "\" of a group must be " + what);
+      const std::string_view name = key.str();
+      const auto expect = [&](bool holds, const std::string& what) {
+        if (!holds) fail(line, "\"" + std::string(name) + "\" of a group must be " + what);
       };
-      if (key.str() == "parameters") {
+      const auto choice = [&](std::span<const std::string> choices) {
+        const auto text = node.value<std::string>();
+        expect(text && std::ranges::count(choices, *text) > 0, choices_text(choices));
+        return *text;
+      };
+      const auto number = [&] {
+        const auto value = node.value<double>();
+        expect(value && *value >= 0 && *value <= 1e6, "a number from 0 to 1e6");
+        return *value;
+      };
+      if (name == "parameters") {
         group.parameters = texts_of(node);
         expect(!group.parameters.empty(), "a pattern of names, or a list of some");
-      } else if (key.str() == "frozen") {
+      } else if (name == "frozen") {
         expect(node.is_boolean(), "true or false");
         group.frozen = node.as_boolean()->get();
-      } else if (key.str() == "storage") {
-        const auto name = node.value<std::string>();
-        expect(name == "fp32" || name == "bf16" || name == "int8" || name == "int4",
-               "one of \"fp32\", \"bf16\", \"int8\", \"int4\"");
-        group.storage = *name;
-      } else if (key.str() == "learning_rate_factor" || key.str() == "weight_decay") {
-        const auto number = node.value<double>();
-        expect(number && *number >= 0 && *number <= 1e6, "a number from 0 to 1e6");
-        if (key.str() == "weight_decay") group.weight_decay = *number;
-        else group.learning_rate_factor = *number;
-      } else if (key.str() == "optimizer") {
-        const auto name = node.value<std::string>();
-        const std::vector<std::string>& names = optimizer_names();
-        std::string list = "one of ";
-        for (size_t i = 0; i < names.size(); ++i) list += (i ? ", \"" : "\"") + names[i] + "\"";
-        expect(name && std::ranges::find(names, *name) != names.end(), list.c_str());
-        group.optimizer = name;
+      } else if (name == "storage") {
+        group.storage = choice(std::array<std::string, 4>{"fp32", "bf16", "int8", "int4"});
+      } else if (name == "learning_rate_factor") {
+        group.learning_rate_factor = number();
+      } else if (name == "weight_decay") {
+        group.weight_decay = number();
+      } else if (name == "optimizer") {
+        group.optimizer = choice(optimizer_names());
       } else {
         const std::string keys[] = {"parameters",           "frozen",       "storage",
                                     "learning_rate_factor", "weight_decay", "optimizer"};
-        fail(line,
-             "unknown key \"" + std::string(key.str()) + "\" in [[train.groups]]" + did_you_mean(key.str(), keys));
+        fail(line, "unknown key \"" + std::string(name) + "\" in [[train.groups]]" + did_you_mean(name, keys));
       }
     }
-    if (group.parameters.empty()) fail(table.source().begin.line, "a group of [[train.groups]] has no \"parameters\"");
+    const toml::source_index first = table.source().begin.line;
+    if (group.parameters.empty()) fail(first, "a group of [[train.groups]] has no \"parameters\"");
     if (group.storage.starts_with("int") && !group.frozen)
-      fail(table.source().begin.line,
-           "\"storage\" = \"" + group.storage +
-               "\" is for groups with frozen = true: what is trained is stored in fp32 or bf16");
+      fail(first, "\"storage\" = \"" + group.storage +
+                      "\" is for groups with frozen = true: what is trained is stored in fp32 or bf16");
     config_.train.groups.push_back(std::move(group));
   }
 
@@ -167,11 +158,6 @@ class TomlReader {
     return texts;
   }
 
-  [[noreturn]] void fail_section(toml::source_index line, const std::string& section) const {
-    const std::vector<std::string> sections(section_names().begin(), section_names().end());
-    fail(line, "unknown section [" + section + "]" + did_you_mean(section, sections, "[", "]"));
-  }
-
   const std::string& name_;
   Config& config_;
   std::map<std::string, toml::source_index> lines_;
@@ -179,24 +165,15 @@ class TomlReader {
 
 std::string without_blanks(std::string_view text) { return std::string(trimmed(text, " \t\r\n")); }
 
-template <typename Number>
-bool parse_number(const std::string& text, Number& number) {
-  const char* begin = text.c_str() + (text.starts_with('+') ? 1 : 0);
-  const char* end = text.c_str() + text.size();
-  const auto [rest, error] = std::from_chars(begin, end, number);
-  return error == std::errc() && rest == end && begin != end;
-}
-
 // What stands after the '=', read as the key's type wants it. Text that does not fit stays text, and assign_field()
 // says what was expected.
 FieldValue typed(const ConfigKey& key, const Config& config, const std::string& text) {
   const FieldValue current = field_value(key, config);
   if (std::holds_alternative<bool>(current) && (text == "true" || text == "false")) return text == "true";
-  int64_t whole = 0;
-  double real = 0;
   if (!std::holds_alternative<bool>(current) && !std::holds_alternative<std::string>(current)) {
-    if (parse_number(text, whole)) return whole;
-    if (parse_number(text, real)) return real;
+    const std::string_view digits = std::string_view(text).substr(text.starts_with('+') ? 1 : 0);
+    if (const auto whole = parse_number<int64_t>(digits)) return *whole;
+    if (const auto real = parse_number<double>(digits)) return *real;
   }
   const bool quoted = text.size() >= 2 && (text[0] == '"' || text[0] == '\'') && text.back() == text[0];
   return quoted ? text.substr(1, text.size() - 2) : text;
@@ -210,10 +187,6 @@ std::vector<const ConfigKey*> keys_of(std::string name, std::string& problem) {
     name = name.substr(dot + 1);
   }
   return find_keys(section, name, problem);
-}
-
-bool looks_like_a_name(const std::string& text) {
-  return text.find_first_of("/.") == text.npos;  // "dates" may be a preset; "./dates" and "dates.toml" are files
 }
 
 }  // namespace
@@ -230,15 +203,15 @@ Config parse_config(std::string_view toml, const std::string& name) {
     reader.read(toml::parse(toml));
     reader.follow_task();
   } catch (const toml::parse_error& error) {
-    fail_user(name + ":" + std::to_string(error.source().begin.line) + ": " +
-              one_line(std::string(error.description())));
+    fail_user(name + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
   }
   return config;
 }
 
 Config load_config(const std::string& path_or_preset) {
   if (const PresetText* preset = find_preset(path_or_preset)) return parse_config(preset->toml, preset->name);
-  if (looks_like_a_name(path_or_preset) && !file_exists(path_or_preset)) {
+  // "dates" may be a preset; "./dates" and "dates.toml" are files.
+  if (path_or_preset.find_first_of("/.") == path_or_preset.npos && !file_exists(path_or_preset)) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.push_back(preset.name);
     const std::string near = nearest(path_or_preset, names);
@@ -249,7 +222,7 @@ Config load_config(const std::string& path_or_preset) {
 }
 
 void set_value(Config& config, const std::string& key_and_value, const std::string& shown) {
-  const std::string where = one_line(shown.empty() ? "--set " + key_and_value : shown) + ": ";
+  const std::string where = (shown.empty() ? "--set " + key_and_value : shown) + ": ";
   if (const size_t bad = invalid_utf8_at(key_and_value); bad != std::string::npos)
     fail_user("--set: byte " + std::to_string(bad + 1) + " of its argument is not valid UTF-8");
   const size_t equals = key_and_value.find('=');
@@ -260,7 +233,7 @@ void set_value(Config& config, const std::string& key_and_value, const std::stri
     problem = assign_field(*key, config, typed(*key, config, value));
     if (!problem.empty()) break;
   }
-  if (!problem.empty()) fail_user(where + one_line(problem));
+  if (!problem.empty()) fail_user(where + problem);
 }
 
 }  // namespace linnet

@@ -5,9 +5,9 @@
 #include <limits>
 #include <random>
 #include <set>
-#include "base/edit_distance.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
 

@@ -1,5 +1,6 @@
 // The rules between keys. Each message names the keys and their values.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include "base/error.h"
@@ -9,6 +10,85 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
+
+namespace {
+
+// The numbers in the text; 0 for one that is left out.
+RankLayout parse(const std::string& text) {
+  RankLayout layout{.data = 0, .tensor = 0, .pipeline = 0, .interleave = 0};
+  const auto fail = [&] {
+    fail_user("parallel = \"" + text + "\" is not understood; write for example pipeline=2 or data=2,tensor=2");
+  };
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
+    if (equals >= end) fail();
+    const std::string name = text.substr(at, equals - at);
+    int* number = name == "data"         ? &layout.data
+                  : name == "tensor"     ? &layout.tensor
+                  : name == "pipeline"   ? &layout.pipeline
+                  : name == "interleave" ? &layout.interleave
+                                         : nullptr;
+    const char *first = text.data() + equals + 1, *last = text.data() + end;
+    if (!number || *number != 0) fail();
+    at = end + 1;
+    layout.splits_encoder |= name == "pipeline" && std::string_view(first, last) == "encoder-decoder";
+    if (number == &layout.pipeline && layout.splits_encoder) {
+      *number = 2;
+    } else if (const auto [stop, error] = std::from_chars(first, last, *number);
+               error != std::errc{} || stop != last || *number < 1 || *number > 1 << 15) {
+      fail();
+    }
+  }
+  if (layout.interleave > 1 && layout.pipeline < 2)
+    fail_user("parallel = \"" + text + "\": interleave is of a pipeline: write for example pipeline=2,interleave=2");
+  if (layout.interleave > 1 && layout.splits_encoder)
+    fail_user("parallel = \"" + text + "\": encoder and decoder are two stages, which interleave does not divide");
+  return layout;
+}
+
+}  // namespace
+
+void check_parallel(const std::string& parallel) { parse(parallel); }
+
+RankLayout parallel_layout(const std::string& parallel, int ranks) {
+  RankLayout layout = parse(parallel);
+  const bool tells_data = layout.data > 0;
+  layout.tensor = std::max(layout.tensor, 1), layout.pipeline = std::max(layout.pipeline, 1);
+  layout.interleave = std::max(layout.interleave, 1);
+  const int of_model = layout.ranks_of_model();
+  if (!tells_data) layout.data = std::max(ranks / of_model, 1);
+  if (int64_t{layout.data} * of_model != ranks)
+    fail_user(
+        "parallel = \"" + parallel + "\" does not fit " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+        ": --ranks must be " +
+        (tells_data ? std::to_string(int64_t{layout.data} * of_model) : "a multiple of " + std::to_string(of_model)));
+  return layout;
+}
+
+Config of_one_shard(Config config) {
+  int64_t shards = config.train.data_shards;
+  if (shards == 0) shards = parallel_layout(config.train.parallel, config.process.ranks).data;
+  const int64_t micro_batches = std::max<int64_t>(config.train.micro_batches, 1);
+  const int64_t parts = std::max<int64_t>(shards, 1) * micro_batches;
+  config.data.batch_size /= parts;
+  config.data.batch_tokens /= parts;
+  config.train.accumulate_steps *= micro_batches;
+  config.train.micro_batches = 1;
+  return config;
+}
+
+bool double_micro_batches(Config& config) {
+  Config halved = config;
+  halved.train.micro_batches = 2 * std::max<int64_t>(config.train.micro_batches, 1);
+  try {
+    validate(halved);
+  } catch (const Error&) {
+    return false;
+  }
+  config = halved;
+  return true;
+}
+
 namespace {
 
 void require(bool holds, const std::string& problem) {
@@ -20,9 +100,9 @@ std::string named(const char* name, int64_t value) { return std::string(name) + 
 // config.toml is UTF-8: a path in another encoding could be trained on, and the run could never be opened again.
 void check_text(const ConfigKey& key, const FieldValue& value) {
   const std::string* text = std::get_if<std::string>(&value);
-  if (text == nullptr) return;
-  if (const size_t bad = invalid_utf8_at(*text); bad != std::string::npos)
-    fail_user(std::string("config: ") + key.name + ": byte " + std::to_string(bad + 1) + " of " + value_text(value) +
+  const size_t bad = text ? invalid_utf8_at(*text) : std::string::npos;
+  require(bad == std::string::npos,
+          std::string(key.name) + ": byte " + std::to_string(bad + 1) + " of " + value_text(value) +
               " is not valid UTF-8, as config.toml must be; give the file or folder another name");
 }
 
@@ -44,9 +124,7 @@ double batch_elements(const Config& config) {
   const double length = static_cast<double>(model.max_seq_len);
   double tokens = data.batch_size > 0 ? static_cast<double>(data.batch_size) * length : INFINITY;
   if (data.batch_tokens > 0) tokens = std::fmin(tokens, static_cast<double>(data.batch_tokens));
-  const double width =
-      std::fmax(static_cast<double>(data.vocab_size), static_cast<double>(std::max(model.d_ff, 3 * model.d_model)));
-  return std::fmax(tokens, length) * width;
+  return std::fmax(tokens, length) * static_cast<double>(std::max({data.vocab_size, model.d_ff, 3 * model.d_model}));
 }
 
 void check_size(const char* what, double elements) {
@@ -60,8 +138,8 @@ void check_size(const char* what, double elements) {
 void check_device(const TrainConfig& train) {
   const bool cuda = train.device == "cuda" || train.device.starts_with("cuda:");
   require(cuda || train.device == "cpu", "device = \"" + train.device + "\"; there are cpu, cuda and cuda:N");
-  require(!cuda || train.precision != "fp16", "precision = \"fp16\" is the CPU's; a GPU has \"bf16\"");
-  require(!cuda || train.precision != "int8", "precision = \"int8\" is the CPU's; a GPU has \"bf16\"");
+  require(!cuda || (train.precision != "fp16" && train.precision != "int8"),
+          "precision = \"" + train.precision + "\" is the CPU's; a GPU has \"bf16\"");
   require(cuda || train.precision != "tf32", "precision = \"tf32\" is a GPU's: it needs device = \"cuda\"");
 }
 
@@ -92,12 +170,10 @@ void check_lora(const Config& config) {
   const LoraConfig& lora = config.lora;
   require(lora.rank == 0 || !config.model.from.empty(),
           named("lora.rank", lora.rank) + " trains adapters beside the weights of a model folder: it needs model.from");
-  const LoraConfig none;
-  require(lora.rank > 0 || lora.targets.empty(), "lora.targets = \"" + lora.targets + "\" needs lora.rank");
-  require(lora.rank > 0 || lora.alpha == none.alpha,
-          "lora.alpha = " + value_text(FieldValue(lora.alpha)) + " needs lora.rank");
-  require(lora.rank > 0 || lora.base_storage == none.base_storage,
-          "lora.base_storage = \"" + lora.base_storage + "\" needs lora.rank");
+  for (const ConfigKey& key : config_keys())
+    if (key.section == std::string_view("lora"))
+      require(lora.rank > 0 || field_value(key, config) == field_value(key, Config{}),
+              std::string("lora.") + key.name + " = " + value_text(field_value(key, config)) + " needs lora.rank");
   require(lora.alpha > 0, "lora.alpha = 0 multiplies what the adapters compute by 0: nothing would be trained");
 }
 
@@ -149,26 +225,26 @@ void check_teacher(const Config& config) {
           "a teacher is not divided among ranks: leave tensor and pipeline out of parallel");
 }
 
+// The configuration of model.from replaces the keys of the model.
+void check_context(const Config& config) {
+  if (!config.model.from.empty()) return;
+  require(config.data.context <= config.model.max_seq_len,
+          named("context", config.data.context) + " is above " + named("max_seq_len", config.model.max_seq_len));
+  check_layers(config.model);
+}
+
 void check_language(const Config& config) {
   const DataConfig& data = config.data;
   require(data.task != "preferences" || data.batch_size > 0, "task = \"preferences\" needs a batch_size");
-  const ModelConfig& model = config.model;
   require(data.train_source.empty() && data.train_tsv.empty(),
           "task = \"" + data.task + "\" reads one text, given as `text`, but a file of pairs is given");
   require(data.token_bytes != 3, named("token_bytes", data.token_bytes) + " is neither 2 nor 4");
   require(data.batch_size > 0 || data.batch_tokens > 0, "batch_size and batch_tokens are both 0");
-  if (!model.from.empty()) return;  // its configuration replaces the keys of the model
-  require(data.context <= model.max_seq_len,
-          named("context", data.context) + " is above " + named("max_seq_len", model.max_seq_len));
-  check_layers(model);
+  check_context(config);
 }
 
 void check_texts(const Config& config) {
-  if (config.model.from.empty()) {
-    check_layers(config.model);
-    require(config.data.context <= config.model.max_seq_len,
-            named("context", config.data.context) + " is above " + named("max_seq_len", config.model.max_seq_len));
-  }
+  check_context(config);
   require(config.data.batch_size > 0, "task = \"" + config.data.task + "\" needs a batch_size");
 }
 
@@ -232,14 +308,12 @@ void check_shared_layers(const Config& config) {
   require(train.device == "cpu", key + ": " + way + " parallel runs on the CPU alone: it needs device = \"cpu\"");
   require(task_kind(config) != TaskKind::kImages, key + ": networks for images are not divided: leave " + way + " out");
   require(train.memory.empty() || train.recompute != "auto",
-          key +
-              ": ranks might choose differently what to compute again within memory: set recompute to block, "
+          key + ": ranks might choose differently what to compute again within memory: set recompute to block, " +
               "attention or none");
   require(!train.tensorboard,
           key + ": no rank has the whole gradient for the histograms: it needs tensorboard = false");
-  require(train.sample_length == 0, key +
-                                        ": samples are not written while ranks divide the model: it needs "
-                                        "sample_length = 0");
+  require(train.sample_length == 0,
+          key + ": samples are not written while ranks divide the model: it needs sample_length = 0");
   require(task_kind(config) != TaskKind::kTranslation || train.metric == "loss",
           key + ": nothing is translated while ranks divide the model: it needs metric = \"loss\"");
 }

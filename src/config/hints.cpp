@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include "base/edit_distance.h"
 #include "base/text.h"
 
 namespace linnet {
@@ -14,8 +13,8 @@ namespace {
 
 std::string folded(std::string_view text) {
   while (text.starts_with('-')) text.remove_prefix(1);  // of an option: they would make all names alike
-  std::string result(text);
-  for (char& c : result) c = c == '-' ? '_' : lower_ascii(c);
+  std::string result = lower_ascii(text);
+  std::ranges::replace(result, '-', '_');
   return result;
 }
 
@@ -57,9 +56,8 @@ std::optional<uint64_t> parse_byte_size(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || !std::isfinite(value) || value <= 0) return {};
-  std::string unit;
-  for (const char* c = end; c < text.data() + text.size(); ++c)
-    if (*c != ' ') unit += lower_ascii(*c);
+  std::string unit = lower_ascii({end, text.data() + text.size()});
+  std::erase(unit, ' ');
   for (const auto& [name, factor] : kUnits)
     if (unit == name && value * factor >= 1 && value * factor < kMost) return static_cast<uint64_t>(value * factor);
   return {};

@@ -6,103 +6,67 @@
 namespace linnet {
 namespace {
 
-using Names = std::string_view;
-constexpr std::array kPairModels{Names("transformer"), Names("t5"), Names("marian")};
-constexpr std::array kPairMetrics{Names("bleu"), Names("chrf"), Names("exact_match")};
-constexpr std::array kDecoders{Names("gpt"), Names("llama")};
-constexpr std::array kEncoders{Names("bert")};
-constexpr std::array kImageModels{Names("cnn"), Names("resnet"), Names("vit")};
-constexpr std::array kPreferenceMetrics{Names("accuracy"), Names("margin"), Names("chosen_reward"),
-                                        Names("rejected_reward")};
-constexpr std::array kMaskedMetrics{Names("masked_accuracy")};
-constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1"), Names("f1_macro"), Names("f1_weighted")};
-constexpr std::array kSeveralMetrics{Names("f1"), Names("f1_macro"), Names("precision"), Names("recall"),
-                                     Names("accuracy")};
-constexpr std::array kNumberMetrics{Names("pearson"), Names("spearman")};
-constexpr std::array kEntityMetrics{Names("f1"), Names("precision"), Names("recall"), Names("accuracy")};
-constexpr std::array kAnswerMetrics{Names("f1"), Names("exact_match")};
-constexpr std::array kEmbeddingMetrics{Names("spearman"), Names("pearson"),  Names("mrr_10"),
-                                       Names("ndcg_10"),  Names("recall_1"), Names("recall_10")};
-constexpr std::array kImageClassMetrics{Names("accuracy"), Names("f1_macro"), Names("f1_weighted")};
+using enum TaskKind;
+using enum ExampleOrigin;
 
-constexpr TaskRow pairs(std::string_view name, ExampleOrigin origin) {
-  return {name,          TaskKind::kTranslation,
-          origin,        &DataConfig::train_tsv,
-          "text",        name,
-          "translation", "tokens",
-          kPairModels,   kPairMetrics};
-}
+constexpr auto names(const auto&... each) { return std::array{std::string_view(each)...}; }
 
-constexpr std::array kTextHeads{Names("classifier.*"), Names("pooler.*")};
-constexpr std::array kTokenHeads{Names("classifier.*")};
-constexpr std::array kAnswerHeads{Names("qa_outputs.*")};
+constexpr auto kPairModels = names("transformer", "t5", "marian");
+constexpr auto kDecoders = names("gpt", "llama");
+constexpr auto kEncoders = names("bert");
+constexpr auto kImageModels = names("cnn", "resnet", "vit");
 
-// What an encoder of texts with a head learns (tasks/texts/text_task.h).
-constexpr TaskRow texts(std::string_view name, const char* description, std::span<const Names> metrics,
-                        std::span<const Names> heads = kTextHeads) {
-  return {name,
-          TaskKind::kTexts,
-          ExampleOrigin::kFiles,
-          &DataConfig::train_tsv,
-          name,
-          "texts",
-          description,
-          "texts",
-          kEncoders,
-          metrics,
-          heads};
-}
+constexpr auto kPairMetrics = names("bleu", "chrf", "exact_match");
+constexpr auto kPreferenceMetrics = names("accuracy", "margin", "chosen_reward", "rejected_reward");
+constexpr auto kMaskedMetrics = names("masked_accuracy");
+constexpr auto kTextClassMetrics = names("accuracy", "f1", "f1_macro", "f1_weighted");
+constexpr auto kSeveralMetrics = names("f1", "f1_macro", "precision", "recall", "accuracy");
+constexpr auto kNumberMetrics = names("pearson", "spearman");
+constexpr auto kEntityMetrics = names("f1", "precision", "recall", "accuracy");
+constexpr auto kAnswerMetrics = names("f1", "exact_match");
+constexpr auto kEmbeddingMetrics = names("spearman", "pearson", "mrr_10", "ndcg_10", "recall_1", "recall_10");
+constexpr auto kImageClassMetrics = names("accuracy", "f1_macro", "f1_weighted");
+constexpr std::span<const std::string_view> kNone;
 
-constexpr TaskRow images(std::string_view name, const char* description, std::span<const Names> metrics) {
-  return {name,
-          TaskKind::kImages,
-          ExampleOrigin::kFiles,
-          &DataConfig::data_dir,
-          name,
-          "images",
-          description,
-          "images",
-          kImageModels,
-          metrics};
-}
+constexpr auto kTextHeads = names("classifier.*", "pooler.*");
+constexpr auto kTokenHeads = names("classifier.*");
+constexpr auto kAnswerHeads = names("qa_outputs.*");
+
+// The members of TaskRow in their order.
+constexpr TaskRow row(const auto&... members) { return {members...}; }
+
+constexpr auto kPairFile = &DataConfig::train_tsv, kTextFile = &DataConfig::text, kFolder = &DataConfig::data_dir;
 
 constexpr std::array kRows{
-    pairs("text", ExampleOrigin::kFiles),
-    pairs("dates", ExampleOrigin::kDates),
-    pairs("random", ExampleOrigin::kRandom),
-    TaskRow{"language",
-            TaskKind::kLanguage,
-            ExampleOrigin::kFiles,
-            &DataConfig::text,
-            "language",
-            "language",
-            "language model",
-            "tokens",
-            kDecoders,
-            {}},
-    TaskRow{"chat",
-            TaskKind::kLanguage,
-            ExampleOrigin::kFiles,
-            &DataConfig::text,
-            "chat",
-            "language",
-            "conversations",
-            "tokens",
-            kDecoders,
-            {}},
-    TaskRow{"preferences", TaskKind::kLanguage, ExampleOrigin::kFiles, &DataConfig::text, "preferences", "language",
-            "preferences", "pairs", kDecoders, kPreferenceMetrics},
-    TaskRow{"masked_language", TaskKind::kMaskedLanguage, ExampleOrigin::kFiles, &DataConfig::text, "masked_language",
-            "masked_language", "masked language model", "tokens", kEncoders, kMaskedMetrics},
-    texts("classification", "classification of texts", kTextClassMetrics),
-    texts("several_labels", "several labels for each text", kSeveralMetrics),
-    texts("regression", "numbers for each text", kNumberMetrics),
-    texts("token_classification", "classification of words", kEntityMetrics, kTokenHeads),
-    texts("answers", "answers in texts", kAnswerMetrics, kAnswerHeads),
-    texts("embeddings", "embeddings of texts", kEmbeddingMetrics, {}),
-    images("images", "classification of images", kImageClassMetrics),
-    images("images_several_labels", "several labels for each image", kSeveralMetrics),
-    images("images_regression", "numbers for each image", kNumberMetrics),
+    row("text", kTranslation, kFiles, kPairFile, "text", "text", "translation", "tokens", kPairModels, kPairMetrics),
+    row("dates", kTranslation, kDates, kPairFile, "text", "dates", "translation", "tokens", kPairModels, kPairMetrics),
+    row("random", kTranslation, kRandom, kPairFile, "text", "random", "translation", "tokens", kPairModels,
+        kPairMetrics),
+    row("language", kLanguage, kFiles, kTextFile, "language", "language", "language model", "tokens", kDecoders, kNone),
+    row("chat", kLanguage, kFiles, kTextFile, "chat", "language", "conversations", "tokens", kDecoders, kNone),
+    row("preferences", kLanguage, kFiles, kTextFile, "preferences", "language", "preferences", "pairs", kDecoders,
+        kPreferenceMetrics),
+    row("masked_language", kMaskedLanguage, kFiles, kTextFile, "masked_language", "masked_language",
+        "masked language model", "tokens", kEncoders, kMaskedMetrics),
+    // What an encoder of texts with a head learns (tasks/texts/text_task.h).
+    row("classification", kTexts, kFiles, kPairFile, "classification", "texts", "classification of texts", "texts",
+        kEncoders, kTextClassMetrics, kTextHeads),
+    row("several_labels", kTexts, kFiles, kPairFile, "several_labels", "texts", "several labels for each text", "texts",
+        kEncoders, kSeveralMetrics, kTextHeads),
+    row("regression", kTexts, kFiles, kPairFile, "regression", "texts", "numbers for each text", "texts", kEncoders,
+        kNumberMetrics, kTextHeads),
+    row("token_classification", kTexts, kFiles, kPairFile, "token_classification", "texts", "classification of words",
+        "texts", kEncoders, kEntityMetrics, kTokenHeads),
+    row("answers", kTexts, kFiles, kPairFile, "answers", "texts", "answers in texts", "texts", kEncoders,
+        kAnswerMetrics, kAnswerHeads),
+    row("embeddings", kTexts, kFiles, kPairFile, "embeddings", "texts", "embeddings of texts", "texts", kEncoders,
+        kEmbeddingMetrics),
+    row("images", kImages, kFiles, kFolder, "images", "images", "classification of images", "images", kImageModels,
+        kImageClassMetrics),
+    row("images_several_labels", kImages, kFiles, kFolder, "images_several_labels", "images",
+        "several labels for each image", "images", kImageModels, kSeveralMetrics),
+    row("images_regression", kImages, kFiles, kFolder, "images_regression", "images", "numbers for each image",
+        "images", kImageModels, kNumberMetrics),
 };
 
 }  // namespace
