@@ -17,17 +17,21 @@ class SingleProcess : public Communicator {
   }
 };
 
-template <class Span>
-auto bytes_of_values(Span values) {
-  if constexpr (std::is_const_v<typename Span::element_type>) return std::as_bytes(values);
-  else return std::as_writable_bytes(values);
-}
-
 }  // namespace
 
 Communicator& single_process() {
   static SingleProcess instance;
   return instance;
+}
+
+void send(Communicator& world, int to, std::span<const std::byte> bytes) {
+  const Communicator::Outgoing message{to, bytes};
+  world.exchange({&message, 1}, {});
+}
+
+void receive(Communicator& world, int from, std::span<std::byte> bytes) {
+  const Communicator::Incoming message{from, bytes};
+  world.exchange({}, {&message, 1});
 }
 
 void barrier(Communicator& world) {
@@ -37,10 +41,7 @@ void barrier(Communicator& world) {
 }
 
 void broadcast(Communicator& world, int root, std::span<std::byte> bytes) {
-  if (world.rank() != root) {
-    const Communicator::Incoming message{root, bytes};
-    return world.exchange({}, {&message, 1});
-  }
+  if (world.rank() != root) return receive(world, root, bytes);
   std::vector<Communicator::Outgoing> messages;
   for (int rank = 0; rank < world.size(); ++rank)
     if (rank != root) messages.push_back({rank, bytes});
@@ -48,7 +49,7 @@ void broadcast(Communicator& world, int root, std::span<std::byte> bytes) {
 }
 
 void broadcast(Communicator& world, int root, std::span<float> values) {
-  broadcast(world, root, bytes_of_values(values));
+  broadcast(world, root, std::as_writable_bytes(values));
 }
 
 namespace {
@@ -58,8 +59,7 @@ size_t block_count(size_t count) { return (count + kSliceUnit - 1) / kSliceUnit;
 // part(rank): the bytes of `all` that are the rank's.
 void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef<Slice(int rank)> part) {
   const auto block = [&](int rank) { return all.subspan(part(rank).first, part(rank).count); };
-  std::vector<Communicator::Outgoing> outgoing;
-  std::vector<Communicator::Incoming> incoming;
+  auto& [outgoing, incoming, parts] = world.empty_lists();
   for (int rank = 0; rank < world.size(); ++rank) {
     if (rank == world.rank()) continue;
     outgoing.push_back({rank, block(world.rank())});
@@ -113,7 +113,7 @@ Slice block_slice(const SliceBounds& bounds, int rank) {
 }
 
 void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds) {
-  all_gather_parts(world, bytes_of_values(all),
+  all_gather_parts(world, std::as_writable_bytes(all),
                    [&](int rank) { return bytes_of_values(slice(bounds, rank), sizeof(float)); });
 }
 
@@ -122,7 +122,7 @@ void all_gather_slices(Communicator& world, std::span<float> all) {
 }
 
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds) {
-  all_gather_parts(world, bytes_of_values(blocks),
+  all_gather_parts(world, std::as_writable_bytes(blocks),
                    [&](int rank) { return bytes_of_values(block_slice(bounds, rank), sizeof(double)); });
 }
 

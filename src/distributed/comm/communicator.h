@@ -64,11 +64,16 @@ class Communicator {
 // The communicator of a process that trains alone.
 Communicator& single_process();
 
+// One message.
+void send(Communicator& world, int to, std::span<const std::byte> bytes);
+void receive(Communicator& world, int from, std::span<std::byte> bytes);
+
 // Every rank calls these, in the same order. `root` is the rank that has the value.
 void barrier(Communicator& world);
 void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
 void broadcast(Communicator& world, int root, std::span<float> values);
-// `all` has world.size() blocks of mine.size() bytes, in the order of the ranks.
+// `all` has world.size() blocks of mine.size() bytes, in the order of the ranks. Allocates nothing after calls with as
+// many ranks.
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
 
 // Texts, of any length.

@@ -1,6 +1,5 @@
 #include "distributed/comm/pipeline_order.h"
 #include <algorithm>
-#include <span>
 
 namespace linnet {
 namespace {
@@ -8,9 +7,8 @@ namespace {
 // Pass number `index` of its direction, from 0.
 PipelinePass pass_at(const PipelineOrder& order, bool is_forward, int64_t index) {
   if (order.chunks == 1) return {is_forward, 0, index};
-  const int64_t in_group = index % (int64_t{order.ranks} * order.chunks);
+  const int64_t of_group = int64_t{order.ranks} * order.chunks, group = index / of_group, in_group = index % of_group;
   const auto chunk = static_cast<int>(in_group / order.ranks);
-  const int64_t group = index / (int64_t{order.ranks} * order.chunks);
   return {is_forward, is_forward ? chunk : order.chunks - 1 - chunk, group * order.ranks + in_group % order.ranks};
 }
 
@@ -24,6 +22,9 @@ int64_t passes_ahead(const PipelineOrder& order, int rank) {
 }
 
 int stage_of(const PipelineOrder& order, int rank, const PipelinePass& pass) { return pass.chunk * order.ranks + rank; }
+int rank_of(const PipelineOrder& order, int stage) {  // -1: there is no such stage
+  return stage < 0 || stage == order.ranks * order.chunks ? -1 : stage % order.ranks;
+}
 
 // With several chunks and a last group that has fewer micro-batches than there are ranks: the order in which that
 // group is complete.
@@ -57,9 +58,8 @@ class Steps {
   void receive(const PipelinePass& pass) {
     if (pipeline_sender(order_, rank_, pass) >= 0) next_.receives.push_back(pass);
   }
-  void compute(const PipelinePass& pass) { compute(std::span(&pass, 1)); }
   // One after another, with no exchange in between.
-  void compute(std::span<const PipelinePass> passes) {
+  void compute(const std::vector<PipelinePass>& passes) {
     std::vector<PipelinePass> made;
     for (const PipelinePass& pass : passes) {
       const bool is_last = stage_of(order_, rank_, pass) + 1 == order_.ranks * order_.chunks;
@@ -95,16 +95,16 @@ std::vector<PipelineStep> steps_of_one_chunk(const PipelineOrder& order, int ran
   const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
   for (int64_t i = 0; i < ahead; ++i) {
     steps.receive(steps.forward(i));
-    steps.compute(steps.forward(i));
+    steps.compute({steps.forward(i)});
     steps.exchange();  // the next stage should not wait until this rank has the next micro-batch
   }
   for (int64_t i = 0; i < all; ++i) {
     if (i + ahead < all) {
       steps.receive(steps.forward(i + ahead));
-      steps.compute(steps.forward(i + ahead));
+      steps.compute({steps.forward(i + ahead)});
     }
     steps.receive(steps.backward(i));
-    steps.compute(steps.backward(i));
+    steps.compute({steps.backward(i)});
   }
   return steps.finish();
 }
@@ -116,7 +116,7 @@ std::vector<PipelineStep> interleaved_steps(const PipelineOrder& order, int rank
   const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
   steps.receive(steps.forward(0));
   for (int64_t i = 0; i < ahead; ++i) {
-    steps.compute(steps.forward(i));
+    steps.compute({steps.forward(i)});
     if (i + 1 < all) steps.receive(steps.forward(i + 1));
   }
   if (ahead == all) steps.exchange();
@@ -135,13 +135,11 @@ std::vector<PipelineStep> interleaved_steps(const PipelineOrder& order, int rank
 }  // namespace
 
 int pipeline_receiver(const PipelineOrder& order, int rank, const PipelinePass& pass) {
-  const int to = stage_of(order, rank, pass) + (pass.is_forward ? 1 : -1);
-  return to < 0 || to == order.ranks * order.chunks ? -1 : to % order.ranks;
+  return rank_of(order, stage_of(order, rank, pass) + (pass.is_forward ? 1 : -1));
 }
 
 int pipeline_sender(const PipelineOrder& order, int rank, const PipelinePass& pass) {
-  const int from = stage_of(order, rank, pass) + (pass.is_forward ? -1 : 1);
-  return from < 0 || from == order.ranks * order.chunks ? -1 : from % order.ranks;
+  return rank_of(order, stage_of(order, rank, pass) - (pass.is_forward ? 1 : -1));
 }
 
 std::vector<PipelinePass> pipeline_passes(const PipelineOrder& asked, int rank) {

@@ -5,6 +5,7 @@
 // that slice, piece by piece, and adds them. So every value crosses between two ranks once for each node, which is the
 // least that a sum can do: with powers of two a rank has one node.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -54,10 +55,11 @@ struct ShardShare {
   // The most nodes that wait while this rank computes a further shard.
   int64_t most_waiting() const;
   // Where each rank computes one shard in each of count() rounds, and in round k rank r has shard k * ranks + r: how
-  // many nodes there are after so many rounds, and at most.
-  std::vector<ShardNode> nodes_after(int64_t rounds) const;
+  // many nodes there are at most after a round.
   int64_t most_nodes_after_a_round() const;
 };
+// What is left of consecutive shards when they are added as far as the tree allows.
+std::vector<ShardNode> nodes_of_shards(int64_t first, int64_t count);
 
 // User error in one line when the ranks cannot divide the shards evenly.
 void check_share(const ShardShare& share);
@@ -65,15 +67,19 @@ void check_share(const ShardShare& share);
 class ShardSum {
  public:
   // `workspace`: workspace_size() floats; it must outlive this.
-  ShardSum(Communicator& world, const ShardShare& share, std::span<float> workspace);
+  ShardSum(Communicator& world, const ShardShare& share, std::span<float> workspace)
+      : ShardSum(world, nullptr, share, workspace) {}
   // Of values that lie, as the workspace does, on a device: everything is queued there, and pools are not used.
-  ShardSum(DeviceRanks& device, const ShardShare& share, std::span<float> workspace);
+  ShardSum(DeviceRanks& device, const ShardShare& share, std::span<float> workspace)
+      : ShardSum(device.messages(), &device, share, workspace) {}
   // Floats for received pieces; 0 with one rank.
   static size_t workspace_size(const ShardShare& share, size_t values, bool on_device = false);
 
   // nodes[i]: the values of this rank's i-th node, all of one size. Writes the sum over all shards of this rank's slice
   // there in nodes[0], and uses the same slice of the other nodes as scratch memory. The other slices stay as they are.
-  void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, ThreadPool& pool);
+  void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, ThreadPool& pool) {
+    reduce_scatter(nodes, bounds, {0, nodes[0].size()}, pool, Communicator::Wait::kSoon);
+  }
   // The same for the values `part` alone.
   void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, Slice part, ThreadPool& pool,
                       Communicator::Wait wait);
@@ -81,7 +87,7 @@ class ShardSum {
   void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
 
   // The same sum where no rank keeps what others own (ZeRO stage 2): in round k = 0, 1, ... rank r has shard
-  // k * ranks + r (ShardShare::nodes_after). `part` of that shard's values lies at `shard`, which is written over.
+  // k * ranks + r (ShardShare). `part` of that shard's values lies at `shard`, which is written over.
   // sums[i]: this rank's slice of the i-th node that the rounds so far have left, most_nodes_after_a_round() of them.
   // After the last round sums[0] has the sum.
   void add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,
@@ -92,8 +98,13 @@ class ShardSum {
 
  private:
   ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& share, std::span<float> workspace);
-  void exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count, ThreadPool& pool,
-                        Communicator::Wait wait);
+  template <class Values>
+  void list_outgoing(size_t nodes, const Values& values);
+  template <class Mine>
+  void exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes, const Mine& mine, size_t count, bool all,
+                        ThreadPool& pool, Communicator::Wait wait);
+  void add_nodes(std::span<const std::span<float>> nodes, size_t first, size_t count, ThreadPool& pool,
+                 Communicator::Wait wait);
   void exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
                               size_t count, ThreadPool& pool, Communicator::Wait wait);
   void add_last_two(ThreadPool& pool, size_t count);
@@ -103,13 +114,23 @@ class ShardSum {
   DeviceRanks* const device_ = nullptr;
   const ShardShare share_;
   const std::span<float> workspace_;
-  const size_t piece_;                            // floats of a node that are received at once
-  std::vector<std::vector<ShardNode>> nodes_of_;  // of each rank
+  const size_t piece_;                                          // floats of a node that are received at once
+  std::vector<std::vector<ShardNode>> nodes_of_, round_nodes_;  // of each rank
   std::vector<Communicator::Outgoing> outgoing_;
   std::vector<Communicator::Incoming> incoming_;
   std::vector<float*> values_;  // of the nodes on the stack
   ShardStack stack_;
 };
+
+// Calls body(begin, end) for ranges of at most `most` that cover [0, count) once, by the threads of the pool.
+template <class Body>
+void in_ranges(ThreadPool& pool, size_t count, size_t most, const Body& body) {
+  if (count <= most) return body(size_t{0}, count);
+  pool.run(static_cast<int64_t>((count + most - 1) / most), [&](int64_t task, int) {
+    const size_t begin = static_cast<size_t>(task) * most;
+    body(begin, std::min(count, begin + most));
+  });
+}
 
 // into[i] += from[i]
 void add_values(ThreadPool& pool, float* into, const float* from, size_t count);

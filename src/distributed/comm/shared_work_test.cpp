@@ -1,10 +1,10 @@
 // Work that ranks divide: the results are those of one rank, in the same order.
-#include "distributed/comm/shared_work.h"
 #include <gtest/gtest.h>
 #include <atomic>
 #include "base/error.h"
 #include "base/signals.h"
 #include "comm_testing.h"
+#include "distributed/comm/agreement.h"
 
 namespace linnet {
 namespace {

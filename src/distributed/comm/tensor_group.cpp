@@ -1,9 +1,9 @@
 #include "distributed/comm/tensor_group.h"
 #include <algorithm>
 #include "base/error.h"
+#include "distributed/comm/shard_sum.h"
 
 namespace linnet {
-
 namespace {
 
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
@@ -21,17 +21,12 @@ bool sends_whole(size_t values, size_t ranks) { return values * ranks <= kFew; }
 
 // to = the sum of the parts in their order; `to` is one of them.
 void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* to, size_t count) {
-  const auto add = [&](size_t begin, size_t end) {
+  in_ranges(pool, count, kThreadPiece, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       float sum = parts[0][i];
       for (size_t part = 1; part < parts.size(); ++part) sum += parts[part][i];
       to[i] = sum;
     }
-  };
-  if (count <= kThreadPiece) return add(0, count);
-  pool.run(static_cast<int64_t>((count + kThreadPiece - 1) / kThreadPiece), [&](int64_t task, int) {
-    const size_t begin = static_cast<size_t>(task) * kThreadPiece;
-    add(begin, std::min(count, begin + kThreadPiece));
   });
 }
 
@@ -63,20 +58,6 @@ Communicator& checked_group(Communicator* group, int ranks) {
     fail_internal("a plan of " + std::to_string(ranks) + " ranks is run by " +
                   std::to_string(group ? group->size() : 1));
   return *group;
-}
-
-void gather_over_ranks(Communicator& group, std::span<const float> mine, std::span<float> all) {
-  auto& [outgoing, incoming, none] = group.empty_lists();
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const std::span<float> part = all.subspan(static_cast<size_t>(rank) * mine.size(), mine.size());
-    if (rank == group.rank()) {
-      std::ranges::copy(mine, part.begin());
-      continue;
-    }
-    outgoing.push_back({rank, std::as_bytes(mine)});
-    incoming.push_back({rank, std::as_writable_bytes(part)});
-  }
-  group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
 }
 
 size_t sum_scratch_size(size_t values, int ranks) {

@@ -39,12 +39,8 @@ struct RankGroups {
 // The group with which a plan is run. Internal error unless it has `ranks` ranks.
 Communicator& checked_group(Communicator* group, int ranks);
 
-// all = the ranks' values one after another, of as many from each. Like the sum below it allocates nothing after calls
-// with as many ranks.
-void gather_over_ranks(Communicator& group, std::span<const float> mine, std::span<float> all);
-
 // values = the sum of all ranks' values, the same bits on every rank: they are added in the order of the ranks.
-// `scratch`: sum_scratch_size() floats.
+// `scratch`: sum_scratch_size() floats. Allocates nothing after calls with as many ranks.
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool);
 size_t sum_scratch_size(size_t values, int ranks);
 

@@ -3,16 +3,15 @@
 #include <unistd.h>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include "base/error.h"
 #include "base/module.h"
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 
 namespace linnet {
-
 namespace {
 
 std::filesystem::path find_module() {
@@ -65,12 +64,8 @@ std::optional<std::string> on_path(const char* program) {
 // Empty when the variable is not set or not a number.
 std::optional<int> number_in(const char* variable) {
   const char* text = std::getenv(variable);
-  if (!text) return {};
-  const std::string_view digits = text;
-  int value = 0;
-  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (problem != std::errc() || end != digits.data() + digits.size() || value < 0) return {};
-  return value;
+  const auto value = parse_number<int>(text ? text : "");
+  return value >= 0 ? value : std::nullopt;  // less than any number if it is empty
 }
 
 std::optional<Starter> starter_from(const char* name, const char* rank, const char* ranks, const char* ranks_here,
@@ -125,10 +120,7 @@ std::optional<Starter> find_starter() {
                                         "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"))
     return starter;
   // SLURM_NTASKS is also set in a batch script, which is one process; these are set by srun alone.
-  if (const auto starter =
-          starter_from("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"))
-    return starter;
-  return {};
+  return starter_from("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID");
 }
 
 std::optional<Starter> find_torchrun() {

@@ -3,15 +3,15 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <vector>
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "base/text.h"
 
 namespace linnet {
-
 namespace {
 
 struct Unit {
@@ -19,9 +19,10 @@ struct Unit {
   double factor;
 };
 
-constexpr Unit kBandwidths[] = {{"B/s", 1},          {"KB/s", 1e3},       {"MB/s", 1e6},       {"GB/s", 1e9},
-                                {"TB/s", 1e12},      {"bit/s", 1.0 / 8},  {"Kbit/s", 1e3 / 8}, {"Mbit/s", 1e6 / 8},
+constexpr Unit kBandwidths[] = {{"TB/s", 1e12},      {"GB/s", 1e9},       {"MB/s", 1e6},       {"KB/s", 1e3},
+                                {"B/s", 1},          {"bit/s", 1.0 / 8},  {"Kbit/s", 1e3 / 8}, {"Mbit/s", 1e6 / 8},
                                 {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}};
+constexpr size_t kByteUnits = 5;  // the first of these
 constexpr Unit kTimes[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 
 // The value of "25 GB/s"; below 0 where the text is not a number and one of the units.
@@ -47,9 +48,9 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
 }
 
 // In the largest unit that leaves a number of at least 1.
-std::string in_units(double value, std::initializer_list<Unit> descending) {
-  const Unit* unit = descending.begin();
-  while (unit + 1 != descending.end() && value < unit->factor) ++unit;
+std::string in_units(double value, std::span<const Unit> descending) {
+  const Unit* unit = descending.data();
+  while (unit != &descending.back() && value < unit->factor) ++unit;
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", value / unit->factor);
   return text + std::string(unit->name);
@@ -62,38 +63,41 @@ constexpr size_t kTensorFew = 4096;  // floats that every rank sends whole: dist
 
 double bytes_of(size_t values) { return 4.0 * static_cast<double>(values); }
 
-std::vector<size_t> nodes_by_rank(const ShardShare& share) {
-  std::vector<size_t> nodes;
-  for (int rank = 0; rank < share.ranks; ++rank) nodes.push_back(share.nodes_of(rank).size());
-  return nodes;
-}
+// By rank, the nodes that it has, and the values of a part of all that it owns.
+struct Shares {
+  Shares(const ShardShare& share, size_t values, Slice part) {
+    for (int rank = 0; rank < share.ranks; ++rank) {
+      nodes.push_back(share.nodes_of(rank).size());
+      own.push_back(overlap(slice(values, rank, share.ranks), part).count);
+    }
+    all_nodes = std::reduce(nodes.begin(), nodes.end()), longest = std::ranges::max(own);
+  }
+  std::vector<size_t> nodes, own;
+  size_t all_nodes = 0, longest = 0;
+};
 
 }  // namespace
 
 Network parse_network(const std::string& text) {
-  const std::string option = "--network";
-  const std::string wanted = "; write bandwidth and latency, for example " + option + " 25GB/s,5us";
+  const std::string wanted = "; write bandwidth and latency, for example --network 25GB/s,5us";
   const std::vector<std::string_view> words = split_at_commas(text);
-  if (words.size() < 2 || words.size() > 3) fail_user(option + " \"" + text + "\" is not understood" + wanted);
+  const auto fail = [](std::string_view word, const std::string& problem) {
+    fail_user("--network: \"" + std::string(word) + "\" is not " + problem);
+  };
+  if (words.size() < 2 || words.size() > 3) fail_user("--network \"" + text + "\" is not understood" + wanted);
   Network network{.bytes_per_second = parse_quantity(words[0], kBandwidths),
                   .latency = parse_quantity(words[1], kTimes)};
-  if (network.bytes_per_second <= 0)
-    fail_user(option + ": \"" + std::string(words[0]) + "\" is not a bandwidth such as 25GB/s or 100Gbit/s" + wanted);
-  if (network.latency < 0)
-    fail_user(option + ": \"" + std::string(words[1]) + "\" is not a latency such as 5us or 0.1ms" + wanted);
-  if (words.size() == 3) {
-    if (words[2] != "no-overlap")
-      fail_user(option + ": \"" + std::string(words[2]) +
-                "\" is not understood; the third word can only be no-overlap");
-    network.overlaps = false;
-  }
+  if (network.bytes_per_second <= 0) fail(words[0], "a bandwidth such as 25GB/s or 100Gbit/s" + wanted);
+  if (network.latency < 0) fail(words[1], "a latency such as 5us or 0.1ms" + wanted);
+  network.overlaps = words.size() == 2;
+  if (!network.overlaps && words[2] != "no-overlap")
+    fail(words[2], "understood; the third word can only be no-overlap");
   return network;
 }
 
 std::string network_text(const Network& network) {
-  return in_units(network.bytes_per_second, {{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}, {"B/s", 1}}) +
-         "," + in_units(network.latency, {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}) +
-         (network.overlaps ? "" : ",no-overlap");
+  return in_units(network.bytes_per_second, std::span(kBandwidths).first(kByteUnits)) + "," +
+         in_units(network.latency, kTimes) + (network.overlaps ? "" : ",no-overlap");
 }
 
 // From the smallest exchange to each other one, in seconds a byte: the median. A few sizes may be far from the line, as
@@ -120,30 +124,22 @@ double seconds_of(const Traffic& traffic, const Network& network) {
 
 Traffic reduce_scatter_traffic(size_t values, Slice part, const ShardShare& share) {
   if (share.ranks == 1) return {};
-  const std::vector<size_t> nodes = nodes_by_rank(share);
-  size_t longest = 0, all_nodes = 0, sent = 0, busiest = 0;
-  for (const size_t count : nodes) all_nodes += count;
-  std::vector<size_t> own(nodes.size());
-  for (size_t rank = 0; rank < nodes.size(); ++rank) {
-    own[rank] = overlap(slice(values, static_cast<int>(rank), share.ranks), part).count;
-    longest = std::max(longest, own[rank]);
-  }
-  for (size_t rank = 0; rank < nodes.size(); ++rank) {
-    const size_t sends = nodes[rank] * (part.count - own[rank]), receives = (all_nodes - nodes[rank]) * own[rank];
+  const Shares of(share, values, part);
+  size_t sent = 0, busiest = 0;
+  for (size_t rank = 0; rank < of.nodes.size(); ++rank) {
+    const size_t sends = of.nodes[rank] * (part.count - of.own[rank]),
+                 receives = (of.all_nodes - of.nodes[rank]) * of.own[rank];
     sent += sends, busiest = std::max({busiest, sends, receives});
   }
-  return {.exchanges = static_cast<int64_t>(ceil_div(longest, kShardPiece)),
+  return {.exchanges = static_cast<int64_t>(ceil_div(of.longest, kShardPiece)),
           .port_bytes = bytes_of(busiest),
           .sent_bytes = bytes_of(sent) / share.ranks};
 }
 
 double added_bytes(size_t values, Slice part, const ShardShare& share) {
   if (share.ranks == 1) return 0;
-  size_t longest = 0, all_nodes = 0;
-  for (const size_t count : nodes_by_rank(share)) all_nodes += count;
-  for (int rank = 0; rank < share.ranks; ++rank)
-    longest = std::max(longest, overlap(slice(values, rank, share.ranks), part).count);
-  return 3 * bytes_of(longest * (all_nodes - 1));  // each addition reads two values and writes one
+  const Shares of(share, values, part);
+  return 3 * bytes_of(of.longest * (of.all_nodes - 1));  // each addition reads two values and writes one
 }
 
 Traffic gather_slices_traffic(size_t values, int ranks) {
@@ -159,14 +155,13 @@ Traffic gather_slices_traffic(size_t values, int ranks) {
 
 Traffic sum_everywhere_traffic(size_t values, const ShardShare& share) {
   if (share.ranks == 1) return {};
-  size_t all_nodes = 0, busiest = 0;
-  const std::vector<size_t> nodes = nodes_by_rank(share);
-  for (const size_t count : nodes) all_nodes += count;
+  const Shares of(share, values, {0, values});
+  size_t busiest = 0;
   const auto others = static_cast<size_t>(share.ranks - 1);
-  for (const size_t count : nodes) busiest = std::max({busiest, count * others, all_nodes - count});
+  for (const size_t count : of.nodes) busiest = std::max({busiest, count * others, of.all_nodes - count});
   return {.exchanges = 1,
           .port_bytes = bytes_of(values * busiest),
-          .sent_bytes = bytes_of(values * all_nodes * others) / share.ranks};
+          .sent_bytes = bytes_of(values * of.all_nodes * others) / share.ranks};
 }
 
 Traffic all_reduce_traffic(size_t values, int ranks) {

@@ -102,7 +102,7 @@ TEST(Traffic, TensorGroupsExchangeWhatIsTold) {
                    }));
       expect_equal(all_gather_traffic(values, ranks), counted(ranks, [&](Communicator& world) {
                      std::vector<float> mine(values), all(values * static_cast<size_t>(ranks));
-                     gather_over_ranks(world, mine, all);
+                     all_gather(world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
                    }));
     }
 }

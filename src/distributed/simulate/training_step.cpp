@@ -14,14 +14,6 @@
 
 namespace linnet {
 
-namespace {
-
-size_t index_of(const Lane& lane) {
-  return static_cast<size_t>(lane.rank) * kLaneKinds + static_cast<size_t>(lane.kind);
-}
-
-}  // namespace
-
 std::string layout_text(const RankLayout& layout) {
   std::string text = "data=" + std::to_string(layout.data);
   if (layout.tensor > 1) text += ",tensor=" + std::to_string(layout.tensor);
@@ -40,6 +32,10 @@ std::vector<RankLayout> layouts_of(int ranks, int most_tensor, int most_pipeline
 }
 
 namespace {
+
+size_t index_of(const Lane& lane) {
+  return static_cast<size_t>(lane.rank) * kLaneKinds + static_cast<size_t>(lane.kind);
+}
 
 constexpr OperationId kNone = -1;
 
@@ -78,27 +74,24 @@ class Builder {
   const StageWork& stage(int index) const { return step_.stages[static_cast<size_t>(index)]; }
   PipelineOrder order() const { return {layout_.pipeline, layout_.interleave, step_.micro_batches}; }
 
-  std::vector<int> tensor_group(int data, int pipeline) const {
+  static std::vector<int> some_ranks(int first, int count, int step) {
     std::vector<int> ranks;
-    for (int tensor = 0; tensor < layout_.tensor; ++tensor) ranks.push_back(rank_of(data, pipeline, tensor));
+    for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
     return ranks;
   }
   std::vector<int> data_group(int pipeline, int tensor) const {
-    std::vector<int> ranks;
-    for (int data = 0; data < layout_.data; ++data) ranks.push_back(rank_of(data, pipeline, tensor));
-    return ranks;
+    return some_ranks(rank_of(0, pipeline, tensor), layout_.data, layout_.ranks_of_model());
   }
 
   // The next operation that the ranks' own threads do.
   OperationId add_next(Operation operation, const std::vector<int>& ranks) {
-    for (const int rank : ranks) {
-      OperationId& last = last_[static_cast<size_t>(rank)];
-      if (last != kNone) operation.after.push_back(last);
-    }
+    for (const int rank : ranks)
+      if (last(rank) != kNone) operation.after.push_back(last(rank));
     const OperationId id = schedule_.add(std::move(operation));
-    for (const int rank : ranks) last_[static_cast<size_t>(rank)] = id;
+    for (const int rank : ranks) last(rank) = id;
     return id;
   }
+  OperationId& last(int rank) { return last_[static_cast<size_t>(rank)]; }
 
   void compute(int rank, const std::string& name, OperationKind kind, double seconds, OperationId arrival = kNone) {
     Operation operation{.name = name, .kind = kind, .seconds = seconds, .lanes = {{rank, LaneKind::kCompute}}};
@@ -125,15 +118,14 @@ class Builder {
   }
 
   OperationId send(const std::string& name, double bytes, int from, int to) {
-    const Traffic traffic = send_traffic(bytes);
-    Operation operation{.name = name, .kind = OperationKind::kPipeline, .seconds = seconds_of(traffic, network_)};
-    operation.lanes = {{from, LaneKind::kSend}, {to, LaneKind::kReceive}};
-    if (!network_.overlaps) {
-      operation.lanes.push_back({from, LaneKind::kCompute});
-      operation.lanes.push_back({to, LaneKind::kCompute});
-    }
-    operation.sent_bytes = bytes;
-    if (const OperationId last = last_[static_cast<size_t>(from)]; last != kNone) operation.after.push_back(last);
+    Operation operation{.name = name,
+                        .kind = OperationKind::kPipeline,
+                        .seconds = seconds_of(send_traffic(bytes), network_),
+                        .lanes = {{from, LaneKind::kSend}, {to, LaneKind::kReceive}},
+                        .sent_bytes = bytes};
+    for (const int rank : {from, to})
+      if (!network_.overlaps) operation.lanes.push_back({rank, LaneKind::kCompute});
+    if (last(from) != kNone) operation.after.push_back(last(from));
     return schedule_.add(std::move(operation));
   }
 
@@ -143,17 +135,16 @@ class Builder {
     const StageWork& work = stage(stage_of(pipeline, pass));
     const bool forward = pass.is_forward;
     const OperationKind kind = forward ? OperationKind::kForward : OperationKind::kBackward;
-    const std::vector<int> group = tensor_group(data, pipeline);
+    const std::vector<int> group = some_ranks(rank_of(data, pipeline, 0), layout_.tensor, 1);
     const std::string suffix = step_.micro_batches > 1 ? " " + std::to_string(pass.micro) : "";
     for (size_t i = 0; i < group.size(); ++i)
       if (!arrivals.empty()) compute(group[i], "wait", kind, 0, arrivals[i]);
-    for (const int rank : group) completed_[static_cast<size_t>(rank)].assign(1, last_[static_cast<size_t>(rank)]);
+    for (const int rank : group) completed_[static_cast<size_t>(rank)].assign(1, last(rank));
     for (const WorkItem& item : forward ? work.forward : work.backward) {
-      for (const int rank : group) {
+      for (const int rank : group)
         if (item.seconds > 0) compute(rank, item.name + suffix, kind, item.seconds);
-      }
       exchange_now(item.name, OperationKind::kTensor, item.exchange, group);
-      for (const int rank : group) completed_[static_cast<size_t>(rank)].push_back(last_[static_cast<size_t>(rank)]);
+      for (const int rank : group) completed_[static_cast<size_t>(rank)].push_back(last(rank));
     }
   }
 
@@ -223,8 +214,7 @@ class Builder {
       if (before != kNone) wait.after.push_back(before);
       for (const int rank : group) {
         const auto& completed = completed_[static_cast<size_t>(rank)];
-        const OperationId ready =
-            early ? completed[std::min(bucket.after, completed.size() - 1)] : last_[static_cast<size_t>(rank)];
+        const OperationId ready = early ? completed[std::min(bucket.after, completed.size() - 1)] : last(rank);
         if (ready != kNone) wait.after.push_back(ready);
       }
       sum.after = wait.after;
@@ -236,12 +226,10 @@ class Builder {
 
   // Of clipping, which is by the norm of the whole gradient: a number of each rank of a model.
   void add_norms() {
-    const int of_one_model = layout_.tensor * layout_.pipeline;
-    for (int data = 0; data < layout_.data; ++data) {
-      std::vector<int> ranks;
-      for (int i = 0; i < of_one_model; ++i) ranks.push_back(data * of_one_model + i);
-      exchange_now("norm", OperationKind::kTensor, all_reduce_traffic(1, of_one_model), ranks);
-    }
+    const int of_model = layout_.ranks_of_model();
+    for (int data = 0; data < layout_.data; ++data)
+      exchange_now("norm", OperationKind::kTensor, all_reduce_traffic(1, of_model),
+                   some_ranks(data * of_model, of_model, 1));
   }
 
   void add_update(int rank) {
@@ -318,11 +306,11 @@ std::vector<Interval> RankSchedule::simulate() const {
   // The earliest event first; of simultaneous ones that of the operation which was added first.
   using Event = std::pair<double, OperationId>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
-  for (size_t id = 0; id < operations_.size(); ++id) {
-    waiting[id] = static_cast<int>(operations_[id].after.size());
-    for (const OperationId before : operations_[id].after)
-      readers[static_cast<size_t>(before)].push_back(static_cast<OperationId>(id));
-    if (waiting[id] == 0) events.emplace(0.0, static_cast<OperationId>(id));
+  for (OperationId id = 0; id < std::ssize(operations_); ++id) {
+    const std::vector<OperationId>& after = operations_[static_cast<size_t>(id)].after;
+    waiting[static_cast<size_t>(id)] = static_cast<int>(after.size());
+    for (const OperationId before : after) readers[static_cast<size_t>(before)].push_back(id);
+    if (after.empty()) events.emplace(0.0, id);
   }
   while (!events.empty()) {
     const auto id = static_cast<size_t>(events.top().second);
@@ -353,19 +341,14 @@ std::string chrome_trace(const RankSchedule& schedule, const std::vector<Interva
   std::vector<bool> used(static_cast<size_t>(schedule.ranks()) * kLaneKinds);
   for (const Operation& operation : schedule.operations())
     for (const Lane& lane : operation.lanes) used[index_of(lane)] = true;
+  const auto add_name = [&](const char* of, int rank, int kind, const std::string& name) {
+    events.push_back({{"ph", "M"}, {"name", of}, {"pid", rank}, {"tid", kind}, {"args", {{"name", name}}}});
+  };
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    events.push_back({{"ph", "M"},
-                      {"name", "process_name"},
-                      {"pid", rank},
-                      {"tid", 0},
-                      {"args", {{"name", "rank " + std::to_string(rank)}}}});
+    add_name("process_name", rank, 0, "rank " + std::to_string(rank));
     for (int kind = 0; kind < kLaneKinds; ++kind)
       if (used[index_of({rank, static_cast<LaneKind>(kind)})])
-        events.push_back({{"ph", "M"},
-                          {"name", "thread_name"},
-                          {"pid", rank},
-                          {"tid", kind},
-                          {"args", {{"name", kTracks[static_cast<size_t>(kind)]}}}});
+        add_name("thread_name", rank, kind, kTracks[static_cast<size_t>(kind)]);
   }
   for (size_t id = 0; id < intervals.size(); ++id) {
     const Operation& operation = schedule.operations()[id];

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-#include "distributed/comm/rank_layout.h"
+#include "distributed/comm/pipeline_order.h"
 #include "distributed/simulate/network.h"
 
 namespace linnet {

@@ -181,7 +181,8 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
 
 void run_call(LinearCrossEntropyArgs& call, const KernelArgs& args) {
   const auto gather = [&](std::span<const float> mine, std::span<float> all) {
-    gather_over_ranks(checked_group(args.tensor_group, call.division.ranks), mine, all);
+    all_gather(checked_group(args.tensor_group, call.division.ranks), std::as_bytes(std::span(mine)),
+               std::as_writable_bytes(std::span(all)));
   };
   const GatherNumbers gather_numbers(gather);
   call.gather = &gather_numbers;
