@@ -142,7 +142,7 @@ inline void expect_as_alone(const LayoutResult& together, const LayoutResult& al
   EXPECT_EQ(together.tokens, alone.tokens);
 }
 
-// What ranks do not divide is shared as a run shares it (training/run/rank_setup.h).
+// What ranks do not divide is shared as a run shares it (training/run/run_setup.h).
 inline void share_undivided(const TrainingState& states, Communicator& world) {
   const ParameterLayout& layout = states.layout();
   for (const std::string& state : states.names()) {

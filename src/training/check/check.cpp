@@ -4,16 +4,15 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include "base/clock.h"
+#include <optional>
 #include "base/process_memory.h"
+#include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {
 
 namespace {
-
-// The loss at the beginning, one batch learned by heart, equal bits, products in bf16.
 
 // The classes that the loss chooses from; 0: the graph has no such loss.
 int64_t class_count(const Graph& graph) {
@@ -36,11 +35,11 @@ std::string text_of(const char* format, ...) {
   return text;
 }
 
-CheckLine verdict(const char* name, bool passes, std::string figure) {
-  return {name, passes ? Verdict::kPass : Verdict::kFail, std::move(figure)};
+Finding verdict(bool passes, std::string figure) {
+  return {passes ? Verdict::kPass : Verdict::kFail, std::move(figure)};
 }
 
-CheckLine skipped(const char* name, std::string why) { return {name, Verdict::kSkipped, std::move(why)}; }
+Finding skipped(std::string why) { return {Verdict::kSkipped, std::move(why)}; }
 
 const Graph& evaluation_graph(const CheckSubject& subject) {
   return subject.trainer.plans().by_name().at("evaluate." + std::to_string(subject.shape))->graph;
@@ -103,50 +102,49 @@ NamedTensors graph_inputs(const CheckSubject& subject, const Graph& graph) {
 
 std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<void(const CheckLine&)>& on_line) {
   std::vector<CheckLine> lines;
-  const auto add = [&](const CheckLine& line) {
-    lines.push_back(line);
-    if (on_line) on_line(line);
+  const auto add = [&](const char* name, Finding finding) {
+    lines.push_back({name, finding.verdict, std::move(finding.figure)});
+    if (on_line) on_line(lines.back());
   };
-  add(check_initial_loss(subject));
-  add(check_gradient_norms(subject));
-  add(check_finite_differences(subject));
-  add(check_dead_units(subject));
-  add(check_attention(subject));
-  add(check_causality(subject));
-  add(check_context(subject));
-  add(check_padding(subject));
-  add(check_rows(subject));
-  add(check_lengths(subject));
-  add(check_determinism(subject));
-  add(check_drift(subject));
-  std::vector<CheckLine> more;
-  add(check_overfitting(subject, more));
-  for (const CheckLine& line : more) add(line);
+  add("initial loss", check_initial_loss(subject));
+  add("gradients by layer", check_gradient_norms(subject));
+  add("gradients against differences", check_finite_differences(subject));
+  add("dead units", check_dead_units(subject));
+  add("attention rows sum to one", check_attention(subject));
+  add("no look at later tokens", check_causality(subject));
+  add("earlier tokens count", check_context(subject));
+  add("padding", check_padding(subject));
+  add("rows do not see each other", check_rows(subject));
+  add("padded length", check_lengths(subject));
+  add("determinism", check_determinism(subject));
+  add("bf16 against fp32", check_drift(subject));
+  std::optional<Finding> throughput, memory;
+  add("overfitting one batch", check_overfitting(subject, throughput, memory));
+  if (throughput) add("throughput", *throughput);
+  if (memory) add("memory", *memory);
   return lines;
 }
 
 // Random weights should know nothing and be sure of nothing: their loss is that of a guess among all classes. It is
 // that of a training step: at first batch normalization has no statistics for evaluation yet.
-CheckLine check_initial_loss(CheckSubject& subject) {
-  constexpr const char* kName = "initial loss";
+Finding check_initial_loss(CheckSubject& subject) {
   restart(subject);
   load(subject, subject.batch);
   const StepReport report = subject.trainer.step(subject.shape, 0, 1);
   const double loss = report.loss;
   const int64_t classes = class_count(evaluation_graph(subject));
-  if (report.tokens == 0) return verdict(kName, false, "the batch has no targets");
-  if (!std::isfinite(loss)) return verdict(kName, false, "the loss is not finite");
-  if (classes < 2) return skipped(kName, text_of("loss %.3f; the loss is not over classes", loss));
+  if (report.tokens == 0) return verdict(false, "the batch has no targets");
+  if (!std::isfinite(loss)) return verdict(false, "the loss is not finite");
+  if (classes < 2) return skipped(text_of("loss %.3f; the loss is not over classes", loss));
   // Few targets may be unlucky ones.
   const double guess = std::log(static_cast<double>(classes));
   const double most = 1.25 * guess + 1 + 3 / std::sqrt(static_cast<double>(report.tokens));
   const bool fits = loss < most && (!subject.is_fresh || loss > 0.5 * guess);
-  return verdict(kName, fits,
-                 text_of("%.3f; a guess among %lld classes has %.3f, at most %.3f is usual", loss,
-                         static_cast<long long>(classes), guess, most));
+  return verdict(fits, text_of("%.3f; a guess among %lld classes has %.3f, at most %.3f is usual", loss,
+                               static_cast<long long>(classes), guess, most));
 }
 
-CheckLine check_overfitting(CheckSubject& subject, std::vector<CheckLine>& more) {
+Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& throughput, std::optional<Finding>& memory) {
   constexpr int64_t kMostSteps = 150;
   constexpr double kEnough = 0.7, kLeastRate = 5e-4;  // of the first loss; 150 steps are few
   restart(subject);
@@ -164,22 +162,20 @@ CheckLine check_overfitting(CheckSubject& subject, std::vector<CheckLine>& more)
     if (step == 1) first = loss;
     if (!report.finite || loss < 0.3 * first) break;
   }
-  const uint64_t taken = resident_bytes();
-  more.push_back(verdict("throughput", true,
-                         text_of("%.3g a second of what the loss counts, %.1f ms a step of this batch",
-                                 static_cast<double>(tokens) / step_seconds, step_seconds * 1e3)));
+  const auto taken = static_cast<double>(resident_bytes());
+  throughput = verdict(true, text_of("%.3g a second of what the loss counts, %.1f ms a step of this batch",
+                                     static_cast<double>(tokens) / step_seconds, step_seconds * 1e3));
+  const auto planned = static_cast<double>(subject.planned_bytes);
   if (subject.planned_bytes > 0)
-    more.push_back(verdict("memory",
-                           static_cast<double>(taken) < 1.1 * static_cast<double>(subject.planned_bytes) + 64e6,
-                           text_of("%.1f MB taken, %.1f MB planned", static_cast<double>(taken) / 1e6,
-                                   static_cast<double>(subject.planned_bytes) / 1e6)));
+    memory =
+        verdict(taken < 1.1 * planned + 64e6, text_of("%.1f MB taken, %.1f MB planned", taken / 1e6, planned / 1e6));
   const bool out_of_time = step < kMostSteps && loss > kEnough * first;
-  return verdict("overfitting one batch", std::isfinite(loss) && loss < (out_of_time ? 0.95 : kEnough) * first,
+  return verdict(std::isfinite(loss) && loss < (out_of_time ? 0.95 : kEnough) * first,
                  text_of("from %.3f to %.3f in %lld steps%s", first, loss, static_cast<long long>(step),
                          out_of_time ? ", stopped by the time" : ""));
 }
 
-CheckLine check_determinism(CheckSubject& subject) {
+Finding check_determinism(CheckSubject& subject) {
   const auto steps = [&] {
     restart(subject);
     load(subject, subject.batch);
@@ -194,18 +190,16 @@ CheckLine check_determinism(CheckSubject& subject) {
   // The same is the same also where the loss is not a number, which is for other checks to tell.
   const bool equal =
       std::ranges::equal(first, second, [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
-  return verdict("determinism", equal, text_of("loss after a step %.9g, again %.9g", first[2], second[2]));
+  return verdict(equal, text_of("loss after a step %.9g, again %.9g", first[2], second[2]));
 }
 
-CheckLine check_drift(CheckSubject& subject) {
-  constexpr const char* kName = "bf16 against fp32";
-  if (!subject.bf16_loss) return skipped(kName, "no bf16 instructions here, or bf16 is not to be had");
+Finding check_drift(CheckSubject& subject) {
+  if (!subject.bf16_loss) return skipped("no bf16 instructions here, or bf16 is not to be had");
   restart(subject);
   const LossTotal total = loss_of(subject, subject.batch);
   const double loss = total.sum / static_cast<double>(total.tokens), other = subject.bf16_loss();
-  return verdict(
-      kName, difference(loss, other) < 0.02,
-      text_of("loss %.5f in fp32, %.5f in bf16: %.2g relative, 0.02 allowed", loss, other, difference(loss, other)));
+  return verdict(difference(loss, other) < 0.02, text_of("loss %.5f in fp32, %.5f in bf16: %.2g relative, 0.02 allowed",
+                                                         loss, other, difference(loss, other)));
 }
 
 }  // namespace linnet

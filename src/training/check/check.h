@@ -2,6 +2,7 @@
 // each gives a line with a figure and a verdict.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,8 +55,12 @@ std::vector<CheckLine> run_checks(CheckSubject& subject, const std::function<voi
 
 // printf's format.
 std::string text_of(const char* format, ...) __attribute__((format(printf, 1, 2)));
-CheckLine verdict(const char* name, bool passes, std::string figure);
-CheckLine skipped(const char* name, std::string why);
+struct Finding {
+  Verdict verdict;
+  std::string figure;
+};
+Finding verdict(bool passes, std::string figure);
+Finding skipped(std::string why);
 
 const Graph& evaluation_graph(const CheckSubject& subject);
 TensorType input_type(const CheckSubject& subject, const std::string& name);
@@ -72,21 +77,21 @@ double difference(double a, double b);
 NamedTensors graph_inputs(const CheckSubject& subject, const Graph& graph);
 
 // The beginning.
-CheckLine check_initial_loss(CheckSubject& subject);
-CheckLine check_overfitting(CheckSubject& subject, std::vector<CheckLine>& more);
-CheckLine check_determinism(CheckSubject& subject);
-CheckLine check_drift(CheckSubject& subject);
+Finding check_initial_loss(CheckSubject& subject);
+Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& throughput, std::optional<Finding>& memory);
+Finding check_determinism(CheckSubject& subject);
+Finding check_drift(CheckSubject& subject);
 // Gradients.
-CheckLine check_gradient_norms(CheckSubject& subject);
-CheckLine check_finite_differences(CheckSubject& subject);
+Finding check_gradient_norms(CheckSubject& subject);
+Finding check_finite_differences(CheckSubject& subject);
 // Who sees what.
-CheckLine check_padding(CheckSubject& subject);
-CheckLine check_rows(CheckSubject& subject);
-CheckLine check_causality(CheckSubject& subject);
-CheckLine check_context(CheckSubject& subject);
-CheckLine check_lengths(CheckSubject& subject);
+Finding check_padding(CheckSubject& subject);
+Finding check_rows(CheckSubject& subject);
+Finding check_causality(CheckSubject& subject);
+Finding check_context(CheckSubject& subject);
+Finding check_lengths(CheckSubject& subject);
 // Inside the graph.
-CheckLine check_attention(CheckSubject& subject);
-CheckLine check_dead_units(CheckSubject& subject);
+Finding check_attention(CheckSubject& subject);
+Finding check_dead_units(CheckSubject& subject);
 
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "training/check/check.h"
 
 namespace linnet {
-
 namespace {
 
 struct ParameterGradient {
@@ -124,34 +123,32 @@ double attention_of_ones(const Node& node, std::vector<HostTensor> operands) {
 
 }  // namespace
 
-CheckLine check_gradient_norms(CheckSubject& subject) {
-  constexpr const char* kName = "gradients by layer";
+Finding check_gradient_norms(CheckSubject& subject) {
   constexpr double kMostRatio = 1e6;
   const std::vector<ParameterGradient> gradients = gradients_of(subject);
-  if (gradients.empty()) return skipped(kName, "the plan has written over the gradient");
+  if (gradients.empty()) return skipped("the plan has written over the gradient");
   const ParameterGradient *least = nullptr, *most = nullptr;
   for (const ParameterGradient& gradient : gradients) {
     if (!std::isfinite(gradient.norm))
-      return verdict(kName, false, "the gradient of " + gradient.slot->spec.name + " is not finite");
+      return verdict(false, "the gradient of " + gradient.slot->spec.name + " is not finite");
     if (gradient.norm == 0)
-      return verdict(kName, false, "the gradient of " + gradient.slot->spec.name + " is zero: nothing reaches it");
+      return verdict(false, "the gradient of " + gradient.slot->spec.name + " is zero: nothing reaches it");
     // Biases before a softmax have gradients of rounding errors alone.
     if (gradient.slot->spec.shape.rank() < 2) continue;
     if (!least || gradient.rms() < least->rms()) least = &gradient;
     if (!most || gradient.rms() > most->rms()) most = &gradient;
   }
-  if (!least) return skipped(kName, "the model has no matrices");
-  return verdict(kName, most->rms() / least->rms() < kMostRatio,
+  if (!least) return skipped("the model has no matrices");
+  return verdict(most->rms() / least->rms() < kMostRatio,
                  text_of("%zu parameters; root mean squares from %.1e (%s) to %.1e (%s)", gradients.size(),
                          least->rms(), least->slot->spec.name.c_str(), most->rms(), most->slot->spec.name.c_str()));
 }
 
-CheckLine check_finite_differences(CheckSubject& subject) {
-  constexpr const char* kName = "gradients against differences";
+Finding check_finite_differences(CheckSubject& subject) {
   constexpr size_t kMost = 12;
   constexpr double kTolerance = 0.05, kLeastChange = 2.5e-4;  // relative: of the slope; of the loss
   std::vector<ParameterGradient> gradients = gradients_of(subject);
-  if (gradients.empty()) return skipped(kName, "the plan has written over the gradient");
+  if (gradients.empty()) return skipped("the plan has written over the gradient");
   load(subject, subject.batch);
   const MeanLoss mean_loss = loss_of_training(subject);
   const double loss = mean_loss(subject);
@@ -159,7 +156,7 @@ CheckLine check_finite_differences(CheckSubject& subject) {
   std::erase_if(gradients, [&](const ParameterGradient& g) {
     return !std::isfinite(g.norm) || !(kLeastChange * loss / g.norm < 0.03 * size_of(subject, g));
   });
-  if (gradients.empty()) return skipped(kName, "no gradient is large enough to be measured");
+  if (gradients.empty()) return skipped("no gradient is large enough to be measured");
   const size_t stride = (gradients.size() + kMost - 1) / kMost;
   double worst = -1, worst_slope = 0;
   const ParameterGradient* at = nullptr;
@@ -176,13 +173,12 @@ CheckLine check_finite_differences(CheckSubject& subject) {
     if (best > worst) worst = best, worst_slope = best_slope, at = &g;
   }
   return verdict(
-      kName, worst < kTolerance,
+      worst < kTolerance,
       text_of("%zu parameters; the worst is %s: gradient %.4g, differences %.4g (%.2g relative, %.2g allowed)", checked,
               at->slot->spec.name.c_str(), at->norm, worst_slope, worst, kTolerance));
 }
 
-CheckLine check_attention(CheckSubject& subject) {
-  constexpr const char* kName = "attention rows sum to one";
+Finding check_attention(CheckSubject& subject) {
   const Graph& graph = evaluation_graph(subject);
   restart(subject);
   load(subject, subject.batch);
@@ -192,7 +188,7 @@ CheckLine check_attention(CheckSubject& subject) {
   for (const Node& node : graph.nodes())
     if (is_attention(node))
       for (const ValueId value : node.in) kept[value];
-  if (kept.empty()) return skipped(kName, "the model has no attention");
+  if (kept.empty()) return skipped("the model has no attention");
   const NamedTensors inputs = graph_inputs(subject, graph);
   for (const GraphInput& input : graph.inputs())
     if (kept.contains(input.value)) kept[input.value] = inputs.at(input.name);
@@ -213,13 +209,11 @@ CheckLine check_attention(CheckSubject& subject) {
     const double off = attention_of_ones(node, std::move(operands));
     if (++nodes == 1 || off > worst) worst = off, where = graph.where_text(id);
   }
-  return verdict(
-      kName, worst < 1e-4,
-      text_of("%lld attentions; farthest off by %.1e (%s)", static_cast<long long>(nodes), worst, where.c_str()));
+  return verdict(worst < 1e-4, text_of("%lld attentions; farthest off by %.1e (%s)", static_cast<long long>(nodes),
+                                       worst, where.c_str()));
 }
 
-CheckLine check_dead_units(CheckSubject& subject) {
-  constexpr const char* kName = "dead units";
+Finding check_dead_units(CheckSubject& subject) {
   constexpr double kMostShare = 0.5;
   const Graph& graph = evaluation_graph(subject);
   restart(subject);
@@ -245,10 +239,9 @@ CheckLine check_dead_units(CheckSubject& subject) {
     if (share > worst) worst = share, where = graph.where_text(id);
   };
   interpret(graph, graph_inputs(subject, graph), options);
-  if (layers == 0) return skipped(kName, "no units that can be off for good (relu)");
-  return verdict(kName, worst < kMostShare,
-                 text_of("%lld layers with relu; at most %.1f%% never fire on this batch (%s)",
-                         static_cast<long long>(layers), 100 * worst, where.c_str()));
+  if (layers == 0) return skipped("no units that can be off for good (relu)");
+  return verdict(worst < kMostShare, text_of("%lld layers with relu; at most %.1f%% never fire on this batch (%s)",
+                                             static_cast<long long>(layers), 100 * worst, where.c_str()));
 }
 
 }  // namespace linnet

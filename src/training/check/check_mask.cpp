@@ -31,19 +31,33 @@ Rows sizes(const CheckSubject& subject, const CheckSequence& sequence) {
   return {shape[0], shape[1]};
 }
 
-// All targets but those of [from, to) of each row count nothing.
-void keep_targets(CheckBatch& batch, const CheckSequence& sequence, const Rows& rows, int64_t from, int64_t to) {
-  const auto targets = ids(batch, sequence.targets);
-  for (int64_t row = 0; row < rows.count; ++row)
-    for (int64_t t = 0; t < rows.length; ++t)
-      if (t < from || t >= to) targets[static_cast<size_t>(row * rows.length + t)] = -1;
-}
-
-void replace_tokens(CheckBatch& batch, const CheckSequence& sequence, const Rows& rows, int64_t from, int64_t to) {
+// Other tokens from from(row) up to `to` in each row.
+template <class From>
+void replace_tokens(CheckBatch& batch, const CheckSequence& sequence, const Rows& rows, const From& from, int64_t to) {
   const auto tokens = ids(batch, sequence.tokens);
   const std::vector<int32_t> all(tokens.begin(), tokens.end());
   for (int64_t row = 0; row < rows.count; ++row)
-    replace(tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)), from, to, all);
+    replace(tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)), from(row), to,
+            all);
+}
+
+struct Positions {
+  int64_t from, to;
+};
+
+// How much the loss of the targets at some positions of each row changes with the tokens at others.
+double change_of_loss(CheckSubject& subject, const CheckSequence& sequence, Positions kept, Positions replaced) {
+  restart(subject);
+  const Rows rows = sizes(subject, sequence);
+  CheckBatch batch = subject.batch;
+  const auto targets = ids(batch, sequence.targets);
+  for (int64_t row = 0; row < rows.count; ++row)
+    for (int64_t t = 0; t < rows.length; ++t)
+      if (t < kept.from || t >= kept.to) targets[static_cast<size_t>(row * rows.length + t)] = -1;
+  const double before = loss_of(subject, batch).sum;
+  replace_tokens(
+      batch, sequence, rows, [&](int64_t) { return replaced.from; }, replaced.to);
+  return difference(before, loss_of(subject, batch).sum);
 }
 
 const CheckSequence* causal_sequence(const CheckSubject& subject) {
@@ -66,11 +80,9 @@ int64_t middle(const CheckSubject& subject, const CheckSequence& sequence) {
 CheckBatch repeated(const CheckSubject& subject, int64_t row, int64_t rows) {
   CheckBatch batch = subject.batch;
   for (auto& [name, bytes] : batch) {
-    const auto size = static_cast<size_t>(row_bytes(subject, name));
-    const std::vector<std::byte> kept(bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(row) * size),
-                                      bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(row + 1) * size));
-    for (int64_t other = 0; other < rows; ++other)
-      std::memcpy(bytes.data() + static_cast<size_t>(other) * size, kept.data(), size);
+    const int64_t size = row_bytes(subject, name);
+    const std::vector<std::byte> kept(bytes.begin() + row * size, bytes.begin() + (row + 1) * size);
+    for (int64_t other = 0; other < rows; ++other) std::ranges::copy(kept, bytes.begin() + other * size);
   }
   return batch;
 }
@@ -90,43 +102,27 @@ CheckBatch rotated(const CheckSubject& subject, int64_t rows) {
 
 }  // namespace
 
-CheckLine check_causality(CheckSubject& subject) {
-  constexpr const char* kName = "no look at later tokens";
+Finding check_causality(CheckSubject& subject) {
   const CheckSequence* sequence = causal_sequence(subject);
-  if (!sequence) return skipped(kName, "the model does not predict token by token");
-  restart(subject);
-  const Rows rows = sizes(subject, *sequence);
+  if (!sequence) return skipped("the model does not predict token by token");
   const int64_t at = middle(subject, *sequence);
-  CheckBatch batch = subject.batch;
-  keep_targets(batch, *sequence, rows, 0, at);
-  const double before = loss_of(subject, batch).sum;
-  replace_tokens(batch, *sequence, rows, at, rows.length);
-  const double after = loss_of(subject, batch).sum;
-  return verdict(kName, difference(before, after) < kRounding,
+  const double change = change_of_loss(subject, *sequence, {0, at}, {at, sizes(subject, *sequence).length});
+  return verdict(change < kRounding,
                  text_of("other tokens from position %lld on change the loss before it by %.2g relative",
-                         static_cast<long long>(at), difference(before, after)));
+                         static_cast<long long>(at), change));
 }
 
-CheckLine check_context(CheckSubject& subject) {
-  constexpr const char* kName = "earlier tokens count";
+Finding check_context(CheckSubject& subject) {
   const CheckSequence* sequence = causal_sequence(subject);
-  if (!sequence) return skipped(kName, "the model does not predict token by token");
+  if (!sequence) return skipped("the model does not predict token by token");
   const int64_t at = middle(subject, *sequence);
-  if (at < 2) return skipped(kName, "the rows are too short");
-  restart(subject);
-  const Rows rows = sizes(subject, *sequence);
-  CheckBatch batch = subject.batch;
-  keep_targets(batch, *sequence, rows, at, at + 1);
-  const double before = loss_of(subject, batch).sum;
-  replace_tokens(batch, *sequence, rows, 0, at);  // not the token at that position itself
-  const double after = loss_of(subject, batch).sum;
-  return verdict(kName, difference(before, after) > 1e-7,
-                 text_of("other tokens before position %lld change its loss by %.2g relative",
-                         static_cast<long long>(at), difference(before, after)));
+  if (at < 2) return skipped("the rows are too short");
+  const double change = change_of_loss(subject, *sequence, {at, at + 1}, {0, at});
+  return verdict(change > 1e-7, text_of("other tokens before position %lld change its loss by %.2g relative",
+                                        static_cast<long long>(at), change));
 }
 
-CheckLine check_padding(CheckSubject& subject) {
-  constexpr const char* kName = "padding";
+Finding check_padding(CheckSubject& subject) {
   double worst = -1;
   restart(subject);
   for (const CheckSequence& sequence : subject.sequences) {
@@ -136,26 +132,21 @@ CheckLine check_padding(CheckSubject& subject) {
     for (int32_t& length : ids(batch, sequence.lengths)) length = std::min(length, std::max(1, length / 2));
     const double before = loss_of(subject, batch).sum;
     const auto lengths = ids(batch, sequence.lengths);
-    const auto tokens = ids(batch, sequence.tokens);
-    const std::vector<int32_t> all(tokens.begin(), tokens.end());
-    for (int64_t row = 0; row < rows.count; ++row)
-      replace(tokens.subspan(static_cast<size_t>(row * rows.length), static_cast<size_t>(rows.length)),
-              lengths[static_cast<size_t>(row)], rows.length, all);
+    replace_tokens(
+        batch, sequence, rows, [&](int64_t row) { return lengths[static_cast<size_t>(row)]; }, rows.length);
     worst = std::max(worst, difference(before, loss_of(subject, batch).sum));
   }
-  if (worst < 0) return skipped(kName, "the rows have no padding");
-  return verdict(kName, worst < kRounding,
-                 text_of("other tokens beyond the lengths change the loss by %.2g relative", worst));
+  if (worst < 0) return skipped("the rows have no padding");
+  return verdict(worst < kRounding, text_of("other tokens beyond the lengths change the loss by %.2g relative", worst));
 }
 
-CheckLine check_rows(CheckSubject& subject) {
-  constexpr const char* kName = "rows do not see each other";
+Finding check_rows(CheckSubject& subject) {
   const int64_t rows = rows_of(subject);
-  if (rows < 2) return skipped(kName, "the batch has one row");
-  if (!subject.rows_are_apart) return skipped(kName, "texts of a batch learn from each other");
+  if (rows < 2) return skipped("the batch has one row");
+  if (!subject.rows_are_apart) return skipped("texts of a batch learn from each other");
   for (const auto& [name, bytes] : subject.batch)
     if (subject.flat_positions.empty() && input_type(subject, name).shape[0] != rows)
-      return skipped(kName, "rows belong together");
+      return skipped("rows belong together");
   restart(subject);
   const double whole = loss_of(subject, subject.batch).sum;
   double worst = difference(whole, loss_of(subject, rotated(subject, rows)).sum);
@@ -165,61 +156,48 @@ CheckLine check_rows(CheckSubject& subject) {
       alone += loss_of(subject, repeated(subject, row, rows)).sum / static_cast<double>(rows);
     worst = std::max(worst, difference(whole, alone));
   }
-  return verdict(kName, worst < kRounding,
-                 text_of("%lld rows in another order, or each among copies of itself: %.2g relative",
-                         static_cast<long long>(rows), worst));
+  return verdict(worst < kRounding, text_of("%lld rows in another order, or each among copies of itself: %.2g relative",
+                                            static_cast<long long>(rows), worst));
 }
 
 // Row 0 alone, in its own shape and padded to that of another plan.
-CheckLine check_lengths(CheckSubject& subject) {
-  constexpr const char* kName = "padded length";
+Finding check_lengths(CheckSubject& subject) {
   const auto plans = subject.trainer.plans().by_name();
   if (subject.sequences.empty() || !subject.flat_positions.empty() || subject.sequences[0].lengths.empty() ||
       !plans.contains("evaluate.1"))
-    return skipped(kName, "there is one length");
-  if (!subject.rows_are_apart) return skipped(kName, "texts of a batch learn from each other");
+    return skipped("there is one length");
+  if (!subject.rows_are_apart) return skipped("texts of a batch learn from each other");
   restart(subject);
-  const auto row_alone = [&](int shape) {
+  const int other_shape = subject.shape == 0 ? 1 : subject.shape - 1;
+  const auto type_in = [&](int shape, const std::string& name) {
     const Graph& graph = plans.at("evaluate." + std::to_string(shape))->graph;
+    return graph.value(*graph.find_input(name)).type;
+  };
+  const auto row_alone = [&](int shape) {
     CheckBatch batch;
     for (const auto& [name, bytes] : subject.batch) {
-      const TensorType type = graph.value(*graph.find_input(name)).type, own = input_type(subject, name);
+      const TensorType type = type_in(shape, name);
       std::vector<std::byte>& to = batch[name];
       to.resize(type.bytes());
       if (std::ranges::find(subject.labels, name) != subject.labels.end()) std::ranges::fill(to, std::byte{0xff});
-      const size_t row =
-          std::min(type.bytes() / static_cast<size_t>(type.shape[0]), own.bytes() / static_cast<size_t>(own.shape[0]));
-      std::memcpy(to.data(), bytes.data(), row);
+      const auto row = static_cast<int64_t>(type.bytes()) / type.shape[0];
+      std::memcpy(to.data(), bytes.data(), static_cast<size_t>(std::min(row, row_bytes(subject, name))));
     }
     // What does not fit the shorter of the two is cut off in both.
-    CheckSubject other = subject;
-    other.shape = shape;
-    for (const CheckSequence& sequence : subject.sequences)
-      if (!sequence.lengths.empty()) {
-        int32_t& length = ids(batch, sequence.lengths)[0];
-        for (const int each : {shape, subject.shape}) {
-          const Graph& limit = plans.at("evaluate." + std::to_string(each))->graph;
-          length =
-              std::min(length, static_cast<int32_t>(limit.value(*limit.find_input(sequence.tokens)).type.shape[1]));
-        }
-        if (subject.labels_are_positions)
-          for (int32_t& position : ids(batch, subject.labels[0])) position = std::min(position, length - 1);
-      }
-    return loss_of(other, batch).sum;
-  };
-  const int other = subject.shape == 0 ? 1 : subject.shape - 1;
-  // The row must be cut the same way in its own shape.
-  CheckSubject own = subject;
-  const double there = row_alone(other);
-  for (const CheckSequence& sequence : subject.sequences)
-    if (!sequence.lengths.empty()) {
-      const Graph& limit = plans.at("evaluate." + std::to_string(other))->graph;
-      int32_t& length = ids(subject.batch, sequence.lengths)[0];
-      length = std::min(length, static_cast<int32_t>(limit.value(*limit.find_input(sequence.tokens)).type.shape[1]));
+    for (const CheckSequence& sequence : subject.sequences) {
+      if (sequence.lengths.empty()) continue;
+      int32_t& length = ids(batch, sequence.lengths)[0];
+      for (const int each : {other_shape, subject.shape})
+        length = std::min(length, static_cast<int32_t>(type_in(each, sequence.tokens).shape[1]));
+      if (subject.labels_are_positions)
+        for (int32_t& position : ids(batch, subject.labels[0])) position = std::min(position, length - 1);
     }
-  const double here = row_alone(subject.shape);
-  subject.batch = own.batch;
-  return verdict(kName, difference(here, there) < kRounding,
+    CheckSubject of_shape = subject;
+    of_shape.shape = shape;
+    return loss_of(of_shape, batch).sum;
+  };
+  const double there = row_alone(other_shape), here = row_alone(subject.shape);
+  return verdict(difference(here, there) < kRounding,
                  text_of("a row alone, padded to another length: %.2g relative", difference(here, there)));
 }
 

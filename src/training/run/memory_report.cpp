@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 

@@ -1,9 +1,9 @@
 #include "training/run/rate_range.h"
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/signals.h"
 #include "training/trainer/step_queue.h"
 
@@ -15,11 +15,10 @@ constexpr double kBreakOut = 2.0;  // times the least loss
 constexpr double kNoise = 0.02;    // of the first losses: a fall by less is that of the batches, not of the rate
 
 double number(const std::string& text, const std::string& shown) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) || value <= 0)
+  const auto value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value) || *value <= 0)
     fail_user("--lr-range " + shown + ": '" + text + "' is not a rate above 0; write for example 1e-6:1");
-  return value;
+  return *value;
 }
 
 }  // namespace

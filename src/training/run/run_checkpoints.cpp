@@ -1,12 +1,12 @@
 #include "training/run/run_checkpoints.h"
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/process_memory.h"
 #include "distributed/comm/agreement.h"
 #include "engine/kernels/isa.h"
@@ -19,8 +19,8 @@
 #include "models/nn/model_file.h"
 #include "models/nn/quantized_training.h"
 #include "training/run/pretrained_run.h"
-#include "training/run/rank_setup.h"
 #include "training/run/run_folder.h"
+#include "training/run/run_setup.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
@@ -35,12 +35,6 @@ int64_t announce(Communicator& world, int64_t index) {
   return index;
 }
 
-void scatter(WholeStates& whole, const ParameterSlot& slot, const float* values) {
-  whole.for_pieces(slot, [&](WholeStates::Piece piece) {
-    whole.scatter(state::kParameters, slot, piece, values ? values + piece.first : nullptr);
-  });
-}
-
 void give_weights(Communicator& world, const TrainingState& states, WholeStates& whole, const PretrainedModel& model,
                   uint64_t seed) {
   std::map<std::string, int64_t> index;
@@ -53,7 +47,8 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
   target.finished = [&](const ParameterSlot& slot) {
     const int64_t which = announce(world, index.at(slot.spec.name));
     const ParameterSlot& of_ranks = of_all_stages(states.layout()).parameters()[static_cast<size_t>(which)];
-    scatter(whole, of_ranks, values.get() + slot.offset);
+    whole.scatter(whole_tensor(states, state::kParameters, of_ranks),
+                  reinterpret_cast<const std::byte*>(values.get() + slot.offset));
     give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   };
   load_parameters(model, layout, target, seed);
@@ -62,7 +57,7 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
 void take_weights(Communicator& world, const TrainingState& states, WholeStates& whole) {
   const std::vector<ParameterSlot>& slots = of_all_stages(states.layout()).parameters();
   for (int64_t next = announce(world, kEnd); next != kEnd; next = announce(world, kEnd))
-    scatter(whole, slots[static_cast<size_t>(next)], nullptr);
+    whole.scatter(whole_tensor(states, state::kParameters, slots[static_cast<size_t>(next)]), nullptr);
 }
 
 }  // namespace
@@ -267,11 +262,8 @@ std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder) {
   std::vector<KeptCheckpoint> checkpoints;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder + kFolder, none)) {
-    const std::string stem = entry.path().stem();
-    int64_t step = 0;
-    const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), step);
-    if (entry.path().extension() == kEnding && error == std::errc() && end == stem.data() + stem.size())
-      checkpoints.push_back({step, entry.path()});
+    const auto step = parse_number<int64_t>(entry.path().stem().string());
+    if (entry.path().extension() == kEnding && step) checkpoints.push_back({*step, entry.path()});
   }
   std::ranges::sort(checkpoints, {}, &KeptCheckpoint::step);
   return checkpoints;

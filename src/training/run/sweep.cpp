@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <set>
-#include "base/digits.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "config/config_keys.h"
 #include "training/run/run_folder.h"
@@ -23,10 +24,8 @@ constexpr int64_t kDivisor = 3;      // of runs after a round of kHalving, and o
 constexpr int kDrawsOfAValue = 100;  // before a combination is taken a second time
 
 std::optional<double> number_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return {};
-  return value;
+  const auto value = parse_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 // Rounded to what people would write.
@@ -91,10 +90,8 @@ std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int6
                 axis.key + "=" + shortest(axis.low) + ".." + shortest(axis.high) + ":3");
     std::vector<std::vector<std::string>> longer;
     for (const std::vector<std::string>& settings : all)
-      for (const std::string& value : axis.values) {
-        longer.push_back(settings);
-        longer.back().push_back(axis.key + "=" + value);
-      }
+      for (const std::string& value : axis.values)
+        longer.emplace_back(settings).push_back(axis.key + "=" + value);
     all = std::move(longer);
   }
   if (runs > 0 && std::ssize(all) > runs)
@@ -103,16 +100,12 @@ std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int6
   return all;
 }
 
-double uniform(uint64_t& state) { return static_cast<double>(next_splitmix64(state) >> 11) * 0x1p-53; }
-
 std::vector<std::string> draw(std::span<const SweepAxis> axes, uint64_t& state) {
   std::vector<std::string> settings;
   for (const SweepAxis& axis : axes) {
-    const double location = uniform(state);
-    settings.push_back(axis.key + "=" +
-                       (axis.values.empty()
-                            ? value_at(axis, location)
-                            : axis.values[static_cast<size_t>(location * static_cast<double>(axis.values.size()))]));
+    const double location = static_cast<double>(next_splitmix64(state) >> 11) * 0x1p-53;  // in [0, 1)
+    const auto listed = static_cast<size_t>(location * static_cast<double>(axis.values.size()));
+    settings.push_back(axis.key + "=" + (axis.values.empty() ? value_at(axis, location) : axis.values[listed]));
   }
   return settings;
 }
@@ -160,7 +153,7 @@ class SweepRunner {
 
   Sweep run() {
     std::vector<size_t> left(sweep_.runs.size());
-    for (size_t i = 0; i < left.size(); ++i) left[i] = i;
+    std::iota(left.begin(), left.end(), size_t{0});
     size_t rounds = 1;
     if (request_.search == SweepSearch::kHalving)
       for (size_t runs = left.size(); runs >= kDivisor; runs /= kDivisor) ++rounds;
@@ -268,10 +261,8 @@ class SweepRunner {
     };
     try {
       const TrainOutcome outcome = run_training(request, make_task_);
-      if (outcome.stopped && !is_over) {
-        sweep_.stopped = true;
-        return;
-      }
+      sweep_.stopped = outcome.stopped && !is_over;
+      if (sweep_.stopped) return;
       const Progress& progress = outcome.progress;
       if (!std::isfinite(progress.best_metric) || !std::isfinite(progress.best_loss))
         throw Error(ErrorKind::kNumeric, "its best evaluation is not finite");

@@ -5,22 +5,21 @@
 #include <cmath>
 #include <optional>
 #include <vector>
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/lost_pages.h"
 #include "base/signals.h"
+#include "base/timeline.h"
 #include "distributed/comm/agreement.h"
 #include "distributed/comm/tensor_group.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/isa.h"
 #include "engine/plan/state_names.h"
 #include "engine/profile/rank_profiles.h"
-#include "training/run/data_fingerprint.h"
-#include "training/run/rank_setup.h"
 #include "training/run/run_checkpoints.h"
 #include "training/run/run_record.h"
 #include "training/run/run_reporter.h"
+#include "training/run/run_setup.h"
 #include "training/run/trainer_options.h"
 #include "training/trainer/step_queue.h"
 
@@ -62,16 +61,13 @@ class TrainingRun {
     } catch (const Error& error) {
       const int64_t saved = checkpoints_.last_saved();
       if (error.kind() != ErrorKind::kSystem || saved <= 0) throw;
-      throw Error(error.kind(), std::string(error.what()) + "; when that is mended, --resume goes on from step " +
-                                    std::to_string(saved));
+      fail_system(fmt::format("{}; when that is mended, --resume goes on from step {}", error.what(), saved));
     }
   }
 
  private:
   TrainOutcome train() {
-    const double began = now();
-    before_ = progress_.seconds;
-    began_ = began;
+    before_ = progress_.seconds, began_ = now();
     if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
     done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience() ||
             out_of_time();
@@ -89,7 +85,7 @@ class TrainingRun {
     }
     close();
     default_stop_signals();
-    return {stopped_, progress_, now() - began, task_.forecast().peak()};
+    return {stopped_, progress_, now() - began_, task_.forecast().peak()};
   }
 
   // Of a run that was resumed and has nothing left to do.
@@ -98,9 +94,9 @@ class TrainingRun {
       return fmt::format("the run has used its {} minutes already; --set max_minutes=N goes on to N",
                          config_.max_minutes);
     if (out_of_patience())
-      return "the run had ended early: " + std::to_string(progress_.worse_since_best) +
-             " evaluations were no better; --set patience=N goes on to N of them";
-    return "the run has its " + std::to_string(config_.max_epochs) + " epochs already; --epochs N goes on to N";
+      return fmt::format("the run had ended early: {} evaluations were no better; --set patience=N goes on to N of them",
+                         progress_.worse_since_best);
+    return fmt::format("the run has its {} epochs already; --epochs N goes on to N", config_.max_epochs);
   }
 
   bool is_first_rank() const { return world_.rank() == 0; }
@@ -108,7 +104,7 @@ class TrainingRun {
   // Whether ranks share the layers of one model: then they run every step and every evaluation together.
   bool shares_layers() const { return trainer_.options().tensor.ranks > 1 || trainer_.pipeline(); }
 
-  // Whether the run ends here. Several ranks must end at the same point: each learns of the other's wishes where they
+  // Whether the run ends here. Several ranks end at the same point: they learn of each other's wishes where they
   // exchange messages anyway (ShardedStep::finish), and after evaluations.
   bool must_stop() const { return is_alone() ? stop_requested() || stop_is_asked_ : stop_is_agreed_; }
   void agree_on_stop(bool here) {
@@ -125,7 +121,6 @@ class TrainingRun {
     catch_stop_signals();
     task_.batches().seek(progress_.epoch, progress_.batch);
     if (is_first_rank()) begin_files();
-    if (is_first_rank()) tell_of_devices();
     start_profile();
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && any_rank(world_, is_first_rank() && !checkpoints_.has_state())) save();
@@ -140,10 +135,6 @@ class TrainingRun {
     write_system_record(folder_.path(), request_.program,
                         where_it_runs(config_, trainer_.options().threads, request_.config.process.ranks));
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
-  }
-
-  // How gradients go between GPUs.
-  void tell_of_devices() const {
     if (joined_.ranks && !is_alone()) log_info("gradients go from GPU to GPU by " + joined_.ranks->text());
     if (!joined_.reason.empty()) log_warning("gradients go through the host's memory: " + joined_.reason);
   }
@@ -157,21 +148,22 @@ class TrainingRun {
     if (!options.is_on()) return;
     trainer_.profile(options);
     const PipelineRank& pipeline = trainer_.options().pipeline;
-    std::string of_pipeline;
-    for (int chunk = 0; pipeline.ranks > 1 && chunk < pipeline.chunks; ++chunk)
-      of_pipeline += (chunk > 0 ? " and " : ", stage ") + std::to_string(pipeline.rank + chunk * pipeline.ranks);
-    if (pipeline.ranks > 1) of_pipeline += " of " + std::to_string(pipeline.stages());
+    const bool has_stages = pipeline.ranks > 1;
+    std::string name = fmt::format("rank {}", world_.rank());
+    for (int chunk = 0; has_stages && chunk < pipeline.chunks; ++chunk)
+      name += fmt::format("{} {}", chunk > 0 ? " and" : ", stage", pipeline.rank + chunk * pipeline.ranks);
+    if (has_stages) name += fmt::format(" of {}", pipeline.stages());
     if (!is_alone())
       trainer_.profiler()->ranks =
           &rank_profiles_.emplace(RankProfiles::Rank{.world = &world_,
-                                                     .name = "rank " + std::to_string(world_.rank()) + of_pipeline,
-                                                     .stages = pipeline.ranks > 1 ? &groups_.pipeline : nullptr,
+                                                     .name = name,
+                                                     .stages = has_stages ? &groups_.pipeline : nullptr,
                                                      .micro_batches = trainer_.options().accumulate_steps,
                                                      .chunks = pipeline.chunks});
     trainer_.profiler()->on_summary = [this, folder = options.folder](const ProfileSummary& summary) {
       reporter_->message(summary_table(summary, 10) + (rank_profiles_ ? rank_profiles_->bubble().text() : "") +
-                         "written to " + folder + "/steps-" + std::to_string(summary.first_step) + "-" +
-                         std::to_string(summary.last_step) + ".pt.trace.json (for Perfetto) and .summary.json");
+                         fmt::format("written to {}/steps-{}-{}.pt.trace.json (for Perfetto) and .summary.json", folder,
+                                     summary.first_step, summary.last_step));
     };
   }
 
@@ -204,36 +196,32 @@ class TrainingRun {
   }
 
   void finish_submitted(size_t left) {
-    while (steps_.waiting() > left) {
-      const DoneStep done = steps_.collect();
-      count(done.batch);
-      finish(done);
-    }
+    while (steps_.waiting() > left) finish(steps_.collect());
   }
 
   void finish(const DoneStep& done) {
-    if (!done.report.finite && !done.report.skipped) stop_non_finite(done);
+    progress_.epoch = done.batch.next_epoch, progress_.batch = done.batch.next_index;
+    done_ |= ends_training(done.batch);
+    if (!done.report.finite && !done.report.skipped)
+      stop_non_finite(fmt::format("the {} is not finite at step {}",
+                                  std::isfinite(done.report.loss) ? "gradient" : "loss", done.step),
+                      done.batch.shape_index, done.step);
     progress_.step = done.step;
     progress_.target_tokens += done.report.tokens;
     count_time();
-    if (out_of_time()) done_ = true;
+    done_ |= out_of_time();
     last_shape_ = done.batch.shape_index, last_tokens_ = done.report.tokens;
     progress_.evaluated = !evaluation_due();
     last_scale_ = done.report.loss_scale;
+    std::optional<int64_t> skipped_steps;
+    if (trainer_.options().loss_scale.is_on()) skipped_steps = trainer_.loss_scale().skipped_steps;
     if (reporter_)
-      reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()},
-                      skipped_steps());
+      reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()}, skipped_steps);
     tell({done.step, progress_.epoch, total_steps(), done.report.loss, done.rate, progress_.seconds});
   }
 
   void tell(const TrainEvent& event) {
     if (request_.on_event && !request_.on_event(event)) stop_is_asked_ = true;
-  }
-
-  // Of a run with a loss scale.
-  std::optional<int64_t> skipped_steps() const {
-    if (!trainer_.options().loss_scale.is_on()) return {};
-    return trainer_.loss_scale().skipped_steps;
   }
 
   // With max_minutes, time decides what is done: then rank 0's is that of all.
@@ -243,19 +231,8 @@ class TrainingRun {
       broadcast(world_, 0, std::as_writable_bytes(std::span(&progress_.seconds, 1)));
   }
 
-  void count(const BatchPosition& batch) {
-    progress_.epoch = batch.next_epoch, progress_.batch = batch.next_index;
-    if (ends_training(batch)) done_ = true;
-  }
-
   bool ends_training(const BatchPosition& batch) const {
     return config_.max_epochs > 0 && batch.next_epoch >= config_.max_epochs;
-  }
-
-  [[noreturn]] void stop_non_finite(const DoneStep& done) {
-    const std::string what = std::isfinite(done.report.loss) ? "gradient" : "loss";
-    stop_non_finite("the " + what + " is not finite at step " + std::to_string(done.step), done.batch.shape_index,
-                    done.step);
   }
 
   // What an evaluation found to be no numbers: the weights that the last step has left.
@@ -297,7 +274,6 @@ class TrainingRun {
   }
 
   bool out_of_time() const { return config_.max_minutes > 0 && progress_.seconds >= 60 * config_.max_minutes; }
-
   bool out_of_patience() const { return config_.patience > 0 && progress_.worse_since_best >= config_.patience; }
 
   bool evaluation_due() const {
@@ -335,12 +311,9 @@ class TrainingRun {
       if (judged->best.classes && is_first_rank())
         write_file_atomically(folder_.classes_path(), judged->best.classes->json().dump() + "\n");
     }
-    if (out_of_time()) done_ = true;
-    if (out_of_patience()) {
-      if (reporter_)
-        reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
-      done_ = true;
-    }
+    done_ |= out_of_time() || out_of_patience();
+    if (out_of_patience() && reporter_)
+      reporter_->message(fmt::format("no better evaluation in {}: stopping early", config_.patience));
   }
 
   // Empty: abandoned, because a stop was requested on this rank.
@@ -388,14 +361,11 @@ class TrainingRun {
   }
 
   bool compare(const Evaluation& result) {
-    const double metric = metric_of(config_, result);
     const bool better = progress_.best_step == 0 || is_better(result, progress_.best_metric, progress_.best_loss);
-    if (!better) {
-      ++progress_.worse_since_best;
-      return false;
-    }
-    progress_.best_step = progress_.step, progress_.best_metric = metric, progress_.best_loss = result.loss;
-    progress_.worse_since_best = 0;
+    progress_.worse_since_best = better ? 0 : progress_.worse_since_best + 1;
+    if (!better) return false;
+    progress_.best_step = progress_.step, progress_.best_metric = metric_of(config_, result);
+    progress_.best_loss = result.loss;
     return true;
   }
 
@@ -413,10 +383,8 @@ class TrainingRun {
     if (progress_.best_step == 0) checkpoints_.save_best(progress_, trainer_.state().evaluated());
     if (!is_first_rank()) return;
     reporter_->clear();
-    if (stopped_)
-      log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
-    else
-      log_info("the run is in '" + folder_.path() + "'; `linnet info " + folder_.path() + "` says what became of it");
+    log_info(stopped_ ? fmt::format("stopped at step {} and saved; --resume goes on from there", progress_.step)
+                      : fmt::format("the run is in '{0}'; `linnet info {0}` says what became of it", folder_.path()));
   }
 
   const TrainRequest& request_;
@@ -474,17 +442,16 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   run_on_all(world, [&] {
     if (world.rank() == 0) check_space(folder, trainer.state());
   });
-  log_info(std::to_string(trainer.state().layout().whole_parameter_count()) + " parameters, " +
-           std::to_string(task->batches().shape_count()) +
-           (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
-           where_it_runs(request.config.train, trainer.options().threads, world.size()) +
-           (world.size() > 1 ? "; memory of each at its peak:\n" : "; memory at its peak:\n") +
-           forecast_of_all(world, *task));
+  const int shapes = task->batches().shape_count();
+  log_info(fmt::format("{} parameters, {} batch {}, {}; memory {}at its peak:\n{}",
+                       trainer.state().layout().whole_parameter_count(), shapes, shapes == 1 ? "shape" : "shapes",
+                       where_it_runs(request.config.train, trainer.options().threads, world.size()),
+                       world.size() > 1 ? "of each " : "", forecast_of_all(world, *task)));
   if (const std::string again = trainer.plans().largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)
-    log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) +
-             " micro-batches, whose sums are rounded in another order");
+    log_info(fmt::format("each batch is computed in {} micro-batches, whose sums are rounded in another order",
+                         request.config.train.micro_batches));
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
     load_run_weights(trainer.state(), folder);

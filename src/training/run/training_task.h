@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "data/examples/batch.h"
 #include "data/metrics/class_report.h"
-#include "distributed/comm/shared_work.h"
+#include "distributed/comm/agreement.h"
 #include "training/run/memory_report.h"
 #include "training/trainer/resident.h"
 

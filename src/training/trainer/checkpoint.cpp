@@ -1,12 +1,10 @@
 #include "training/trainer/checkpoint.h"
 #include <algorithm>
-#include <charconv>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
-#include "base/digits.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "engine/plan/state_names.h"
 #include "formats/safetensors.h"
 #include "models/nn/frozen_weights.h"
@@ -18,11 +16,9 @@ using Slots = std::span<const ParameterSlot>;
 
 double number(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
-  double value = 0;
-  if (found == file.metadata().end() ||
-      std::from_chars(found->second.data(), found->second.data() + found->second.size(), value).ec != std::errc{})
-    fail_user(file.path() + ": not a training state: its \"" + key + "\" is missing or not a number");
-  return value;
+  const auto value = parse_number<double>(found == file.metadata().end() ? "" : found->second);
+  if (!value) fail_user(file.path() + ": not a training state: its \"" + key + "\" is missing or not a number");
+  return *value;
 }
 
 int64_t integer(const SafetensorsFile& file, const std::string& key) { return static_cast<int64_t>(number(file, key)); }
@@ -63,19 +59,17 @@ Slots slots_of(const TrainingState& states, const std::string& state) {
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
 
-// The tensors of a state that rank 0 has as a whole; the others are null.
-void add_state(std::vector<SafetensorsTensor>& tensors, const TrainingState& states, const std::string& state,
-               Slots slots, const std::string& prefix) {
-  for (const ParameterSlot& slot : slots)
-    tensors.push_back({prefix + slot.spec.name,
-                       {DType::kF32, states.layout().whole_shape(slot)},
-                       WholeStates::is_divided(states, state, slot) ? nullptr : states.flat(state) + slot.offset});
+// What rank 0 has of a tensor as a whole; else null, and it is fetched.
+SafetensorsTensor stored(const TrainingState& states, const WholeTensor& tensor) {
+  const bool is_whole = !tensor.packed && !WholeStates::is_divided(states, tensor.state, *tensor.slot);
+  return {tensor.name, tensor.type, is_whole ? states.flat(tensor.state) + tensor.slot->offset : nullptr};
 }
 
 std::vector<SafetensorsTensor> state_tensors(const TrainingState& states, bool with_frozen) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : states.names())
-    add_state(tensors, states, state, slots_of(states, state), state + ".");
+    for (const ParameterSlot& slot : slots_of(states, state))
+      tensors.push_back(stored(states, whole_tensor(states, state, slot, state + ".")));
   for (const DividedPackedState& state : states.divided_packed())
     tensors.push_back({kPackedPrefix + state.whole.name, state.whole.type, nullptr});
   for (const auto& [name, type] : states.all_packed(with_frozen))
@@ -83,22 +77,18 @@ std::vector<SafetensorsTensor> state_tensors(const TrainingState& states, bool w
   return tensors;
 }
 
-// Calls visit(state, slot) for the tensors of a training state that ranks divide, in the order of the file.
-template <class Visit>
-void for_divided(const TrainingState& states, const Visit& visit) {
+// The tensors of a training state that ranks divide, in the order of the file, which has larger elements first.
+std::vector<WholeTensor> divided_tensors(const TrainingState& states) {
+  std::vector<WholeTensor> tensors;
   for (const std::string& state : states.names())
     for (const ParameterSlot& slot : slots_of(states, state))
-      if (WholeStates::is_divided(states, state, slot)) visit(state, slot);
-}
-
-// The same of packed states; files have larger elements first.
-template <class Visit>
-void for_divided_packed(const TrainingState& states, const Visit& visit) {
-  std::vector<const DividedPackedState*> ordered;
-  for (const DividedPackedState& state : states.divided_packed()) ordered.push_back(&state);
-  std::ranges::stable_sort(ordered, std::ranges::greater{},
-                           [](const DividedPackedState* state) { return dtype_size(state->whole.type.dtype); });
-  for (const DividedPackedState* state : ordered) visit(*state);
+      if (WholeStates::is_divided(states, state, slot))
+        tensors.push_back(whole_tensor(states, state, slot, state + "."));
+  for (const DividedPackedState& state : states.divided_packed())
+    tensors.push_back({kPackedPrefix + state.whole.name, state.whole.type, "", nullptr, &state});
+  std::ranges::stable_sort(tensors, std::ranges::greater{},
+                           [](const WholeTensor& tensor) { return dtype_size(tensor.type.dtype); });
+  return tensors;
 }
 
 // Where a model's parameter comes from: a moving average has trained ones alone.
@@ -107,61 +97,30 @@ const std::string& state_of(const TrainingState& states, const ParameterSlot& sl
   return slot.offset < of_all_stages(states.layout()).trained_count() ? trained : parameters;
 }
 
-// Gathers the tensors that a file lacks by name, in whatever order it asks for them.
-class Fetcher {
- public:
-  explicit Fetcher(WholeStates* whole) : whole_(whole) {}
-  void add(const std::string& name, const std::string& state, const ParameterSlot& slot) {
-    tensors_.emplace(name, std::pair(state, &slot));
-  }
-  void add(const DividedPackedState& state) { packed_.emplace(kPackedPrefix + state.whole.name, &state); }
-  std::span<const std::byte> operator()(const SafetensorsTensor& tensor, size_t first_byte) const {
-    if (const auto packed = packed_.find(tensor.name); packed != packed_.end()) {
-      const WholeStates::Piece piece = whole_->piece(*packed->second, static_cast<int64_t>(first_byte));
-      return {whole_->gather(*packed->second, piece), static_cast<size_t>(piece.count)};
-    }
-    const auto& [state, slot] = tensors_.at(tensor.name);
-    const WholeStates::Piece piece = whole_->piece(*slot, static_cast<int64_t>(first_byte / sizeof(float)));
-    return std::as_bytes(std::span(whole_->gather(state, *slot, piece), static_cast<size_t>(piece.count)));
-  }
+std::vector<WholeTensor> model_tensors(const TrainingState& states, const std::string& state) {
+  std::vector<WholeTensor> tensors;
+  for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
+    tensors.push_back(whole_tensor(states, state_of(states, slot, state), slot));
+  return tensors;
+}
 
- private:
-  WholeStates* whole_;
-  std::map<std::string, std::pair<std::string, const ParameterSlot*>> tensors_;
-  std::map<std::string, const DividedPackedState*> packed_;
-};
+// Gathers the tensors that a file lacks by name, in whatever order it asks for them.
+FetchTensor fetch_from(const std::vector<WholeTensor>& tensors, WholeStates* whole) {
+  std::map<std::string, WholeTensor> by_name;
+  for (const WholeTensor& tensor : tensors) by_name.emplace(tensor.name, tensor);
+  return [=](const SafetensorsTensor& tensor, size_t first) { return whole->gather(by_name.at(tensor.name), first); };
+}
 
 constexpr int kFetches = 2;  // of save_safetensors(), of each tensor
 
-// What ranks other than the first do while it writes a tensor.
-void give_tensor(const std::string& state, const ParameterSlot& slot, WholeStates& whole) {
-  whole.for_pieces(slot, [&](WholeStates::Piece piece) { whole.gather(state, slot, piece); });
-}
-
-// Rank 0 has the tensor's file open, and gives every rank its part.
-void share_tensor(const std::optional<SafetensorsFile>& file, const std::string& name, const TrainingState& states,
-                  const std::string& state, const ParameterSlot& slot, WholeStates& whole) {
-  const std::byte* data = nullptr;
-  if (file) data = tensor_data(*file, name, {DType::kF32, states.layout().whole_shape(slot)});
-  whole.for_pieces(slot, [&](WholeStates::Piece piece) {
-    float* values = nullptr;
-    if (file) {
-      const size_t bytes = static_cast<size_t>(piece.count) * sizeof(float);
-      values = whole.place(piece.count);
-      std::memcpy(values, data + static_cast<size_t>(piece.first) * sizeof(float), bytes);
-      file->drop_pages();
-    }
-    whole.scatter(state, slot, piece, values);
-  });
-}
-
-void share_packed(const std::optional<SafetensorsFile>& file, const DividedPackedState& state, WholeStates& whole) {
-  const std::byte* data = nullptr;
-  if (file) data = tensor_data(*file, kPackedPrefix + state.whole.name, state.whole.type);
-  whole.for_pieces(state, [&](WholeStates::Piece piece) {
-    whole.scatter(state, piece, file ? data + piece.first : nullptr);
-    if (file) file->drop_pages();
-  });
+// Rank 0 reads the file, and gives every rank its parts.
+void share_tensors(const std::string& path, const std::vector<WholeTensor>& tensors, WholeStates& whole) {
+  std::optional<SafetensorsFile> file;
+  if (whole.is_first_rank()) file.emplace(path);
+  for (const WholeTensor& tensor : tensors)
+    whole.scatter(tensor, file ? tensor_data(*file, tensor.name, tensor.type) : nullptr, [&] {
+      if (file) file->drop_pages();
+    });
 }
 
 }  // namespace
@@ -170,59 +129,37 @@ void save_training_state(const std::string& path, const Trainer& trainer, const 
                          const Metadata& metadata, WholeStates* whole) {
   const TrainingState& states = trainer.state();
   states.pull();
-  Fetcher fetch(whole);
-  for_divided(states, [&](const std::string& state, const ParameterSlot& slot) {
-    fetch.add(state + "." + slot.spec.name, state, slot);
-  });
-  for (const DividedPackedState& state : states.divided_packed()) fetch.add(state);
   Metadata facts = with_progress(metadata, progress);
   add_loss_scale(facts, trainer);
-  save_safetensors(path, state_tensors(states, !metadata.contains(kFrozenKey)), facts, fetch);
+  save_safetensors(path, state_tensors(states, !metadata.contains(kFrozenKey)), facts,
+                   fetch_from(divided_tensors(states), whole));
 }
 
 void give_training_state(const TrainingState& states, WholeStates& whole) {
-  for (int times = 0; times < kFetches; ++times) {
-    for_divided(states, [&](const std::string& state, const ParameterSlot& slot) { give_tensor(state, slot, whole); });
-    for_divided_packed(states, [&](const DividedPackedState& state) {
-      whole.for_pieces(state, [&](WholeStates::Piece piece) { whole.gather(state, piece); });
-    });
-  }
+  for (int times = 0; times < kFetches; ++times)
+    for (const WholeTensor& tensor : divided_tensors(states)) whole.give(tensor);
 }
 
 void load_divided_states(const std::string& path, const TrainingState& states, WholeStates& whole) {
-  std::optional<SafetensorsFile> file;
-  if (whole.is_first_rank()) file.emplace(path);
-  for_divided(states, [&](const std::string& state, const ParameterSlot& slot) {
-    share_tensor(file, state + "." + slot.spec.name, states, state, slot, whole);
-  });
-  for (const DividedPackedState& state : states.divided_packed()) share_packed(file, state, whole);
+  share_tensors(path, divided_tensors(states), whole);
 }
 
 void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
                         const Metadata& metadata, WholeStates& whole) {
-  const ParameterLayout& layout = of_all_stages(states.layout());
+  const std::vector<WholeTensor> all = model_tensors(states, state);
   if (!whole.is_first_rank()) {
     for (int times = 0; times < kFetches; ++times)
-      for (const ParameterSlot& slot : layout.parameters())
-        if (const std::string& from = state_of(states, slot, state); whole.is_divided(from, slot))
-          give_tensor(from, slot, whole);
+      for (const WholeTensor& tensor : all)
+        if (whole.is_divided(tensor.state, *tensor.slot)) whole.give(tensor);
     return;
   }
   std::vector<SafetensorsTensor> tensors;
-  Fetcher fetch(&whole);
-  for (const ParameterSlot& slot : layout.parameters()) {
-    const std::string& from = state_of(states, slot, state);
-    add_state(tensors, states, from, {&slot, 1}, "");
-    fetch.add(slot.spec.name, from, slot);
-  }
-  save_safetensors(path, tensors, metadata, fetch);
+  for (const WholeTensor& tensor : all) tensors.push_back(stored(states, tensor));
+  save_safetensors(path, tensors, metadata, fetch_from(all, &whole));
 }
 
 void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole) {
-  std::optional<SafetensorsFile> file;
-  if (whole.is_first_rank()) file.emplace(path);
-  for (const ParameterSlot& slot : of_all_stages(states.layout()).parameters())
-    share_tensor(file, slot.spec.name, states, state::kParameters, slot, whole);
+  share_tensors(path, model_tensors(states, state::kParameters), whole);
 }
 
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata) {

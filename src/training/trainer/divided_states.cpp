@@ -1,21 +1,33 @@
 #include "training/trainer/divided_states.h"
 #include <algorithm>
+#include <cstring>
 #include "engine/passes/tensor_parallel.h"
 #include "engine/plan/state_names.h"
 
 namespace linnet {
-
 namespace {
-
-template <class T>
-auto bytes_at(T* values, int64_t count) {
-  const std::span span(values, static_cast<size_t>(count));
-  if constexpr (std::is_const_v<T>) return std::as_bytes(span);
-  else return std::as_writable_bytes(span);
-}
 
 std::span<std::byte> bytes_at(float* values, int64_t count) {
   return std::as_writable_bytes(std::span(values, static_cast<size_t>(count)));
+}
+
+size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
+// Moves parts between `whole`, which rank 0 has, and the ranks' own memory: with `gathers` to rank 0, else to the
+// ranks. for_parts(visit) calls visit(rank, first byte of the whole, first byte of the rank's own, bytes) for all
+// parts.
+template <class ForParts>
+void exchange_parts(Communicator& world, bool gathers, std::byte* whole, std::byte* own, const ForParts& for_parts) {
+  auto& [outgoing, incoming, none] = world.empty_lists();
+  for_parts([&](int rank, size_t in_whole, size_t in_own, size_t bytes) {
+    const bool is_first = world.rank() == 0;
+    if (bytes == 0 || (!is_first && rank != world.rank())) return;
+    const std::span<std::byte> here{is_first ? whole + in_whole : own + in_own, bytes};
+    if (rank == 0) std::memcpy(gathers ? here.data() : own + in_own, gathers ? own + in_own : here.data(), bytes);
+    else if (gathers == is_first) incoming.push_back({is_first ? rank : 0, here});
+    else outgoing.push_back({is_first ? rank : 0, here});
+  });
+  world.exchange(outgoing, incoming);
 }
 
 }  // namespace
@@ -45,107 +57,79 @@ void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vec
   }
 }
 
-template <class Visit>
-void DividedStates::for_parts(int64_t first, int64_t count, const Visit& visit) const {
-  const ParameterLayout& layout = states_.layout();
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    int64_t before = 0;
-    for (const RangeSlice& own : states_.ownership().slices(rank)) {
-      const int64_t start = layout.ranges()[own.range].offset + own.first;
-      const int64_t from = std::max(first, start), to = std::min(first + count, start + own.count);
-      if (from < to) visit(rank, from, before + from - start, to - from);
-      before += own.count;
+WholeTensor whole_tensor(const TrainingState& states, const std::string& state, const ParameterSlot& slot,
+                         const std::string& prefix) {
+  return {prefix + slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, state, &slot};
+}
+
+// Of the elements [first, first + count) of a state, or of `tensor`, which is packed, the bytes.
+void WholeStates::exchange_slices(const std::string& state, Piece piece, bool gathers, float* whole) {
+  exchange_parts(data_, gathers, reinterpret_cast<std::byte*>(whole), reinterpret_cast<std::byte*>(states_.flat(state)),
+                 [&](const auto& visit) {
+                   for (int rank = 0; rank < data_.size(); ++rank) {
+                     int64_t before = 0;
+                     for (const RangeSlice& own : states_.ownership().slices(rank)) {
+                       const int64_t start = states_.layout().ranges()[own.range].offset + own.first;
+                       const int64_t from = std::max(piece.first, start),
+                                     to = std::min(piece.first + piece.count, start + own.count);
+                       if (from < to)
+                         visit(rank, bytes_of_floats(from - piece.first), bytes_of_floats(before + from - start),
+                               bytes_of_floats(to - from));
+                       before += own.count;
+                     }
+                   }
+                 });
+}
+
+// Ranks of a tensor group never divide packed states.
+void WholeStates::exchange_packed(const DividedPackedState& state, Slice piece, bool gathers, std::byte* whole) {
+  const bool has_own = slice(state.bytes, data_.rank()).count > 0;
+  std::byte* own = has_own ? states_.store().data(state.own_name()) : nullptr;
+  exchange_parts(data_, gathers, whole, own, [&](const auto& visit) {
+    for (int rank = 0; rank < data_.size(); ++rank) {
+      const Slice part = slice(state.bytes, rank), both = overlap(part, piece);
+      visit(rank, both.first - piece.first, both.first - part.first, both.count);
     }
-  }
-}
-
-void DividedStates::gather(const std::string& state, int64_t first, int64_t count, float* whole) {
-  const float* own = states_.flat(state);
-  std::vector<Communicator::Outgoing> outgoing;
-  std::vector<Communicator::Incoming> incoming;
-  for_parts(first, count, [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
-    if (world_.rank() == 0 && rank == 0) std::copy_n(own + in_own, part, whole + in_state - first);
-    else if (world_.rank() == 0) incoming.push_back({rank, bytes_at(whole + in_state - first, part)});
-    else if (rank == world_.rank()) outgoing.push_back({0, bytes_at(own + in_own, part)});
   });
-  world_.exchange(outgoing, incoming);
-}
-
-void DividedStates::scatter(const std::string& state, int64_t first, int64_t count, const float* whole) {
-  float* own = states_.flat(state);
-  std::vector<Communicator::Outgoing> outgoing;
-  std::vector<Communicator::Incoming> incoming;
-  for_parts(first, count, [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
-    if (world_.rank() == 0 && rank == 0) std::copy_n(whole + in_state - first, part, own + in_own);
-    else if (world_.rank() == 0) outgoing.push_back({rank, bytes_at(whole + in_state - first, part)});
-    else if (rank == world_.rank()) incoming.push_back({0, bytes_at(own + in_own, part)});
-  });
-  world_.exchange(outgoing, incoming);
-}
-
-std::span<std::byte> DividedStates::own_part(const DividedPackedState& state, Slice part) const {
-  const Slice own = slice(state.bytes, world_.rank()), both = overlap(own, part);
-  if (both.count == 0) return {};
-  return {states_.store().data(state.own_name()) + (both.first - own.first), both.count};
-}
-
-void DividedStates::gather(const DividedPackedState& state, int64_t first, int64_t count, std::byte* whole) {
-  const Slice part{static_cast<size_t>(first), static_cast<size_t>(count)};
-  const std::span<std::byte> own = own_part(state, part);
-  std::vector<Communicator::Outgoing> outgoing;
-  std::vector<Communicator::Incoming> incoming;
-  if (world_.rank() != 0) {
-    outgoing.push_back({0, own});
-  } else {
-    std::ranges::copy(own, whole);
-    for (int rank = 1; rank < world_.size(); ++rank)
-      if (const Slice of = overlap(slice(state.bytes, rank), part); of.count > 0)
-        incoming.push_back({rank, {whole + (of.first - part.first), of.count}});
-  }
-  world_.exchange(outgoing, incoming);
-}
-
-void DividedStates::scatter(const DividedPackedState& state, int64_t first, int64_t count, const std::byte* whole) {
-  const Slice part{static_cast<size_t>(first), static_cast<size_t>(count)};
-  const std::span<std::byte> own = own_part(state, part);
-  std::vector<Communicator::Outgoing> outgoing;
-  std::vector<Communicator::Incoming> incoming;
-  if (world_.rank() != 0) {
-    incoming.push_back({0, own});
-  } else {
-    std::copy_n(whole, own.size(), own.begin());
-    for (int rank = 1; rank < world_.size(); ++rank)
-      if (const Slice of = overlap(slice(state.bytes, rank), part); of.count > 0)
-        outgoing.push_back({rank, {whole + (of.first - part.first), of.count}});
-  }
-  world_.exchange(outgoing, incoming);
 }
 
 bool WholeStates::is_divided(const TrainingState& states, const std::string& state, const ParameterSlot& slot) {
   return states.is_divided(state) || states.layout().sharding_of(slot) || stages_of(states.layout());
 }
 
-WholeStates::Piece WholeStates::piece(const ParameterSlot& slot, int64_t first) const {
-  return {first, std::min(piece_floats_, states_.layout().whole_shape(slot).elements() - first)};
+template <class Visit>
+void WholeStates::for_pieces(const WholeTensor& tensor, const Visit& visit) const {
+  const size_t bytes = tensor.type.bytes(), most = bytes_of_floats(piece_floats_);
+  for (size_t first = 0; first < bytes; first += most) visit(first, std::min(most, bytes - first));
 }
 
-WholeStates::Piece WholeStates::piece(const DividedPackedState& state, int64_t first) const {
-  const int64_t most = piece_floats_ * static_cast<int64_t>(sizeof(float));
-  return {first, std::min(most, static_cast<int64_t>(state.whole.type.bytes()) - first)};
-}
-
-void WholeStates::for_pieces(const ParameterSlot& slot, FunctionRef<void(Piece)> visit) const {
-  const int64_t count = states_.layout().whole_shape(slot).elements();
-  for (int64_t first = 0; first < count; first += piece_floats_) visit(piece(slot, first));
-}
-
-void WholeStates::for_pieces(const DividedPackedState& state, FunctionRef<void(Piece)> visit) const {
-  const auto count = static_cast<int64_t>(state.whole.type.bytes());
-  for (int64_t first = 0; first < count;) {
-    const Piece next = piece(state, first);
-    visit(next);
-    first += next.count;
+std::span<const std::byte> WholeStates::gather(const WholeTensor& tensor, size_t first) {
+  const size_t count = std::min(bytes_of_floats(piece_floats_), tensor.type.bytes() - first);
+  if (tensor.packed) {
+    std::byte* whole = is_first_rank() ? bytes_at(place(piece_floats_), piece_floats_).data() : nullptr;
+    exchange_packed(*tensor.packed, {first, count}, true, whole);
+    return {whole, count};
   }
+  const Piece piece{static_cast<int64_t>(first / sizeof(float)), static_cast<int64_t>(count / sizeof(float))};
+  return {reinterpret_cast<const std::byte*>(gather_floats(tensor.state, *tensor.slot, piece)), count};
+}
+
+void WholeStates::give(const WholeTensor& tensor) {
+  for_pieces(tensor, [&](size_t first, size_t) { gather(tensor, first); });
+}
+
+void WholeStates::scatter(const WholeTensor& tensor, const std::byte* whole, FunctionRef<void()> after_piece) {
+  for_pieces(tensor, [&](size_t first, size_t count) {
+    if (tensor.packed) {
+      exchange_packed(*tensor.packed, {first, count}, false, whole ? const_cast<std::byte*>(whole) + first : nullptr);
+    } else {
+      const Piece piece{static_cast<int64_t>(first / sizeof(float)), static_cast<int64_t>(count / sizeof(float))};
+      float* values = whole ? place(piece.count) : nullptr;  // a file's may be unaligned
+      if (whole) std::memcpy(values, whole + first, count);
+      scatter_floats(tensor.state, *tensor.slot, piece, values);
+    }
+    after_piece();
+  });
 }
 
 // Scratch memory is the piece, and behind it what a rank has of it.
@@ -177,52 +161,49 @@ float* WholeStates::own_part(const std::string& state, const ParameterSlot& slot
   return place(piece_count) + piece_count;
 }
 
-void WholeStates::send(const float* values, Piece piece, int stage) {
-  const Communicator::Outgoing message{stage, std::as_bytes(std::span(values, static_cast<size_t>(piece.count)))};
-  pipeline_.exchange({&message, 1}, {});
-}
-
-const float* WholeStates::receive(Piece piece, int stage) {
-  float* values = place(piece.count);
-  const Communicator::Incoming message{stage, bytes_at(values, piece.count)};
-  pipeline_.exchange({}, {&message, 1});
-  return values;
-}
-
 // The first stage that has a tensor gives it to rank 0.
-const float* WholeStates::gather(const std::string& state, const ParameterSlot& slot, Piece piece) {
+const float* WholeStates::gather_floats(const std::string& state, const ParameterSlot& slot, Piece piece) {
   const ModelStages* stages = stages_of(states_.layout());
   if (!stages) return gather_in_stage(state, slot, piece);
   const int owner = stages->owner(slot.spec.name);
-  if (stages->rank.rank != owner) return is_first_rank() ? receive(piece, owner) : nullptr;
+  if (stages->rank.rank != owner) {
+    if (!is_first_rank()) return nullptr;
+    float* received = place(piece.count);
+    receive(pipeline_, owner, bytes_at(received, piece.count));
+    return received;
+  }
   const float* values = gather_in_stage(state, *find_parameter(states_.layout(), slot.spec.name), piece);
   if (owner == 0 || !values) return values;
-  send(values, piece, 0);
+  send(pipeline_, 0, std::as_bytes(std::span(values, static_cast<size_t>(piece.count))));
   return nullptr;
 }
 
 // Every stage that has a tensor gets it.
-void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, Piece piece, const float* values) {
+void WholeStates::scatter_floats(const std::string& state, const ParameterSlot& slot, Piece piece,
+                                 const float* values) {
   const ModelStages* stages = stages_of(states_.layout());
   if (!stages) return scatter_in_stage(state, slot, piece, values);
   if (is_first_rank())
     for (const int stage : stages->of.at(slot.spec.name))
-      if (stage > 0) send(values, piece, stage);
+      if (stage > 0) send(pipeline_, stage, std::as_bytes(std::span(values, static_cast<size_t>(piece.count))));
   const ParameterSlot* own = find_parameter(states_.layout(), slot.spec.name);
   if (!own) return;
-  if (is_first_of_stage() && stages->rank.rank > 0) values = receive(piece, 0);
+  if (is_first_of_stage() && stages->rank.rank > 0) {
+    float* received = place(piece.count);
+    receive(pipeline_, 0, bytes_at(received, piece.count));
+    values = received;
+  }
   scatter_in_stage(state, *own, piece, values);
 }
 
 const float* WholeStates::gather_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece) {
   const Piece own = part_of(slot, tensor_.rank(), piece);
   float* part = own_part(state, slot, own, piece.count);
-  if (states_.is_divided(state)) slices_.gather(state, slot.offset + own.first, own.count, part);
+  if (states_.is_divided(state)) exchange_slices(state, {slot.offset + own.first, own.count}, true, part);
   const bool is_sharded = states_.layout().sharding_of(slot);
   if (data_.rank() != 0 || !is_sharded) return is_first_of_stage() ? part : nullptr;
   if (tensor_.rank() != 0) {
-    const Communicator::Outgoing message{0, bytes_at(part, own.count)};
-    tensor_.exchange({&message, 1}, {});
+    send(tensor_, 0, bytes_at(part, own.count));
     return nullptr;
   }
   float* values = place(piece.count);
@@ -230,8 +211,7 @@ const float* WholeStates::gather_in_stage(const std::string& state, const Parame
   for (int rank = 0; rank < tensor_.size(); ++rank) {
     if (rank > 0) {
       part = values + piece.count;
-      const Communicator::Incoming message{rank, bytes_at(part, part_of(slot, rank, piece).count)};
-      tensor_.exchange({}, {&message, 1});
+      receive(tensor_, rank, bytes_at(part, part_of(slot, rank, piece).count));
     }
     for_runs_of(slot, rank, piece,
                 [&](int64_t to, int64_t from, int64_t count) { std::copy_n(part + from, count, values + to); });
@@ -251,27 +231,13 @@ void WholeStates::scatter_in_stage(const std::string& state, const ParameterSlot
         std::copy_n(values + in_piece, count, to + in_part);
       });
       if (rank == 0) break;
-      const Communicator::Outgoing message{rank, bytes_at(part, part_of(slot, rank, piece).count)};
-      tensor_.exchange({&message, 1}, {});
+      send(tensor_, rank, bytes_at(part, part_of(slot, rank, piece).count));
     }
   } else if (data_.rank() == 0) {
-    const Communicator::Incoming message{0, bytes_at(own, mine.count)};
-    tensor_.exchange({}, {&message, 1});
+    receive(tensor_, 0, bytes_at(own, mine.count));
   }
-  if (states_.is_divided(state)) slices_.scatter(state, slot.offset + mine.first, mine.count, own);
+  if (states_.is_divided(state)) exchange_slices(state, {slot.offset + mine.first, mine.count}, false, own);
   else broadcast(data_, 0, std::span(own, static_cast<size_t>(mine.count)));
-}
-
-// Ranks of a tensor group never divide packed states.
-const std::byte* WholeStates::gather(const DividedPackedState& state, Piece piece) {
-  std::byte* values = nullptr;
-  if (is_first_rank()) values = bytes_at(place(piece_floats_), piece_floats_).data();
-  slices_.gather(state, piece.first, piece.count, values);
-  return values;
-}
-
-void WholeStates::scatter(const DividedPackedState& state, Piece piece, const std::byte* values) {
-  slices_.scatter(state, piece.first, piece.count, values);
 }
 
 }  // namespace linnet

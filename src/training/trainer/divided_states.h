@@ -1,5 +1,4 @@
-// States that no rank has as a whole (ZeRO): each has them for its slices of the parameters. See also
-// training/trainer/divided_states.h.
+// States that no rank has as a whole.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,34 +18,21 @@ void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vec
 void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
                           const std::string& state, Location start);
 
-class DividedStates {
- public:
-  DividedStates(TrainingState& states, Communicator& world) : states_(states), world_(world) {}
-
-  // Every rank calls these, in the same order.
-  // The elements [first, first + count) of a state come to `whole` on rank 0; other ranks give null.
-  void gather(const std::string& state, int64_t first, int64_t count, float* whole);
-  // All ranks take their slices of the same elements, which rank 0 has in `whole`.
-  void scatter(const std::string& state, int64_t first, int64_t count, const float* whole);
-  // The same of the bytes [first, first + count) of a packed state.
-  void gather(const DividedPackedState& state, int64_t first, int64_t count, std::byte* whole);
-  void scatter(const DividedPackedState& state, int64_t first, int64_t count, const std::byte* whole);
-
- private:
-  // What this rank has of `part`, which is of the whole state.
-  std::span<std::byte> own_part(const DividedPackedState& state, Slice part) const;
-  // visit(rank, first in the state, first in the rank's slices, count) for what the ranks have of a part.
-  template <class Visit>
-  void for_parts(int64_t first, int64_t count, const Visit& visit) const;
-
-  TrainingState& states_;
-  Communicator& world_;
-};
-
 // States that no rank has as a whole: moments of which each rank has slices (ZeRO), parameters that the ranks of a
 // tensor group divide, and those of the stages of a pipeline. Files are independent of that: rank 0 writes and reads
 // whole tensors, one after another and piece by piece, and the others take part. A piece is small, so that no rank
 // needs more memory for that than training planned.
+
+// A tensor of a file: of a state, in fp32, or what an optimizer keeps in other forms.
+struct WholeTensor {
+  std::string name;
+  TensorType type;
+  std::string state = {};
+  const ParameterSlot* slot = nullptr;         // of the layout of all stages
+  const DividedPackedState* packed = nullptr;  // if it is set, the tensor is this one
+};
+WholeTensor whole_tensor(const TrainingState& states, const std::string& state, const ParameterSlot& slot,
+                         const std::string& prefix = "");
 
 class WholeStates {
  public:
@@ -55,44 +41,35 @@ class WholeStates {
   // world, and the others this rank alone. `piece_floats`: the most of a piece, a multiple of 8.
   WholeStates(TrainingState& states, Communicator& data, Communicator& tensor, Communicator& pipeline,
               int64_t piece_floats = 1 << 18)
-      : states_(states),
-        data_(data),
-        tensor_(tensor),
-        pipeline_(pipeline),
-        slices_(states, data),
-        piece_floats_(piece_floats) {}
+      : states_(states), data_(data), tensor_(tensor), pipeline_(pipeline), piece_floats_(piece_floats) {}
 
   bool is_first_rank() const { return data_.rank() == 0 && tensor_.rank() == 0 && pipeline_.rank() == 0; }
-  // Whether rank 0 may lack something of a tensor. `slot`: of the layout of all stages; so
-  // below.
+  // Whether rank 0 may lack something of a tensor. `slot`: of the layout of all stages.
   static bool is_divided(const TrainingState& states, const std::string& state, const ParameterSlot& slot);
   bool is_divided(const std::string& state, const ParameterSlot& slot) const {
     return is_divided(states_, state, slot);
   }
 
-  // Elements, or bytes of a packed state, of the whole.
-  struct Piece {
-    int64_t first, count;
-  };
-  // The piece of a tensor, or of a packed state, that begins there.
-  Piece piece(const ParameterSlot& slot, int64_t first) const;
-  Piece piece(const DividedPackedState& state, int64_t first) const;
-  // All pieces, in the order of files.
-  void for_pieces(const ParameterSlot& slot, FunctionRef<void(Piece)> visit) const;
-  void for_pieces(const DividedPackedState& state, FunctionRef<void(Piece)> visit) const;
-
   // Every rank calls these, in the same order.
-  // A piece of a tensor of a state on rank 0, until the next call; null on the others.
-  const float* gather(const std::string& state, const ParameterSlot& slot, Piece piece);
-  // Every rank takes what it has of a piece, whose values rank 0 gives; those of other ranks are null.
-  void scatter(const std::string& state, const ParameterSlot& slot, Piece piece, const float* values);
-  // Where rank 0 may put a piece that it scatters. Until the next call.
-  float* place(int64_t floats);
-  // The same of a packed state that ranks divide.
-  const std::byte* gather(const DividedPackedState& state, Piece piece);
-  void scatter(const DividedPackedState& state, Piece piece, const std::byte* values);
+  // The piece that begins at a byte comes to rank 0, until the next call; nothing on the others.
+  std::span<const std::byte> gather(const WholeTensor& tensor, size_t first);
+  // All pieces one after another: what the others do while rank 0 writes a tensor.
+  void give(const WholeTensor& tensor);
+  // Every rank takes what it has of a tensor, which rank 0 has in `whole`; null on the others.
+  void scatter(
+      const WholeTensor& tensor, const std::byte* whole, FunctionRef<void()> after_piece = [] {});
 
  private:
+  struct Piece {  // of elements
+    int64_t first, count;
+  };
+  template <class Visit>
+  void for_pieces(const WholeTensor& tensor, const Visit& visit) const;  // visit(first byte, bytes)
+  float* place(int64_t floats);                                          // scratch memory until the next call
+  void exchange_slices(const std::string& state, Piece piece, bool gathers, float* whole);
+  void exchange_packed(const DividedPackedState& state, Slice piece, bool gathers, std::byte* whole);
+  const float* gather_floats(const std::string& state, const ParameterSlot& slot, Piece piece);
+  void scatter_floats(const std::string& state, const ParameterSlot& slot, Piece piece, const float* values);
   // The elements of a piece that the tensor rank `rank` has: consecutive ones of its part.
   Piece part_of(const ParameterSlot& slot, int rank, Piece piece) const;
   // Calls visit(in the piece, in the rank's elements of the piece, count).
@@ -103,12 +80,9 @@ class WholeStates {
   const float* gather_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece);
   void scatter_in_stage(const std::string& state, const ParameterSlot& slot, Piece piece, const float* values);
   bool is_first_of_stage() const { return data_.rank() == 0 && tensor_.rank() == 0; }
-  void send(const float* values, Piece piece, int stage);
-  const float* receive(Piece piece, int stage);
 
   TrainingState& states_;
   Communicator &data_, &tensor_, &pipeline_;
-  DividedStates slices_;
   const int64_t piece_floats_;
 };
 

@@ -1,4 +1,3 @@
-#include "training/trainer/gradient_buckets.h"
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <memory>
@@ -7,6 +6,7 @@
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"
 #include "training/trainer/learner.h"
+#include "training/trainer/step_graphs.h"
 
 namespace linnet {
 namespace {

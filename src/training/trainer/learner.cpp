@@ -7,6 +7,7 @@
 #include "models/nn/whole_loss.h"
 
 namespace linnet {
+
 SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options,
                                        const ResidentOptions& resident, std::span<const ParameterGroup> groups)
     : layout_(model, groups, {}, divide_among_ranks(model, groups, loss, options.tensor, options.pipeline)),

@@ -10,7 +10,7 @@
 #include "models/nn/layers.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
-#include "training/trainer/matrix_updates.h"
+#include "training/trainer/range_update.h"
 
 namespace linnet {
 namespace {
@@ -156,7 +156,7 @@ TEST(Optimizers, GroupsMayHaveThemBesideOthers) {
   }
 }
 
-// By the formulas of training/trainer/matrix_updates.h, in double and with plain loops.
+// By the formulas of training/trainer/range_update.h, in double and with plain loops.
 using Matrix = std::vector<std::vector<double>>;
 
 Matrix product(const Matrix& a, const Matrix& b) {
@@ -211,7 +211,7 @@ TEST(Muon, DirectionsAreNearlyOrthogonalWhateverTheShape) {
   }
 }
 
-// One step by the formulas of training/trainer/matrix_updates.h, of which the first takes the second moment as it is.
+// One step by the formulas of training/trainer/range_update.h, of which the first takes the second moment as it is.
 // Returns the direction of a matrix.
 Matrix adafactor_direction(const Matrix& g) {
   const size_t rows = g.size(), columns = g[0].size();

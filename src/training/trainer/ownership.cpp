@@ -6,7 +6,6 @@
 #include "training/trainer/range_update.h"
 
 namespace linnet {
-
 namespace {
 
 // Cuts `count` elements into parts of about the same size. A matrix belongs to one rank, and so does each of the other
@@ -75,8 +74,7 @@ std::vector<DividedPackedState> Ownership::packed_states(const ParameterLayout& 
   std::vector<DividedPackedState> states;
   for (const TrainedRange& range : layout.ranges())
     for (const PackedState& whole : packed_states_of(layout, range, optimizer)) states.push_back({whole, {0}});
-  const int ranks = bounds_.empty() ? 0 : static_cast<int>(bounds_[0].size()) - 1;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; !bounds_.empty() && rank + 1 < std::ssize(bounds_[0]); ++rank) {
     for (DividedPackedState& state : states) state.bytes.push_back(state.bytes.back());
     for (const RangeSlice& own : slices(rank))
       for (const PackedState& part : packed_states_of(layout, part_of(layout.ranges()[own.range], own), optimizer))
@@ -100,9 +98,8 @@ GradientSlices::GradientSlices(const Store& store, const ParameterLayout& layout
   float* next = store.as<float>(kSlices);
   for (int64_t node = 0; node < share.most_nodes_after_a_round(); ++node)
     for (size_t range = 0; range < nodes_.size(); ++range) {
-      const size_t count = slice(ownership.bounds(range), share.rank).count;
-      nodes_[range].emplace_back(next, count);
-      next += count;
+      nodes_[range].emplace_back(next, slice(ownership.bounds(range), share.rank).count);
+      next += nodes_[range].back().size();
     }
 }
 
@@ -111,8 +108,7 @@ std::span<const float> SharedSquares::complete_last_block(std::span<const float>
   const int rank = world_.rank();
   const Slice mine = slice(bounds, rank), values = block_values(bounds, rank);
   const size_t end = mine.first + mine.count;
-  std::vector<Communicator::Outgoing> outgoing;
-  std::vector<Communicator::Incoming> incoming;
+  auto& [outgoing, incoming, none] = world_.empty_lists();
   for (int other = 0; other < rank; ++other)
     if (const Slice part = overlap(block_values(bounds, other), mine); part.count > 0)
       outgoing.push_back({other, std::as_bytes(own.subspan(part.first - mine.first, part.count))});

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <set>
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "base/timeline.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/passes/rewriter.h"
@@ -11,10 +11,9 @@
 #include "engine/plan/state_names.h"
 
 namespace linnet {
-
 namespace {
 
-constexpr size_t kSentAlignment = 64;
+size_t aligned(size_t bytes) { return round_up(bytes, 64); }
 
 Plan in_slot(const Plan& plan, RegionId from, RegionId to) {
   Plan copy{.graph = plan.graph.clone(),
@@ -30,12 +29,6 @@ Plan in_slot(const Plan& plan, RegionId from, RegionId to) {
     if (location.region == from) location.region = to;
   return copy;
 }
-
-// What a PipelineStage does in steps and in evaluations.
-
-constexpr size_t kAlignment = 64;
-
-bool is_loss(const std::string& output) { return output == "loss_sum" || output == "token_count"; }
 
 }  // namespace
 
@@ -80,21 +73,19 @@ std::string PipelineStage::name_of(int shape, int chunk) const {
 // those and the batch lie in the first slot.
 Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, int chunk, bool uses_slots, Ends& ends) {
   std::set<std::string> names;
-  const auto take = [&](std::vector<End>& list, const std::string& name, ValueId value, bool in_slot) {
+  const auto take = [&](std::vector<End>& list, const std::string& name, bool in_slot) {
+    const auto value = graph.find_input(name);
+    if (!value) return false;
     names.insert(name);
     const RegionId region = in_slot ? slots_[static_cast<size_t>(chunk)][0] : messages_;
-    list.push_back({name, {region, 0}, graph.value(value).type});
+    list.push_back({name, {region, 0}, graph.value(*value).type});
+    return true;
   };
-  for (size_t i = 0; const auto value = graph.find_input(stage_input(i)); ++i)
-    take(ends.in, stage_input(i), *value, uses_slots);
-  for (size_t i = 0; const auto value = graph.find_input(stage_gradient_input(i)); ++i)
-    take(ends.gradient_in, stage_gradient_input(i), *value, false);
-  for (const GraphOutput& output : graph.outputs())
-    if (const auto value = graph.find_input(stage_shared_input(output.name)))
-      take(ends.shared, stage_shared_input(output.name), *value, false);
-  if (uses_slots)
-    for (const GraphInput& input : graph.inputs())
-      if (stages_.batch.contains(input.name)) take(ends.batch, input.name, input.value, true);
+  for (size_t i = 0; take(ends.in, stage_input(i), uses_slots);) ++i;
+  for (size_t i = 0; take(ends.gradient_in, stage_gradient_input(i), false);) ++i;
+  for (const GraphOutput& output : graph.outputs()) take(ends.shared, stage_shared_input(output.name), false);
+  for (const GraphInput& input : graph.inputs())
+    if (uses_slots && stages_.batch.contains(input.name)) take(ends.batch, input.name, true);
   const auto has_output = [&](const std::string& name) {
     return std::ranges::find(graph.outputs(), name, &GraphOutput::name) != graph.outputs().end();
   };
@@ -106,7 +97,7 @@ Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, in
   for (std::vector<End>* list : {&ends.in, &ends.gradient_in, &ends.shared, &ends.batch})
     for (End& end : *list) {
       size_t& used = end.location.region == messages_ ? message_bytes : slot_bytes;
-      end.location.offset = std::exchange(used, used + round_up(end.type.bytes(), kSentAlignment));
+      end.location.offset = std::exchange(used, used + aligned(end.type.bytes()));
       store_.grow_region(end.location.region, used);
       store_.bind(prefix + end.name, end.location, end.type.bytes());
       rewriter.map(*graph.find_input(end.name), rewriter.graph().input(prefix + end.name, end.type));
@@ -141,17 +132,16 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
   SplitStage split = split_stage(graph, [&](size_t i) { return prefix + "saved." + std::to_string(i); });
   size_t bytes = 0, sent_bytes = 0;
   for (const std::vector<End>* list : {&plans.training.in, &plans.training.batch})
-    for (const End& end : *list)
-      bytes = std::max(bytes, end.location.offset + round_up(end.type.bytes(), kSentAlignment));
+    for (const End& end : *list) bytes = std::max(bytes, end.location.offset + aligned(end.type.bytes()));
   for (const auto& [name, type] : split.saved) {
-    const size_t offset = std::exchange(bytes, bytes + round_up(type.bytes(), kSentAlignment));
+    const size_t offset = std::exchange(bytes, bytes + aligned(type.bytes()));
     for (const RegionId slot : regions) store_.grow_region(slot, bytes);
     store_.bind(name, {regions[0], offset}, type.bytes());
   }
   for (const RegionId slot : regions) store_.grow_region(slot, bytes);
   if (is_interleaved()) {
     for (const GraphOutput& output : split.forward.outputs())
-      sent_bytes += round_up(split.forward.value(output.value).type.bytes(), kSentAlignment);
+      sent_bytes += aligned(split.forward.value(output.value).type.bytes());
     store_.grow_region(outbox_, sent_bytes);
   }
   if (!passes.off.contains(kViews))
@@ -159,24 +149,21 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
   Slot& first = plans.slots.emplace_back();
   first.forward = make_plan(std::move(split.forward), store_, shared_, options);
   first.backward = make_plan(std::move(split.backward), store_, shared_, options);
-  for (size_t i = 1; i < regions.size(); ++i) {
-    Slot slot;
-    slot.forward = in_slot(plans.slots[0].forward, regions[0], regions[i]);
-    slot.backward = in_slot(plans.slots[0].backward, regions[0], regions[i]);
-    plans.slots.push_back(std::move(slot));
-  }
+  for (size_t i = 1; i < regions.size(); ++i)
+    plans.slots.push_back({in_slot(plans.slots[0].forward, regions[0], regions[i]),
+                           in_slot(plans.slots[0].backward, regions[0], regions[i]),
+                           {},
+                           {}});
 }
 
 // Room for the batches of a group of micro-batches (distributed/comm/pipeline_order.h).
 void PipelineStage::keep_batch(const Graph& graph) {
   if (!is_interleaved()) return;
   for (const GraphInput& input : graph.inputs())
-    if (stages_.batch.contains(input.name)) {
-      size_t& bytes = batch_bytes_[input.name];
-      bytes = std::max(bytes, graph.value(input.value).type.bytes());
-    }
+    if (stages_.batch.contains(input.name))
+      batch_bytes_[input.name] = std::max(batch_bytes_[input.name], graph.value(input.value).type.bytes());
   waiting_bytes_ = 0;
-  for (const auto& [name, bytes] : batch_bytes_) waiting_bytes_ += round_up(bytes, kSentAlignment);
+  for (const auto& [name, bytes] : batch_bytes_) waiting_bytes_ += aligned(bytes);
   store_.grow_region(waiting_, waiting_bytes_ * static_cast<size_t>(stages_.rank.ranks));
 }
 
@@ -252,16 +239,7 @@ void PipelineStage::send_result(const PipelinePass& pass) {
   for (const std::string& name : plans.training.out) {
     const size_t bytes = forward.output(name).type.bytes();
     outgoing_.push_back({to, {from, bytes}});
-    from += round_up(bytes, kAlignment);
-  }
-}
-
-void PipelineStage::copy_to_outbox(const Executor& executor, const std::vector<std::string>& outputs) {
-  std::byte* to = store_.location(outbox_);
-  for (const std::string& name : outputs) {
-    const TensorView& value = executor.output(name);
-    std::memcpy(to, value.data, value.type.bytes());
-    to += round_up(value.type.bytes(), kAlignment);
+    from += aligned(bytes);
   }
 }
 
@@ -278,14 +256,7 @@ void PipelineStage::copy_batch(int64_t micro, bool to_store) const {
   for (const auto& [name, bytes] : batch_bytes_) {
     std::byte* array = store_.data(name);
     std::memcpy(to_store ? array : waiting, to_store ? waiting : array, bytes);
-    waiting += round_up(bytes, kAlignment);
-  }
-}
-
-void PipelineStage::load_batch(const Ends& ends, size_t slot, int chunk) const {
-  for (const End& end : ends.batch) {
-    const std::span<std::byte> to = bytes_of(end, chunk, slot);
-    std::memcpy(to.data(), store_.data(end.name), to.size());
+    waiting += aligned(bytes);
   }
 }
 
@@ -326,19 +297,22 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
                       SpanKind::kStagePass, pass.micro);
   if (pass.is_forward && is_interleaved()) copy_batch(pass.micro, /*to_store=*/true);
   set_random(batch.step, batch.micro);
-  if (step.with_backward) {
-    batch.last->run(pool);
-    return;
+  if (step.with_backward) return void(batch.last->run(pool));
+  const ChunkPlans& plans = plans_of(pass);
+  const Slot& slot = plans.slots[slot_of(pass)];
+  if (!pass.is_forward) return void(slot.run_backward->run(pool));
+  for (const End& end : plans.training.batch) {
+    const std::span<std::byte> to = bytes_of(end, pass.chunk, slot_of(pass));
+    std::memcpy(to.data(), store_.data(end.name), to.size());
   }
-  ChunkPlans& plans = plans_of(pass);
-  const size_t slot = slot_of(pass);
-  if (!pass.is_forward) {
-    plans.slots[slot].run_backward->run(pool);
-    return;
+  slot.run_forward->run(pool);
+  if (!is_interleaved()) return;
+  std::byte* to = store_.location(outbox_);
+  for (const std::string& name : plans.training.out) {
+    const TensorView& value = slot.run_forward->output(name);
+    std::memcpy(to, value.data, value.type.bytes());
+    to += aligned(value.type.bytes());
   }
-  load_batch(plans.training, slot, pass.chunk);
-  plans.slots[slot].run_forward->run(pool);
-  if (is_interleaved()) copy_to_outbox(*plans.slots[slot].run_forward, plans.training.out);
 }
 
 // At the end of an epoch a step may have fewer micro-batches than steps_ is for. What has run so far is also the
@@ -374,16 +348,9 @@ void PipelineStage::add_shared_gradients(ThreadPool& pool) {
   for (const auto& tied : tied_) sum_over_ranks(tied->stages, tied->gradient, scratch_, pool);
 }
 
-float PipelineStage::sum_over_stages(float own, ThreadPool& pool) {
-  scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, stages_.rank.ranks)));
-  sum_over_ranks(group(), {&own, 1}, scratch_, pool);
-  return own;
-}
-
-float PipelineStage::sum_over_tensor_ranks(float own, ThreadPool& pool) {
-  const int ranks = layout_.division()->rank.ranks;
-  scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, ranks)));
-  sum_over_ranks(checked_group(store_.groups().tensor, ranks), {&own, 1}, scratch_, pool);
+float PipelineStage::sum_over(Communicator& ranks, float own, ThreadPool& pool) {
+  scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, ranks.size())));
+  sum_over_ranks(ranks, {&own, 1}, scratch_, pool);
   return own;
 }
 
@@ -395,7 +362,10 @@ float PipelineStage::sum_of_squares(ThreadPool& pool) {
     block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
     double of_range = 0;
     for (const double block : squares_) of_range += block;
-    sum += range.is_divided ? sum_over_tensor_ranks(static_cast<float>(of_range), pool) : of_range;
+    Communicator* const tensor = store_.groups().tensor;
+    sum += range.is_divided
+               ? sum_over(checked_group(tensor, layout_.division()->rank.ranks), static_cast<float>(of_range), pool)
+               : of_range;
   }
   return sum_over_stages(static_cast<float>(sum), pool);
 }
@@ -415,7 +385,7 @@ PipelineStage::Totals PipelineStage::evaluate(int shape, const Executor& executo
   const int last = rank.ranks - 1;
   if (rank.is_last()) {
     for (const GraphOutput& output : executor.plan().graph.outputs()) {
-      if (is_loss(output.name)) continue;
+      if (output.name == "loss_sum" || output.name == "token_count") continue;
       const TensorView& value = executor.output(output.name);
       broadcast(group(), last, std::span(static_cast<std::byte*>(value.data), value.type.bytes()));
     }

@@ -49,7 +49,7 @@ class PipelineStage {
   // that several ranks have is their sum, and "loss_sum" and "token_count" are those of the last rank.
   void finish(SetRandom set_random, ThreadPool& pool);
   // Sum over the ranks of the squares that each has of its own parameters' gradients, for the state "sum_of_squares".
-  float sum_over_stages(float own, ThreadPool& pool);
+  float sum_over_stages(float own, ThreadPool& pool) { return sum_over(group(), own, pool); }
   // The same of the state "gradient" as it lies.
   float sum_of_squares(ThreadPool& pool);
   // Runs the rank's part of an evaluation; loss and count come from the last rank. `executor`: of the last chunk.
@@ -99,12 +99,10 @@ class PipelineStage {
   // Those of a rank's steps, from next_ on, whose micro-batches have begun.
   void run_begun(const std::vector<PipelineStep>& steps, SetRandom set_random, ThreadPool& pool);
   void run_pass(const PipelineStep& step, SetRandom set_random, ThreadPool& pool);
-  void copy_to_outbox(const Executor& executor, const std::vector<std::string>& outputs);
   void keep_batch(const Graph& graph);
   void copy_batch(int64_t micro, bool to_store) const;
-  void load_batch(const Ends& ends, size_t slot, int chunk) const;
   void add_shared_gradients(ThreadPool& pool);
-  float sum_over_tensor_ranks(float own, ThreadPool& pool);
+  float sum_over(Communicator& ranks, float own, ThreadPool& pool);
   // Messages of the exchange to come.
   void receive(const std::vector<End>& ends, int chunk, size_t slot, int from);
   void send(const Executor& executor, const std::vector<std::string>& outputs, int to);

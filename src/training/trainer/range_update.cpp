@@ -1,16 +1,14 @@
 #include "training/trainer/range_update.h"
 #include <algorithm>
-#include <string_view>
+#include <array>
 #include "base/error.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/optimizer/adam_8bit.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/plan/state_names.h"
-#include "training/trainer/matrix_updates.h"
 
 namespace linnet {
-
 namespace {
 
 using Kind = OptimizerAttrs::Kind;
@@ -32,14 +30,9 @@ void update_by_adam_8bit(Graph& graph, const TrainedRange& range, const Optimize
   if (old.ema.defined()) graph.update(old.ema, next.ema);
 }
 
-bool is_of_head(std::string_view name) {
-  for (size_t begin = 0; begin <= name.size();) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    if (part == "head" || part == "lm_head" || part == "classifier") return true;
-    begin = end + 1;
-  }
-  return false;
+bool is_of_head(const std::string& name) {
+  return std::ranges::any_of(std::array{".head.", ".lm_head.", ".classifier."},
+                             [&](const char* part) { return ("." + name + ".").find(part) != std::string::npos; });
 }
 
 bool is_matrix(const ParameterSpec& spec) {
@@ -58,6 +51,12 @@ void for_parameters(const ParameterLayout& layout, const TrainedRange& range, co
                   end = std::min(offset + spec.shape.elements(), range.offset + range.count);
     if (first < end) visit(spec, first - range.offset, end - first);
   }
+}
+
+int64_t other_elements(const std::vector<RangePiece>& pieces) {
+  int64_t count = 0;
+  for (const RangePiece& piece : pieces) count += piece.is_matrix ? 0 : piece.count;
+  return count;
 }
 
 void expect_whole(const ParameterSpec& spec, int64_t count) {
@@ -88,19 +87,20 @@ bool has_moment(const OptimizerAttrs& attrs, int moment) {
 std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
                                           const OptimizerAttrs& common) {
   std::vector<PackedState> states;
-  const auto add = [&](const char* name, const TensorType& type) { states.push_back({name + range.suffix, type}); };
+  const auto add = [&](const char* name, const TensorType& type) {
+    if (type.shape.elements() > 0) states.push_back({name + range.suffix, type});
+  };
   const OptimizerAttrs attrs = optimizer_of(range, common);
   if (attrs.kind == Kind::kAdam8bit) {
     for (const char* codes : {"moment1.codes", "moment2.codes"}) add(codes, moment_codes_type(range.count));
     for (const char* scales : {"moment1.scales", "moment2.scales"})
       add(scales, moment_scales_type(range.count, DType::kF32));
   } else if (attrs.kind == Kind::kMuon) {
-    const int64_t others = other_elements(layer_matrices(layout, range));
-    if (others > 0) add("moment2.rest", {DType::kF32, {others}});
+    add("moment2.rest", {DType::kF32, {other_elements(layer_matrices(layout, range))}});
   } else if (attrs.kind == Kind::kAdafactor) {
     const std::vector<RangePiece> pieces = tensors_of(layout, range);
-    if (const int64_t factors = factor_elements(pieces); factors > 0) add("moment2.factors", {DType::kF32, {factors}});
-    if (const int64_t others = other_elements(pieces); others > 0) add("moment2.rest", {DType::kF32, {others}});
+    add("moment2.factors", {DType::kF32, {factor_elements(pieces)}});
+    add("moment2.rest", {DType::kF32, {other_elements(pieces)}});
   }
   return states;
 }
@@ -129,14 +129,16 @@ void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRang
   if (attrs.kind == Kind::kMuon) return update_by_muon(graph, layer_matrices(layout, range), range, attrs, gradient);
   if (attrs.kind == Kind::kAdafactor)
     return update_by_adafactor(graph, tensors_of(layout, range), range, attrs, gradient);
-  const OptimizerState state = optimizer_state(attrs, [&](const std::string& name) {
-    return name == state::kParameters ? range_parameters(graph, range, gradient)
-                                      : graph.input(name + range.suffix, gradient.flat.type());
-  });
+  const auto input = [&](const char* name) { return graph.input(name + range.suffix, gradient.flat.type()); };
+  OptimizerState old{range_parameters(graph, range, gradient), input(state::kMoment1), {}, {}};
+  if (attrs.kind == Kind::kAdam) old.moment2 = input(state::kMoment2);
+  if (attrs.ema_decay > 0) old.ema = input(state::kAverage);
   const OptimizerState next =
-      optimizer_step(state, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
-  update_parameters(graph, state.parameters, next.parameters, gradient);
-  update_moments(graph, state, next);
+      optimizer_step(old, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
+  update_parameters(graph, old.parameters, next.parameters, gradient);
+  graph.update(old.moment1, next.moment1);
+  if (next.moment2.defined()) graph.update(old.moment2, next.moment2);
+  if (next.ema.defined()) graph.update(old.ema, next.ema);
 }
 
 Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGradient& gradient) {
@@ -153,12 +155,6 @@ void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradien
   const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
   graph.update(graph.input(slot.input(), packed),
                round_bf16(next, random, slot.shape, dropout_site(slot.slot.spec.name, "storage")));
-}
-
-void update_moments(Graph& graph, const OptimizerState& state, const OptimizerState& next) {
-  graph.update(state.moment1, next.moment1);
-  if (next.moment2.defined()) graph.update(state.moment2, next.moment2);
-  if (next.ema.defined()) graph.update(state.ema, next.ema);
 }
 
 std::vector<RangePiece> layer_matrices(const ParameterLayout& layout, const TrainedRange& range) {
@@ -179,12 +175,6 @@ std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedR
     pieces.push_back(piece_of(spec, offset, count, is_matrix(spec)));
   });
   return pieces;
-}
-
-int64_t other_elements(const std::vector<RangePiece>& pieces) {
-  int64_t count = 0;
-  for (const RangePiece& piece : pieces) count += piece.is_matrix ? 0 : piece.count;
-  return count;
 }
 
 }  // namespace linnet

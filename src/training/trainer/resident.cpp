@@ -1,7 +1,7 @@
 #include "training/trainer/resident.h"
 #include <algorithm>
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers.h"
 #include "engine/ops/resident/resident.h"
 #include "engine/passes/rewriter.h"
 
@@ -15,9 +15,9 @@ constexpr int64_t kNodesTogether = 512;
 constexpr size_t kDeviceAlignment = 256;
 
 ValueId output_of(const Graph& graph, const std::string& name) {
-  for (const GraphOutput& output : graph.outputs())
-    if (output.name == name) return output.value;
-  fail_internal("a step without " + name);
+  const auto found = std::ranges::find(graph.outputs(), name, &GraphOutput::name);
+  if (found == graph.outputs().end()) fail_internal("a step without " + name);
+  return found->value;
 }
 
 // All data of an input, as a new input of the graph.
@@ -103,7 +103,6 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
 void ResidentSteps::declare(const Graph& graph) {
   const auto bind_in_one = [&](const char* region, MemoryKind kind, const std::vector<std::string>& names) {
     size_t bytes = 0;
-    std::vector<std::pair<std::string, Location>> slots;
     const RegionId id = store_.add_region(region, kind, 0);
     for (const std::string& name : names)
       if (const auto input = graph.find_input(kPrefix + name)) {
@@ -126,8 +125,6 @@ void ResidentSteps::declare(const Graph& graph) {
   store_.bind(kPrefix + "chunk", {chunk, 0}, bytes);
   bind_in_one("loss ring", MemoryKind::kConstants, {"ring"});
 }
-
-void ResidentSteps::bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }
 
 void ResidentSteps::stage(const std::string& input, std::span<const std::byte> data) {
   const auto found = std::ranges::find(options_.data, input, &ResidentOptions::Input::name);

@@ -42,7 +42,7 @@ class ResidentSteps {
   // store.allocate().
   ResidentSteps(Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss,
                 ResidentOptions options);
-  void bind();  // after store.allocate()
+  void bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }  // after store.allocate()
 
   // All data of an input; waits until they are where they are used.
   void stage(const std::string& input, std::span<const std::byte> data);

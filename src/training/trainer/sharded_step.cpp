@@ -27,11 +27,9 @@ std::span<float> floats(const Store& store, const char* name, size_t count, bool
   return {reinterpret_cast<float*>(store.location(at.region) + at.offset), count};
 }
 
-// The nodes that wait while a rank computes the last of its shards.
-std::vector<ShardNode> nodes_before_last(const ShardShare& share) {
-  ShardStack stack;
-  for (int64_t i = 0; i + 1 < share.count(); ++i) stack.push({share.first() + i, 1});
-  return stack.nodes();
+// Of a range, what lies in a state of all.
+std::span<float> part_of(std::span<float> flat, const TrainedRange& range) {
+  return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
 }
 
 size_t message_count(const ParameterLayout& layout, const ShardShare& share, bool on_device) {
@@ -77,7 +75,7 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* te
            std::vector<float>(few_count(state_.layout()))),
       buffers_before_(buffers_.size()),
       squares_(world),
-      waiting_at_last_(static_cast<int64_t>(nodes_before_last(share_).size())) {
+      waiting_at_last_(std::ssize(nodes_of_shards(share_.first(), share_.count() - 1))) {
   nodes_.reserve(few_.size()), sent_nodes_.reserve(few_.size());
   if (state_.divides_gradients()) {
     slices_.emplace(store_, state_.layout(), share_, state_.ownership());
@@ -108,21 +106,6 @@ int64_t ShardedStep::first_micro(int64_t shard) const {
   return of_step * trainer_.options().accumulate_steps;
 }
 
-const std::vector<NodeId>& ShardedStep::last_writers_of(int shape) {
-  const auto index = static_cast<size_t>(shape);
-  if (last_writers_.size() <= index) last_writers_.resize(index + 1);
-  if (last_writers_[index].empty())
-    last_writers_[index] = last_writers(trainer_.plans().train_executor(shape).plan(), state_.layout(), buckets_);
-  return last_writers_[index];
-}
-
-const std::vector<HeldBucket>& ShardedStep::held_of(int shape) {
-  const auto index = static_cast<size_t>(shape);
-  if (held_.size() <= index) held_.resize(index + 1);
-  if (held_[index].empty()) held_[index] = held_buckets(trainer_.plans().train_executor(shape).plan());
-  return held_[index];
-}
-
 void ShardedStep::accumulate(int shape, int64_t step, int64_t micro) {
   if (!state_.has_whole_gradient()) return accumulate_and_send_held(shape, step, first_micro(added_) + micro);
   const bool is_last =
@@ -133,7 +116,8 @@ void ShardedStep::accumulate(int shape, int64_t step, int64_t micro) {
 
 // All ranks send their buckets in one order, whatever the order in which this plan completes them.
 void ShardedStep::accumulate_and_send(int shape, int64_t step, int64_t micro) {
-  const std::vector<NodeId>& last = last_writers_of(shape);
+  std::vector<NodeId>& last = last_writers_[shape];
+  if (last.empty()) last = last_writers(trainer_.plans().train_executor(shape).plan(), state_.layout(), buckets_);
   size_t complete = 0;
   trainer_.accumulate(shape, step, micro, [&](NodeId node) {
     const size_t before = complete;
@@ -146,7 +130,8 @@ void ShardedStep::accumulate_and_send(int shape, int64_t step, int64_t micro) {
 // Without a sender each bucket is sent when it is complete. With one, the next bucket is computed meanwhile; then its
 // memory is used for others.
 void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micro) {
-  const std::vector<HeldBucket>& held = held_of(shape);
+  std::vector<HeldBucket>& held = held_[shape];
+  if (held.empty()) held = held_buckets(trainer_.plans().train_executor(shape).plan());
   sent_ = &held;
   size_t complete = 0, released = 0;
   trainer_.accumulate(shape, step, micro, [&](NodeId node) {
@@ -176,17 +161,14 @@ void ShardedStep::send_of_round(size_t index, ThreadPool& pool, Communicator::Wa
 // On the sender's thread: what add() and sum_range() do of the last shard, for a bucket of it.
 void ShardedStep::send_of_last(const GradientBucket& bucket) {
   const TrainedRange& range = state_.layout().ranges()[bucket.range];
-  const auto of_range = [&](std::span<float> flat) {
-    return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
-  };
   const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
-  const std::span<float> gradient = of_range(gradient_);
+  const std::span<float> gradient = part_of(gradient_, range);
   auto waiting = static_cast<size_t>(waiting_at_last_);
   for (int64_t i = 0; i < additions_of_last_; ++i)
-    add_values(own_thread_, gradient.data() + part.first, of_range(waiting_gradient(--waiting)).data() + part.first,
-               part.count);
+    add_values(own_thread_, gradient.data() + part.first,
+               part_of(waiting_gradient(--waiting), range).data() + part.first, part.count);
   sent_nodes_.clear();
-  for (size_t i = 0; i < waiting; ++i) sent_nodes_.push_back(of_range(waiting_gradient(i)));
+  for (size_t i = 0; i < waiting; ++i) sent_nodes_.push_back(part_of(waiting_gradient(i), range));
   sent_nodes_.push_back(gradient);
   const SliceBounds& bounds = state_.ownership().bounds(bucket.range);
   sum_.reduce_scatter(sent_nodes_, bounds, part, own_thread_, Communicator::Wait::kPatiently);
@@ -196,10 +178,6 @@ void ShardedStep::send_of_last(const GradientBucket& bucket) {
 
 std::span<float> ShardedStep::waiting_gradient(size_t index) const {
   return floats(store_, kWaiting, (index + 1) * gradient_.size(), device_ != nullptr).last(gradient_.size());
-}
-
-void ShardedStep::add_gradient(std::span<float> into, std::span<const float> from) {
-  add_values(device_, trainer_.pool(), into.data(), from.data(), into.size());
 }
 
 // The gradient is zero for the next shard.
@@ -260,7 +238,8 @@ void ShardedStep::add() {
   size_t last = stack_.nodes().size();
   read_few(few_[last]);
   for (int64_t additions = stack_.push({share_.first() + added_, 1}); additions > 0; --additions, --last) {
-    if (!sends) add_gradient(gradient_, waiting_gradient(last - 1));
+    if (!sends)
+      add_values(device_, trainer_.pool(), gradient_.data(), waiting_gradient(last - 1).data(), gradient_.size());
     add_values(trainer_.pool(), few_[last - 1].data(), few_[last].data(), few_[last].size());
   }
   if (++added_ == share_.count()) return;
@@ -271,13 +250,10 @@ void ShardedStep::add() {
 // Of a range of the gradient: its sum over all ranks.
 void ShardedStep::sum_range(size_t index) {
   const TrainedRange& range = state_.layout().ranges()[index];
-  const auto part = [&](std::span<float> flat) {
-    return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
-  };
-  const std::span<float> gradient = part(gradient_);
+  const std::span<float> gradient = part_of(gradient_, range);
   const size_t count = stack_.nodes().size();
   nodes_.clear();
-  for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(part(waiting_gradient(i)));
+  for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(part_of(waiting_gradient(i), range));
   nodes_.push_back(gradient);
   const SliceBounds& bounds = state_.ownership().bounds(index);
   sum_.reduce_scatter(nodes_, bounds, trainer_.pool());
@@ -343,8 +319,7 @@ void ShardedStep::finish() {
     if (!sender_) sum_range(i);
     // Where each rank updates its slice alone, it needs no other.
     if (state_.divides_moments()) continue;
-    const TrainedRange& range = state_.layout().ranges()[i];
-    const std::span<float> sum = gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
+    const std::span<float> sum = part_of(gradient_, state_.layout().ranges()[i]);
     if (device_) device_->all_gather_slices(sum, state_.ownership().bounds(i));
     else all_gather_slices(world_, sum, state_.ownership().bounds(i));
   }

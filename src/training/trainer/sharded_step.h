@@ -24,13 +24,14 @@
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
 #pragma once
+#include <map>
 #include <optional>
 #include <vector>
-#include "base/ordered_worker.h"
+#include "base/thread_pool.h"
 #include "data/examples/batch.h"
 #include "distributed/comm/shard_sum.h"
-#include "training/trainer/gradient_buckets.h"
 #include "training/trainer/ownership.h"
+#include "training/trainer/step_graphs.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {
@@ -66,8 +67,6 @@ class ShardedStep {
  private:
   bool divides_gradients() const { return slices_.has_value(); }
   int64_t first_micro(int64_t shard) const;
-  const std::vector<NodeId>& last_writers_of(int shape);
-  const std::vector<HeldBucket>& held_of(int shape);
   void accumulate_and_send(int shape, int64_t step, int64_t micro);
   void accumulate_and_send_held(int shape, int64_t step, int64_t micro);
   void send(size_t bucket, ThreadPool& pool, Communicator::Wait wait);
@@ -79,7 +78,6 @@ class ShardedStep {
   void add_squares();
   void share_slices(const char* state);
   std::span<float> waiting_gradient(size_t index) const;
-  void add_gradient(std::span<float> into, std::span<const float> from);
   void keep_for_sibling(std::span<float> into);
   std::span<const float> own_gradient(size_t range) const;
   void reset_shard();
@@ -108,11 +106,11 @@ class ShardedStep {
   const int64_t waiting_at_last_;  // nodes that wait for this rank's last shard
   int64_t additions_of_last_ = 0;  // how many of them that shard is added to
   std::vector<GradientBucket> buckets_;
-  std::vector<std::vector<NodeId>> last_writers_;  // by shape, of each bucket
+  std::map<int, std::vector<NodeId>> last_writers_;  // by shape, of each bucket
   std::vector<std::span<float>> sent_nodes_;
   // Of divided gradients.
   std::optional<GradientSlices> slices_;
-  std::vector<std::vector<HeldBucket>> held_;      // by shape; without a whole gradient
+  std::map<int, std::vector<HeldBucket>> held_;    // by shape; without a whole gradient
   const std::vector<HeldBucket>* sent_ = nullptr;  // of the shape that runs
   std::vector<float> few_of_round_;
   ThreadPool own_thread_{1};

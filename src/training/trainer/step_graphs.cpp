@@ -1,5 +1,8 @@
 #include "training/trainer/step_graphs.h"
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <optional>
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -7,10 +10,12 @@
 #include "engine/passes/passes.h"
 #include "engine/passes/tensor_parallel.h"
 #include "engine/plan/state_names.h"
+#include "engine/plan/storage.h"
 #include "models/nn/pipeline_parallel.h"
 #include "training/trainer/range_update.h"
 
 namespace linnet {
+
 namespace {
 
 struct Traced {
@@ -38,13 +43,6 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
 
 Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
 
-// What a stage of a pipeline gets from the one before it, which gets their gradients.
-std::vector<Tensor> stage_inputs(Graph& graph) {
-  std::vector<Tensor> inputs;
-  for (size_t i = 0; const auto value = graph.find_input(stage_input(i)); ++i) inputs.push_back({&graph, *value});
-  return inputs;
-}
-
 // The gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
 std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& layout, const Loss& traced,
                                         const StepOptions& options) {
@@ -53,12 +51,13 @@ std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& lay
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
   for (const PackedRange& packed : layout.packed_ranges())
     parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
-  const std::vector<Tensor> ends = stage_inputs(trace.graph());
-  parameters.insert(parameters.end(), ends.begin(), ends.end());
+  // What a stage of a pipeline gets from the one before it, which gets their gradients.
+  const size_t count = parameters.size();
+  for (size_t i = 0; const auto value = trace.graph().find_input(stage_input(i)); ++i)
+    parameters.push_back({&trace.graph(), *value});
   std::vector<Tensor> parts = gradients(loss, parameters);
-  for (size_t i = 0; i < ends.size(); ++i)
-    trace.graph().output(stage_gradient_output(i), parts[parts.size() - ends.size() + i]);
-  parts.resize(parts.size() - ends.size());
+  for (size_t i = count; i < parts.size(); ++i) trace.graph().output(stage_gradient_output(i - count), parts[i]);
+  parts.resize(count);
   return parts;
 }
 
@@ -68,18 +67,14 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   Traced traced{loss_function(trace), {}, 0};
   std::vector<Tensor> parts = parameter_gradients(trace, layout, traced.loss, options);
   traced.flat = trace.graph().node_count();
-  size_t first = 0;
-  for (size_t i = 0; i < layout.ranges().size(); ++i) {
-    const size_t count = layout.slots_in(layout.ranges()[i]);
-    const bool is_wanted = starts.empty() || starts[i].defined();
-    traced.gradients.push_back(
-        is_wanted ? flat_gradient(std::span(parts).subspan(first, count), starts.empty() ? Tensor{} : starts[i])
-                  : Tensor{});
+  for (size_t first = 0; first < parts.size();) {
+    const size_t i = traced.gradients.size();
+    const size_t count = i < layout.ranges().size() ? layout.slots_in(layout.ranges()[i]) : 1;
+    const Tensor start = starts.empty() ? Tensor{} : starts[i];
+    const bool is_wanted = starts.empty() || start.defined();
+    traced.gradients.push_back(is_wanted ? flat_gradient(std::span(parts).subspan(first, count), start) : Tensor{});
     first += count;
   }
-  for (; first < parts.size(); ++first)
-    traced.gradients.push_back(
-        flat_gradient(std::span(parts).subspan(first, 1), starts.empty() ? Tensor{} : starts[traced.gradients.size()]));
   return traced;
 }
 
@@ -119,27 +114,22 @@ void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions&
   graph.output("sum_of_squares", unscaled_squares(graph, options, squares));
 }
 
-std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype) {
+// Of all ranges, packed ones last; undefined for those that a chunk of a pipeline has no parameters of.
+std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype,
+                                    std::optional<int> chunk = {}) {
   std::vector<Tensor> states;
-  for (const TrainedRange& range : layout.ranges()) states.push_back(flat_state(graph, state::kGradient, range, dtype));
+  for (const TrainedRange& range : layout.ranges())
+    states.push_back(!chunk || is_in_chunk(layout, range, *chunk) ? flat_state(graph, state::kGradient, range, dtype)
+                                                                  : Tensor{});
   for (const PackedRange& packed : layout.packed_ranges())
     states.push_back(flat_state(graph, state::kGradient, packed.range, dtype));
   return states;
 }
 
-}  // namespace
-
-Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
-  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
-  const Traced traced = trace_gradients(trace, layout, loss, options, {});
-  add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count);
-  trace.graph().output("loss_sum", traced.loss.sum);
-  trace.graph().output("token_count", traced.loss.count);
-  trace.finish_buffers();
-  return trace.finish();
+void output_totals(Graph& graph, const Tensor& sum, const Tensor& count) {
+  graph.output("loss_sum", sum);
+  graph.output("token_count", count);
 }
-
-namespace {
 
 // Adds to the states "loss_sum" and "token_count".
 void add_totals(Graph& graph, const Loss& loss, DType dtype) {
@@ -148,30 +138,6 @@ void add_totals(Graph& graph, const Loss& loss, DType dtype) {
     graph.update(total, total + value);
   }
 }
-
-}  // namespace
-
-Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
-  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
-  Graph& graph = trace.graph();
-  std::vector<Tensor> states;
-  for (const TrainedRange& range : layout.ranges())
-    states.push_back(is_in_chunk(layout, range, options.chunk)
-                         ? flat_state(graph, state::kGradient, range, options.dtype)
-                         : Tensor{});
-  for (const PackedRange& packed : layout.packed_ranges())
-    states.push_back(flat_state(graph, state::kGradient, packed.range, options.dtype));
-  const Traced traced = trace_gradients(trace, layout, loss, options, states);
-  for (size_t i = 0; i < states.size(); ++i)
-    if (states[i].defined()) graph.update(states[i], traced.gradients[i]);
-  add_totals(graph, traced.loss, options.dtype);
-  trace.finish_buffers();
-  // Each gradient is added where the backward pass has computed it, and the activations it was computed from are not
-  // kept any longer.
-  return run_early(trace.finish(), traced.flat);
-}
-
-namespace {
 
 // The trained parameters of a bucket, as numbers of ParameterLayout::trained().
 std::vector<size_t> slots_of(const ParameterLayout& layout, const GradientBucket& bucket) {
@@ -183,16 +149,39 @@ std::vector<size_t> slots_of(const ParameterLayout& layout, const GradientBucket
   return slots;
 }
 
-void sort_by_producer(std::vector<GradientBucket>& buckets, const Graph& graph, const ParameterLayout& layout,
-                      std::span<const Tensor> parts) {
-  std::ranges::stable_sort(buckets, {}, [&](const GradientBucket& bucket) {
-    NodeId last = kNone;
-    for (const size_t slot : slots_of(layout, bucket)) last = std::max(last, graph.value(parts[slot].id).producer);
-    return last;
-  });
+// Loss and tokens are copied out before they are cleared, with the gradients, for the next step.
+Graph finish_apply(Trace& trace, std::vector<Tensor> gradients, Tensor count, Tensor sum) {
+  Graph& graph = trace.graph();
+  output_totals(graph, sum * 1.0, count * 1.0);
+  gradients.insert(gradients.end(), {count, sum});
+  for (const Tensor& state : gradients) graph.update(state, fill(graph, state.type(), 0));
+  return trace.finish();
 }
 
 }  // namespace
+
+Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
+  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
+  const Traced traced = trace_gradients(trace, layout, loss, options, {});
+  add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count);
+  output_totals(trace.graph(), traced.loss.sum, traced.loss.count);
+  trace.finish_buffers();
+  return trace.finish();
+}
+
+Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
+  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
+  Graph& graph = trace.graph();
+  const std::vector<Tensor> states = gradient_states(graph, layout, options.dtype, options.chunk);
+  const Traced traced = trace_gradients(trace, layout, loss, options, states);
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i].defined()) graph.update(states[i], traced.gradients[i]);
+  add_totals(graph, traced.loss, options.dtype);
+  trace.finish_buffers();
+  // Each gradient is added where the backward pass has computed it, and the activations it was computed from are not
+  // kept any longer.
+  return run_early(trace.finish(), traced.flat);
+}
 
 Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_function, const StepOptions& options,
                    std::vector<GradientBucket>& buckets, bool sorts) {
@@ -200,7 +189,12 @@ Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_funct
   Graph& graph = trace.graph();
   const Loss loss = loss_function(trace);
   const std::vector<Tensor> parts = parameter_gradients(trace, layout, loss, options);
-  if (sorts) sort_by_producer(buckets, graph, layout, parts);
+  if (sorts)
+    std::ranges::stable_sort(buckets, {}, [&](const GradientBucket& bucket) {
+      NodeId last = kNone;
+      for (const size_t slot : slots_of(layout, bucket)) last = std::max(last, graph.value(parts[slot].id).producer);
+      return last;
+    });
   const NodeId flat = graph.node_count();
   std::vector<Tensor> sums;
   for (const GradientBucket& bucket : buckets) {
@@ -223,20 +217,6 @@ Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_funct
   trace.finish_buffers();
   return run_early(trace.finish(), flat);
 }
-
-namespace {
-
-// Loss and tokens are copied out before they are cleared, with the gradients, for the next step.
-Graph finish_apply(Trace& trace, std::vector<Tensor> gradients, Tensor count, Tensor sum) {
-  Graph& graph = trace.graph();
-  graph.output("loss_sum", sum * 1.0);
-  graph.output("token_count", count * 1.0);
-  gradients.insert(gradients.end(), {count, sum});
-  for (const Tensor& state : gradients) graph.update(state, fill(graph, state.type(), 0));
-  return trace.finish();
-}
-
-}  // namespace
 
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   Trace trace({.dtype = options.dtype});
@@ -280,9 +260,68 @@ Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss_fun
                      DType dtype) {
   Trace trace({.dtype = dtype, .layout = &layout, .flat_name = flat_name});
   const Loss loss = loss_function(trace);
-  trace.graph().output("loss_sum", loss.sum);
-  trace.graph().output("token_count", loss.count);
+  output_totals(trace.graph(), loss.sum, loss.count);
   return trace.finish();
+}
+
+std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout) {
+  constexpr int64_t kLeast = int64_t{1} << 14, kMost = int64_t{1} << 22;  // elements at which a bucket is full
+  const int64_t enough = std::clamp(layout.trained_count() / 16, kLeast, kMost);
+  std::vector<GradientBucket> buckets;
+  size_t slot = 0;
+  for (size_t range = 0; range < layout.ranges().size(); ++range) {
+    const TrainedRange& trained = layout.ranges()[range];
+    GradientBucket bucket{range, 0, 0};
+    for (const size_t end = slot + layout.slots_in(trained); slot < end; ++slot) {
+      // Up to the next parameter: between two there may be padding.
+      const int64_t next = slot + 1 < end ? layout.trained()[slot + 1].offset - trained.offset : trained.count;
+      bucket.count = next - bucket.first;
+      if (bucket.count < enough && next < trained.count) continue;
+      buckets.push_back(bucket);
+      bucket = {range, next, 0};
+    }
+  }
+  return buckets;
+}
+
+std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout,
+                                 const std::vector<GradientBucket>& buckets) {
+  std::vector<NodeId> last(buckets.size(), -1);
+  const StorageMap storages(plan.graph, true);
+  for (const GraphInput& input : plan.graph.inputs())
+    for (size_t i = 0; i < buckets.size(); ++i) {
+      const GradientBucket& bucket = buckets[i];
+      if (input.name != state::kGradient + layout.ranges()[bucket.range].suffix) continue;
+      const size_t begin = static_cast<size_t>(bucket.first) * sizeof(float),
+                   end = begin + static_cast<size_t>(bucket.count) * sizeof(float);
+      for (const Access& write : storages.writes(storages.storage_of(input.value)))
+        if (write.begin < end && write.end > begin) last[i] = std::max(last[i], write.node);
+      for (const StateUpdate& copy : plan.copies)
+        if (copy.state == input.value) last[i] = plan.graph.node_count();
+    }
+  return last;
+}
+
+void sort_by_completion(std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers,
+                        Communicator& world) {
+  std::vector<int32_t> order(buckets.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int32_t i) { return last_writers[static_cast<size_t>(i)]; });
+  broadcast(world, 0, std::as_writable_bytes(std::span(order)));
+  std::vector<GradientBucket> sorted;
+  for (const int32_t i : order) sorted.push_back(buckets[static_cast<size_t>(i)]);
+  buckets = std::move(sorted);
+}
+
+std::vector<HeldBucket> held_buckets(const Plan& plan) {
+  std::vector<HeldBucket> held;
+  for (NodeId id = 0; id < plan.graph.node_count(); ++id) {
+    const Node& node = plan.graph.node(id);
+    if (node.op != &kHold) continue;
+    const ValueId bucket = node.in[0];
+    held.push_back({plan.graph.value(bucket).producer, id, plan.location[static_cast<size_t>(bucket)]});
+  }
+  return held;
 }
 
 }  // namespace linnet

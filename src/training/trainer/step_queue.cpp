@@ -1,9 +1,9 @@
 #include "training/trainer/step_queue.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/timeline.h"
 
 namespace linnet {
+
 StepQueue::StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store,
                      ShardedStep* shards)
     : trainer_(trainer),
@@ -23,7 +23,7 @@ BatchPosition StepQueue::submit(std::span<const double> rates, int64_t first_ste
 
 void StepQueue::submit_step(double rate, int64_t step) {
   if (trainer_.profiler()) trainer_.profiler()->begin_step(step);
-  Waiting waiting{.step = step, .batch = {}, .rate = rate, .began = now(), .report = {}};
+  Waiting waiting{step, {}, rate, now(), {}};
   if (trainer_.options().accumulates()) {
     waiting.batch = shards_ ? accumulate_shards(step) : accumulate(step);
     waiting.report = trainer_.submit_apply(rate, step);
@@ -31,21 +31,21 @@ void StepQueue::submit_step(double rate, int64_t step) {
   } else {
     const Batch& batch = next_batch();
     waiting.batch = batch;
-    trainer_.load(batch);
     waiting.report = trainer_.submit(batch.shape_index, rate, step);
   }
   waiting_.push_back(waiting);
 }
 
+// Of one data shard, or of the whole step.
 BatchPosition StepQueue::accumulate(int64_t step) {
   BatchPosition position;
   for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
-    trainer_.pool().stop_point();
+    if (!shards_) trainer_.pool().stop_point();
     const Batch& batch = next_batch();
     position = batch;
-    trainer_.load(batch);
-    trainer_.accumulate(batch.shape_index, step, micro);
-    if (batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
+    if (shards_) shards_->accumulate(batch.shape_index, step, micro);
+    else trainer_.accumulate(batch.shape_index, step, micro);
+    if (!shards_ && batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
   }
   return position;
 }
@@ -54,21 +54,21 @@ BatchPosition StepQueue::accumulate_shards(int64_t step) {
   BatchPosition position;
   shards_->begin();
   for (int64_t shard = 0; shard < trainer_.options().shards.count(); ++shard) {
-    for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
-      const Batch& batch = next_batch();
-      position = batch;
-      trainer_.load(batch);
-      shards_->accumulate(batch.shape_index, step, micro);
-    }
+    position = accumulate(step);
     shards_->add();
   }
   shards_->finish();
   return position;
 }
 
+// Loaded.
 const Batch& StepQueue::next_batch() {
-  const HostSpan span("next batch");
-  return source_.next();
+  const Batch& batch = [&]() -> const Batch& {
+    const HostSpan span("next batch");
+    return source_.next();
+  }();
+  trainer_.load(batch);
+  return batch;
 }
 
 void StepQueue::submit_chunk(std::span<const double> rates, int64_t first_step) {
@@ -83,11 +83,7 @@ void StepQueue::submit_chunk(std::span<const double> rates, int64_t first_step) 
     order_.resize(order_.size() + rows);
     const BatchPosition batch = source_.next_rows(std::span(order_).last(rows));
     chunk_rates.push_back(static_cast<float>(rate));
-    chunk.push_back({.step = first_step + static_cast<int64_t>(chunk.size()),
-                     .batch = batch,
-                     .rate = static_cast<double>(chunk_rates.back()),
-                     .began = began,
-                     .report = {}});
+    chunk.push_back({first_step + std::ssize(chunk), batch, static_cast<double>(chunk_rates.back()), began, {}});
   }
   resident_->begin_chunk(order_, chunk_rates, first_step);
   resident_->run(static_cast<int64_t>(chunk.size()));
@@ -98,7 +94,7 @@ void StepQueue::submit_chunk(std::span<const double> rates, int64_t first_step) 
 DoneStep StepQueue::collect() {
   if (waiting_.empty()) fail_internal("no step waits to be read");
   const Waiting waiting = waiting_.front();
-  DoneStep done{.step = waiting.step, .batch = waiting.batch, .report = {}, .rate = waiting.rate, .seconds = 0};
+  DoneStep done{waiting.step, waiting.batch, {}, waiting.rate, 0};
   if (resident_) {
     if (reports_.empty()) {
       reports_ = resident_->reports();

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <string_view>
-#include "base/digits.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/timeline.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
@@ -33,12 +33,12 @@ TrainerOptions for_machine(TrainerOptions options, const Store& store) {
 
 void check_division(const ParameterLayout& layout, const TrainerOptions& options) {
   if (!layout.division()) return;
-  const bool has_stages = stages_of(layout);
+  const bool has_stages = stages_of(layout), has_parts = layout.division()->rank.ranks > 1;
   const std::string kind = has_stages ? "pipeline" : "tensor",
-                    ones = has_stages && layout.division()->rank.ranks > 1 ? "tensor=1 and pipeline=1" : kind + "=1";
+                    ones = has_stages && has_parts ? "tensor=1 and pipeline=1" : kind + "=1";
   if (!layout.quantized().empty())
     fail_user(kind + " parallel keeps parameters in fp32: leave storage and lora.base_storage at \"fp32\"");
-  if (options.passes.int8 && layout.division()->rank.ranks > 1)
+  if (options.passes.int8 && has_parts)
     fail_user("tensor parallel divides the rows that precision = \"int8\" rounds as a whole: it needs tensor=1");
   if (has_stages && options.divide_gradients)
     fail_user(
@@ -65,6 +65,11 @@ std::unique_ptr<PipelineStage> make_stages(const ParameterLayout& layout, Store&
   return std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
 }
 
+void clear_totals(const Store& store) {
+  const float zero = 0;
+  for (const char* name : {"loss_sum", "token_count"}) store.fill(name, &zero, sizeof zero);
+}
+
 // A count of samples or tokens. One that is not finite makes the loss not finite.
 int64_t whole_count(double count) {
   if (!std::isfinite(count)) return 0;
@@ -73,8 +78,6 @@ int64_t whole_count(double count) {
               "; it is the number of samples or tokens, whole and not negative");
   return static_cast<int64_t>(count);
 }
-
-size_t gradient_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
 bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
 
@@ -247,7 +250,8 @@ LossTotal Trainer::evaluate(int shape) {
 std::string Trainer::find_non_finite(int shape) const {
   if (layout_.division()) return {};
   Graph graph = plans_.traced_step(shape);
-  if (const Precision precision = options_.passes.precision; precision == Precision::kF16)
+  const Precision precision = options_.passes.precision;
+  if (precision == Precision::kF16)
     graph = lower_precision(graph, precision, options_.passes.attention_precision.value_or(precision));
   NamedTensors inputs;
   state_.pull();
@@ -271,13 +275,9 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_bat
       buffers.resize(static_cast<size_t>(layout_.stored_count() - layout_.buffer_offset()));
       std::copy_n(store_.as<float>(kBufferInput), buffers.size(), buffers.begin());
     }
-    const auto clear_totals = [&] {
-      const float zero = 0;
-      for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
-    };
-    clear_totals();
+    clear_totals(store_);
     visit_accumulated(shape, visit, micro_batch_tokens);
-    clear_totals();
+    clear_totals(store_);
     if (buffers.empty()) return true;
     std::ranges::copy(buffers, store_.as<float>(kBufferInput));
     store_.push(kBufferInput);
@@ -289,17 +289,16 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_bat
     if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
   for (size_t i = 0; i < layout_.ranges().size(); ++i) {
     const TrainedRange& range = layout_.ranges()[i];
-    if (!is_intact(plan, shared_.arena, slots[i], gradient_bytes(range.count))) return false;
     const auto count = static_cast<size_t>(range.count);
+    if (!is_intact(plan, shared_.arena, slots[i], count * sizeof(float))) return false;
     const std::byte* from = store_.location(slots[i].region) + slots[i].offset;
-    if (store_.device().is_host()) {
-      visit(range, {reinterpret_cast<const float*>(from), count});
-      continue;
+    std::vector<float> copy;
+    if (!store_.device().is_host()) {
+      copy.resize(count);
+      store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, count * sizeof(float));
+      store_.device().wait();
     }
-    std::vector<float> copy(count);
-    store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, gradient_bytes(range.count));
-    store_.device().wait();
-    visit(range, copy);
+    visit(range, {copy.empty() ? reinterpret_cast<const float*>(from) : copy.data(), count});
   }
   return true;
 }

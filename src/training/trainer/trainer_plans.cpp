@@ -1,7 +1,7 @@
-#include "training/trainer/trainer_plans.h"
 #include <algorithm>
 #include "models/nn/pipeline_parallel.h"
 #include "training/trainer/pipeline_stage.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
 

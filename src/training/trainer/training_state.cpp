@@ -65,7 +65,10 @@ void TrainingState::declare_training() {
   } else {
     packed_ = packed_states(layout_, options_.optimizer);
   }
-  declare_packed();
+  // In one region, as a region is rounded up to large pages.
+  Store::Parts parts;
+  for (const auto& [name, type] : packed_) parts.emplace_back(name, type.bytes());
+  if (!parts.empty()) store_.declare_together("packed moments", MemoryKind::kOptimizer, parts);
   check_packed();
   if (options_.accumulates() && has_whole_gradient()) declare_gradients();
   if (options_.shards.shards > 1)
@@ -89,14 +92,6 @@ void TrainingState::declare_gradients() {
   for (const PackedRange& packed : layout_.packed_ranges())
     parts.emplace_back(state::kGradient + packed.range.suffix, float_bytes(packed.range.count));
   store_.declare_together("packed gradients", MemoryKind::kGradients, parts);
-}
-
-// In one region, as a region is rounded up to large pages.
-void TrainingState::declare_packed() {
-  Store::Parts parts;
-  size_t bytes = 0;
-  for (const auto& [name, type] : packed_) parts.emplace_back(name, type.bytes()), bytes += type.bytes();
-  if (bytes > 0) store_.declare_together("packed moments", MemoryKind::kOptimizer, parts);
 }
 
 std::vector<RangeSlice> TrainingState::own_slices() const {

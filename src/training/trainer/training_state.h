@@ -126,7 +126,6 @@ class TrainingState {
 
  private:
   void declare_training();
-  void declare_packed();
   void declare_gradients();
   void check_packed() const;
 
