@@ -1,4 +1,4 @@
-# Writes OUT, a C++ file with preset_texts() of the TOML files FILES, whose first line is a comment that describes the
+# Writes OUT, a C++ file with presets() of the TOML files FILES, whose first line is a comment that describes the
 # preset NAME.toml. Run while building:
 #   cmake -D OUT=... "-D FILES=a.toml;b.toml" -P presets.cmake
 set(rows "")
@@ -11,4 +11,4 @@ foreach(file ${FILES})
   string(SUBSTRING "${toml}" ${end} -1 toml)
   string(APPEND rows "    {\"${name}\", R\"preset(${description})preset\", R\"preset(${toml})preset\"},\n")
 endforeach()
-file(WRITE ${OUT} "#include \"config/config_keys.h\"\n\nnamespace linnet {\nnamespace {\n\nconstexpr PresetText kPresets[] = {\n${rows}};\n\n}  // namespace\n\nstd::span<const PresetText> preset_texts() { return kPresets; }\n\n}  // namespace linnet\n")
+file(WRITE ${OUT} "#include \"config/config.h\"\n\nnamespace linnet {\nnamespace {\n\nconstexpr Preset kPresets[] = {\n${rows}};\n\n}  // namespace\n\nstd::span<const Preset> presets() { return kPresets; }\n\n}  // namespace linnet\n")

@@ -120,11 +120,8 @@ void make_directories(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (!error && std::filesystem::is_directory(path, error)) return;
   const int code = error ? error.value() : ENOTDIR;
-  const std::string message = "cannot make the folder '" + path + "'";
-  if (code == ENOTDIR || code == EEXIST || code == ENAMETOOLONG || code == ENOENT)
-    fail_user(message + ": " + std::strerror(code));
-  errno = code;
-  fail_errno(message);
+  const bool is_users = code == ENOTDIR || code == EEXIST || code == ENAMETOOLONG || code == ENOENT;
+  (is_users ? fail_user : fail_system)("cannot make the folder '" + path + "': " + std::strerror(code));
 }
 
 uint64_t free_disk_bytes(const std::string& path) {
@@ -249,7 +246,8 @@ void AppendFile::truncate_to(uint64_t bytes) {
   if (bytes > size_)
     fail_user("'" + path_ + "' has " + std::to_string(size_) + " bytes, fewer than the " + std::to_string(bytes) +
               " that were written: it was changed or replaced");
-  if (::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0) fail_errno("cannot shorten '" + path_ + "'");
+  if (bytes != size_ && ::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0)
+    fail_errno("cannot shorten '" + path_ + "'");
   size_ = bytes;
 }
 

@@ -1,7 +1,6 @@
-// Files as a run folder needs them: read whole or mapped, replaced in one step, appended to by lines, locked.
-//
-// What the user named wrongly (missing, unreadable, a folder where a file belongs) is a user error; what the machine
-// refuses (full disk, read-only file system) is a system error. Either is one line that holds the path.
+// Files as a run folder needs them: read whole or mapped, replaced in one step, appended to by lines, locked. What the
+// user named wrongly (missing, a folder where a file belongs) is a user error, what the machine refuses (full disk,
+// read-only) a system error; either is one line that holds the path.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +17,7 @@ std::string read_input(const std::string& path);  // a pipe, too, to its end
 bool file_exists(const std::string& path);        // a file, folder or anything else of that name
 // The folder and all its parents; existing ones are left alone.
 void make_directories(const std::string& path);
-// What an ordinary user may still write on the file system of `path` or, where it does not exist yet, of its nearest
-// parent that does.
+// What an ordinary user may still write on the file system of `path` or of its nearest parent that exists.
 uint64_t free_disk_bytes(const std::string& path);
 // Throws Error(kUser), "WHAT needs N MBUSE, ...", where that is less than `need` bytes. `use`: " for its checkpoints".
 void check_free_disk(const std::string& path, uint64_t need, const std::string& what, const std::string& use = "");
@@ -51,7 +49,7 @@ class AtomicFile {
 
 void write_file_atomically(const std::string& path, std::string_view text);
 
-// Holds `folder`/.lock for as long as it lives. The kernel releases it when the process ends, however it ends. A folder
+// Holds `folder`/.lock for as long as it lives; the kernel releases it with the process, however that ends. A folder
 // held by someone else is the user error "run folder X is in use by process PID".
 class FolderLock {
  public:
@@ -98,8 +96,8 @@ class SharedFile : public MappedFile {
   Descriptor descriptor_;
 };
 
-// A file of lines, such as metrics.jsonl, that grows while others may be reading it. A line is one write(2), so readers
-// and crashes see it whole; a line that a full disk cut short is taken back before the error is reported.
+// A file of lines that grows while others may be reading it. A line is one write(2), so readers and crashes see it
+// whole; a line that a full disk cut short is taken back before the error is reported.
 class AppendFile {
  public:
   explicit AppendFile(const std::string& path);

@@ -41,17 +41,17 @@ const Json& JsonObject::at(const char* key) const {
   return *found;
 }
 
-JsonObject JsonObject::object(const char* key) const {
+const Json& JsonObject::expect(const char* key, bool (Json::*is)() const, const char* problem) const {
   const Json& value = at(key);
-  if (!value.is_object()) fail(key, "is not an object");
-  return JsonObject(value, within(key));
-}
-
-const Json& JsonObject::list(const char* key) const {
-  const Json& value = at(key);
-  if (!value.is_array()) fail(key, "is not a list");
+  if (!(value.*is)()) fail(key, problem);
   return value;
 }
+
+JsonObject JsonObject::object(const char* key) const {
+  return {expect(key, &Json::is_object, "is not an object"), within(key)};
+}
+
+const Json& JsonObject::list(const char* key) const { return expect(key, &Json::is_array, "is not a list"); }
 
 std::vector<JsonObject> JsonObject::objects(const char* key) const {
   std::vector<JsonObject> all;
@@ -59,11 +59,7 @@ std::vector<JsonObject> JsonObject::objects(const char* key) const {
   return all;
 }
 
-std::string JsonObject::text(const char* key) const {
-  const Json& value = at(key);
-  if (!value.is_string()) fail(key, "is not a string");
-  return value.text();
-}
+std::string JsonObject::text(const char* key) const { return expect(key, &Json::is_string, "is not a string").text(); }
 
 std::vector<std::string> JsonObject::texts(const char* key) const {
   if (!has(key)) return {};
@@ -75,10 +71,7 @@ std::vector<std::string> JsonObject::texts(const char* key) const {
 }
 
 bool JsonObject::flag(const char* key, bool otherwise) const {
-  if (!has(key)) return otherwise;
-  const Json& value = at(key);
-  if (!value.is_boolean()) fail(key, "is neither true nor false");
-  return value.get<bool>();
+  return has(key) ? expect(key, &Json::is_boolean, "is neither true nor false").get<bool>() : otherwise;
 }
 
 int64_t JsonObject::integer(const char* key) const {
@@ -104,13 +97,13 @@ std::optional<double> JsonObject::number(const char* key, bool (*fits)(double), 
 }
 
 void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<const std::string>)) const {
-  for (const auto& [key, value] : value_->items())
-    if (std::ranges::find(known_, key) == known_.end()) {
-      const std::string near = nearest(key, known_);
-      throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key + "\"" +
-                               (near.empty() ? "" : " (did you mean \"" + near + "\"?)")),
-                      key);
-    }
+  for (const auto& [key, value] : value_->items()) {
+    if (std::ranges::count(known_, key) > 0) continue;
+    const std::string near = nearest(key, known_);
+    throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key + "\"" +
+                             (near.empty() ? "" : " (did you mean \"" + near + "\"?)")),
+                    key);
+  }
 }
 
 void JsonObject::fail(const std::string& what) const {

@@ -39,6 +39,8 @@ class JsonObject {
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;  // of the field
 
  private:
+  const Json& expect(const char* key, bool (Json::*is)() const, const char* problem) const;
+
   const Json* value_;
   std::string where_;
   mutable std::vector<std::string> known_;  // keys that were asked for

@@ -34,7 +34,7 @@ struct PackedFiles {
 using PackedReader = PackedFiles (*)(const std::string& path);
 void set_packed_reader(const char* ending, PackedReader reader);
 
-// Whether a regular file of that name is to be read as a folder: a packed model, or a file of llama.cpp.
+// Whether a regular file of that name is to be read as a folder.
 bool is_packed(const std::string& path);
 bool is_gguf(const std::string& path);
 // Read once, then kept until the file changes or four others have been opened.

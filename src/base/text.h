@@ -24,6 +24,15 @@ std::string joined(const Items& items, std::string_view separator = ", ", const 
   return text;
 }
 
+// The parts between the separators, also empty ones: "a,,b" has three.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t end; (end = text.find(separator)) != text.npos; text.remove_prefix(end + 1))
+    parts.push_back(text.substr(0, end));
+  parts.push_back(text);
+  return parts;
+}
+
 // `text` without the characters of `blanks` at either end.
 inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r") {
   const size_t begin = text.find_first_not_of(blanks);

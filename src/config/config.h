@@ -198,7 +198,7 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// A preset's name, or the path of a TOML file; keys that the file leaves out have their defaults. Each value is checked
+// A preset's name, or the path of a TOML file; keys that it leaves out have their defaults. Each value is checked
 // against its own range; what must hold between keys is left to validate(), because set_value() may still change one.
 Config load_config(const std::string& path_or_preset);
 // The same from TOML text; `name` stands for the path in messages.
@@ -219,24 +219,24 @@ void check_setting_belongs(const Config& config, const std::string& key_and_valu
 // learning_rate, or what its 0 stands for.
 double peak_learning_rate(const Config& config);
 
-// The configuration of one data shard: a step's batch is cut into train.data_shards parts, and each of them into
-// train.micro_batches, whose gradients are accumulated. batch_size and batch_tokens are those of one part, and
-// accumulate_steps counts them. Where data_shards is 0 there is one for each rank of those that train on
-// different data, where micro_batches is 0 there is one.
+// The configuration of one data shard: a step's batch is cut into train.data_shards parts (0: one for each rank that
+// trains on other data), and each of them into train.micro_batches (0: one), whose gradients are accumulated.
+// batch_size and batch_tokens are those of one part, and accumulate_steps counts them.
 Config of_one_shard(Config config);
 // Twice as many micro-batches, each half as large. False, and nothing changes, where a batch cannot be cut further.
 bool double_micro_batches(Config& config);
 
-// Every key, by section, so that parse_config() gives back an equal Config. With comments: what each means, its choices
-// or range, above it; keys at their default that the task or architecture does not have are left out.
+// Every key, by section, so that parse_config() gives back an equal Config. With comments: each key's meaning and
+// choices above it; keys at their default that the task or architecture does not have are left out.
 std::string to_toml(const Config& config, bool comments);
 
+// The configurations that come with the program.
 struct Preset {
-  std::string name;
-  std::string description;  // one line
+  const char *name, *description, *toml;  // the description is one line
 };
-std::vector<Preset> presets();
-bool is_preset(const std::string& name);
+std::span<const Preset> presets();
+const Preset* find_preset(std::string_view name);  // null when there is none
+inline bool is_preset(std::string_view name) { return find_preset(name) != nullptr; }
 
 // The keys in which two configurations differ, in the order of the table.
 std::vector<std::string> changed_keys(const Config& a, const Config& b);
@@ -246,8 +246,7 @@ std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted);
 // Whether --resume may change this key: it decides how long, where and how loudly to train, not what is learned.
 bool may_change_on_resume(const std::string& key);
 
-// Paths of data and models are made absolute, from the current directory: a run folder has them so, and can be used
-// from anywhere.
+// Paths of data and models are made absolute, as a run folder has them, so that it can be used from anywhere.
 Config with_absolute_paths(Config config);
 // The keys that name a file of data; each may be empty. See data_path().
 std::vector<std::string*> data_files(Config& config);
@@ -255,8 +254,7 @@ std::vector<std::string> data_file_keys();  // their names, in the same order
 // `path` below data_dir, unless it is absolute or either is empty. Relative paths start at the current directory.
 std::string data_path(const DataConfig& data, const std::string& path);
 
-// What the configuration knows of the values of data.task: one row for each. What the program does with them is
-// tasks/task_table.h.
+// What the configuration knows of the values of data.task. What the program does with them is tasks/task_table.h.
 
 enum class TaskKind { kTranslation, kLanguage, kMaskedLanguage, kTexts, kImages };
 
@@ -282,9 +280,7 @@ std::span<const TaskRow> task_rows();
 const TaskRow& task_row(const Config& config);
 inline TaskKind task_kind(const Config& config) { return task_row(config).kind; }
 
-// How train.parallel arranges ranks.
-
-// User error where it does not fit the number of ranks.
+// How train.parallel arranges ranks. User error where it does not fit their number.
 RankLayout parallel_layout(const std::string& parallel, int ranks);
 // User error where it is not understood, for whatever number of ranks.
 void check_parallel(const std::string& parallel);

@@ -152,18 +152,9 @@ std::string range_text(const ConfigKey& key) {
   return least + (key.below_most ? " and below " : " and at most ") + bound_text(key, key.most);
 }
 
-const PresetText* find_preset(std::string_view name) {
-  for (const PresetText& preset : preset_texts())
-    if (name == preset.name) return &preset;
-  return nullptr;
-}
-
-bool is_preset(const std::string& name) { return find_preset(name) != nullptr; }
-
-std::vector<Preset> presets() {
-  std::vector<Preset> result;
-  for (const PresetText& preset : preset_texts()) result.push_back({preset.name, preset.description});
-  return result;
+const Preset* find_preset(std::string_view name) {
+  const auto found = std::ranges::find(presets(), name, &Preset::name);
+  return found == presets().end() ? nullptr : &*found;
 }
 
 namespace {

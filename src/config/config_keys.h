@@ -54,15 +54,4 @@ std::string choices_text(std::span<const std::string> choices);  // one of "bleu
 // "at least 1", "one of "bleu", "loss"", or empty when any value of the type will do.
 std::string range_text(const ConfigKey& key);
 
-// The configurations that come with the program, as TOML.
-
-struct PresetText {
-  const char* name;
-  const char* description;
-  const char* toml;
-};
-
-std::span<const PresetText> preset_texts();
-const PresetText* find_preset(std::string_view name);  // null when there is none
-
 }  // namespace linnet

@@ -170,14 +170,13 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
     if (axes > static_cast<uint32_t>(kMaxRank))
       fail(who + " has " + std::to_string(axes) + " axes; Linnet reads up to " + std::to_string(kMaxRank));
     std::vector<int64_t> sizes(axes);
-    for (uint32_t axis = axes; axis-- > 0;) sizes[axis] = reader.number<int64_t>();
+    for (size_t axis = sizes.size(); axis-- > 0;) sizes[axis] = reader.number<int64_t>();
     const auto type = reader.number<uint32_t>();
     const GgufBlocks* blocks = find_gguf_blocks(type);
     if (!blocks)
       fail(who + " is " + gguf_type_name(type) + ", Linnet reads " + gguf_type_names() +
            "; take a file that llama.cpp quantized to one of these, such as Q4_K_M");
-    uint64_t all = 0;
-    if (!tensor_bytes(sizes, FileDType::kF64, all)) fail(who + " has a shape beyond any memory");
+    tensor_bytes(path_, who, sizes, FileDType::kF64);
     entry.type = {converted_dtype(blocks->dtype), Shape(sizes)};
     entry.dtype = blocks->dtype;
     const int64_t row = axes > 0 ? sizes.back() : 1;

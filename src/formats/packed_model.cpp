@@ -2,6 +2,7 @@
 #include <algorithm>
 #include "base/error.h"
 #include "base/numbers.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "formats/data_checksum.h"
 
@@ -34,8 +35,8 @@ std::vector<uint64_t> data_sums(const std::vector<std::span<const std::byte>>& t
   std::vector<uint64_t> found(pieces.size());
   ThreadPool pool(pieces.size() > tensors.size() ? available_threads() : 1);  // small tensors are not worth a thread
   pool.run(std::ssize(pieces), [&](int64_t i, int) {
-    const auto& piece = pieces[static_cast<size_t>(i)];
-    found[static_cast<size_t>(i)] = data_checksum(0, piece.data(), piece.size());
+    const auto& piece = pieces[i];
+    found[i] = data_checksum(0, piece.data(), piece.size());
   });
   std::vector<uint64_t> sums;
   size_t next = 0;
@@ -103,14 +104,9 @@ class PackedChecks {
 
 // A path that stays inside: no part is empty, "." or "..".
 bool is_inside(const std::string& path) {
-  if (path.empty() || path.find('\0') != path.npos) return false;
-  for (size_t start = 0; start <= path.size();) {
-    const size_t end = std::min(path.find('/', start), path.size());
-    const std::string part = path.substr(start, end - start);
-    if (part.empty() || part == "." || part == "..") return false;
-    start = end + 1;
-  }
-  return true;
+  return path.find('\0') == path.npos && std::ranges::none_of(split(path, '/'), [](std::string_view part) {
+           return part.empty() || part == "." || part == "..";
+         });
 }
 
 int check_version(const SafetensorsFile& file) {

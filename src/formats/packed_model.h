@@ -10,12 +10,9 @@
 //
 // Opening compares linnet_packed_checksum and the sums of the files; the sums of the weights are compared when somebody
 // asks for it: before the weights are read, or before a first text is finished (serving/loaded/text_worker.h). Version
-// 2 had one checksum of everything, which is compared when such a file is opened.
+// 2 had one checksum of everything, which is compared when such a file is opened. The data begin at a page of the file.
 //
-// The data begin at a page of the file.
-//
-// After use_packed_models() the file is read like a folder (base/packed_files.h), by everything that reads model
-// folders and runs.
+// After use_packed_models() the file is read like a folder (base/packed_files.h).
 #pragma once
 #include <atomic>
 #include <map>

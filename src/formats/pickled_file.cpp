@@ -143,18 +143,15 @@ class Machine {
   }
 
   const Value& at(Ref ref) const { return values_[ref]; }
-  std::string_view text(Ref ref) const {
-    if (at(ref).kind != Kind::kText) fail_("its pickle has something else where a name belongs");
-    return at(ref).text;
+  const Value& expect(Ref ref, Kind kind, const char* what) const {
+    if (at(ref).kind != kind) fail_(std::string("its pickle has something else where a ") + what + " belongs");
+    return at(ref);
   }
-  int64_t number(Ref ref) const {
-    if (at(ref).kind != Kind::kNumber) fail_("its pickle has something else where a number belongs");
-    return at(ref).number;
-  }
+  std::string_view text(Ref ref) const { return expect(ref, Kind::kText, "name").text; }
   std::vector<int64_t> numbers(Ref tuple) const {
-    if (at(tuple).kind != Kind::kTuple) fail_("its pickle has something else where a shape belongs");
     std::vector<int64_t> result;
-    for (const Ref item : at(tuple).items) result.push_back(number(item));
+    for (const Ref item : expect(tuple, Kind::kTuple, "shape").items)
+      result.push_back(expect(item, Kind::kNumber, "number").number);
     return result;
   }
 
@@ -371,12 +368,9 @@ void PickledFile::parse(std::span<const std::byte> bytes) {
 TensorEntry PickledFile::entry_of(const PickledTensor& tensor, std::string_view storage) {
   const std::string who = "'" + path_ + "': tensor " + quoted_name(tensor.name);
   const size_t axes = tensor.sizes.size(), size = file_dtype_size(tensor.dtype);
-  if (axes > size_t{kMaxRank})
-    fail_user(who + " has " + std::to_string(axes) + " axes; Linnet reads up to " + std::to_string(kMaxRank));
+  const uint64_t bytes = tensor_bytes(path_, "tensor " + quoted_name(tensor.name), tensor.sizes, tensor.dtype);
   if (tensor.strides.size() != axes) fail_user(who + " has not a stride for each axis");
   TensorEntry entry{tensor.name, {converted_dtype(tensor.dtype), Shape(tensor.sizes)}, nullptr, tensor.dtype};
-  uint64_t bytes = 0;
-  if (!tensor_bytes(tensor.sizes, tensor.dtype, bytes)) fail_user(who + " has a shape beyond any memory");
   // The last element of the storage that the tensor reads, and whether its elements lie one after another.
   int64_t last = tensor.offset, dense = 1;
   bool is_dense = true, fits = tensor.offset >= 0;

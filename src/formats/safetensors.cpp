@@ -92,15 +92,13 @@ class HeaderReader {
   // Fills `shape` and returns the bytes of the tensor.
   uint64_t shape(const std::string& who, const Json& value, FileDType dtype, Shape& shape) const {
     if (!value.is_array()) fail(who + " has a shape that is not a list");
-    if (value.size() > size_t{kMaxRank})
-      fail_user("'" + path_ + "': " + who + " has " + std::to_string(value.size()) + " axes; Linnet reads up to " +
-                std::to_string(kMaxRank));
+    std::vector<int64_t> sizes;
     for (const Json& size : value) {
       if (!size.is_natural()) fail(who + " has a shape with " + size.dump() + " in it");
-      shape.push_back(static_cast<int64_t>(size.get<uint64_t>()));
+      sizes.push_back(static_cast<int64_t>(size.get<uint64_t>()));
     }
-    uint64_t bytes = 0;
-    if (!tensor_bytes(shape.sizes(), dtype, bytes)) fail(who + " has a shape beyond any memory");
+    const uint64_t bytes = tensor_bytes(path_, who, sizes, dtype);
+    shape = Shape(sizes);
     return bytes;
   }
 

@@ -41,15 +41,19 @@ std::string quoted_name(std::string_view text) {
   return "'" + (body.size() > kLongest ? body.substr(0, kLongest) + "..." : body) + "'";
 }
 
-bool tensor_bytes(std::span<const int64_t> sizes, FileDType dtype, uint64_t& bytes) {
+uint64_t tensor_bytes(const std::string& path, const std::string& who, std::span<const int64_t> sizes,
+                      FileDType dtype) {
+  const std::string begin = "'" + path + "': " + who + " has ";
+  if (sizes.size() > size_t{kMaxRank})
+    fail_user(begin + std::to_string(sizes.size()) + " axes; Linnet reads up to " + std::to_string(kMaxRank));
   int64_t product = static_cast<int64_t>(file_dtype_size(dtype));
   bool empty = false;
   for (const int64_t size : sizes) {
     empty |= size == 0;
-    if (size < 0 || (size > 0 && __builtin_mul_overflow(product, size, &product))) return false;
+    if (size < 0 || (size > 0 && __builtin_mul_overflow(product, size, &product)))
+      fail_user(begin + "a shape beyond any memory");
   }
-  bytes = empty ? 0 : static_cast<uint64_t>(product);
-  return true;
+  return empty ? 0 : static_cast<uint64_t>(product);
 }
 
 DType converted_dtype(FileDType dtype) {

@@ -76,8 +76,9 @@ std::unique_ptr<const TensorFile> open_tensor_file(const std::string& path);
 
 // A name for a message of one line: control characters are escaped, and what is very long is cut.
 std::string quoted_name(std::string_view text);
-// Multiplies the sizes of a tensor and the bytes of an element. False for a size below 0 and beyond any memory.
-bool tensor_bytes(std::span<const int64_t> sizes, FileDType dtype, uint64_t& bytes);
+// The bytes of a tensor. User error for more axes than Linnet reads, a size below 0 and what is beyond any memory;
+// `who` is the tensor of the file in messages.
+uint64_t tensor_bytes(const std::string& path, const std::string& who, std::span<const int64_t> sizes, FileDType dtype);
 // The type that elements are converted to where the engine does not compute in theirs.
 DType converted_dtype(FileDType dtype);
 

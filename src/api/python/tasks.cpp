@@ -134,7 +134,12 @@ void add_tasks(nb::module_& module) {
   module.def("report", report, nb::call_guard<nb::gil_scoped_release>());
   module.def("evaluate", evaluate);
   module.def(
-      "presets", [] { return to_dict_of(presets()); },
+      "presets",
+      [] {
+        nb::dict found;
+        for (const Preset& preset : presets()) found[preset.name] = preset.description;
+        return found;
+      },
       "The configurations that train() and plan() know by name, with a description of each.");
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.push_back(preset.name);
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
   return names;
 }
 

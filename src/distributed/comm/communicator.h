@@ -1,6 +1,6 @@
-// Processes that train one model together: ranks 0 to size - 1. A communicator moves bytes between them and nothing
-// else; what is added, and in which order, is decided in this folder and never by a library, because Open MPI and NCCL
-// choose their order of summation by size, by the number of ranks and from call to call.
+// Processes that train one model together: ranks 0 to size - 1. A communicator only moves bytes between them; what is
+// added, and in which order, is decided in this folder, because Open MPI and NCCL choose their order of summation by
+// size, by the number of ranks and from call to call.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -33,14 +33,13 @@ class Communicator {
   // How a rank waits for messages: kSoon keeps its processor for a moment, for other ranks that are about to send;
   // kPatiently leaves it to threads that compute meanwhile.
   enum class Wait : uint8_t { kSoon, kPatiently };
-  // Sends and receives all of these messages and waits for them. Between two ranks, messages arrive in the order in
-  // which they were sent, and both must state the same sizes. Empty messages are left out. Allocates nothing of its own
-  // after calls with as many messages. Called from one thread at a time.
+  // Sends and receives all of these messages and waits for them. Between two ranks, messages arrive in their order, and
+  // both state the same sizes. Empty messages are left out. Allocates nothing after calls with as many messages.
+  // Called from one thread at a time.
   virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming,
                         Wait wait = Wait::kSoon) = 0;
 
-  // Empty lists for the caller of exchange(), until the next call of this. They keep their memory, so that exchanges in
-  // training steps allocate nothing.
+  // Empty lists for the caller of exchange(), until the next call of this, which keep their memory.
   struct Lists {
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
@@ -107,9 +106,7 @@ void all_gather_slices(Communicator& world, std::span<float> all);  // by slice(
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds);
 
 // Ranks that train on a GPU each and exchange values between the GPUs' memories, past the host's. The CUDA module has
-// them by NCCL (engine/exec/backend.h). NCCL only moves bytes: what is added, and in which order, is decided in this
-// folder, as on CPUs.
-
+// them by NCCL (engine/exec/backend.h), which only moves bytes.
 class DeviceRanks {
  public:
   virtual ~DeviceRanks() = default;
@@ -118,9 +115,7 @@ class DeviceRanks {
   DeviceRanks& operator=(const DeviceRanks&) = delete;
 
   // All addresses are of the device's memory. Nothing waits: everything is queued behind what the device was asked
-  // before, and done in that order.
-
-  // The ranks of the world from which this was made. All of them queue the same messages in the same order.
+  // before. All ranks of the world from which this was made queue the same messages in the same order.
   virtual Communicator& messages() = 0;
   // all_gather_slices() of distributed/comm/communicator.h.
   virtual void all_gather_slices(std::span<float> all, const SliceBounds& bounds) = 0;

@@ -173,7 +173,7 @@ std::vector<int64_t> pipeline_slots(const PipelineOrder& order, int rank) {
     for (const PipelinePass& pass : step.receives) begin(pass);
     if (!step.pass) continue;
     begin(*step.pass);
-    if (!step.pass->is_forward || step.with_backward) ++done[static_cast<size_t>(step.pass->chunk)];
+    if (!step.pass->is_forward || step.with_backward) ++done[step.pass->chunk];
   }
   return most;
 }

@@ -5,9 +5,8 @@
 //
 // With several stages ("chunks") on each rank, interleaved 1F1B (Narayanan et al. 2021, "Megatron-LM", section 2.2):
 // stage s is chunk s / ranks of rank s % ranks. Micro-batches pass in groups of as many as there are ranks through
-// chunk 0 of all ranks, then through chunk 1, and so on. With p ranks, v chunks and m micro-batches a rank has nothing
-// to do for (p - 1) / (m v) of the time it works, instead of (p - 1) / m. A last group may have fewer micro-batches, as
-// at the end of the data; ranks then wait where the others would be.
+// chunk 0 of all ranks, then through chunk 1, and so on: a rank idles for (p - 1) / (m v) of the time it works, with p
+// ranks, v chunks and m micro-batches. A last group may have fewer; ranks then wait where the others would be.
 #pragma once
 #include <cstdint>
 #include <optional>

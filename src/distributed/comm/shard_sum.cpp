@@ -79,16 +79,15 @@ void ShardSum::exchange_and_add(const std::vector<std::vector<ShardNode>>& nodes
   incoming_.clear();
   float* received = workspace_.data();
   for (int rank = 0; rank < share_.ranks; ++rank)
-    for (size_t i = 0; rank != share_.rank && i < nodes[static_cast<size_t>(rank)].size(); ++i, received += count)
+    for (size_t i = 0; rank != share_.rank && i < nodes[rank].size(); ++i, received += count)
       incoming_.push_back({rank, std::as_writable_bytes(std::span(received, count))});
   world_.exchange(outgoing_, incoming_, wait);
 
   received = workspace_.data();
   for (int rank = 0; rank < share_.ranks; ++rank)
-    for (size_t i = 0; i < nodes[static_cast<size_t>(rank)].size(); ++i) {
+    for (size_t i = 0; i < nodes[rank].size(); ++i) {
       values_.push_back(rank == share_.rank ? mine(i) : std::exchange(received, received + count));
-      for (int64_t additions = stack_.push(nodes[static_cast<size_t>(rank)][i]); additions > 0; --additions)
-        add_last_two(pool, count);
+      for (int64_t additions = stack_.push(nodes[rank][i]); additions > 0; --additions) add_last_two(pool, count);
     }
   while (all && values_.size() > 1) add_last_two(pool, count);
 }
@@ -120,8 +119,7 @@ void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<cons
   stack_.clear(), values_.clear();
   for (int64_t shard = 0; shard < round * share_.ranks; ++shard) stack_.push({shard, 1});
   for (size_t i = 0; i < stack_.nodes().size(); ++i) values_.push_back(sums[i].data() + first);
-  for (int rank = 0; rank < share_.ranks; ++rank)
-    round_nodes_[static_cast<size_t>(rank)][0] = {round * share_.ranks + rank, 1};
+  for (int rank = 0; rank < share_.ranks; ++rank) round_nodes_[rank][0] = {round * share_.ranks + rank, 1};
   const bool is_last = round + 1 == share_.count();
   exchange_and_add(
       round_nodes_, [&](size_t) { return mine; }, count, is_last, pool, wait);

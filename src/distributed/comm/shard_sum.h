@@ -1,9 +1,9 @@
-// Adds the gradients of all shards of a step over the ranks, in the order of the shard tree
-// (distributed/comm/shard_sum.h): the bits of the sum depend on the number of shards alone.
+// Adds the gradients of all shards of a step over the ranks, in the order of a tree: the bits of the sum depend on the
+// number of shards alone.
 //
 // Each rank owns a slice (SliceBounds in distributed/comm/communicator.h). It receives the nodes of all other ranks for
-// that slice, piece by piece, and adds them. So every value crosses between two ranks once for each node, which is the
-// least that a sum can do: with powers of two a rank has one node.
+// that slice, piece by piece, and adds them: every value crosses between two ranks once for each node, of which a rank
+// has one where numbers are powers of two.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,12 +14,10 @@
 
 namespace linnet {
 
-// The fixed order in which the results of a step's shards are added, whatever the number of ranks that computed them.
-//
 // The shards of a step are the leaves of a binary tree: shards 2i and 2i + 1 are added first, then pairs of those sums,
 // and so on; what has no partner at the end is added from the right. A rank computes consecutive shards and adds what
-// is complete among them (its nodes); the rest of the tree is added where the nodes of all ranks meet. So the number of
-// ranks decides who adds, and never what is added to what.
+// is complete among them (its nodes); the rest is added where the nodes of all ranks meet. So the number of ranks
+// decides who adds, and never what is added to what.
 
 // The sum of the shards [first, first + count).
 struct ShardNode {
@@ -33,8 +31,7 @@ bool are_siblings(const ShardNode& left, const ShardNode& right);
 // A stack of the nodes that wait for their right sibling, from left to right.
 class ShardStack {
  public:
-  // Adds a node behind those so far. While the tree adds the last two, add() returns how often that is: the caller adds
-  // the values of the last two nodes as many times.
+  // Adds a node behind those so far. Returns how often the caller has to add the values of the last two nodes.
   int64_t push(ShardNode node);
   const std::vector<ShardNode>& nodes() const { return nodes_; }
   void clear() { nodes_.clear(); }
@@ -75,8 +72,8 @@ class ShardSum {
   // Floats for received pieces; 0 with one rank.
   static size_t workspace_size(const ShardShare& share, size_t values, bool on_device = false);
 
-  // nodes[i]: the values of this rank's i-th node, all of one size. Writes the sum over all shards of this rank's slice
-  // there in nodes[0], and uses the same slice of the other nodes as scratch memory. The other slices stay as they are.
+  // nodes[i]: the values of this rank's i-th node, all of one size. The sum over all shards of this rank's slice comes
+  // into nodes[0]; the same slice of the other nodes is scratch memory. Other slices stay as they are.
   void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, ThreadPool& pool) {
     reduce_scatter(nodes, bounds, {0, nodes[0].size()}, pool, Communicator::Wait::kSoon);
   }
@@ -87,9 +84,8 @@ class ShardSum {
   void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
 
   // The same sum where no rank keeps what others own (ZeRO stage 2): in round k = 0, 1, ... rank r has shard
-  // k * ranks + r (ShardShare). `part` of that shard's values lies at `shard`, which is written over.
-  // sums[i]: this rank's slice of the i-th node that the rounds so far have left, most_nodes_after_a_round() of them.
-  // After the last round sums[0] has the sum.
+  // k * ranks + r, of which `part` lies at `shard`, which is written over. sums[i]: this rank's slice of the i-th node
+  // that the rounds so far have left, most_nodes_after_a_round() of them; at last sums[0] has the sum.
   void add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,
                  std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait);
   // The same of few values, with all of them on every rank.

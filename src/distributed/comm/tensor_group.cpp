@@ -40,8 +40,8 @@ RankGroup::RankGroup(Communicator& world, std::vector<int> ranks) : world_(world
 
 void RankGroup::exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait wait) {
   outgoing_.clear(), incoming_.clear();
-  for (const auto& [to, bytes] : outgoing) outgoing_.push_back({ranks_[static_cast<size_t>(to)], bytes});
-  for (const auto& [from, bytes] : incoming) incoming_.push_back({ranks_[static_cast<size_t>(from)], bytes});
+  for (const auto& [to, bytes] : outgoing) outgoing_.push_back({ranks_[to], bytes});
+  for (const auto& [from, bytes] : incoming) incoming_.push_back({ranks_[from], bytes});
   world_.exchange(outgoing_, incoming_, wait);
 }
 

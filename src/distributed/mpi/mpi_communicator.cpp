@@ -82,8 +82,6 @@ class MpiWorld {
   // How often a rank tells the next one that it lives, and after how long without it that one gives up.
   static constexpr auto kBeat = std::chrono::milliseconds(500), kPatience = std::chrono::seconds(8);
 
-  static void sleep_for(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
-
   void start(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) {
     requests_.clear();
     for (const auto& [from, bytes] : incoming)
@@ -117,7 +115,7 @@ class MpiWorld {
   void wait_for_messages(Wait wait) {
     constexpr int kBusy = 2000, kGivingWay = 20000;
     for (int looks = wait == Wait::kPatiently ? kGivingWay : 0; !are_done(requests_); ++looks)
-      if (looks >= kBusy) sleep_for(looks < kGivingWay ? std::chrono::microseconds(0) : kLook);
+      if (looks >= kBusy) std::this_thread::sleep_for(looks < kGivingWay ? std::chrono::microseconds(0) : kLook);
   }
 
   // A rank that was stopped, or whose machine is gone, would let the others wait forever. Each rank hears from the one
@@ -146,9 +144,9 @@ class MpiWorld {
         if (Clock::now() - looked > kPatience / 4) last = Clock::now();
         looked = Clock::now();
         if (!before_ended && looked - last > kPatience) give_up_on(before);
-        sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
-      while (!are_done(sending)) sleep_for(kLook);
+      while (!are_done(sending)) std::this_thread::sleep_for(kLook);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "linnet: rank %d no longer hears its neighbors: %s\n", rank_, error.what());
       _exit(Communicator::kLostRank);

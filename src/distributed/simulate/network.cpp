@@ -37,16 +37,6 @@ double parse_quantity(std::string_view text, std::span<const Unit> units) {
   return -1;
 }
 
-std::vector<std::string_view> split_at_commas(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (;;) {
-    const size_t comma = std::min(text.find(','), text.size());
-    words.push_back(trimmed(text.substr(0, comma), " "));
-    if (comma == text.size()) return words;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 // In the largest unit that leaves a number of at least 1.
 std::string in_units(double value, std::span<const Unit> descending) {
   const Unit* unit = descending.data();
@@ -80,7 +70,8 @@ struct Shares {
 
 Network parse_network(const std::string& text) {
   const std::string wanted = "; write bandwidth and latency, for example --network 25GB/s,5us";
-  const std::vector<std::string_view> words = split_at_commas(text);
+  std::vector<std::string_view> words = split(text, ',');
+  for (std::string_view& word : words) word = trimmed(word, " ");
   const auto fail = [](std::string_view word, const std::string& problem) {
     fail_user("--network: \"" + std::string(word) + "\" is not " + problem);
   };

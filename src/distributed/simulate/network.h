@@ -45,9 +45,8 @@ struct Traffic {
 
 double seconds_of(const Traffic& traffic, const Network& network);
 
-// What the operations of comm/ move, without moving it: as many exchanges and bytes as comm/ makes of the same call.
-// They send every value directly to the rank that adds it, so an all-reduce of balanced slices moves as many bytes as a
-// ring does, 2 (n - 1) / n of the values, in fewer exchanges.
+// As many exchanges and bytes as comm/ makes of the same call. Every value goes directly to the rank that adds it, so
+// an all-reduce of balanced slices moves as many bytes as a ring does, 2 (n - 1) / n of the values, in fewer exchanges.
 
 // ShardSum::reduce_scatter of `part` of `values` floats: each rank receives the others' for its own slice.
 Traffic reduce_scatter_traffic(size_t values, Slice part, const ShardShare& share);

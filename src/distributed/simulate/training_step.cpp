@@ -71,7 +71,7 @@ class Builder {
   int rank_of(int data, int pipeline, int tensor) const {
     return (data * layout_.pipeline + pipeline) * layout_.tensor + tensor;
   }
-  const StageWork& stage(int index) const { return step_.stages[static_cast<size_t>(index)]; }
+  const StageWork& stage(int index) const { return step_.stages[index]; }
   PipelineOrder order() const { return {layout_.pipeline, layout_.interleave, step_.micro_batches}; }
 
   static std::vector<int> some_ranks(int first, int count, int step) {
@@ -91,7 +91,7 @@ class Builder {
     for (const int rank : ranks) last(rank) = id;
     return id;
   }
-  OperationId& last(int rank) { return last_[static_cast<size_t>(rank)]; }
+  OperationId& last(int rank) { return last_[rank]; }
 
   void compute(int rank, const std::string& name, OperationKind kind, double seconds, OperationId arrival = kNone) {
     Operation operation{.name = name, .kind = kind, .seconds = seconds, .lanes = {{rank, LaneKind::kCompute}}};
@@ -139,12 +139,12 @@ class Builder {
     const std::string suffix = step_.micro_batches > 1 ? " " + std::to_string(pass.micro) : "";
     for (size_t i = 0; i < group.size(); ++i)
       if (!arrivals.empty()) compute(group[i], "wait", kind, 0, arrivals[i]);
-    for (const int rank : group) completed_[static_cast<size_t>(rank)].assign(1, last(rank));
+    for (const int rank : group) completed_[rank].assign(1, last(rank));
     for (const WorkItem& item : forward ? work.forward : work.backward) {
       for (const int rank : group)
         if (item.seconds > 0) compute(rank, item.name + suffix, kind, item.seconds);
       exchange_now(item.name, OperationKind::kTensor, item.exchange, group);
-      for (const int rank : group) completed_[static_cast<size_t>(rank)].push_back(last(rank));
+      for (const int rank : group) completed_[rank].push_back(last(rank));
     }
   }
 
@@ -158,7 +158,7 @@ class Builder {
     for (bool any = true; any;) {
       any = false;
       for (int rank = 0; rank < layout_.pipeline; ++rank)
-        while (add_next_pass(data, rank, states[static_cast<size_t>(rank)], arrivals)) any = true;
+        while (add_next_pass(data, rank, states[rank], arrivals)) any = true;
     }
     for (const RankState& state : states)
       if (state.done < state.passes.size()) fail_internal("a pipeline whose stages wait for each other");
@@ -213,7 +213,7 @@ class Builder {
       wait.seconds = bucket.wait_seconds;
       if (before != kNone) wait.after.push_back(before);
       for (const int rank : group) {
-        const auto& completed = completed_[static_cast<size_t>(rank)];
+        const auto& completed = completed_[rank];
         const OperationId ready = early ? completed[std::min(bucket.after, completed.size() - 1)] : last(rank);
         if (ready != kNone) wait.after.push_back(ready);
       }
@@ -266,10 +266,10 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
       const auto rank = static_cast<size_t>(lane.rank);
       if (!is_communication(operation.kind)) forecast.compute_seconds += operation.seconds / schedule.ranks();
       if (lane.kind != LaneKind::kSend) continue;
-      sent[rank][static_cast<size_t>(operation.kind)] += operation.sent_bytes;
+      sent[rank][operation.kind] += operation.sent_bytes;
       total[rank] += operation.sent_bytes;
     }
-  forecast.sent_bytes = sent[static_cast<size_t>(std::ranges::max_element(total) - total.begin())];
+  forecast.sent_bytes = sent[std::ranges::max_element(total) - total.begin()];
   TrainingStep without_sums = step;
   for (StageWork& stage : without_sums.stages)
     for (GradientTraffic& gradient : stage.gradients) gradient.add_seconds = gradient.wait_seconds = 0;
@@ -283,7 +283,7 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
 const char* operation_kind_name(OperationKind kind) {
   constexpr std::array<const char*, kOperationKinds> kNames{"forward",    "backward",        "update",  "gradients",
                                                             "parameters", "tensor parallel", "pipeline"};
-  return kNames[static_cast<size_t>(kind)];
+  return kNames[kind];
 }
 
 bool is_communication(OperationKind kind) { return kind >= OperationKind::kGradients; }
@@ -307,9 +307,9 @@ std::vector<Interval> RankSchedule::simulate() const {
   using Event = std::pair<double, OperationId>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   for (OperationId id = 0; id < std::ssize(operations_); ++id) {
-    const std::vector<OperationId>& after = operations_[static_cast<size_t>(id)].after;
-    waiting[static_cast<size_t>(id)] = static_cast<int>(after.size());
-    for (const OperationId before : after) readers[static_cast<size_t>(before)].push_back(id);
+    const std::vector<OperationId>& after = operations_[id].after;
+    waiting[id] = static_cast<int>(after.size());
+    for (const OperationId before : after) readers[before].push_back(id);
     if (after.empty()) events.emplace(0.0, id);
   }
   while (!events.empty()) {
@@ -347,8 +347,7 @@ std::string chrome_trace(const RankSchedule& schedule, const std::vector<Interva
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     add_name("process_name", rank, 0, "rank " + std::to_string(rank));
     for (int kind = 0; kind < kLaneKinds; ++kind)
-      if (used[index_of({rank, static_cast<LaneKind>(kind)})])
-        add_name("thread_name", rank, kind, kTracks[static_cast<size_t>(kind)]);
+      if (used[index_of({rank, static_cast<LaneKind>(kind)})]) add_name("thread_name", rank, kind, kTracks[kind]);
   }
   for (size_t id = 0; id < intervals.size(); ++id) {
     const Operation& operation = schedule.operations()[id];

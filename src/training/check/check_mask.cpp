@@ -17,8 +17,8 @@ int64_t row_bytes(const CheckSubject& subject, const std::string& name) {
 void replace(std::span<int32_t> row, int64_t from, int64_t to, std::span<const int32_t> all) {
   for (int64_t i = from; i < to; ++i)
     for (size_t next = static_cast<size_t>(7 * i + 3), tries = 0; tries < all.size(); ++next, ++tries)
-      if (const int32_t token = all[next % all.size()]; token != row[static_cast<size_t>(i)]) {
-        row[static_cast<size_t>(i)] = token;
+      if (const int32_t token = all[next % all.size()]; token != row[i]) {
+        row[i] = token;
         break;
       }
 }
@@ -53,7 +53,7 @@ double change_of_loss(CheckSubject& subject, const CheckSequence& sequence, Posi
   const auto targets = ids(batch, sequence.targets);
   for (int64_t row = 0; row < rows.count; ++row)
     for (int64_t t = 0; t < rows.length; ++t)
-      if (t < kept.from || t >= kept.to) targets[static_cast<size_t>(row * rows.length + t)] = -1;
+      if (t < kept.from || t >= kept.to) targets[row * rows.length + t] = -1;
   const double before = loss_of(subject, batch).sum;
   replace_tokens(
       batch, sequence, rows, [&](int64_t) { return replaced.from; }, replaced.to);
@@ -133,7 +133,7 @@ Finding check_padding(CheckSubject& subject) {
     const double before = loss_of(subject, batch).sum;
     const auto lengths = ids(batch, sequence.lengths);
     replace_tokens(
-        batch, sequence, rows, [&](int64_t row) { return lengths[static_cast<size_t>(row)]; }, rows.length);
+        batch, sequence, rows, [&](int64_t row) { return lengths[row]; }, rows.length);
     worst = std::max(worst, difference(before, loss_of(subject, batch).sum));
   }
   if (worst < 0) return skipped("the rows have no padding");

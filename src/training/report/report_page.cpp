@@ -8,7 +8,6 @@
 #include "data/text/base64.h"
 
 namespace linnet {
-
 namespace {
 
 constexpr size_t kMostBytes = 1'900'000;  // of a page
@@ -38,7 +37,8 @@ Json rounded(const Json& value) {
 }
 
 double loss_of(const Json& line) {
-  return line.contains("loss") && line["loss"].is_number() ? line["loss"].get<double>() : 0;
+  const Json* loss = line.find("loss");
+  return loss && loss->is_number() ? loss->get<double>() : 0;
 }
 
 // Of each stretch of steps the lines with the least and the largest loss: spikes stay visible.
@@ -49,8 +49,7 @@ std::vector<Json> thinned(std::vector<Json> lines) {
   for (size_t i = 0; i < stretches; ++i) {
     const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i * lines.size() / stretches);
     const auto end = lines.begin() + static_cast<std::ptrdiff_t>((i + 1) * lines.size() / stretches);
-    auto [low, high] =
-        std::minmax_element(begin, end, [](const Json& a, const Json& b) { return loss_of(a) < loss_of(b); });
+    auto [low, high] = std::ranges::minmax_element(begin, end, {}, loss_of);
     if (high < low) std::swap(low, high);
     kept.push_back(*low);
     if (low != high) kept.push_back(*high);
@@ -151,8 +150,6 @@ std::string filled(const std::map<std::string, std::string>& values) {
 std::string name_of(const TensorType& type, size_t bytes) {
   return bytes < type.bytes() ? "part of " + type.text() : type.text();
 }
-
-std::string text_of(const Json& json) { return json.dump(); }
 
 size_t length_of(const Inspection& inspection, size_t sequence) { return inspection.sequences[sequence].tokens.size(); }
 
@@ -256,10 +253,10 @@ std::string memory_picture(const Trainer& trainer, RegionId arena) {
       .dump();
 }
 
-std::string inspection_json(const Inspection& inspection) { return text_of(described(inspection, false)); }
+std::string inspection_json(const Inspection& inspection) { return described(inspection, false).dump(); }
 
 std::string inspection_page(const Inspection& inspection) {
-  return filled_page("Inside " + inspection.model, "inspect", kInspectScript, text_of(described(inspection, true)));
+  return filled_page("Inside " + inspection.model, "inspect", kInspectScript, described(inspection, true).dump());
 }
 
 }  // namespace linnet

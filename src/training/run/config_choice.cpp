@@ -14,13 +14,8 @@ namespace {
 // --data: the one file or folder that a task reads. Another one's validation and test examples would not fit it.
 void set_data(Config& config, const std::string& path) {
   DataConfig& data = config.data;
-  const DataConfig none;
-  for (std::string DataConfig::*file :
-       {&DataConfig::data_dir, &DataConfig::train_source, &DataConfig::train_target, &DataConfig::train_tsv,
-        &DataConfig::valid_source, &DataConfig::valid_target, &DataConfig::valid_tsv, &DataConfig::test_source,
-        &DataConfig::test_target, &DataConfig::test_tsv, &DataConfig::text, &DataConfig::valid_text,
-        &DataConfig::test_text})
-    data.*file = none.*file;
+  data.data_dir.clear();
+  for (std::string* file : data_files(config)) file->clear();
   const TaskRow& task = task_row(config);
   // Of images: a folder of them, or a table of files and labels.
   if (task.kind == TaskKind::kImages && (has_records(path) || std::filesystem::is_regular_file(path)))

@@ -5,18 +5,16 @@
 #include <map>
 #include "base/error.h"
 #include "base/process_memory.h"
+#include "base/text.h"
 
 namespace linnet {
-
 namespace {
 
 // The program's code that is read in later, thread stacks, the text of an evaluation.
 constexpr uint64_t kUnplanned = 5 << 20;
 
-std::string megabytes(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%10.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
+uint64_t available_for(const MemoryForecast& forecast, const Store& store) {
+  return store.device().is_host() ? available_memory() : forecast.limit;
 }
 
 }  // namespace
@@ -30,7 +28,9 @@ uint64_t MemoryForecast::peak() const {
 std::string MemoryForecast::text() const {
   std::string text;
   const auto line = [&](const std::string& name, uint64_t bytes) {
-    text += "  " + name + std::string(26 - std::min<size_t>(25, name.size()), ' ') + megabytes(bytes) + "\n";
+    char figure[32];
+    std::snprintf(figure, sizeof figure, "%10.1f MB\n", static_cast<double>(bytes) / 1e6);
+    text += "  " + name + std::string(26 - std::min<size_t>(25, name.size()), ' ') + figure;
   };
   for (const MemoryItem& item : items) line(item.name, item.bytes);
   line("peak", peak());
@@ -39,29 +39,19 @@ std::string MemoryForecast::text() const {
 
 MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   MemoryForecast forecast{.resident = resident};
-  if (const Device& device = store.device(); !device.is_host()) {
-    forecast.where = device.info().name;
-    forecast.limit = device.info().free_bytes;
-  }
-  if (store.device().is_host()) forecast.items.push_back({"program, text, plans", resident});
+  const Device& device = store.device();
+  if (device.is_host()) forecast.items.push_back({"program, text, plans", resident});
+  else forecast.where = device.info().name, forecast.limit = device.info().free_bytes;
   std::map<MemoryKind, uint64_t> by_kind;
-  for (const Store::Region& region : store.regions()) by_kind[region.kind] += store.device().footprint(region.bytes);
+  for (const Store::Region& region : store.regions()) by_kind[region.kind] += device.footprint(region.bytes);
   for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
-  if (store.device().is_host()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
+  if (device.is_host()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
   return forecast;
 }
 
 uint64_t bytes_beside(uint64_t resident, const Store& store) {
   return store.device().is_host() ? resident + kUnplanned : 0;
 }
-
-namespace {
-
-uint64_t available_for(const MemoryForecast& forecast, const Store& store) {
-  return store.device().is_host() ? available_memory() : forecast.limit;
-}
-
-}  // namespace
 
 bool fits(const Store& store) {
   const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
@@ -88,13 +78,8 @@ uint64_t available_memory() {
 
 std::vector<std::string> split_names(const std::string& names) {
   std::vector<std::string> list;
-  for (size_t at = 0; at < names.size();) {
-    const size_t end = std::min(names.find(',', at), names.size());
-    std::string name = names.substr(at, end - at);
-    std::erase(name, ' ');
-    if (!name.empty()) list.push_back(std::move(name));
-    at = end + 1;
-  }
+  for (const std::string_view part : split(names, ','))
+    if (std::erase(list.emplace_back(part), ' '); list.back().empty()) list.pop_back();
   return list;
 }
 

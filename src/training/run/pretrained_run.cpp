@@ -5,11 +5,8 @@
 #include "models/families/sentence_embedder.h"
 
 namespace linnet {
-namespace {
 
 constexpr const char *kConfigFile = "/config.json", *kTokenizer = "tokenizer", *kGeneration = "generation_config.json";
-
-}  // namespace
 
 std::string model_description(const std::string& run) { return run + "/pretrained"; }
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdio>
+#include <utility>
 #include "base/log.h"
 #include "training/run/run_reporter.h"
 
@@ -56,6 +58,13 @@ void add_bar(Text& line, const ProgressView& v, size_t width) {
   line.add(FMT_STRING("[{:=<{}}{:<{}}] "), "", filled, "", width - filled);
 }
 
+// Those of a rank below `shown`.
+void add_figures(Text& line, const std::array<Figure, 6>& figures, int shown) {
+  const char* gap = "";
+  for (const Figure& figure : figures)
+    if (figure.rank < shown) line.add(FMT_STRING("{}{}"), std::exchange(gap, "  "), figure.text.text());
+}
+
 // The figures that fit in `room` characters, and in front of them a bar, where at least a short one fits.
 Text progress_line(const ProgressView& v, size_t room) {
   constexpr size_t kGap = 2, kFrame = 3;
@@ -66,17 +75,11 @@ Text progress_line(const ProgressView& v, size_t room) {
     const auto next = std::ranges::find(figures, shown, &Figure::rank);
     const size_t more = next->text.text().size() + (shown > 0 ? kGap : 0);
     if (shown > 0 && used + more > room) break;
-    used += more;
-    ++shown;
+    used += more, ++shown;
   }
   Text line;
   if (used + kFrame + kShortestBar <= room) add_bar(line, v, std::min(kLongestBar, room - used - kFrame));
-  const char* gap = "";
-  for (const Figure& figure : figures)
-    if (figure.rank < shown) {
-      line.add(FMT_STRING("{}{}"), gap, figure.text.text());
-      gap = "  ";
-    }
+  add_figures(line, figures, shown);
   return line;
 }
 
@@ -93,11 +96,7 @@ void ProgressBar::update(const ProgressView& view) {
   last_ = now;
   if (line_.usable()) return line_.draw(progress_line(view, line_.room()).text());
   Text line;
-  const char* gap = "";
-  for (const Figure& figure : figures_of(view)) {
-    line.add(FMT_STRING("{}{}"), gap, figure.text.text());
-    gap = "  ";
-  }
+  add_figures(line, figures_of(view), INT_MAX);
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.text().size()), line.text().data());
 }
 

@@ -79,12 +79,12 @@ std::string rate_chart(const RateAnswer& answer) {
   for (const RateTrial& trial : t) {
     const int column = static_cast<int>((std::log(trial.rate) - first) / width * (kColumns - 1));
     const int row = static_cast<int>((high.loss - trial.loss) / range * (kRows - 1));
-    rows[static_cast<size_t>(row)][static_cast<size_t>(column)] = '*';
+    rows[row][column] = '*';
   }
   std::string text;
   for (int row = 0; row < kRows; ++row) {
     const double loss = high.loss - range * row / (kRows - 1);
-    text += fmt::format("{:>9.4g} |{}\n", loss, rows[static_cast<size_t>(row)]);
+    text += fmt::format("{:>9.4g} |{}\n", loss, rows[row]);
   }
   const std::string from = fmt::format("{:.1e}", t.front().rate), to = fmt::format("{:.1e}", t.back().rate);
   text += fmt::format("{:>9} +{:-<{}}\n{:>11}{:<{}}{}\n", "loss", "", kColumns, "", from,

@@ -24,12 +24,10 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 namespace {
 
+// Rank 0 tells all which of the tensors follows, or kEnd.
 constexpr int64_t kEnd = -1;
-
-// Rank 0 tells all which of the tensors follows.
 int64_t announce(Communicator& world, int64_t index) {
   broadcast(world, 0, std::as_writable_bytes(std::span(&index, 1)));
   return index;
@@ -46,7 +44,7 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
   ParameterTarget target = values.get();
   target.finished = [&](const ParameterSlot& slot) {
     const int64_t which = announce(world, index.at(slot.spec.name));
-    const ParameterSlot& of_ranks = of_all_stages(states.layout()).parameters()[static_cast<size_t>(which)];
+    const ParameterSlot& of_ranks = of_all_stages(states.layout()).parameters()[which];
     whole.scatter(whole_tensor(states, state::kParameters, of_ranks),
                   reinterpret_cast<const std::byte*>(values.get() + slot.offset));
     give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
@@ -57,7 +55,7 @@ void give_weights(Communicator& world, const TrainingState& states, WholeStates&
 void take_weights(Communicator& world, const TrainingState& states, WholeStates& whole) {
   const std::vector<ParameterSlot>& slots = of_all_stages(states.layout()).parameters();
   for (int64_t next = announce(world, kEnd); next != kEnd; next = announce(world, kEnd))
-    whole.scatter(whole_tensor(states, state::kParameters, slots[static_cast<size_t>(next)]), nullptr);
+    whole.scatter(whole_tensor(states, state::kParameters, slots[next]), nullptr);
 }
 
 }  // namespace
@@ -98,9 +96,9 @@ bool RunCheckpoints::load_whole(Progress& progress) {
     Metadata metadata;
     progress = load_training_state(folder_.state_path(), trainer_, &metadata);
     frozen_saved_ = metadata.contains(kFrozenKey);
-    if (progress.step >= config_.max_steps)
-      log_info("the run has its " + std::to_string(progress.step) + " steps already; --steps N goes on to N");
-    else log_info("resuming at step " + std::to_string(progress.step));
+    const std::string step = std::to_string(progress.step);
+    log_info(progress.step >= config_.max_steps ? "the run has its " + step + " steps already; --steps N goes on to N"
+                                                : "resuming at step " + step);
     if (metadata["isa"] != current_isa())
       log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
                   ": losses will differ in the last digits");
@@ -196,8 +194,7 @@ void calibrate_steps(TrainingTask& task) {
   }
   states.reset_ema();
   log_info("the inputs of " + std::to_string(steps) +
-           " layers are rounded to 8 bits, by steps found on the "
-           "validation examples");
+           " layers are rounded to 8 bits, by steps found on the validation examples");
 }
 
 void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
@@ -270,13 +267,12 @@ std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder) {
 }
 
 void remove_old_checkpoints(const std::string& folder, const TrainConfig& config) {
-  int64_t kept = 0;
+  const auto kept = static_cast<size_t>(config.keep_checkpoints);
   const std::vector<KeptCheckpoint> all = kept_checkpoints(folder);
-  for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {
-    if (kept++ < config.keep_checkpoints) continue;
-    if (config.keep_every > 0 && checkpoint->step % config.keep_every == 0) continue;
+  for (const auto& [step, path] : std::span(all).first(all.size() - std::min(all.size(), kept))) {
+    if (config.keep_every > 0 && step % config.keep_every == 0) continue;
     std::error_code ignored;  // somebody else may have removed it
-    fs::remove(checkpoint->path, ignored);
+    fs::remove(path, ignored);
   }
 }
 

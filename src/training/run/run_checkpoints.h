@@ -59,21 +59,15 @@ class RunCheckpoints {
   int64_t last_saved_ = 0;
 };
 
-// Where training with quantize = "int8" begins.
-
-// Sets the steps of the model's linear layers (models/nn/quantized_training.h) to the scales that its weights, as they
-// are now, have on the validation examples: evaluates the task once.
-//
-// (The first step of the paper, 2 mean|x| / sqrt(127), is made for few bits: at 8 bits it is four times what values
-// of a normal distribution want, and the short training of a finished model would not find back.)
+// Where training with quantize = "int8" begins: sets the steps of the model's linear layers
+// (models/nn/quantized_training.h) to the scales that its weights, as they are now, have on the validation examples.
+// (The paper's first step, 2 mean|x| / sqrt(127), is made for few bits: at 8 bits it is four times what values of a
+// normal distribution want, and the short training of a finished model would not find back.)
 void calibrate_steps(TrainingTask& task);
 
-// The weights of a model folder where ranks share the layers of one model (tensor and pipeline parallel): no rank has
-// room for all of them.
-
-// Rank 0 reads tensor after tensor and gives every rank its part; what the folder lacks is drawn from `seed`. Every
-// rank calls it. `model`: on rank 0 that of the folder, on the others not looked at. Throws AgreedError where the
-// folder cannot be read.
+// The weights of a model folder where ranks share the layers of one model: no rank has room for all of them. Rank 0
+// reads tensor after tensor and gives every rank its part; what the folder lacks is drawn from `seed`. Every rank calls
+// it. `model`: on rank 0 that of the folder. Throws AgreedError where the folder cannot be read.
 void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
                           uint64_t seed);
 

@@ -7,13 +7,13 @@ namespace linnet {
 
 Config RunFolder::load_config() const {
   if (!file_exists(path_)) fail_user("there is no run folder '" + path_ + "'" + missing_model_hint(path_));
-  if (!has_config() && file_exists(path_ + "/config.json"))
-    fail_user("'" + path_ +
-              "' is neither a run folder nor a model folder of the kind that is needed here; `linnet info " + path_ +
-              "` tells what it is");
   if (!has_config())
-    fail_user("'" + path_ + "' is not a run folder: it has no config.toml (nor a model's config.json)" +
-              missing_model_hint(path_));
+    fail_user(
+        "'" + path_ +
+        (file_exists(path_ + "/config.json")
+             ? "' is neither a run folder nor a model folder of the kind that is needed here; `linnet info " + path_ +
+                   "` tells what it is"
+             : "' is not a run folder: it has no config.toml (nor a model's config.json)" + missing_model_hint(path_)));
   const Config config = linnet::load_config(config_path());
   try {
     validate(config);

@@ -34,51 +34,28 @@ std::string as_code(const std::string& text) {
   return code;
 }
 
-struct LogPosition {
-  int64_t step;
-  bool evaluation;
-};
-
-std::optional<LogPosition> location_of(std::string_view text) {
-  const Json line = Json::parse_or_null(text, JsonLimits::settings());
-  if (!line.is_object() || !line.contains("step") || !line["step"].is_integer()) return {};
-  return LogPosition{line["step"].get<int64_t>(), line.value("split", "train") != "train"};
-}
-
 // A line in the making, without allocation.
 class Line {
  public:
   void add(std::string_view text) { size_ += text.copy(text_ + size_, sizeof text_ - size_); }
-  void field(std::string_view name, double value) {
-    key(name);
-    if (!std::isfinite(value)) return add("null");  // JSON has no other word for it
-    number(value);
-  }
-  void field(std::string_view name, int64_t value) {
-    key(name);
-    number(value);
-  }
-  void field(std::string_view name, std::string_view value) {  // of letters that need no escape
-    key(name);
-    add("\"");
-    add(value);
-    add("\"");
+  // A text is of letters that need no escape, a number the shortest that reads back exactly.
+  template <class T>
+  void field(std::string_view name, T value) {
+    for (const std::string_view part : {std::string_view(size_ > 1 ? ",\"" : "\""), name, std::string_view("\":")})
+      add(part);
+    if constexpr (std::is_same_v<T, std::string_view>) {
+      add("\""), add(value), add("\"");
+    } else if (!std::isfinite(static_cast<double>(value))) {
+      add("null");  // JSON has no other word for it
+    } else {
+      const std::to_chars_result written = std::to_chars(text_ + size_, text_ + sizeof text_, value);
+      if (written.ec != std::errc{}) fail_internal("a line of metrics is longer than its buffer");
+      size_ = static_cast<size_t>(written.ptr - text_);
+    }
   }
   std::string_view text() const { return {text_, size_}; }
 
  private:
-  void key(std::string_view name) {
-    add(size_ > 1 ? ",\"" : "\"");
-    add(name);
-    add("\":");
-  }
-  template <class T>
-  void number(T value) {  // the shortest text that reads back exactly
-    const std::to_chars_result written = std::to_chars(text_ + size_, text_ + sizeof text_, value);
-    if (written.ec != std::errc{}) fail_internal("a line of metrics is longer than its buffer");
-    size_ = static_cast<size_t>(written.ptr - text_);
-  }
-
   char text_[4096];
   size_t size_ = 0;
 };
@@ -137,17 +114,18 @@ uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_
   const std::string text = read_file(path);
   size_t good = 0;
   for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
-    const std::optional<LogPosition> location = location_of(std::string_view(text).substr(start, end - start));
-    if (!location) continue;
-    if (location->step > last_step || (location->step == last_step && location->evaluation && !keep_evaluation)) break;
+    const Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
+    const Json* step = line.find("step");
+    if (!step || !step->is_integer()) continue;
+    const int64_t before = last_step - step->get<int64_t>();
+    if (before < 0 || (before == 0 && line.value("split", "train") != "train" && !keep_evaluation)) break;
     good = end + 1;
   }
   return good;
 }
 
 MetricsLog::MetricsLog(const std::string& path, int64_t last_step, bool keep_evaluation) : file_(path) {
-  const uint64_t good = bytes_up_to_step(path, last_step, keep_evaluation);
-  if (good != file_.size()) file_.truncate_to(good);
+  file_.truncate_to(bytes_up_to_step(path, last_step, keep_evaluation));
 }
 
 void MetricsLog::write(const MetricsLine& metrics) {
@@ -215,13 +193,10 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
       items_(task_row(config).items),
       log_(metrics_path, resumed.step, resumed.evaluated),
       memory_mb_(resident_mb()) {
-  samples_path_ = (std::filesystem::path(metrics_path).parent_path() / "samples.jsonl").string();
-  if (file_exists(samples_path_)) {
-    const uint64_t good = bytes_up_to_step(samples_path_, resumed.step, resumed.evaluated);
-    samples_.emplace(samples_path_);
-    if (good != samples_->size()) samples_->truncate_to(good);
-  }
   const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
+  samples_path_ = folder + "/samples.jsonl";
+  if (file_exists(samples_path_))
+    samples_.emplace(samples_path_).truncate_to(bytes_up_to_step(samples_path_, resumed.step, resumed.evaluated));
   if (config_.tensorboard) events_.emplace(folder, resumed.step);
   else if (has_event_files(folder))
     EventLog(folder, resumed.step);  // the steps that this run does again are void there
@@ -328,14 +303,11 @@ std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
   const std::string path = anomaly_path(run_folder);
   if (!file_exists(path))
     fail_user("run '" + run_folder +
-              "' has kept no step to replay; `linnet train --detect-anomaly` keeps one that is " + "not finite");
+              "' has kept no step to replay; `linnet train --detect-anomaly` keeps one that is not finite");
   const SafetensorsFile file(path);
   file.check_data();
-  const auto fact = [&](const char* name) {
-    const auto found = file.metadata().find(name);
-    return found == file.metadata().end() ? "" : found->second;
-  };
-  const int shape = std::atoi(fact("shape").c_str());
+  SafetensorsMetadata facts = file.metadata();
+  const int shape = std::atoi(facts["shape"].c_str());
   Trainer& trainer = task.trainer();
   if (!trainer.plans().by_name().contains("train." + std::to_string(shape)))
     fail_user("'" + path + "' is of another model or other data");
@@ -350,7 +322,7 @@ std::string replay_anomaly(const std::string& run_folder, TrainingTask& task) {
   }
   trainer.state().push();
   const std::string where = trainer.find_non_finite(shape);
-  return "step " + fact("step") + ": " + (where.empty() ? "every value is finite" : "first at " + where);
+  return "step " + facts["step"] + ": " + (where.empty() ? "every value is finite" : "first at " + where);
 }
 
 }  // namespace linnet

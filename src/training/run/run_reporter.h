@@ -38,8 +38,8 @@ struct MetricsLine {
   std::string_view weights = {};  // what was evaluated, of a run with a moving average: "average" or "trained"
 };
 
-// The length of the prefix of a file of such lines that belongs to steps up to `last_step`, without what a crash left
-// half written. `keep_evaluation`: evaluations of the last step are part of it.
+// The bytes of such lines of steps up to `last_step`, without what a crash left half written. `keep_evaluation`:
+// evaluations of the last step, too.
 uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation);
 
 class MetricsLog {
@@ -161,9 +161,9 @@ std::string anomaly_path(const std::string& run_folder);
 // the weights as they were.
 void save_anomaly(const std::string& run_folder, const TrainingTask& task, Trainer& trainer, int shape, int64_t step);
 
-// Puts it into the memory of a task of the same configuration and runs it node by node: "step 12: first at
-// layers.cpp:41: matmul (in encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that it is finite now. Throws
-// Error(kUser) when there is no such file or it is of another model.
+// Runs it node by node in a task of the same configuration: "step 12: first at layers.cpp:41: matmul (in
+// encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that it is finite now. Error(kUser) when there is no such file
+// or it is of another model.
 std::string replay_anomaly(const std::string& run_folder, TrainingTask& task);
 
 }  // namespace linnet

@@ -108,15 +108,12 @@ void DataFingerprint::save(const std::string& folder) const {
   write_file_atomically(folder + kFile, json.dump(1) + "\n");
 }
 
-const DataFingerprint::Entry* DataFingerprint::find(const std::string& key) const {
-  const auto found = std::ranges::find(entries, key, &Entry::key);
-  return found == entries.end() ? nullptr : &*found;
-}
-
 std::vector<std::string> DataFingerprint::changes(const DataFingerprint& now) const {
   std::vector<std::string> keys;
-  for (const Entry& entry : entries)
-    if (const Entry* present = now.find(entry.key); present && !(*present == entry)) keys.push_back(entry.key);
+  for (const Entry& entry : entries) {
+    const auto present = std::ranges::find(now.entries, entry.key, &Entry::key);
+    if (present != now.entries.end() && *present != entry) keys.push_back(entry.key);
+  }
   return keys;
 }
 
@@ -150,15 +147,10 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
   return request.init;
 }
 
-namespace {
-
-int data_ranks(const Config& config) { return parallel_layout(config.train.parallel, config.process.ranks).data; }
-
-}  // namespace
-
 void divide_into_shards(Config& config) {
-  if (config.train.data_shards == 0) config.train.data_shards = data_ranks(config);
-  check_share({config.train.data_shards, 0, data_ranks(config)});
+  const int ranks = parallel_layout(config.train.parallel, config.process.ranks).data;
+  if (config.train.data_shards == 0) config.train.data_shards = ranks;
+  check_share({config.train.data_shards, 0, ranks});
   validate(config);
 }
 
@@ -192,8 +184,8 @@ namespace fs = std::filesystem;
 
 std::string data_text(const Config& config) {
   std::string text;
-  for (const DataFingerprint::Entry& entry : DataFingerprint::of(config).entries)
-    text += entry.key + " with " + std::to_string(entry.bytes) + " bytes and checksum " + entry.checksum + "\n";
+  for (const auto& [key, bytes, checksum] : DataFingerprint::of(config).entries)
+    text += fmt::format("{} with {} bytes and checksum {}\n", key, bytes, checksum);
   return text;
 }
 
@@ -331,10 +323,10 @@ std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {
   const bool stores_bf16 = train.storage == "auto" && precision_of(train.precision) == Precision::kBf16 &&
                            cpu_precision(Precision::kBf16) == Precision::kBf16;
   if (device.is_host())
-    return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + current_isa() + ", " +
-           cpu_products_text(train.precision) +
-           (stores_bf16 ? " products and activations, fp32 weights and sums" : "") +
-           attention(cpu_products_text(train.attention_precision));
+    return fmt::format("{} {}, {}, {}{}{}", threads, threads == 1 ? "thread" : "threads", current_isa(),
+                       cpu_products_text(train.precision),
+                       stores_bf16 ? " products and activations, fp32 weights and sums" : "",
+                       attention(cpu_products_text(train.attention_precision)));
   const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
                                 : train.precision == "tf32" ? "tf32 products, the rest fp32"
                                                             : "strict fp32";

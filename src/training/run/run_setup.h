@@ -32,7 +32,6 @@ struct DataFingerprint {
   static DataFingerprint load(const std::string& folder);
   void save(const std::string& folder) const;
 
-  const Entry* find(const std::string& key) const;
   // The keys whose data are in both and differ.
   std::vector<std::string> changes(const DataFingerprint& now) const;
 };

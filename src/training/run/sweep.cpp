@@ -1,4 +1,5 @@
 #include "training/run/sweep.h"
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -37,14 +38,6 @@ std::string value_at(const SweepAxis& axis, double location) {
   return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 3).ptr};
 }
 
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts{""};
-  for (const char c : text)
-    if (c == ',') parts.emplace_back();
-    else parts.back() += c;
-  return parts;
-}
-
 void read_range(const std::string& setting, const std::string& text, size_t dots, SweepAxis& axis) {
   const size_t colon = text.find(':', dots);
   const auto low = number_of(std::string_view(text).substr(0, dots)),
@@ -75,9 +68,8 @@ std::optional<SweepAxis> parse_sweep_axis(const std::string& setting) {
     read_range(setting, text, dots, axis);
     return axis;
   }
-  axis.values = split_at_commas(text);
-  if (axis.values.size() < 2) return {};
-  return axis;
+  for (const std::string_view value : split(text, ',')) axis.values.emplace_back(value);
+  return axis.values.size() < 2 ? std::nullopt : std::optional(axis);
 }
 
 namespace {
@@ -90,8 +82,7 @@ std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int6
                 axis.key + "=" + shortest(axis.low) + ".." + shortest(axis.high) + ":3");
     std::vector<std::vector<std::string>> longer;
     for (const std::vector<std::string>& settings : all)
-      for (const std::string& value : axis.values)
-        longer.emplace_back(settings).push_back(axis.key + "=" + value);
+      for (const std::string& value : axis.values) longer.emplace_back(settings).push_back(axis.key + "=" + value);
     all = std::move(longer);
   }
   if (runs > 0 && std::ssize(all) > runs)
@@ -141,9 +132,8 @@ class SweepRunner {
       ConfigChoice choice = request.choice;
       choice.settings.insert(choice.settings.end(), settings.begin(), settings.end());
       configs_.push_back(choice.load());
-      char name[16];
-      std::snprintf(name, sizeof name, "%03zu", configs_.size());
-      sweep_.runs.push_back({.name = name, .settings = settings, .rounds = {}, .error = ""});
+      sweep_.runs.push_back(
+          {.name = fmt::format("{:03}", configs_.size()), .settings = settings, .rounds = {}, .error = ""});
     }
     sweep_.metric = configs_.front().train.metric;
     make_directories(request.folder);
@@ -298,11 +288,6 @@ std::string sweep_table(const Sweep& sweep) {
   rows[0].insert(rows[0].end(), {"steps", "best step"});
   if (sweep.metric != "loss") rows[0].push_back(sweep.metric);
   rows[0].push_back("valid loss");
-  const auto text = [](double value) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, "%.4f", value);
-    return std::string(digits);
-  };
   for (const SweepRun& run : sweep.runs) {
     std::vector<std::string>& row = rows.emplace_back(1, run.name);
     for (const std::string& setting : run.settings) row.push_back(setting.substr(setting.find('=') + 1));
@@ -312,8 +297,8 @@ std::string sweep_table(const Sweep& sweep) {
     }
     const SweepResult& result = run.rounds.back();
     row.insert(row.end(), {std::to_string(result.steps), std::to_string(result.best_step)});
-    if (sweep.metric != "loss") row.push_back(text(result.metric));
-    row.push_back(text(result.loss));
+    if (sweep.metric != "loss") row.push_back(fmt::format("{:.4f}", result.metric));
+    row.push_back(fmt::format("{:.4f}", result.loss));
   }
   std::vector<size_t> widths(rows[0].size());
   for (const auto& row : rows)

@@ -94,8 +94,9 @@ class TrainingRun {
       return fmt::format("the run has used its {} minutes already; --set max_minutes=N goes on to N",
                          config_.max_minutes);
     if (out_of_patience())
-      return fmt::format("the run had ended early: {} evaluations were no better; --set patience=N goes on to N of them",
-                         progress_.worse_since_best);
+      return fmt::format(
+          "the run had ended early: {} evaluations were no better; --set patience=N goes on to N of them",
+          progress_.worse_since_best);
     return fmt::format("the run has its {} epochs already; --epochs N goes on to N", config_.max_epochs);
   }
 

@@ -62,17 +62,15 @@ std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>
     }
   }
   std::vector<Upgrade> upgrades;
-  for (const auto& [kind, options] : kinds)
-    for (const Upgrade& upgrade : upgrades_of(kind, options)) upgrades.push_back(upgrade);
+  for (const auto& [kind, options] : kinds) std::ranges::copy(upgrades_of(kind, options), std::back_inserter(upgrades));
   std::ranges::stable_sort(upgrades, {}, &Upgrade::work_per_byte);
   return upgrades;
 }
 
-std::string list_of(const Block& block) { return block.path.substr(0, block.path.rfind('.') + 1); }
-
 // Every `length`-th layer of a list keeps its input; the others compute it again from there.
 Choices chains(const std::vector<Block>& blocks, size_t length) {
   Choices choices(blocks.size(), {.what = Recomputation::kBlock});
+  const auto list_of = [](const Block& block) { return block.path.substr(0, block.path.rfind('.') + 1); };
   for (size_t i = 1, position = 1; i < blocks.size(); ++i, ++position) {
     if (list_of(blocks[i]) != list_of(blocks[i - 1])) position = 0;
     choices[i].joined = position % length != 0;
@@ -99,11 +97,8 @@ Ladder ladder(const Graph& traced, const std::vector<Block>& blocks, const Backe
     }
     made.ends.push_back(steps.size() - 1);
   }
-  for (const size_t length : {2, 3, 4, 6, 8}) {
-    if (2 * length > blocks.size()) continue;
-    steps.push_back(chains(blocks, length));
-    made.ends.push_back(steps.size() - 1);
-  }
+  for (const size_t length : {2, 3, 4, 6, 8})
+    if (2 * length <= blocks.size()) made.ends.push_back(steps.size()), steps.push_back(chains(blocks, length));
   return made;
 }
 
@@ -147,7 +142,7 @@ class Search {
     }
     const size_t least = *std::ranges::min_element(bytes);
     const auto first = std::ranges::find_if(bytes, [&](size_t b) { return b <= least + least / 100; });
-    return ladder_.ends[static_cast<size_t>(first - bytes.begin())];
+    return ladder_.ends[first - bytes.begin()];
   }
 
   Graph optimized(size_t step) const {

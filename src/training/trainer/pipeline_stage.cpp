@@ -49,8 +49,8 @@ PipelineStage::PipelineStage(const ParameterLayout& layout, Store& store, const 
   if (micro_batches == 0) return;
   const std::vector<int64_t> count = pipeline_slots(order_of(micro_batches), stages_.rank.rank);
   for (int chunk = 0; chunk < stages_.rank.chunks; ++chunk)
-    for (int64_t i = 0; !is_last(chunk) && i < count[static_cast<size_t>(chunk)]; ++i)
-      slots_[static_cast<size_t>(chunk)].push_back(store.add_region(
+    for (int64_t i = 0; !is_last(chunk) && i < count[chunk]; ++i)
+      slots_[chunk].push_back(store.add_region(
           "saved for backward " + (is_interleaved() ? std::to_string(chunk) + "." : "") + std::to_string(i),
           MemoryKind::kActivations, 0));
   begun_.reserve(static_cast<size_t>(micro_batches));
@@ -61,7 +61,7 @@ PipelineStage::ChunkPlans& PipelineStage::at(int shape, int chunk) {
     auto& chunks = shapes_.emplace_back();
     for (int i = 0; i < stages_.rank.chunks; ++i) chunks.push_back(std::make_unique<ChunkPlans>());
   }
-  return *shapes_[static_cast<size_t>(shape)][static_cast<size_t>(chunk)];
+  return *shapes_[shape][chunk];
 }
 
 // Of plans and of names in the store: "3", of the second chunk "3.chunk1".
@@ -77,7 +77,7 @@ Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, in
     const auto value = graph.find_input(name);
     if (!value) return false;
     names.insert(name);
-    const RegionId region = in_slot ? slots_[static_cast<size_t>(chunk)][0] : messages_;
+    const RegionId region = in_slot ? slots_[chunk][0] : messages_;
     list.push_back({name, {region, 0}, graph.value(*value).type});
     return true;
   };
@@ -123,7 +123,7 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
                                   const PlanOptions& options, std::vector<PassReport>* report) {
   constexpr const char* kViews = "make_views";
   const std::string prefix = "train." + name_of(index, chunk) + ".";
-  const std::vector<RegionId>& regions = slots_[static_cast<size_t>(chunk)];
+  const std::vector<RegionId>& regions = slots_[chunk];
   ChunkPlans& plans = at(index, chunk);
   keep_batch(traced);
   PassOptions without_views = passes;
@@ -194,7 +194,7 @@ void PipelineStage::add_plans(NamedPlans& plans) const {
 }
 
 std::pair<const Plan&, const Plan&> PipelineStage::training_plans(int shape, int chunk) const {
-  const Slot& slot = shapes_[static_cast<size_t>(shape)][static_cast<size_t>(chunk)]->slots[0];
+  const Slot& slot = shapes_[shape][chunk]->slots[0];
   return {slot.forward, slot.backward};
 }
 
@@ -205,12 +205,12 @@ PlanSize PipelineStage::training_size(int shape, int chunk) const {
 }
 
 size_t PipelineStage::slot_of(const PipelinePass& pass) const {
-  const size_t count = slots_[static_cast<size_t>(pass.chunk)].size();
+  const size_t count = slots_[pass.chunk].size();
   return count == 0 ? 0 : static_cast<size_t>(pass.micro) % count;
 }
 
 std::span<std::byte> PipelineStage::bytes_of(const End& end, int chunk, size_t slot) const {
-  const std::vector<RegionId>& slots = slots_[static_cast<size_t>(chunk)];
+  const std::vector<RegionId>& slots = slots_[chunk];
   const bool in_slot = !slots.empty() && end.location.region == slots[0];
   return {store_.location(in_slot ? slots[slot] : end.location.region) + end.location.offset, end.type.bytes()};
 }

@@ -25,8 +25,8 @@ class PipelineStage {
   // trained.
   PipelineStage(const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches);
 
-  // Planning. Makes room in the store for what the neighbors send, and gives the graph of a chunk that was traced, of
-  // the last chunk's evaluation, or of the last stage's training, as it reads that; the caller plans it.
+  // Makes room in the store for what the neighbors send, and gives the graph of the last chunk's evaluation, or of the
+  // last stage's training, as it reads that; the caller plans it.
   Graph with_ends(int shape, int chunk, const Graph& traced, bool training);
   // The evaluation of a chunk that is not the rank's last.
   void plan_evaluation(int shape, int chunk, const Graph& traced, const PassOptions& passes,
@@ -41,12 +41,12 @@ class PipelineStage {
   std::pair<const Plan&, const Plan&> training_plans(int shape, int chunk) const;
   PlanSize training_size(int shape, int chunk) const;
 
-  // Running, by the ranks of the store's groups. The next micro-batch begins, whose arrays lie where the loss reads
-  // them. `last`: the last stage's plan of this shape. set_random(step, micro) writes the graphs' input "random".
+  // The next micro-batch begins, whose arrays lie where the loss reads them. `last`: the last stage's plan of this
+  // shape. set_random(step, micro) writes the graphs' input "random".
   using SetRandom = FunctionRef<void(int64_t step, int64_t micro)>;
   void accumulate(int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random, ThreadPool& pool);
-  // No more micro-batches begin, if fewer did than a step has, and all are done: the state "gradient" of parameters
-  // that several ranks have is their sum, and "loss_sum" and "token_count" are those of the last rank.
+  // Completes the micro-batches that have begun: the state "gradient" of parameters that several ranks have is their
+  // sum, and "loss_sum" and "token_count" are those of the last rank.
   void finish(SetRandom set_random, ThreadPool& pool);
   // Sum over the ranks of the squares that each has of its own parameters' gradients, for the state "sum_of_squares".
   float sum_over_stages(float own, ThreadPool& pool) { return sum_over(group(), own, pool); }
@@ -88,7 +88,7 @@ class PipelineStage {
   Graph take_ends(const Graph& graph, const std::string& prefix, int chunk, bool uses_slots, Ends& ends);
   ChunkPlans& at(int shape, int chunk);
   ChunkPlans& plans_of(const PipelinePass& pass) { return at(batch_of(pass).shape, pass.chunk); }
-  const MicroBatch& batch_of(const PipelinePass& pass) const { return begun_[static_cast<size_t>(pass.micro)]; }
+  const MicroBatch& batch_of(const PipelinePass& pass) const { return begun_[pass.micro]; }
   size_t slot_of(const PipelinePass& pass) const;
   std::string name_of(int shape, int chunk) const;
   bool is_interleaved() const { return stages_.rank.chunks > 1; }

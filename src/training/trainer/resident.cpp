@@ -146,7 +146,7 @@ void ResidentSteps::begin_chunk(std::span<const int32_t> order, std::span<const 
   float* control = store_.as<float>(kPrefix + "control");
   int32_t* random = store_.has(kPrefix + "random") ? store_.as<int32_t>(kPrefix + "random") : nullptr;
   for (int64_t i = 0; i < prepared_; ++i) {
-    write_control(control + 2 * i, rates[static_cast<size_t>(i)], first_step + i);
+    write_control(control + 2 * i, rates[i], first_step + i);
     if (random) write_random(random + 4 * i, seed_, first_step + i, 0);
   }
   store_.push(kPrefix + "chunk");

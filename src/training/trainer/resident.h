@@ -1,6 +1,6 @@
 // Training from data that lie where the model is trained, for models so small that the host's part of a step counts:
-// the step graph gathers its own batch and finds its own learning rate, step and dropout counter, so that many steps
-// are one recording on a device. The steps are those of Trainer::step on the same batches, bit for bit.
+// the step graph gathers its own batch and finds its own rate, step and dropout counter, so that many steps are one
+// recording on a device. They are those of Trainer::step on the same batches, bit for bit.
 //
 //   ResidentSteps steps(trainer, store, shared, loss, {.data = {{"images", {DType::kU8, {n, 28, 28, 1}}},
 //                                                               {"labels", {DType::kI32, {n}}}}});

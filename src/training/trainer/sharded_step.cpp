@@ -101,6 +101,7 @@ BatchShare ShardedStep::batches() const {
   return {share_.first() * micros, share_.shards * micros, share_.count() * micros};
 }
 
+// Micro-batches count through all shards of a step, so that no two have the same dropout masks.
 int64_t ShardedStep::first_micro(int64_t shard) const {
   const int64_t of_step = divides_gradients() ? shard * share_.ranks + share_.rank : share_.first() + shard;
   return of_step * trainer_.options().accumulate_steps;
@@ -143,37 +144,38 @@ void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micr
   });
 }
 
-void ShardedStep::send(size_t bucket, ThreadPool& pool, Communicator::Wait wait) {
+void ShardedStep::send(size_t index, ThreadPool& pool, Communicator::Wait wait) {
   const HostSpan span("add ranks' gradients");
-  if (divides_gradients()) send_of_round(bucket, pool, wait);
-  else send_of_last(buckets_[bucket]);
-}
-
-void ShardedStep::send_of_round(size_t index, ThreadPool& pool, Communicator::Wait wait) {
   const GradientBucket& bucket = buckets_[index];
   const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
+  // What add() and finish() do of the last shard, for a bucket of it.
+  if (!divides_gradients())
+    return sum_part(bucket.range, part, additions_of_last_, static_cast<size_t>(waiting_at_last_), pool, wait);
   const auto offset = static_cast<size_t>(state_.layout().ranges()[bucket.range].offset) + part.first;
   float* values = gradient_.empty() ? (*sent_)[index].values(store_) : gradient_.data() + offset;
   sum_.add_round(added_, {values, part.count}, state_.ownership().bounds(bucket.range), part,
                  slices_->nodes(bucket.range), pool, wait);
 }
 
-// On the sender's thread: what add() and sum_range() do of the last shard, for a bucket of it.
-void ShardedStep::send_of_last(const GradientBucket& bucket) {
-  const TrainedRange& range = state_.layout().ranges()[bucket.range];
-  const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
+// Of a part of a range, adds `additions` of the `waiting` gradients to the last one, and what is left over the ranks;
+// the sum comes into this rank's slice of the gradient. On the sender's thread or, without one, the trainer's.
+void ShardedStep::sum_part(size_t index, Slice part, int64_t additions, size_t waiting, ThreadPool& pool,
+                           Communicator::Wait wait) {
+  const TrainedRange& range = state_.layout().ranges()[index];
   const std::span<float> gradient = part_of(gradient_, range);
-  auto waiting = static_cast<size_t>(waiting_at_last_);
-  for (int64_t i = 0; i < additions_of_last_; ++i)
-    add_values(own_thread_, gradient.data() + part.first,
-               part_of(waiting_gradient(--waiting), range).data() + part.first, part.count);
+  for (; additions > 0; --additions)
+    add_values(pool, gradient.data() + part.first, part_of(waiting_gradient(--waiting), range).data() + part.first,
+               part.count);
   sent_nodes_.clear();
   for (size_t i = 0; i < waiting; ++i) sent_nodes_.push_back(part_of(waiting_gradient(i), range));
   sent_nodes_.push_back(gradient);
-  const SliceBounds& bounds = state_.ownership().bounds(bucket.range);
-  sum_.reduce_scatter(sent_nodes_, bounds, part, own_thread_, Communicator::Wait::kPatiently);
+  const SliceBounds& bounds = state_.ownership().bounds(index);
+  sum_.reduce_scatter(sent_nodes_, bounds, part, pool, wait);
+  if (waiting == 0) return;
   const Slice own = overlap(slice(bounds, share_.rank), part);
-  if (waiting > 0) std::ranges::copy(sent_nodes_[0].subspan(own.first, own.count), gradient.data() + own.first);
+  const std::span<const float> sum = sent_nodes_[0].subspan(own.first, own.count);
+  if (device_) device_->copy(gradient.data() + own.first, sum.data(), sum.size());
+  else std::ranges::copy(sum, gradient.data() + own.first);
 }
 
 std::span<float> ShardedStep::waiting_gradient(size_t index) const {
@@ -234,7 +236,7 @@ void ShardedStep::add() {
   for (const char* name : {"loss_sum", "token_count"}) store_.pull(name);
   if (!device_) store_.pull(state::kGradient);
   if (!buffers_.empty()) store_.pull(kBufferInput);
-  const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send_of_last()
+  const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send()
   size_t last = stack_.nodes().size();
   read_few(few_[last]);
   for (int64_t additions = stack_.push({share_.first() + added_, 1}); additions > 0; --additions, --last) {
@@ -245,23 +247,6 @@ void ShardedStep::add() {
   if (++added_ == share_.count()) return;
   keep_for_sibling(waiting_gradient(last));
   reset_shard();
-}
-
-// Of a range of the gradient: its sum over all ranks.
-void ShardedStep::sum_range(size_t index) {
-  const TrainedRange& range = state_.layout().ranges()[index];
-  const std::span<float> gradient = part_of(gradient_, range);
-  const size_t count = stack_.nodes().size();
-  nodes_.clear();
-  for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(part_of(waiting_gradient(i), range));
-  nodes_.push_back(gradient);
-  const SliceBounds& bounds = state_.ownership().bounds(index);
-  sum_.reduce_scatter(nodes_, bounds, trainer_.pool());
-  const Slice own = slice(bounds, share_.rank);
-  if (count == 1) return;
-  const std::span<const float> sum = nodes_[0].subspan(own.first, own.count);
-  if (device_) device_->copy(gradient.data() + own.first, sum.data(), sum.size());
-  else std::ranges::copy(sum, gradient.data() + own.first);
 }
 
 std::span<const float> ShardedStep::own_gradient(size_t range) const {
@@ -316,7 +301,8 @@ void ShardedStep::finish() {
   if (few_[0][kStops] > 0) throw Stopped{};
 
   for (size_t i = 0; !divides_gradients() && i < state_.layout().ranges().size(); ++i) {
-    if (!sender_) sum_range(i);
+    const Slice all{0, static_cast<size_t>(state_.layout().ranges()[i].count)};
+    if (!sender_) sum_part(i, all, 0, stack_.nodes().size() - 1, trainer_.pool(), Communicator::Wait::kSoon);
     // Where each rank updates its slice alone, it needs no other.
     if (state_.divides_moments()) continue;
     const std::span<float> sum = part_of(gradient_, state_.layout().ranges()[i]);

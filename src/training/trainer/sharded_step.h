@@ -1,7 +1,6 @@
 // A training step whose batch is cut into data shards, on one rank or on several. Each rank computes its shards one
-// after the other and adds their gradients in the order of the shard tree (distributed/comm/shard_sum.h); the sum over
-// the ranks is the same on all of them, and so is all that follows: clipping, the optimizer, the moving average. For
-// one number of shards every number of ranks trains to the same bits.
+// after the other; their gradients are added in the order of the shard tree (distributed/comm/shard_sum.h). So for one
+// number of shards every number of ranks trains to the same bits.
 //
 //   ShardedStep shards(trainer, world);
 //   shards.begin();
@@ -11,15 +10,12 @@
 //   shards.share_update();
 //
 // On the CPU the ranks add the gradient in buckets, on a thread, while the backward pass of each rank's last batch
-// still computes the others.
+// still computes the others. On a GPU it stays in its memory where the ranks' devices have joined
+// (distributed/comm/communicator.h).
 //
-// Where ranks divide the gradient (ZeRO stage 2), a rank has its slice of it alone, and the others' only from the
-// backward pass until they were sent: so every shard is sent by itself. The tree's siblings are then on different
-// ranks, whose shards the owners of the slices add at once (ShardSum::add_round): a rank's shards do not follow each
-// other.
-//
-// On a GPU the gradient stays in its memory where the ranks' devices have joined (distributed/comm/communicator.h);
-// else it goes through the host's.
+// Where ranks divide the gradient (ZeRO stage 2), a rank keeps its slice of it alone: every shard is sent by itself.
+// The tree's siblings are then on different ranks, whose shards the owners of the slices add at once
+// (ShardSum::add_round).
 //
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
@@ -43,9 +39,9 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
 class ShardedStep {
  public:
   // Of a trainer with several shards, whose store is allocated. Where ranks share the layers `world` are those that
-  // have the same part of them, and `tensor` those of the tensor group: then the gradient is added after the backward
-  // pass, or between its nodes where ranks divide it, as both would use the messages at once, and who trains agrees on
-  // stops before the step. `device`: the same ranks on the trainer's device, or null; it must outlive this.
+  // have the same part of them, and `tensor` those of the tensor group: no thread sends then, as both would use the
+  // messages at once, and who trains agrees on stops before the step. `device`: the same ranks on the trainer's device,
+  // or null; it outlives this.
   explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr,
                        DeviceRanks* device = nullptr);
 
@@ -53,14 +49,13 @@ class ShardedStep {
   BatchShare batches() const;
 
   void begin();
-  // Trainer::accumulate() of batch `micro`, from 0, of the shard that add() ends. Numbers of micro-batches count
-  // through all shards of a step, so that no two have the same dropout masks.
+  // Trainer::accumulate() of batch `micro`, from 0, of the shard that add() ends.
   void accumulate(int shape, int64_t step, int64_t micro);
   void add();
   // Waits for all ranks. Throws Stopped on all of them when a stop was requested on any: nothing was updated then.
   void finish();
-  // After the update. Where the ranks have divided the moments, each has updated its slice of the parameters, and of
-  // their moving average, which the others need for an evaluation or a checkpoint alone: then share_average().
+  // After the update, of which ranks that divide the moments have done a slice each: the parameters; and before an
+  // evaluation or a checkpoint their moving average.
   void share_update();
   void share_average();
 
@@ -70,11 +65,9 @@ class ShardedStep {
   void accumulate_and_send(int shape, int64_t step, int64_t micro);
   void accumulate_and_send_held(int shape, int64_t step, int64_t micro);
   void send(size_t bucket, ThreadPool& pool, Communicator::Wait wait);
-  void send_of_last(const GradientBucket& bucket);
-  void send_of_round(size_t bucket, ThreadPool& pool, Communicator::Wait wait);
+  void sum_part(size_t range, Slice part, int64_t additions, size_t waiting, ThreadPool& pool, Communicator::Wait wait);
   void read_few(std::vector<float>& few) const;
   void add_round();
-  void sum_range(size_t index);
   void add_squares();
   void share_slices(const char* state);
   std::span<float> waiting_gradient(size_t index) const;

@@ -306,10 +306,10 @@ void sort_by_completion(std::vector<GradientBucket>& buckets, const std::vector<
                         Communicator& world) {
   std::vector<int32_t> order(buckets.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](int32_t i) { return last_writers[static_cast<size_t>(i)]; });
+  std::ranges::stable_sort(order, {}, [&](int32_t i) { return last_writers[i]; });
   broadcast(world, 0, std::as_writable_bytes(std::span(order)));
   std::vector<GradientBucket> sorted;
-  for (const int32_t i : order) sorted.push_back(buckets[static_cast<size_t>(i)]);
+  for (const int32_t i : order) sorted.push_back(buckets[i]);
   buckets = std::move(sorted);
 }
 
@@ -319,7 +319,7 @@ std::vector<HeldBucket> held_buckets(const Plan& plan) {
     const Node& node = plan.graph.node(id);
     if (node.op != &kHold) continue;
     const ValueId bucket = node.in[0];
-    held.push_back({plan.graph.value(bucket).producer, id, plan.location[static_cast<size_t>(bucket)]});
+    held.push_back({plan.graph.value(bucket).producer, id, plan.location[bucket]});
   }
   return held;
 }

@@ -79,17 +79,15 @@ struct StepOptions {
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
-// accumulate_graph() without the states "gradient", of a step's only micro-batch: each bucket is a tensor [count],
-// which begins at zero and is added to in the same way, so that it has the same bits. A node `hold` (ops/collective) of
-// its own for each bucket, in their order, reads it when the bucket behind it is complete; whoever runs the graph waits
-// there until the bucket was sent. With `sorts`, brings the buckets into the order in which the backward pass completes
-// them.
+// accumulate_graph() without the states "gradient", of a step's only micro-batch: each bucket is a tensor [count], of
+// the same bits. A node `hold` (ops/collective) for each bucket, in their order, reads it when the bucket behind it is
+// complete; whoever runs the graph waits there until the bucket was sent. `sorts`: into the order in which the backward
+// pass completes them.
 Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options,
                    std::vector<GradientBucket>& buckets, bool sorts);
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
-// The same for slices of the parameters alone, where other processes update the rest. "sum_of_squares" [] of all
-// gradients is an input. With `has_whole_gradient` the gradients are the states "gradient" of whole ranges; otherwise
-// those of the slices, which are not cleared.
+// The same for slices of the parameters, where other processes update the rest. "sum_of_squares" [] of all gradients is
+// an input. Gradients are the states "gradient" of whole ranges, or else of the slices, which are not cleared.
 Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
                          bool has_whole_gradient);
 // `flat_name`: "parameters", or "ema" to evaluate the moving average.

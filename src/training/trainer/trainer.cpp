@@ -286,7 +286,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_bat
   const Plan& plan = plans_.train_executor(shape).plan();
   std::vector<Location> slots;
   for (const Node& node : plan.graph.nodes())
-    if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
+    if (is_norm(node)) slots.push_back(plan.location[node.in[0]]);
   for (size_t i = 0; i < layout_.ranges().size(); ++i) {
     const TrainedRange& range = layout_.ranges()[i];
     const auto count = static_cast<size_t>(range.count);

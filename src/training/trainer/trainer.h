@@ -40,9 +40,9 @@ class TrainerPlans {
   int add_shape(LossFunction loss);
   // Plans the evaluation only; plan_training_within_memory() may follow.
   int add_evaluation_shape(LossFunction loss);
-  // Plans the training of all shapes, such that the options' memory is kept: `others` bytes are taken by what is not
-  // planned. Everything else must have been declared in the store. Where nothing fits, the plan that takes least is
-  // made and Fit::fits is false. It may take a minute; `planned` hears how many of how many shapes are done.
+  // Plans the training of all shapes within the options' memory, of which what is not planned takes `others` bytes.
+  // Everything else must have been declared in the store. Where nothing fits, the plan that takes least is made and
+  // Fit::fits is false. It may take a minute; `planned` hears how many of how many shapes are done.
   using Planned = FunctionRef<void(int64_t done, int64_t shapes)>;
   void plan_training_within_memory(
       uint64_t others, Planned planned = [](int64_t, int64_t) {});
@@ -71,8 +71,8 @@ class TrainerPlans {
 
   // What runs a shape's training step, its evaluation and the update, and has their outputs, as the loss function named
   // them, until the next run of any plan. Those of a step of several micro-batches are of the last one.
-  const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
-  const Executor& evaluate_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_evaluate; }
+  const Executor& train_executor(int shape) const { return *shapes_[shape]->run_train; }
+  const Executor& evaluate_executor(int shape) const { return *shapes_[shape]->run_evaluate; }
   const Executor& apply_executor() const { return *run_apply_; }
 
  private:
@@ -153,8 +153,8 @@ class Trainer {
   void load(const Batch& batch) const;
   // One step of one micro-batch. `step` counts from 1.
   StepReport step(int shape, double learning_rate, int64_t step) { return collect(submit(shape, learning_rate, step)); }
-  // The same in two: on a device submit() only queues the step, so that the next batch can be made and the next step
-  // queued meanwhile, and collect() waits. At most DeviceRun::kKept steps may be on their way; on the CPU one.
+  // The same in two: on a device submit() only queues the step, and collect() waits. At most DeviceRun::kKept steps may
+  // be on their way; on the CPU one.
   SubmittedStep submit(int shape, double learning_rate, int64_t step);
   StepReport collect(const SubmittedStep& step);
   // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.
@@ -163,8 +163,8 @@ class Trainer {
   void accumulate(int shape, int64_t step, int64_t micro);
   // On the CPU: after(node) is called when a node of the shape's train_executor() is done.
   void accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after);
-  // With a pipeline, what accumulate() has begun is done: then the state "gradient" is that of all micro-batches so
-  // far, of the stage's parameters. submit_apply() calls it, unless there are shards.
+  // Of a pipeline: completes what accumulate() has begun, and with it the state "gradient" of the stage's parameters.
+  // submit_apply() calls it, unless there are shards.
   void finish_accumulation();
   StepReport apply(double learning_rate, int64_t step) { return collect(submit_apply(learning_rate, step)); }
   SubmittedStep submit_apply(double learning_rate, int64_t step);
@@ -179,11 +179,10 @@ class Trainer {
   // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first
   // that produced a NaN or an infinity; empty when none did.
   std::string find_non_finite(int shape) const;
-  // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
-  // shape, for all ranges but packed ones; call it before any other plan runs. The values are read where the step has
-  // left them; of a step of several micro-batches those of the last one are computed again, and its tokens counted in
-  // `micro_batch_tokens`. With a loss scale they are multiplied by it. False: the plan has written something else over
-  // them, or the process is a stage of a pipeline.
+  // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, of this shape, for all
+  // ranges but packed ones; before any other plan runs. Of a step of several micro-batches the last one's is computed
+  // again, and its tokens counted in `micro_batch_tokens`. A loss scale is in it. False: the plan has written over it,
+  // or the process is a stage of a pipeline.
   using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
   bool visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens = nullptr);
 

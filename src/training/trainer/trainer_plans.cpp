@@ -78,18 +78,18 @@ Graph TrainerPlans::training_graph(const LossFunction& loss, int chunk) {
 
 void TrainerPlans::plan_training(int shape, std::optional<size_t> limit) {
   pass_reports_.clear();
-  shapes_[static_cast<size_t>(shape)]->fit.planned_bytes = 0;
+  shapes_[shape]->fit.planned_bytes = 0;
   for (int chunk = 0; chunk < chunks(); ++chunk) plan_training_of(chunk, shape, limit);
 }
 
 // The shape's fit is that of the chunk that takes most.
 void TrainerPlans::plan_training_of(int chunk, int shape, std::optional<size_t> limit) {
-  ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
+  ShapePlans& plans = *shapes_[shape];
   Graph graph = training_graph(plans.loss, chunk);
   if (options_.keep_graphs) plans.kept = graph.clone();
   PassOptions training = passes();
   training.recompute = true;
-  const auto region = [&](RegionId id) { return store_.regions()[static_cast<size_t>(id)].bytes; };
+  const auto region = [&](RegionId id) { return store_.regions()[id].bytes; };
   const auto fits = [&](const PlanSize& size) {
     const Device& device = store_.device();
     return device.footprint(std::max(region(shared_.arena), size.arena_bytes)) +
@@ -116,8 +116,7 @@ void TrainerPlans::plan_training_of(int chunk, int shape, std::optional<size_t> 
 void TrainerPlans::plan_training_within_memory(uint64_t others, Planned planned) {
   uint64_t fixed = others;
   for (RegionId id = 0; id < static_cast<RegionId>(store_.regions().size()); ++id)
-    if (id != shared_.arena && id != shared_.workspace)
-      fixed += store_.device().footprint(store_.regions()[static_cast<size_t>(id)].bytes);
+    if (id != shared_.arena && id != shared_.workspace) fixed += store_.device().footprint(store_.regions()[id].bytes);
   const size_t limit = options_.memory > fixed ? options_.memory - fixed : 0;
   for (int shape = 0; shape < shape_count(); ++shape) {
     plan_training(shape, limit);
@@ -139,7 +138,7 @@ void TrainerPlans::bind() {
 }
 
 Graph TrainerPlans::traced_step(int shape) const {
-  const ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
+  const ShapePlans& plans = *shapes_[shape];
   return plans.kept ? plans.kept->clone() : single_graph(layout_, plans.loss, step_options_);
 }
 
@@ -160,7 +159,7 @@ std::vector<StepPlans> TrainerPlans::step_plans(int shape) const {
     if (pipeline_ && !pipeline_->is_last(chunk)) {
       const auto& [forward, backward] = pipeline_->training_plans(shape, chunk);
       plans.push_back({&forward, &backward});
-    } else if (const Plan& train = shapes_[static_cast<size_t>(shape)]->train; !train.kernels.empty()) {
+    } else if (const Plan& train = shapes_[shape]->train; !train.kernels.empty()) {
       plans.push_back({&train, nullptr});
     }
   return plans;

@@ -163,7 +163,7 @@ void TrainingState::push() const {
 
 std::span<float> TrainingState::scratch(int64_t count) {
   const auto size = static_cast<size_t>(count);
-  if (store_.device().is_host() && store_.regions()[static_cast<size_t>(shared_.arena)].bytes >= float_bytes(count))
+  if (store_.device().is_host() && store_.regions()[shared_.arena].bytes >= float_bytes(count))
     return {reinterpret_cast<float*>(store_.location(shared_.arena)), size};
   scratch_.resize(std::max(scratch_.size(), size));
   return {scratch_.data(), size};

@@ -1,6 +1,6 @@
 // What training changes, in the memory of a store: parameters, moments and their moving average, as flat buffers by
-// name and in the packed forms of some optimizers. With several ranks, also which part of them this rank has. And what
-// a trainer is told, which says what states there are.
+// name and in the packed forms of some optimizers; with several ranks, this rank's part of them. And what a trainer is
+// told, which says what states there are.
 #pragma once
 #include <functional>
 #include <span>
@@ -24,44 +24,36 @@ namespace linnet {
 struct TrainerOptions {
   OptimizerAttrs optimizer;
   int64_t accumulate_steps = 1;
-  // A step is this many batches, or groups of accumulate_steps, whose gradients are added in the order of the shard
-  // tree; see training/trainer/sharded_step.h.
-  ShardShare shards = {};
-  // Tensor parallel: which rank of its group this is. The layout has the division (models/nn/tensor_parallel.h), losses
-  // are those of the rank, and whoever runs steps calls TrainingState::set_groups().
+  ShardShare shards = {};  // a step's batches, or groups of accumulate_steps: training/trainer/sharded_step.h
+  // Which rank of its tensor group this is, and which stages of a pipeline it has. The layout has the divisions
+  // (models/nn/tensor_parallel.h, pipeline_parallel.h); losses are those of the tensor rank, and the trainer cuts them
+  // into stages; whoever runs steps and evaluations calls TrainingState::set_groups(). A pipeline's micro-batches are
+  // the accumulate_steps, a multiple of the ranks where each has several stages.
   TensorRank tensor = {};
-  // Pipeline parallel: which stages this rank has. The layout has them (models/nn/pipeline_parallel.h), the trainer
-  // cuts losses into them, and whoever runs steps and evaluations calls TrainingState::set_groups(). A step's
-  // micro-batches are its accumulate_steps; a multiple of the ranks where each has several stages.
   PipelineRank pipeline = {};
   // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters
-  // (training/trainer/ownership.h), and updates it. Stage 2: and the gradients of that part; others it has only until
-  // they were sent. Several accumulate_steps need the whole gradient between them.
+  // (training/trainer/ownership.h), and updates it. Stage 2: and its gradients; others it has only until they were
+  // sent. Several accumulate_steps need the whole gradient between them.
   bool divide_moments = false, divide_gradients = false;
   LossScaleOptions loss_scale = {};  // for fp16
   int threads = 1;
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
   RecomputeMode recompute = RecomputeMode::kAuto;
-  // Most bytes to take; 0: no limit. With kAuto, layers are computed again until the step fits. For a
-  // SingleShapeLearner: of what it plans (SingleShapeLearner::memory_bytes()). For a session: with what the process
-  // holds anyway; on a device, of its memory.
+  // Most bytes to take; 0: no limit. With kAuto, layers are computed again until the step fits. A SingleShapeLearner
+  // counts what it plans, a session also what the process holds; on a device its memory.
   uint64_t memory = 0;
   uint64_t memory_beside = 0;  // SingleShapeLearner: bytes of `memory` that something else takes
   bool training = true;        // false: only evaluation; no gradients and no moments
   bool verify_plans = true;    // see PlanOptions
   // find_non_finite() reads the graphs that were planned: losses are not traced again after bind().
   bool keep_graphs = false;
-  // Of a layout with an owner: the store that has the weights. There is no state "parameters" then.
-  const Store* owner = nullptr;
-  // For a SingleShapeLearner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store
-  // says.
-  const Backend* backend = &cpu_backend();
+  const Store* owner = nullptr;  // of the weights, if the layout has an owner: then there is no state "parameters"
+  const Backend* backend = &cpu_backend();  // where a SingleShapeLearner makes its store; otherwise the store says
   // Which steps are profiled; if it is off, the environment variable LINNET_PROFILE decides.
   ProfileOptions profile = {};
 
-  // Whether a step is Trainer::accumulate() and apply() instead of step(): it has several micro-batches, data shards or
-  // stages of a pipeline.
+  // Whether a step is Trainer::accumulate() and apply() instead of step().
   bool accumulates() const { return accumulate_steps > 1 || shards.shards > 1 || pipeline.ranks > 1; }
 };
 
@@ -87,11 +79,10 @@ class TrainingState {
   const std::vector<std::string>& names() const { return names_; }
   // With a device: the host's copy, see pull().
   float* flat(const std::string& name) const { return store_.as<float>(name); }
-  // What some optimizers keep in other forms; the store has their bytes by name. Where ranks divide them, this rank's
-  // parts.
+  // What some optimizers keep in other forms, by name in the store; where ranks divide them, this rank's parts.
   const std::vector<PackedState>& packed() const { return packed_; }
-  // What training states hold as it lies in memory: those of packed(), unless ranks divide them, and weights with a
-  // storage of their own, with or without those that nothing changes (models/nn/frozen_weights.h).
+  // What files hold as it lies in memory: packed(), unless ranks divide them, and weights with a storage of their own,
+  // with or without those that nothing changes (models/nn/frozen_weights.h).
   std::vector<PackedState> all_packed(bool with_frozen = true) const;
   // What each rank has a part of instead.
   const std::vector<DividedPackedState>& divided_packed() const { return divided_packed_; }
@@ -104,24 +95,21 @@ class TrainingState {
   // All parameters, with the trained ones from a state: "parameters" or "ema". The host's copies.
   ParameterValues values(const std::string& of_state) const { return {store_, layout_, flat(of_state)}; }
   void reset_ema();  // to the parameters that the host has written; pushes
-  // Exchanges the parameters and their moving average, so that evaluation sees the parameters. A second call restores
-  // both; no step may run in between.
+  // Exchanges the parameters and their moving average for an evaluation of the former; call it again before a step.
   void exchange_average();
 
-  // Whether the moments, which flat() then does not have as a whole, are divided between ranks: see
-  // training/trainer/divided_states.h. On the CPU only.
+  // Whether ranks divide the moments (training/trainer/divided_states.h), on the CPU only; flat() has slices then.
   bool divides_moments() const { return divides_moments_; }
   bool is_divided(const std::string& state) const { return divides_moments_ && state::is_moment(state); }
-  // Whether the gradients are too, and whether there is a whole one nevertheless, in the store's "gradient". Without it
-  // the pieces of the gradient are tensors of the step's plan (bucket_graph()).
+  // Whether the gradients are too, and whether there is a whole one nevertheless, in the store's "gradient"; otherwise
+  // its pieces are tensors of the step's plan (bucket_graph()).
   bool divides_gradients() const { return divides_moments_ && options_.divide_gradients; }
   bool has_whole_gradient() const { return !divides_gradients() || options_.accumulate_steps > 1; }
   const Ownership& ownership() const { return ownership_; }
-  // What this rank updates.
-  std::vector<RangeSlice> own_slices() const;
+  std::vector<RangeSlice> own_slices() const;  // what this rank updates
 
-  // At least `count` floats that nobody else uses until the next run of a plan: the arena's, if it has as many. The
-  // host's memory.
+  // At least `count` floats of the host that nobody else uses until the next run of a plan: the arena's, if it has as
+  // many.
   std::span<float> scratch(int64_t count);
 
  private:
