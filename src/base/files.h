@@ -28,7 +28,6 @@ class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();  // without commit(): removes the temporary file
-  AtomicFile(const AtomicFile&) = delete;
 
   void write(const void* bytes, size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
@@ -66,8 +65,8 @@ class MappedFile {
   explicit MappedFile(const std::string& path);
 
   const std::byte* data() const { return data_.get(); }  // aligned to a page; null when the file is empty
-  size_t size() const { return size_; }
-  std::span<const std::byte> bytes() const { return {data(), size_}; }
+  size_t size() const { return data_ ? size_ : 0; }
+  std::span<const std::byte> bytes() const { return {data(), size()}; }
   // Gives read pages back to the system, which counts them as ours; reading again brings them back.
   void drop_pages() const;
 
@@ -121,6 +120,7 @@ class TemporaryFolder {
   explicit TemporaryFolder(const std::string& beginning);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   const std::string& path() const { return path_; }
 
  private:

@@ -8,7 +8,6 @@
 #include <string_view>
 
 namespace linnet {
-
 namespace {
 
 enum class Level { kInfo, kWarning, kOff };

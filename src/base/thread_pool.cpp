@@ -19,7 +19,6 @@
 #endif
 
 namespace linnet {
-
 namespace {
 
 // Kernels of one step follow each other within microseconds; a product's last task takes some 30, and between products

@@ -22,8 +22,6 @@ class ThreadPool {
   // `threads` counts the calling thread, so ThreadPool(1) starts none.
   explicit ThreadPool(int threads);
   ~ThreadPool();
-  ThreadPool(const ThreadPool&) = delete;
-  ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
@@ -70,7 +68,6 @@ class StopPoints {
   explicit StopPoints(ThreadPool& pool) : pool_(pool) { pool_.may_stop_ = true; }
   ~StopPoints() { pool_.may_stop_ = false; }
   StopPoints(const StopPoints&) = delete;
-  StopPoints& operator=(const StopPoints&) = delete;
 
  private:
   ThreadPool& pool_;
@@ -90,8 +87,6 @@ class OrderedWorker {
   // `name`: of the thread, in profiles.
   OrderedWorker(std::string name, std::function<void(size_t task)> work);
   ~OrderedWorker();  // waits for a task that has begun; the others are not begun
-  OrderedWorker(const OrderedWorker&) = delete;
-  OrderedWorker& operator=(const OrderedWorker&) = delete;
 
   // Tasks 0 to count - 1 may begin. Counts only grow until finish().
   void allow(size_t count);

@@ -61,12 +61,11 @@ class HostSpan {
       Timeline::record({.begin = begin_, .end = Timeline::now(), .name = name_, .index = index_, .kind = kind_});
   }
   HostSpan(const HostSpan&) = delete;
-  HostSpan& operator=(const HostSpan&) = delete;
 
  private:
-  const char* name_;
-  SpanKind kind_;
-  int64_t index_, begin_;
+  const char* const name_;
+  const SpanKind kind_;
+  const int64_t index_, begin_;
 };
 
 // Seconds of the steady clock.

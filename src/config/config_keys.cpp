@@ -12,7 +12,6 @@
 #include "config/hints.h"
 
 namespace linnet {
-
 namespace {
 
 constexpr std::array kSections = {"model",   "data",        "lora",         "embeddings",

@@ -10,7 +10,6 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
-
 namespace {
 
 // The numbers in the text; 0 for one that is left out.

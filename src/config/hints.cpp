@@ -8,7 +8,6 @@
 #include "base/text.h"
 
 namespace linnet {
-
 namespace {
 
 std::string folded(std::string_view text) {

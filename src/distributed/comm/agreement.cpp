@@ -6,7 +6,6 @@
 #include "base/signals.h"
 
 namespace linnet {
-
 namespace {
 
 // One character for the kind and the message behind it; empty: no error.

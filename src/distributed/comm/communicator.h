@@ -110,9 +110,6 @@ void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, cons
 class DeviceRanks {
  public:
   virtual ~DeviceRanks() = default;
-  DeviceRanks() = default;
-  DeviceRanks(const DeviceRanks&) = delete;
-  DeviceRanks& operator=(const DeviceRanks&) = delete;
 
   // All addresses are of the device's memory. Nothing waits: everything is queued behind what the device was asked
   // before. All ranks of the world from which this was made queue the same messages in the same order.

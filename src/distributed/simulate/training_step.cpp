@@ -258,15 +258,14 @@ RankSchedule schedule_of(const TrainingStep& step, const Network& network) { ret
 StepForecast forecast_step(const TrainingStep& step, const Network& network) {
   const RankSchedule schedule = schedule_of(step, network);
   StepForecast forecast{.seconds = duration_of(schedule.simulate())};
-  const auto ranks = static_cast<size_t>(schedule.ranks());
-  std::vector<std::array<double, kOperationKinds>> sent(ranks);
-  std::vector<double> total(ranks);
+  std::vector<std::array<double, kOperationKinds>> sent(schedule.ranks());
+  std::vector<double> total(schedule.ranks());
   for (const Operation& operation : schedule.operations())
     for (const Lane& lane : operation.lanes) {
       const auto rank = static_cast<size_t>(lane.rank);
       if (!is_communication(operation.kind)) forecast.compute_seconds += operation.seconds / schedule.ranks();
       if (lane.kind != LaneKind::kSend) continue;
-      sent[rank][operation.kind] += operation.sent_bytes;
+      sent[rank][static_cast<size_t>(operation.kind)] += operation.sent_bytes;
       total[rank] += operation.sent_bytes;
     }
   forecast.sent_bytes = sent[std::ranges::max_element(total) - total.begin()];
@@ -283,7 +282,7 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
 const char* operation_kind_name(OperationKind kind) {
   constexpr std::array<const char*, kOperationKinds> kNames{"forward",    "backward",        "update",  "gradients",
                                                             "parameters", "tensor parallel", "pipeline"};
-  return kNames[kind];
+  return kNames[static_cast<size_t>(kind)];
 }
 
 bool is_communication(OperationKind kind) { return kind >= OperationKind::kGradients; }
@@ -330,9 +329,7 @@ std::vector<Interval> RankSchedule::simulate() const {
 }
 
 double duration_of(const std::vector<Interval>& intervals) {
-  double end = 0;
-  for (const Interval& interval : intervals) end = std::max(end, interval.end);
-  return end;
+  return intervals.empty() ? 0 : std::ranges::max(intervals, {}, &Interval::end).end;
 }
 
 std::string chrome_trace(const RankSchedule& schedule, const std::vector<Interval>& intervals) {

@@ -11,7 +11,6 @@
 #include "engine/plan/state_names.h"
 
 namespace linnet {
-
 namespace {
 
 // The classes that the loss chooses from; 0: the graph has no such loss.

@@ -26,8 +26,7 @@ std::vector<ParameterGradient> gradients_of(CheckSubject& subject) {
   subject.trainer.visit_gradient(subject.shape, [&](const TrainedRange& range, std::span<const float> values) {
     for (const ParameterSlot& slot : subject.trainer.state().layout().trained()) {
       if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
-      const auto part = values.subspan(static_cast<size_t>(slot.offset - range.offset),
-                                       static_cast<size_t>(slot.spec.shape.elements()));
+      const auto part = values.subspan(slot.offset - range.offset, slot.spec.shape.elements());
       ParameterGradient& gradient = all.emplace_back(ParameterGradient{&slot, {part.begin(), part.end()}});
       double squares = 0;
       for (float& value : gradient.values) {

@@ -83,14 +83,14 @@ ReportRun read_report_run(const std::string& folder) {
   const RunFolder run(folder);
   std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/mine/"
-  ReportRun report{.name = path.filename().string(), .config = report_config(run.load_config())};
-  report.metrics = text_if_there(run.metrics_path());
-  report.samples = text_if_there(folder + "/samples.jsonl");
-  report.classes = text_if_there(run.classes_path());
-  report.memory = text_if_there(folder + "/memory.json");
-  report.system = text_if_there(folder + "/system.json");
-  report.profile = last_profile(folder + "/profile");
-  return report;
+  return {.name = path.filename().string(),
+          .config = report_config(run.load_config()),
+          .metrics = text_if_there(run.metrics_path()),
+          .samples = text_if_there(folder + "/samples.jsonl"),
+          .classes = text_if_there(run.classes_path()),
+          .memory = text_if_there(folder + "/memory.json"),
+          .profile = last_profile(folder + "/profile"),
+          .system = text_if_there(folder + "/system.json")};
 }
 
 }  // namespace linnet

@@ -1,8 +1,7 @@
 // What a training run leaves in its folder for `linnet report`, beside metrics.jsonl and profiles:
 //
-//   memory.json     the planned memory: a picture of the arena (training/report/report_page.h), sizes by kind,
-//   parameters system.json     what trains it: program, processor, threads, instruction set, device samples.jsonl what
-//   each evaluation let the model write
+//   memory.json     the planned memory: a picture of the arena (training/report/report_page.h), sizes by kind
+//   system.json     what trains it: program, processor, threads, instruction set, device
 #pragma once
 #include <string>
 #include "training/report/report_page.h"

@@ -18,7 +18,6 @@
 #include "formats/safetensors.h"
 
 namespace linnet {
-
 namespace {
 
 // "encoder.layers.0.ff" of "encoder.layers.0.ff.weight".
@@ -28,10 +27,9 @@ std::string module_of(const std::string& parameter) {
 }
 
 // A block of Markdown that shows the text as it is.
-std::string as_code(const std::string& text) {
-  std::string code = "    ";
-  for (const char c : text) code += c == '\n' ? "\n    " : std::string(1, c);
-  return code;
+std::string as_code(std::string text) {
+  replace_all(text, "\n", "\n    ");
+  return "    " + text;
 }
 
 // A line in the making, without allocation.
@@ -273,9 +271,9 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
   bar_.print(fmt::format("step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds,
                          better ? "  best so far" : ""));
   if (judged.other && differ(config_, result, *judged.other))
-    bar_.print(judged.average
-                   ? "    of the weights' moving average; the weights themselves have " + figures(*judged.other)
-                   : "    of the weights themselves; their moving average is worse: " + figures(*judged.other));
+    bar_.print((judged.average ? "    of the weights' moving average; the weights themselves have "
+                               : "    of the weights themselves; their moving average is worse: ") +
+               figures(*judged.other));
   for (const std::string& sample : result.samples) bar_.print(replace_invalid_utf8(sample));
 }
 

@@ -23,7 +23,6 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -76,11 +75,11 @@ DataFingerprint DataFingerprint::of(const Config& config) {
   const std::vector<std::string*> paths = data_files(copy);
   for (size_t i = 0; i < paths.size(); ++i) {
     const std::string path = data_path(config.data, *paths[i]);
-    if (!path.empty() && fs::is_directory(path, ignored))
-      fingerprint.entries.push_back(of_folder(data_file_keys()[i], path));
-    if (path.empty() || !fs::is_regular_file(path, ignored)) continue;
+    const std::string key = data_file_keys()[i];
+    if (fs::is_directory(path, ignored)) fingerprint.entries.push_back(of_folder(key, path));
+    if (!fs::is_regular_file(path, ignored)) continue;
     const uint64_t bytes = fs::file_size(path, ignored);
-    fingerprint.entries.push_back({data_file_keys()[i], bytes, sampled_checksum(path, bytes)});
+    fingerprint.entries.push_back({key, bytes, sampled_checksum(path, bytes)});
   }
   if (task_kind(config) == TaskKind::kImages && fs::is_directory(config.data.data_dir, ignored))
     fingerprint.entries.push_back(of_folder("data_dir", config.data.data_dir));
@@ -218,9 +217,8 @@ std::string cpu_products_text(const std::string& wanted) {
   if (wanted == "fp16") return "fp32 with operands of products rounded to fp16";
   if (wanted == "int8") return std::string("int8 and ") + precision_name(cpu_precision(precision_of(wanted)));
   const std::string real = precision_name(cpu_precision(precision_of(wanted)));
-  return real == wanted
-             ? real
-             : real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
+  if (real == wanted) return real;
+  return real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
 }
 
 }  // namespace
@@ -241,8 +239,7 @@ void check_tasks_agree(Communicator& world, TrainingTask& task) {
         slot.spec.name + " " + TensorType{DType::kF32, task.trainer().state().layout().whole_shape(slot)}.text() + "\n";
   check_equal(world, "model", text);
   check_equal(world, "division into batches",
-              std::to_string(task.batches().batches_per_epoch()) + " batches of " +
-                  std::to_string(task.batches().shape_count()) + " shapes");
+              fmt::format("{} batches of {} shapes", task.batches().batches_per_epoch(), task.batches().shape_count()));
 }
 
 Config share_config(Communicator& world, const Config& config) {

@@ -51,8 +51,6 @@ class TrainingRun {
     trainer_.state().set_groups({&groups_.tensor, &groups_.pipeline});
   }
   ~TrainingRun() { trainer_.state().set_groups({}); }
-  TrainingRun(const TrainingRun&) = delete;
-  TrainingRun& operator=(const TrainingRun&) = delete;
 
   TrainOutcome run() {
     start();

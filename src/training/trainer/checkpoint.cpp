@@ -21,32 +21,27 @@ double number(const SafetensorsFile& file, const std::string& key) {
   return *value;
 }
 
-int64_t integer(const SafetensorsFile& file, const std::string& key) { return static_cast<int64_t>(number(file, key)); }
-
-constexpr const char *kScale = "loss_scale", *kCleanSteps = "clean_steps", *kSkippedSteps = "skipped_steps";
-
-void add_loss_scale(Metadata& metadata, const Trainer& trainer) {
-  if (!trainer.options().loss_scale.is_on()) return;
-  const LossScale& scale = trainer.loss_scale();
-  metadata[kScale] = shortest(scale.value), metadata[kCleanSteps] = std::to_string(scale.clean_steps);
-  metadata[kSkippedSteps] = std::to_string(scale.skipped_steps);
+// Calls visit(key, field) for what a file's metadata say of a run and of its loss scale.
+template <class Visit>
+void for_fields(Progress& p, const Visit& visit) {
+  visit("step", p.step), visit("epoch", p.epoch), visit("batch", p.batch), visit("target_tokens", p.target_tokens);
+  visit("seconds", p.seconds), visit("evaluated", p.evaluated), visit("best_step", p.best_step);
+  visit("best_metric", p.best_metric), visit("best_loss", p.best_loss), visit("worse_since_best", p.worse_since_best);
+}
+template <class Visit>
+void for_fields(LossScale& scale, const Visit& visit) {
+  visit("loss_scale", scale.value), visit("clean_steps", scale.clean_steps);
+  visit("skipped_steps", scale.skipped_steps);
 }
 
-void read_loss_scale(const SafetensorsFile& file, Trainer& trainer) {
-  if (trainer.options().loss_scale.is_on())
-    trainer.set_loss_scale({number(file, kScale), integer(file, kCleanSteps), integer(file, kSkippedSteps)});
-}
-
-Metadata with_progress(Metadata metadata, const Progress& p) {
-  metadata["format_version"] = std::to_string(kStateFormatVersion);
-  const std::pair<const char*, double> fields[] = {
-      {"step", p.step},           {"epoch", p.epoch},
-      {"batch", p.batch},         {"target_tokens", p.target_tokens},
-      {"seconds", p.seconds},     {"evaluated", p.evaluated},
-      {"best_step", p.best_step}, {"best_metric", p.best_metric},
-      {"best_loss", p.best_loss}, {"worse_since_best", p.worse_since_best}};
-  for (const auto& [key, value] : fields) metadata[key] = shortest(value);
-  return metadata;
+// From a file's metadata.
+template <class Fields>
+Fields read_fields(const SafetensorsFile& file) {
+  Fields fields;
+  for_fields(fields, [&](const char* key, auto& field) {
+    field = static_cast<std::decay_t<decltype(field)>>(number(file, key));
+  });
+  return fields;
 }
 
 // Before the names of what is stored as it lies in memory: rounded again, it might be other numbers.
@@ -129,8 +124,13 @@ void save_training_state(const std::string& path, const Trainer& trainer, const 
                          const Metadata& metadata, WholeStates* whole) {
   const TrainingState& states = trainer.state();
   states.pull();
-  Metadata facts = with_progress(metadata, progress);
-  add_loss_scale(facts, trainer);
+  Metadata facts = metadata;
+  facts["format_version"] = std::to_string(kStateFormatVersion);
+  Progress p = progress;
+  for_fields(p, [&](const char* key, auto value) { facts[key] = shortest(static_cast<double>(value)); });
+  LossScale scale = trainer.loss_scale();
+  if (trainer.options().loss_scale.is_on())
+    for_fields(scale, [&](const char* key, auto value) { facts[key] = shortest(value); });
   save_safetensors(path, state_tensors(states, !metadata.contains(kFrozenKey)), facts,
                    fetch_from(divided_tensors(states), whole));
 }
@@ -166,8 +166,8 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
   const TrainingState& states = trainer.state();
   const SafetensorsFile file(path);
   file.check_data();
-  if (const int64_t version = integer(file, "format_version"); version != kStateFormatVersion)
-    fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " +
+  if (const double version = number(file, "format_version"); version != kStateFormatVersion)
+    fail_user(path + ": training state of format " + shortest(version) + ", this program reads format " +
               std::to_string(kStateFormatVersion));
   for (const std::string& state : states.names())
     for (const ParameterSlot& slot : slots_of(states, state))
@@ -179,17 +179,10 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
   if (frozen)
     for (const QuantizedSlot* slot : frozen_packed(states.layout()))
       frozen->copy(*slot, states.store().data(slot->input()));
-  read_loss_scale(file, trainer);
+  if (trainer.options().loss_scale.is_on()) trainer.set_loss_scale(read_fields<LossScale>(file));
   states.push();
   if (metadata) *metadata = file.metadata();
-  Progress p;
-  p.step = integer(file, "step"), p.epoch = integer(file, "epoch"), p.batch = integer(file, "batch");
-  p.target_tokens = integer(file, "target_tokens"), p.seconds = number(file, "seconds"),
-  p.evaluated = integer(file, "evaluated") != 0;
-  p.best_step = integer(file, "best_step"), p.best_metric = number(file, "best_metric"),
-  p.best_loss = number(file, "best_loss");
-  p.worse_since_best = integer(file, "worse_since_best");
-  return p;
+  return read_fields<Progress>(file);
 }
 
 uint64_t checkpoint_bytes(const TrainingState& states) {

@@ -15,7 +15,6 @@
 #include "training/trainer/range_update.h"
 
 namespace linnet {
-
 namespace {
 
 struct Traced {

@@ -103,9 +103,9 @@ double matmul_flops(const FlopsArgs& args) {
 
 }  // namespace
 
-const OpDef kDequantize{.name = "dequantize",
-                        .infer = infer_dequantize,
-                        .storage = [](const Node&) { return StorageRule{.in = {Storage::kF32}, .out = {Storage::kAny}}; }};
+const OpDef kDequantize{.name = "dequantize", .infer = infer_dequantize, .storage = [](const Node&) {
+                          return StorageRule{.in = {Storage::kF32}, .out = {Storage::kAny}};
+                        }};
 
 const OpDef kQuantizedEmbedding{
     .name = "quantized_embedding", .infer = infer_embedding, .decompose = decompose_embedding};
