@@ -15,8 +15,7 @@ bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0)
 
 }  // namespace
 
-// Messages name what files hold, which may be anything: one line stays one line that can be read, and nothing speaks to
-// the terminal.
+// Messages name what files hold, which may be anything: one line stays one readable line that speaks to no terminal.
 std::string one_line(std::string message) {
   for (size_t i = 0; i < message.size(); ++i) {
     const std::string_view rest = std::string_view(message).substr(i);

@@ -23,8 +23,7 @@ namespace {
 
 // Kernels of one step follow each other within microseconds; a product's last task takes some 30, and between products
 // are kernels too small for two threads. A spin of that length catches the next task, where a parked thread would be
-// woken too late for its share. A longer idle spell parks the thread, so that a busy machine is not slowed down by our
-// waiting.
+// woken too late for its share. A longer idle spell parks the thread, so that our waiting slows no busy machine down.
 constexpr auto kSpin = std::chrono::microseconds(200);
 
 inline void relax() {
@@ -46,8 +45,7 @@ void wait_while_equal(std::atomic<T>& value, T old) {
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
-// A fork copies pools without their threads, whatever those were doing: in the child each pool starts new ones when it
-// is used next.
+// A fork copies pools without their threads: in the child each pool starts new ones when it is used next.
 class Pools {
  public:
   static Pools& get() {

@@ -23,8 +23,7 @@ AllTracks& all = *new AllTracks;  // never destroyed: threads may outlive static
 std::atomic<const void*> current_plan{nullptr};
 std::atomic<int64_t> current_node{-1};
 
-// Where the running thread records. Any code may record, so the track is not handed to it; a track for all threads
-// would make them wait for each other.
+// Where the running thread records, wherever that is in the code; one track for all would make threads wait.
 thread_local std::string t_name = "main";
 thread_local std::shared_ptr<ThreadTrack> t_track;
 

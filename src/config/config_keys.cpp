@@ -255,8 +255,7 @@ Config with_absolute_paths(Config config) {
   return config;
 }
 
-// Which keys mean something for a configuration's task and architecture. A key that would be ignored is more likely a
-// mistake than a wish.
+// Which keys mean something for a task and its architecture. A key that would be ignored is more likely a mistake.
 
 bool key_belongs(const ConfigKey& key, const Config& config) {
   return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {

@@ -35,8 +35,7 @@ const std::vector<std::string>& optimizer_names();
 bool key_belongs(const ConfigKey& key, const Config& config);
 
 FieldValue field_value(const ConfigKey& key, const Config& config);
-// Checks type, range and choices; a message without place, or "" when the value is accepted and stored. A whole number
-// is accepted for a real key.
+// Checks type, range and choices; a message without place, or "" when the value is stored. Whole numbers are real, too.
 std::string assign_field(const ConfigKey& key, Config& config, FieldValue value);
 
 // The keys that a name of the user stands for: one, or several for a short form such as num_layers. `section` is empty

@@ -165,8 +165,7 @@ class TomlReader {
 
 std::string without_blanks(std::string_view text) { return std::string(trimmed(text, " \t\r\n")); }
 
-// What stands after the '=', read as the key's type wants it. Text that does not fit stays text, and assign_field()
-// says what was expected.
+// What stands after the '=', of the key's type. What does not fit stays text; assign_field() says what was expected.
 FieldValue typed(const ConfigKey& key, const Config& config, const std::string& text) {
   const FieldValue current = field_value(key, config);
   if (std::holds_alternative<bool>(current) && (text == "true" || text == "false")) return text == "true";

@@ -8,9 +8,8 @@
 
 namespace linnet {
 
-// The candidate a user most likely meant: the fewest edits, letter case aside, and '-' read as '_'. Near are those
-// within a third of the longer word's letters, those that hold `text`, and those that begin it or that it begins. Empty
-// when none is near.
+// The candidate a user most likely meant, by the fewest edits, letter case aside, with '-' read as '_'; "" when none is
+// near. Near are edits of a third of the longer word's letters, what holds `text`, and beginnings of either.
 std::string nearest(std::string_view text, std::span<const std::string> candidates);
 
 // " (did you mean "NAME"?)" of the nearest; empty when none is near.
@@ -22,8 +21,7 @@ std::string did_you_mean(std::string_view text, std::span<const std::string> can
 // Bytes of "6GiB", "500 MB", "1.5g", "4096": B, KB, MB and GB are powers of 1000; KiB, MiB, GiB, K, M and G of 1024.
 // Empty when the text is not an amount above 0.
 std::optional<uint64_t> parse_byte_size(std::string_view text);
-// What is wrong with an amount, to follow it in a message. Empty when nothing is; a number below 1 MB without a unit is
-// taken for a mistake.
+// What is wrong with an amount, to follow it in a message; "" when nothing is. Below 1 MB a unit must be given.
 std::string byte_size_problem(const std::string& text);
 
 }  // namespace linnet

@@ -15,8 +15,7 @@ class ProtoWriter;  // base/protobuf.h
 // CRC-32C (Castagnoli), as in RFC 3720; "123456789" gives 0xe3069283.
 uint32_t crc32c(std::string_view bytes);
 
-// How often values lie in each range: 8 ranges for each power of two on either side of zero. Values that are not finite
-// are left out.
+// How often finite values lie in each range: 8 ranges for each power of two on either side of zero.
 class Histogram {
  public:
   void add(std::span<const float> values, double factor = 1);  // values times factor

@@ -69,8 +69,7 @@ class GgufFile : public TensorFile {
   GgufKeys keys_;
 };
 
-// A tensor to be written, in a form that has write() or is no blocks. `fill` makes elements [first, first + count), in
-// their order.
+// A tensor to be written, in a form that has write() or is no blocks. `fill` makes elements [first, first + count).
 struct GgufSource {
   std::string name;
   const GgufBlocks* blocks;

@@ -11,8 +11,7 @@ namespace {
 
 uint64_t add_text(uint64_t state, std::string_view text) { return data_checksum(state, text.data(), text.size()); }
 
-// The checksum of the index continues `state` by the name, type and shape of each tensor, in the order of their names,
-// and begins with that of the metadata.
+// The checksum of the index: that of the metadata, continued by name, type and shape of each tensor, by name.
 uint64_t add_head(uint64_t state, const std::string& name, FileDType dtype, const Shape& shape) {
   return add_text(state, name + " " + file_dtype_name(dtype) + shape.text());
 }

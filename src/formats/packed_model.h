@@ -45,8 +45,7 @@ void use_packed_models();
 struct OpenedPackedModel {
   explicit OpenedPackedModel(const std::string& path)
       : file(path), tensors(file.bytes(), path, SafetensorsTypes::kAll) {}
-  // PackedFiles::check(): compares once, from any thread. Later calls cost little: they ask whether pages of the file
-  // were lost since (base/lost_pages.h).
+  // PackedFiles::check(): compares once, from any thread; later calls ask for lost pages alone (base/lost_pages.h).
   void check_weights() const;
   const SharedFile file;
   const SafetensorsFile tensors;

@@ -1,8 +1,7 @@
 // The weights that torch.save() writes (pytorch_model.bin): an archive of zip, not compressed, that holds a pickle of
 // names and shapes (data.pkl) and the bytes of each storage (data/KEY).
 //
-// A pickle is a program. Of it Linnet knows what a dictionary of tensors needs; anything else that it would call is
-// refused by name, and nothing is run.
+// A pickle is a program. Linnet knows what a dictionary of tensors needs, refuses the rest by name, and runs nothing.
 #pragma once
 #include <cstdint>
 #include <deque>

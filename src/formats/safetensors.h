@@ -20,8 +20,7 @@ namespace linnet {
 using SafetensorsEntry = TensorEntry;
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Metadata: of the data, and of packed models (packed_model.h), and what the names of their tensors that are files
-// begin with.
+// Metadata of the data and of packed models (packed_model.h), and how their tensors that are files are called.
 constexpr const char* kSafetensorsChecksumKey = "linnet_checksum";
 constexpr const char *kPackedVersionKey = "linnet_packed", *kPackedChecksumKey = "linnet_packed_checksum",
                      *kPackedSumsKey = "linnet_packed_sums", *kPackedFilePrefix = "linnet.file:";
@@ -32,9 +31,8 @@ enum class SafetensorsTypes {
   kAll,     // all of FileDType; read_floats() and read_integers() convert
 };
 
-// A file opened for reading, its entries in the order of their data. Whatever breaks the format, or names an element
-// type that was not asked for, is a user error of one line that names the file. Damage to the data itself is found by
-// check_data() only.
+// A file opened for reading, its entries in the order of their data. What breaks the format, or has an element type
+// that was not asked for, is a user error that names the file. Damage to the data is found by check_data() only.
 class SafetensorsFile : public TensorFile {
  public:
   explicit SafetensorsFile(const std::string& path, SafetensorsTypes types = SafetensorsTypes::kEngine);
@@ -54,8 +52,7 @@ struct SafetensorsTensor {
   TensorType type;
   const void* data;
 };
-// The data of a tensor that has none in memory, from byte `first` on: some of them (a multiple of 32 bytes, or the
-// rest); valid until the next call.
+// Data of a tensor that has none in memory, from byte `first` on, until the next call: the rest, or 32 n bytes.
 using FetchTensor = std::function<std::span<const std::byte>(const SafetensorsTensor& tensor, size_t first)>;
 
 // Replaces `path` in one step (see AtomicFile), straight from the memory given. Doubles come first, so that every

@@ -1,5 +1,4 @@
-// Named tensors in a file that is mapped, not copied: safetensors.h, what PyTorch pickled (pickled_file.h), or a
-// file of llama.cpp (gguf_file.h).
+// Named tensors in a mapped file: safetensors.h, what PyTorch pickled (pickled_file.h), or llama.cpp's (gguf_file.h).
 #pragma once
 #include <cstddef>
 #include <map>
@@ -18,8 +17,7 @@ struct TensorEntry {
   TensorType type;        // for a type the engine does not compute in: the type it is converted to, with more bytes
   const std::byte* data;  // copy it out: files of other programs may leave it unaligned
   FileDType dtype;        // of the elements at `data`
-  // Where the file has the elements in a form of its own, which TensorFile::elements() converts: its name ("Q8_0") and
-  // its bytes.
+  // Of elements in a form of the file's own, which TensorFile::elements() converts: its name ("Q8_0") and its bytes.
   const char* form = nullptr;
   size_t form_bytes = 0;
 

@@ -44,8 +44,7 @@ class SharedWork {
   // All ranks call these, in the same order. An error on any rank is an AgreedError on all; where a rank leaves its
   // part by Stopped (base/signals.h), all throw Stopped.
 
-  // Calls work(item, result) for this rank's items of `count`; `result` are `width` numbers. Returns those of all
-  // items.
+  // Calls work(item, result) for this rank's items of `count`, of `width` numbers each. Returns those of all items.
   std::vector<double> numbers(int64_t count, int64_t width,
                               FunctionRef<void(int64_t item, std::span<double> result)> work);
   // Calls work(items) with all of this rank's items of `count`, for a text of each. Returns those of all items.

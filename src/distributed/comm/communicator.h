@@ -34,8 +34,7 @@ class Communicator {
   // kPatiently leaves it to threads that compute meanwhile.
   enum class Wait : uint8_t { kSoon, kPatiently };
   // Sends and receives all of these messages and waits for them. Between two ranks, messages arrive in their order, and
-  // both state the same sizes. Empty messages are left out. Allocates nothing after calls with as many messages.
-  // Called from one thread at a time.
+  // both state the same sizes; empty ones are left out. Allocates nothing after calls with as many. For one thread.
   virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming,
                         Wait wait = Wait::kSoon) = 0;
 
@@ -71,8 +70,7 @@ void receive(Communicator& world, int from, std::span<std::byte> bytes);
 void barrier(Communicator& world);
 void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
 void broadcast(Communicator& world, int root, std::span<float> values);
-// `all` has world.size() blocks of mine.size() bytes, in the order of the ranks. Allocates nothing after calls with as
-// many ranks.
+// `all` has world.size() blocks of mine.size() bytes, by rank. Allocates nothing after calls with as many ranks.
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
 
 // Texts, of any length.

@@ -26,8 +26,7 @@ int rank_of(const PipelineOrder& order, int stage) {  // -1: there is no such st
   return stage < 0 || stage == order.ranks * order.chunks ? -1 : stage % order.ranks;
 }
 
-// With several chunks and a last group that has fewer micro-batches than there are ranks: the order in which that
-// group is complete.
+// With several chunks: the order in which a last group of fewer micro-batches than ranks is complete.
 PipelineOrder with_whole_groups(PipelineOrder order) {
   if (order.chunks > 1) order.micro_batches = (order.micro_batches + order.ranks - 1) / order.ranks * order.ranks;
   return order;

@@ -27,8 +27,7 @@ class RankGroup : public Communicator {
   std::vector<Incoming> incoming_;
 };
 
-// What a process is in a division of the world into models of `tensor_ranks` * `stages` ranks, which divide the world's
-// size.
+// What a process is in a division of the world into models of `tensor_ranks` * `stages` ranks.
 struct RankGroups {
   RankGroups(Communicator& world, int tensor_ranks, int stages = 1);
   RankGroup tensor;    // the ranks that share this rank's layers

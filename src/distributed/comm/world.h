@@ -1,5 +1,4 @@
-// Joins the ranks that a starter (mpirun, srun) has begun, through the module liblinnet_mpi.so, which is
-// loaded only then.
+// Joins the ranks that a starter (mpirun, srun) has begun, through liblinnet_mpi.so, which is loaded only then.
 #pragma once
 #include <optional>
 #include <string>
@@ -32,8 +31,7 @@ Communicator& join_world();
 // the starter has bound each rank to processors of its own.
 int threads_of_rank();
 
-// The command that starts `ranks` ranks of `arguments` (a program's path first) on this machine. User error when there
-// is no mpirun, or no MPI module.
+// The command that starts `ranks` ranks of `arguments` (a program's path first) here. User error without mpirun.
 std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& arguments);
 
 // The module's side of a Communicator, as plain functions: classes that are compiled into both the program and the
@@ -45,8 +43,7 @@ struct ModuleWorld {
   const char* (*leave)();
 };
 
-// What the module exports as `linnet_mpi_open`: the ranks that were started together, or null and a message. It must
-// be of the program's build.
+// The module's `linnet_mpi_open`: the ranks that were started together, or null and a message. Of the program's build.
 using OpenWorld = const ModuleWorld* (*)(const char* program_version, char* message, size_t message_size);
 const char* comm_version();
 

@@ -129,8 +129,7 @@ class Builder {
     return schedule_.add(std::move(operation));
   }
 
-  // A forward or backward pass of one micro-batch by the ranks of a stage. `arrivals`: by tensor rank, what it waits
-  // for.
+  // A pass of one micro-batch by the ranks of a stage. `arrivals`: what it waits for, by tensor rank.
   void add_pass(int data, int pipeline, const PipelinePass& pass, const std::vector<OperationId>& arrivals) {
     const StageWork& work = stage(stage_of(pipeline, pass));
     const bool forward = pass.is_forward;

@@ -99,8 +99,7 @@ struct TrainingStep {
   std::vector<StageWork> stages;  // layout.stages() of them
   // Gradients leave while the last backward pass still computes others; otherwise after it.
   bool adds_early = false;
-  // Each rank updates a part of the parameters, which are gathered then (ZeRO); otherwise gradients are gathered
-  // before the update.
+  // Each rank updates a part of the parameters, which are gathered then (ZeRO); otherwise gradients are, before it.
   bool divides_update = false;
 };
 

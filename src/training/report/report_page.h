@@ -29,8 +29,7 @@ struct ReportTitle {
 // are left out. Lines and files that are damaged are left out.
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs);
 
-// What pages are made of: the files of src/training/report/page, as the build embeds them (cmake/embed.cmake), filled
-// in.
+// What pages are made of: the files of src/training/report/page, as the build embeds them (cmake/embed.cmake).
 
 extern const char* const kPageHtml;
 extern const char* const kPageStyle;
@@ -48,8 +47,7 @@ std::string filled_page(const std::string& title, const std::string& command, co
 //  "tenants": [[type, offset, bytes, first node, last node]...]}
 std::string memory_picture(const Trainer& trainer, RegionId arena);
 
-// What `linnet inspect` found out about one text: where a model's attention looked, and which tokens its answers came
-// from. As JSON, and as a page.
+// What `linnet inspect` found out about one text: where attention looked, and which tokens its answers came from.
 
 struct InspectedSequence {
   std::string name;                 // "text", "source", "target"

@@ -34,7 +34,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out);
 void export_adapters(const std::string& folder, const std::string& out);
 
 // The weights that training begins from: those of a model folder, what it lacks drawn from the configuration's seed.
-// Nothing where ranks share the layers of a model: load_divided_weights() (training/run/run_checkpoints.h).
+// Nothing where ranks share the layers of a model: load_divided_weights() (training/run/run_checkpoints.cpp).
 void load_initial_weights(TrainingState& states, const PretrainedModel& model, const Config& config);
 
 }  // namespace linnet

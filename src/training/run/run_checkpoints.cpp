@@ -58,6 +58,86 @@ void take_weights(Communicator& world, const TrainingState& states, WholeStates&
     whole.scatter(whole_tensor(states, state::kParameters, slots[next]), nullptr);
 }
 
+// The weights of a model folder where ranks share the layers of one model: no rank has room for all of them. Rank 0
+// reads tensor after tensor and gives every rank its part; what the folder lacks is drawn from `seed`. Every rank calls
+// it. `model`: on rank 0 that of the folder. Throws AgreedError where the folder cannot be read.
+void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
+                          uint64_t seed) {
+  run_on_all(world, [&] {
+    if (world.rank() > 0) return take_weights(world, states, whole);
+    try {
+      give_weights(world, states, whole, *model, seed);
+    } catch (...) {
+      announce(world, kEnd);  // the others wait for the next tensor
+      throw;
+    }
+    announce(world, kEnd);
+  });
+  states.reset_ema();
+}
+
+// Where training with quantize = "int8" begins: sets the steps of the model's linear layers
+// (models/nn/quantized_training.h) to the scales that its weights, as they are now, have on the validation examples.
+// (The paper's first step, 2 mean|x| / sqrt(127), is made for few bits: at 8 bits it is four times what values of a
+// normal distribution want, and the short training of a finished model would not find back.)
+void calibrate_steps(TrainingTask& task) {
+  TrainingState& states = task.trainer().state();
+  ActivationObserver* observer = states.layout().observer();
+  if (!observer) fail_internal("a model is to be trained quantized and nothing watches its layers");
+  observer->set_collecting(true);
+  SharedWork alone = SharedWork::alone();  // the others get the steps from this rank
+  task.evaluate(alone);
+  observer->set_collecting(false);
+  const auto scales = observer->scales(CalibrationMethod::kMinMax);
+  int64_t steps = 0;
+  for (const ParameterSlot& slot : states.layout().parameters()) {
+    const auto scale = scales.find(weight_of_input_step(slot.spec.name));
+    if (scale == scales.end()) continue;
+    states.set_parameter(slot, [&](std::span<float> values) { values[0] = scale->second; });
+    ++steps;
+  }
+  states.reset_ema();
+  log_info("the inputs of " + std::to_string(steps) +
+           " layers are rounded to 8 bits, by steps found on the validation examples");
+}
+
+namespace fs = std::filesystem;
+constexpr const char *kFolder = "/checkpoints", *kEnding = ".safetensors";
+
+// Weights that a run keeps beside its best ones: checkpoints/STEP.safetensors.
+struct KeptCheckpoint {
+  int64_t step;
+  std::string path;
+};
+
+std::string kept_checkpoint_path(const std::string& folder, int64_t step) {
+  make_directories(folder + kFolder);
+  return folder + kFolder + "/" + std::to_string(step) + kEnding;
+}
+
+// Those of a run folder, oldest first.
+std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder) {
+  std::vector<KeptCheckpoint> checkpoints;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder + kFolder, none)) {
+    const auto step = parse_number<int64_t>(entry.path().stem().string());
+    if (entry.path().extension() == kEnding && step) checkpoints.push_back({*step, entry.path()});
+  }
+  std::ranges::sort(checkpoints, {}, &KeptCheckpoint::step);
+  return checkpoints;
+}
+
+// Removes all but the last `keep_checkpoints` and every step that is a multiple of `keep_every`.
+void remove_old_checkpoints(const std::string& folder, const TrainConfig& config) {
+  const auto kept = static_cast<size_t>(config.keep_checkpoints);
+  const std::vector<KeptCheckpoint> all = kept_checkpoints(folder);
+  for (const auto& [step, path] : std::span(all).first(all.size() - std::min(all.size(), kept))) {
+    if (config.keep_every > 0 && step % config.keep_every == 0) continue;
+    std::error_code ignored;  // somebody else may have removed it
+    fs::remove(path, ignored);
+  }
+}
+
 }  // namespace
 
 void load_run_weights(TrainingState& states, const RunFolder& from) {
@@ -176,46 +256,7 @@ Metadata RunCheckpoints::metadata(const Progress& progress, const char* frozen) 
   return about;
 }
 
-void calibrate_steps(TrainingTask& task) {
-  TrainingState& states = task.trainer().state();
-  ActivationObserver* observer = states.layout().observer();
-  if (!observer) fail_internal("a model is to be trained quantized and nothing watches its layers");
-  observer->set_collecting(true);
-  SharedWork alone = SharedWork::alone();  // the others get the steps from this rank
-  task.evaluate(alone);
-  observer->set_collecting(false);
-  const auto scales = observer->scales(CalibrationMethod::kMinMax);
-  int64_t steps = 0;
-  for (const ParameterSlot& slot : states.layout().parameters()) {
-    const auto scale = scales.find(weight_of_input_step(slot.spec.name));
-    if (scale == scales.end()) continue;
-    states.set_parameter(slot, [&](std::span<float> values) { values[0] = scale->second; });
-    ++steps;
-  }
-  states.reset_ema();
-  log_info("the inputs of " + std::to_string(steps) +
-           " layers are rounded to 8 bits, by steps found on the validation examples");
-}
-
-void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
-                          uint64_t seed) {
-  run_on_all(world, [&] {
-    if (world.rank() > 0) return take_weights(world, states, whole);
-    try {
-      give_weights(world, states, whole, *model, seed);
-    } catch (...) {
-      announce(world, kEnd);  // the others wait for the next tensor
-      throw;
-    }
-    announce(world, kEnd);
-  });
-  states.reset_ema();
-}
-
 namespace {
-
-namespace fs = std::filesystem;
-constexpr const char *kFolder = "/checkpoints", *kEnding = ".safetensors";
 
 // Sums in double: the mean of equal weights is these weights.
 std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoints) {
@@ -249,32 +290,6 @@ void copy_assets(const std::string& run, const std::string& out) {
 }
 
 }  // namespace
-
-std::string kept_checkpoint_path(const std::string& folder, int64_t step) {
-  make_directories(folder + kFolder);
-  return folder + kFolder + "/" + std::to_string(step) + kEnding;
-}
-
-std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder) {
-  std::vector<KeptCheckpoint> checkpoints;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder + kFolder, none)) {
-    const auto step = parse_number<int64_t>(entry.path().stem().string());
-    if (entry.path().extension() == kEnding && step) checkpoints.push_back({*step, entry.path()});
-  }
-  std::ranges::sort(checkpoints, {}, &KeptCheckpoint::step);
-  return checkpoints;
-}
-
-void remove_old_checkpoints(const std::string& folder, const TrainConfig& config) {
-  const auto kept = static_cast<size_t>(config.keep_checkpoints);
-  const std::vector<KeptCheckpoint> all = kept_checkpoints(folder);
-  for (const auto& [step, path] : std::span(all).first(all.size() - std::min(all.size(), kept))) {
-    if (config.keep_every > 0 && step % config.keep_every == 0) continue;
-    std::error_code ignored;  // somebody else may have removed it
-    fs::remove(path, ignored);
-  }
-}
 
 void average_checkpoints(const std::string& run, int64_t count, const std::string& out) {
   RunFolder(run).load_config();

@@ -23,8 +23,7 @@ class RunCheckpoints {
   // All of them outlive it.
   RunCheckpoints(const TrainRequest& request, const RunFolder& folder, TrainingTask& task, RankGroups& groups);
 
-  // Weights, moments and progress to begin with: those of the run's checkpoint, or weights of another run, of a model
-  // folder, or drawn from the seed.
+  // What to begin with: the run's checkpoint, or weights of another run, of a model folder, or drawn from the seed.
   Progress load();
   // As often as the configuration says a model that is kept, then the training state.
   void save(const Progress& progress);
@@ -58,32 +57,6 @@ class RunCheckpoints {
   bool frozen_saved_ = false;         // the folder has this run's, or there are none
   int64_t last_saved_ = 0;
 };
-
-// Where training with quantize = "int8" begins: sets the steps of the model's linear layers
-// (models/nn/quantized_training.h) to the scales that its weights, as they are now, have on the validation examples.
-// (The paper's first step, 2 mean|x| / sqrt(127), is made for few bits: at 8 bits it is four times what values of a
-// normal distribution want, and the short training of a finished model would not find back.)
-void calibrate_steps(TrainingTask& task);
-
-// The weights of a model folder where ranks share the layers of one model: no rank has room for all of them. Rank 0
-// reads tensor after tensor and gives every rank its part; what the folder lacks is drawn from `seed`. Every rank calls
-// it. `model`: on rank 0 that of the folder. Throws AgreedError where the folder cannot be read.
-void load_divided_weights(Communicator& world, TrainingState& states, WholeStates& whole, const PretrainedModel* model,
-                          uint64_t seed);
-
-// The weights that a run keeps beside its best ones: checkpoints/STEP.safetensors.
-
-struct KeptCheckpoint {
-  int64_t step;
-  std::string path;
-};
-
-// Those of a run folder, oldest first.
-std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder);
-// Where the weights of a step belong.
-std::string kept_checkpoint_path(const std::string& folder, int64_t step);
-// Removes all but the last `keep_checkpoints` and every step that is a multiple of `keep_every`.
-void remove_old_checkpoints(const std::string& folder, const TrainConfig& config);
 
 // The mean of the last `count` kept checkpoints as a run folder of its own, with the run's configuration and
 // tokenizers. User error when there are not so many.

@@ -49,8 +49,4 @@ class RunFolder {
   bool made_ = false;  // by lock()
 };
 
-// Checks what --resume may not change. Throws Error(kUser) naming the keys. Data may lie elsewhere than they did when
-// they are the same (run_setup.h); data that changed where they are give a warning.
-void check_resumable(const Config& saved, const Config& wanted, const std::string& folder);
-
 }  // namespace linnet

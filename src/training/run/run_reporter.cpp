@@ -18,6 +18,19 @@
 #include "formats/safetensors.h"
 
 namespace linnet {
+
+// What was measured: a line of metrics.jsonl, one JSON object.
+struct MetricsLine {
+  int64_t step;
+  std::string_view split;  // "train", "valid"
+  double loss, learning_rate, grad_norm, speed, seconds, memory_mb;
+  const char* items = "tokens";                                   // what speed counts: the field is "tokens_per_second"
+  std::vector<std::pair<std::string_view, double>> metrics = {};  // "bleu" and its value, for evaluations
+  double loss_scale = 0;                                          // above 0: in a field, and the steps skipped so far
+  int64_t skipped_steps = 0;
+  std::string_view weights = {};  // what was evaluated, of a run with a moving average: "average" or "trained"
+};
+
 namespace {
 
 // "encoder.layers.0.ff" of "encoder.layers.0.ff.weight".
@@ -57,6 +70,23 @@ class Line {
   char text_[4096];
   size_t size_ = 0;
 };
+
+// The bytes of lines up to `last_step`, with its evaluations or without, and without what a crash left half written. A
+// damaged line before the end is kept: it says nothing, but what follows it does.
+uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation) {
+  if (!std::filesystem::is_regular_file(path)) return 0;  // not there, or /dev/null
+  const std::string text = read_file(path);
+  size_t good = 0;
+  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
+    const Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
+    const Json* step = line.find("step");
+    if (!step || !step->is_integer()) continue;
+    const int64_t before = last_step - step->get<int64_t>();
+    if (before < 0 || (before == 0 && line.value("split", "train") != "train" && !keep_evaluation)) break;
+    good = end + 1;
+  }
+  return good;
+}
 
 }  // namespace
 
@@ -106,27 +136,56 @@ void EventLog::write_samples(int64_t step, const std::vector<std::string>& sampl
   file_.flush();
 }
 
-// A damaged line before the end is kept: it says nothing, but what follows it does.
-uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation) {
-  if (!std::filesystem::is_regular_file(path)) return 0;  // not there, or /dev/null
-  const std::string text = read_file(path);
-  size_t good = 0;
-  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
-    const Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
-    const Json* step = line.find("step");
-    if (!step || !step->is_integer()) continue;
-    const int64_t before = last_step - step->get<int64_t>();
-    if (before < 0 || (before == 0 && line.value("split", "train") != "train" && !keep_evaluation)) break;
-    good = end + 1;
-  }
-  return good;
+namespace {
+
+constexpr int kMemoryEvery = 64;  // steps between looks at /proc
+
+double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
+
+double running_average(double average, double value, double keep) {
+  return average == 0 ? value : keep * average + (1 - keep) * value;
 }
 
-MetricsLog::MetricsLog(const std::string& path, int64_t last_step, bool keep_evaluation) : file_(path) {
-  file_.truncate_to(bytes_up_to_step(path, last_step, keep_evaluation));
+std::string metric_text(const std::string& name, double value) {
+  if (name == "chrf") return fmt::format("chrF {:.2f}", value);
+  if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
+  return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
 }
 
-void MetricsLog::write(const MetricsLine& metrics) {
+// Whether weights and average differ by what is worth a line: a point of BLEU, 1% of the examples, or 2% of the loss.
+bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
+  const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
+  if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
+  return std::abs(a.loss - b.loss) > 0.02 * std::abs(a.loss);
+}
+
+bool is_left_out(const std::string& name) { return state::is_moment(name) || state::is_gradient(name); }
+
+const Graph& step_graph(const TrainerPlans& plans, int shape) { return plans.step_plans(shape).front().forward->graph; }
+
+}  // namespace
+
+double metric_of(const TrainConfig& config, const Evaluation& result) {
+  return config.metric == "loss" ? -result.loss : result.metric(config.metric);
+}
+
+RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
+    : config_(config.train),
+      metrics_(task_row(config).metrics),
+      items_(task_row(config).items),
+      log_(metrics_path),
+      memory_mb_(resident_mb()) {
+  const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
+  log_.truncate_to(bytes_up_to_step(metrics_path, resumed.step, resumed.evaluated));
+  samples_path_ = folder + "/samples.jsonl";
+  if (file_exists(samples_path_))
+    samples_.emplace(samples_path_).truncate_to(bytes_up_to_step(samples_path_, resumed.step, resumed.evaluated));
+  if (config_.tensorboard) events_.emplace(folder, resumed.step);
+  else if (has_event_files(folder))
+    EventLog(folder, resumed.step);  // the steps that this run does again are void there
+}
+
+void RunReporter::write(const MetricsLine& metrics) {
   Line line;
   line.add("{");
   line.field("step", metrics.step);
@@ -148,61 +207,8 @@ void MetricsLog::write(const MetricsLine& metrics) {
   }
   if (!metrics.weights.empty()) line.field("weights", metrics.weights);
   line.add("}");
-  file_.write_line(line.text());
-}
-
-namespace {
-
-constexpr int kMemoryEvery = 64;  // steps between looks at /proc
-
-double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
-
-double running_average(double average, double value, double keep) {
-  return average == 0 ? value : keep * average + (1 - keep) * value;
-}
-
-std::string metric_text(const std::string& name, double value) {
-  if (name == "chrf") return fmt::format("chrF {:.2f}", value);
-  if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
-  return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
-}
-
-// Is the difference between the weights and their average worth a line? More than a point of BLEU or 1% of the
-// examples, or 2% of the loss.
-bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
-  const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
-  if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
-  return std::abs(a.loss - b.loss) > 0.02 * std::abs(a.loss);
-}
-
-bool is_left_out(const std::string& name) { return state::is_moment(name) || state::is_gradient(name); }
-
-const Graph& step_graph(const TrainerPlans& plans, int shape) { return plans.step_plans(shape).front().forward->graph; }
-
-}  // namespace
-
-double metric_of(const TrainConfig& config, const Evaluation& result) {
-  return config.metric == "loss" ? -result.loss : result.metric(config.metric);
-}
-
-RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
-    : config_(config.train),
-      metrics_(task_row(config).metrics),
-      items_(task_row(config).items),
-      log_(metrics_path, resumed.step, resumed.evaluated),
-      memory_mb_(resident_mb()) {
-  const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
-  samples_path_ = folder + "/samples.jsonl";
-  if (file_exists(samples_path_))
-    samples_.emplace(samples_path_).truncate_to(bytes_up_to_step(samples_path_, resumed.step, resumed.evaluated));
-  if (config_.tensorboard) events_.emplace(folder, resumed.step);
-  else if (has_event_files(folder))
-    EventLog(folder, resumed.step);  // the steps that this run does again are void there
-}
-
-void RunReporter::write(const MetricsLine& line) {
-  log_.write(line);
-  if (events_) events_->write(line);
+  log_.write_line(line.text());
+  if (events_) events_->write(metrics);
 }
 
 void RunReporter::write_samples(int64_t step, const std::vector<std::string>& samples) {

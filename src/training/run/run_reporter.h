@@ -24,36 +24,7 @@ namespace linnet {
 //   eval/loss, eval/bleu (or what the metric is), eval/tokens_per_second
 //   weights/MODULE, gradients/MODULE    for each module that has parameters of its own
 //   samples
-
-// metrics.jsonl: what was measured, one JSON object a line.
-
-struct MetricsLine {
-  int64_t step;
-  std::string_view split;  // "train", "valid"
-  double loss, learning_rate, grad_norm, speed, seconds, memory_mb;
-  const char* items = "tokens";                                   // what speed counts: the field is "tokens_per_second"
-  std::vector<std::pair<std::string_view, double>> metrics = {};  // "bleu" and its value, for evaluations
-  double loss_scale = 0;                                          // above 0: in a field, and the steps skipped so far
-  int64_t skipped_steps = 0;
-  std::string_view weights = {};  // what was evaluated, of a run with a moving average: "average" or "trained"
-};
-
-// The bytes of such lines of steps up to `last_step`, without what a crash left half written. `keep_evaluation`:
-// evaluations of the last step, too.
-uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation);
-
-class MetricsLog {
- public:
-  // Keeps the lines of steps up to `last_step` and drops what a crash left after them, a half-written line included.
-  MetricsLog(const std::string& path, int64_t last_step, bool keep_evaluation_of_last_step);
-
-  // Numbers are printed so that they read back exactly. Allocates nothing once a line of this length was written.
-  void write(const MetricsLine& line);
-  void sync() { file_.sync(); }
-
- private:
-  AppendFile file_;
-};
+struct MetricsLine;  // run_reporter.cpp
 
 class EventLog {
  public:
@@ -141,8 +112,8 @@ class RunReporter {
   const TrainConfig& config_;
   const std::span<const std::string_view> metrics_;  // that may choose the best weights
   const char* const items_;                          // what the model is trained on: "tokens", "images"
-  MetricsLog log_;
-  std::optional<AppendFile> samples_;  // samples.jsonl, once there are any
+  AppendFile log_;                                   // metrics.jsonl
+  std::optional<AppendFile> samples_;                // samples.jsonl, once there are any
   std::string samples_path_;
   std::optional<EventLog> events_;
   ProgressBar bar_;
@@ -157,13 +128,11 @@ class RunReporter {
 
 std::string anomaly_path(const std::string& run_folder);
 
-// Everything that the step's graph reads, moments left out: batch, weights, dropout's counters. The optimizer has left
-// the weights as they were.
+// Keeps what the step's graph reads but moments: batch, weights, which the optimizer has left, dropout's counters.
 void save_anomaly(const std::string& run_folder, const TrainingTask& task, Trainer& trainer, int shape, int64_t step);
 
 // Runs it node by node in a task of the same configuration: "step 12: first at layers.cpp:41: matmul (in
-// encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that it is finite now. Error(kUser) when there is no such file
-// or it is of another model.
+// encoder.layers.0) of f32[8, 16] from -1 to 3e+38", or that it is finite now. Error(kUser) without a file that fits.
 std::string replay_anomaly(const std::string& run_folder, TrainingTask& task);
 
 }  // namespace linnet

@@ -66,6 +66,27 @@ bool is_path_of_data(const std::string& key) {
   return key == "data_dir" || std::ranges::count(data_file_keys(), key) > 0;
 }
 
+// Checks what --resume may not change. Error(kUser) names the keys. Data may lie elsewhere than they did when they are
+// the same; data that changed where they are give a warning.
+void check_resumable(const Config& saved, const Config& wanted, const std::string& folder) {
+  const DataFingerprint before = DataFingerprint::load(folder), now = DataFingerprint::of(wanted);
+  const std::vector<std::string> changes = before.changes(now);
+  // The same data in another place, all of them.
+  const bool moved = !before.entries.empty() && before.entries.size() == now.entries.size() && changes.empty();
+  std::vector<std::string> fixed;
+  bool same_paths = true;
+  for (const std::string& key : changed_keys(with_absolute_paths(saved), wanted)) {
+    if (is_path_of_data(key)) same_paths = false;
+    if (!may_change_on_resume(key) && !(moved && is_path_of_data(key))) fixed.push_back(key);
+  }
+  if (!fixed.empty())
+    fail_user("run folder '" + folder + "' was made with another configuration; --resume cannot change: " +
+              joined(fixed) + " (`linnet train " + folder + " --resume` goes on as it began)");
+  if (same_paths && !changes.empty())
+    log_warning("the data have changed since the run began (" + joined(changes) +
+                "): it goes on with what is there now");
+}
+
 }  // namespace
 
 DataFingerprint DataFingerprint::of(const Config& config) {
@@ -156,25 +177,6 @@ void divide_into_shards(Config& config) {
 void check_space(const RunFolder& folder, const TrainingState& states) {
   check_free_disk(folder.path(), checkpoint_bytes(states) + (1 << 20), "run folder '" + folder.path() + "'",
                   " for its checkpoints");
-}
-
-void check_resumable(const Config& saved, const Config& wanted, const std::string& folder) {
-  const DataFingerprint before = DataFingerprint::load(folder), now = DataFingerprint::of(wanted);
-  const std::vector<std::string> changes = before.changes(now);
-  // The same data in another place, all of them.
-  const bool moved = !before.entries.empty() && before.entries.size() == now.entries.size() && changes.empty();
-  std::vector<std::string> fixed;
-  bool same_paths = true;
-  for (const std::string& key : changed_keys(with_absolute_paths(saved), wanted)) {
-    if (is_path_of_data(key)) same_paths = false;
-    if (!may_change_on_resume(key) && !(moved && is_path_of_data(key))) fixed.push_back(key);
-  }
-  if (!fixed.empty())
-    fail_user("run folder '" + folder + "' was made with another configuration; --resume cannot change: " +
-              joined(fixed) + " (`linnet train " + folder + " --resume` goes on as it began)");
-  if (same_paths && !changes.empty())
-    log_warning("the data have changed since the run began (" + joined(changes) +
-                "): it goes on with what is there now");
 }
 
 namespace {

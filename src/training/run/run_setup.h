@@ -1,6 +1,5 @@
 // How the ranks of a run begin with the same configuration, data, assets and weights. Rank 0 alone reads and writes the
-// run folder; the others get from it what they need, so that they may be on machines that do not see the folder. With
-// one rank all of these do nothing.
+// run folder; the others get what they need from it, as their machines may not see the folder.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,9 +13,7 @@
 
 namespace linnet {
 
-// data.json in a run folder: what the training and validation data looked like, so that a resumed run notices when they
-// are others now.
-
+// data.json in a run folder: what the data looked like, so that a resumed run notices when they are others now.
 struct DataFingerprint {
   struct Entry {
     std::string key;       // of the configuration: "train_source", or "data_dir" for a folder of images
@@ -35,9 +32,6 @@ struct DataFingerprint {
   // The keys whose data are in both and differ.
   std::vector<std::string> changes(const DataFingerprint& now) const;
 };
-
-// What is settled before a run begins: which folder it takes, what of its configuration a resumed run keeps, and that
-// its checkpoints have room.
 
 // Takes the folder: a new one, or one to resume whose configuration agrees. Returns where the task's assets come from;
 // empty: they are made. User error for a folder that cannot be taken.
@@ -69,9 +63,7 @@ std::string forecast_of_all(Communicator& world, TrainingTask& task);
 // The states of rank 0's trainer that ranks do not divide, and where the run stands.
 void share_state(Communicator& world, Trainer& trainer, Progress& progress);
 
-// What a run trains on, in words.
-
-// "2 threads, avx512, fp32", or the GPU and what its precision means; with several ranks "4 ranks of 2 threads, ...".
+// What a run trains on: "2 threads, avx512, fp32", or the GPU and its precision; "4 ranks of 2 threads, ...".
 std::string where_it_runs(const TrainConfig& train, int threads, int ranks);
 
 }  // namespace linnet

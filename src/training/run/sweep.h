@@ -1,12 +1,10 @@
-// Many runs of one configuration, with other values of some keys: which values, how far each run is trained, and what
-// came of it.
+// Many runs of one configuration, with other values of some keys.
 //
 //   FOLDER/001, 002, ...   a run folder each, as `linnet train` makes them
 //   FOLDER/sweep.json      the settings of all runs and what they have reached so far
 //   FOLDER/report.html     their report, the best first
 //
-// Values follow from the seed alone, and runs are resumed exactly: a sweep that was stopped and started again gives the
-// same results.
+// Values follow from the seed alone, and runs are resumed exactly: so is a sweep that was stopped.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -279,8 +279,7 @@ class TrainingRun {
     return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_;
   }
 
-  // Evaluates and saves where they are due. An evaluation during which a stop is requested is abandoned; a resumed run
-  // evaluates first.
+  // Evaluates and saves where it is due. A stop abandons an evaluation, with which a resumed run begins.
   void finish_step() {
     if (!progress_.evaluated && !must_stop()) evaluate();
     agree_on_stop(stop_requested());
@@ -332,8 +331,7 @@ class TrainingRun {
     }
   }
 
-  // With a moving average, both it and the weights are evaluated: an average of few steps, or of steps that went wrong,
-  // is worse than the weights.
+  // With a moving average, also the weights: an average of few steps, or of steps that went wrong, is worse.
   Judged judge() {
     Judged judged{
         .average = trainer_.state().evaluated() == state::kAverage, .best = task_.evaluate(evaluation_), .other = {}};

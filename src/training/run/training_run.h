@@ -23,8 +23,7 @@ struct TrainRequest {
   std::string init;                // a run folder whose weights to start from; empty: none
   std::string program = "linnet";  // with its version, for system.json
   bool detect_anomaly = false;     // keep a step that is not finite (run_reporter.h)
-  // Processes that train together, of which rank 0 alone writes the run folder and tells what happens. See
-  // run_setup.h.
+  // Processes that train together, of which rank 0 alone writes the run folder and tells what happens (run_setup.h).
   Communicator* world = &single_process();
   std::function<bool(const TrainEvent&)> on_event = {};  // false: the run is saved and ends, as after a signal
   ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder

@@ -1,5 +1,4 @@
-// What a run trains and on what. The training loop (training_run.cpp) knows nothing else of model and data; a kind of
-// task is one implementation of this.
+// What a run trains and on what: all that the training loop (training_run.cpp) knows of model and data.
 #pragma once
 #include <memory>
 #include <optional>
@@ -40,12 +39,11 @@ class TrainingTask {
   virtual ResidentSteps* resident() { return nullptr; }
 
   // Weights to start from, drawn from the seed or read from a model folder. Where ranks share the layers of a model
-  // they are drawn, and load_divided_weights() (training/run/run_checkpoints.h) reads them.
+  // they are drawn, and load_divided_weights() (training/run/run_checkpoints.cpp) reads them.
   virtual void initialize() { trainer().state().initialize(); }
   // The model of that folder; null: none.
   virtual const PretrainedModel* starts_from() const { return nullptr; }
-  // On the validation examples, with the weights evaluation uses. The result is the same on every rank of `ranks`, and
-  // for any number of them.
+  // On the validation examples, with the weights evaluation uses: the same on all ranks and for any number of them.
   virtual Evaluation evaluate(SharedWork& ranks) = 0;
   // What it takes beside the weights to use the trained model: tokenizers, names of classes.
   virtual void save_assets(const std::string& folder) const = 0;

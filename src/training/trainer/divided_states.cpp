@@ -14,8 +14,7 @@ std::span<std::byte> bytes_at(float* values, int64_t count) {
 size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
 // Moves parts between `whole`, which rank 0 has, and the ranks' own memory: with `gathers` to rank 0, else to the
-// ranks. for_parts(visit) calls visit(rank, first byte of the whole, first byte of the rank's own, bytes) for all
-// parts.
+// ranks. for_parts(visit) calls visit(rank, first byte of the whole, first of the rank's own, bytes) for all parts.
 template <class ForParts>
 void exchange_parts(Communicator& world, bool gathers, std::byte* whole, std::byte* own, const ForParts& for_parts) {
   auto& [outgoing, incoming, none] = world.empty_lists();

@@ -10,8 +10,7 @@
 
 namespace linnet {
 
-// Binds the inputs of apply_slices_graph(), of this rank's slices. `states` are declared: whole, or, if divided, those
-// slices one after the other.
+// Binds the inputs of apply_slices_graph(). `states` are declared: whole, or, if divided, this rank's slices in order.
 void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
                      const std::vector<std::string>& states);
 // The same of one state whose slices lie one after the other from `start` on.

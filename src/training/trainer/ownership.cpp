@@ -8,8 +8,7 @@
 namespace linnet {
 namespace {
 
-// Cuts `count` elements into parts of about the same size. A matrix belongs to one rank, and so does each of the other
-// pieces, unless they may be cut.
+// Cuts `count` elements into about equal parts. Matrices stay whole, and so do other pieces unless they may be cut.
 SliceBounds bounds_at_pieces(const std::vector<RangePiece>& pieces, int64_t count, int ranks, bool cuts_others) {
   SliceBounds bounds{0};
   for (int rank = 1; rank < ranks; ++rank) {
@@ -84,7 +83,7 @@ std::vector<DividedPackedState> Ownership::packed_states(const ParameterLayout& 
   return states;
 }
 
-void GradientSlices::declare(Store& store, const ParameterLayout& layout, const ShardShare& share,
+void declare_gradient_slices(Store& store, const ParameterLayout& layout, const ShardShare& share,
                              const Ownership& ownership) {
   const auto count = static_cast<size_t>(ownership.count(share.rank) * share.most_nodes_after_a_round());
   const RegionId region = store.add_region(kSlices, MemoryKind::kGradients, count * sizeof(float));
@@ -92,15 +91,16 @@ void GradientSlices::declare(Store& store, const ParameterLayout& layout, const 
   bind_slices_in_order(store, layout, ownership.slices(share.rank), state::kGradient, {region, 0});
 }
 
-GradientSlices::GradientSlices(const Store& store, const ParameterLayout& layout, const ShardShare& share,
-                               const Ownership& ownership)
-    : nodes_(layout.ranges().size()) {
+std::vector<std::vector<std::span<float>>> gradient_slices(const Store& store, const ParameterLayout& layout,
+                                                           const ShardShare& share, const Ownership& ownership) {
+  std::vector<std::vector<std::span<float>>> nodes(layout.ranges().size());
   float* next = store.as<float>(kSlices);
   for (int64_t node = 0; node < share.most_nodes_after_a_round(); ++node)
-    for (size_t range = 0; range < nodes_.size(); ++range) {
-      nodes_[range].emplace_back(next, slice(ownership.bounds(range), share.rank).count);
-      next += nodes_[range].back().size();
+    for (size_t range = 0; range < nodes.size(); ++range) {
+      nodes[range].emplace_back(next, slice(ownership.bounds(range), share.rank).count);
+      next += nodes[range].back().size();
     }
+  return nodes;
 }
 
 // The last block that begins in this rank's slice, when it ends in others; empty when it does not.

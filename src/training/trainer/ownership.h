@@ -37,23 +37,13 @@ class Ownership {
   std::vector<SliceBounds> bounds_;
 };
 
-// Where ranks divide the gradient (ZeRO stage 2): this rank's slices of what the rounds of a step (ShardSum::add_round
-// in distributed/comm/shard_sum.h) have added so far. After the last round the first node is the gradient, which
-// apply_slices_graph() reads.
-
-class GradientSlices {
- public:
-  static void declare(Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership& ownership);
-  // Of a store that is allocated.
-  GradientSlices(const Store& store, const ParameterLayout& layout, const ShardShare& share,
-                 const Ownership& ownership);
-
-  // Of a trained range, most_nodes_after_a_round() of them.
-  std::span<const std::span<float>> nodes(size_t range) const { return nodes_[range]; }
-
- private:
-  std::vector<std::vector<std::span<float>>> nodes_;
-};
+// Where ranks divide the gradient (ZeRO stage 2): this rank's slices of what the rounds of a step (ShardSum::add_round)
+// have added so far. After the last round the first node is the gradient, which apply_slices_graph() reads.
+void declare_gradient_slices(Store& store, const ParameterLayout& layout, const ShardShare& share,
+                             const Ownership& ownership);
+// Of a store that is allocated: by trained range, most_nodes_after_a_round() of them.
+std::vector<std::vector<std::span<float>>> gradient_slices(const Store& store, const ParameterLayout& layout,
+                                                           const ShardShare& share, const Ownership& ownership);
 
 // The sum of squares of a gradient of which each rank has a slice, with the bits that the op sum_of_squares gives of
 // the whole: the partial sum of each block of kSliceUnit values is computed by the rank that owns its first value,

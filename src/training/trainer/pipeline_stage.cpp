@@ -316,8 +316,7 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
 }
 
 // At the end of an epoch a step may have fewer micro-batches than steps_ is for. What has run so far is also the
-// beginning of the list for fewer (distributed/comm/pipeline_order_test.cpp), so the rest of that list completes the
-// step.
+// beginning of the list for fewer (distributed/comm/pipeline_order_test.cpp), whose rest completes the step.
 void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
   if (begun_.empty()) return;
   if (next_ < steps_.size()) {

@@ -21,8 +21,7 @@ namespace linnet {
 
 class PipelineStage {
  public:
-  // `micro_batches`: of a step, or of a data shard: how many begin before each finish(), at most. 0: nothing is
-  // trained.
+  // `micro_batches`: how many begin before each finish(), at most; 0: nothing is trained.
   PipelineStage(const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches);
 
   // Makes room in the store for what the neighbors send, and gives the graph of the last chunk's evaluation, or of the

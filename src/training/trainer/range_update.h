@@ -1,7 +1,6 @@
 // How the parameters of one trained range become new ones: what its optimizer keeps between steps, and the nodes of an
 // update. Elementwise optimizers are one node over the flat buffer. Those that see a matrix as a whole (Muon,
-// Adafactor) are composed of other ops, a piece of the buffer at a time; the pieces lie where they did, so that nothing
-// is copied.
+// Adafactor) are composed of other ops, a piece of the buffer at a time, where it lies.
 #pragma once
 #include <optional>
 #include <string>
@@ -51,9 +50,7 @@ void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRang
                   const RangeGradient& gradient);
 
 // A trained range, or the part of it that a rank updates, cut into what Muon and Adafactor update each by itself:
-// matrices, and the runs of other parameters between them. A part may cut such a run, but no matrix and, for Adafactor,
-// no tensor.
-
+// matrices, and runs of other parameters, which alone a part may cut, for Adafactor only between tensors.
 struct RangePiece {
   int64_t offset, count;  // in the range
   bool is_matrix;

@@ -38,8 +38,7 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options);
 
 class ResidentSteps {
  public:
-  // The trainer keeps parameters and moments in the same store, and its steps are one micro-batch. Before
-  // store.allocate().
+  // Of a trainer of the same store, whose steps are one micro-batch. Before store.allocate().
   ResidentSteps(Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss,
                 ResidentOptions options);
   void bind() { executor_ = std::make_unique<Executor>(plan_, store_, shared_); }  // after store.allocate()

@@ -44,7 +44,7 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
   const auto declare = [&](const char* name, MemoryKind kind, size_t count) {
     if (count > 0) store.declare(name, kind, count * sizeof(float));
   };
-  if (divided) GradientSlices::declare(store, layout, share, *divided);
+  if (divided) declare_gradient_slices(store, layout, share, *divided);
   else declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
   declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share, !store.device().is_host()));
 }
@@ -78,7 +78,7 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* te
       waiting_at_last_(std::ssize(nodes_of_shards(share_.first(), share_.count() - 1))) {
   nodes_.reserve(few_.size()), sent_nodes_.reserve(few_.size());
   if (state_.divides_gradients()) {
-    slices_.emplace(store_, state_.layout(), share_, state_.ownership());
+    slices_ = gradient_slices(store_, state_.layout(), share_, state_.ownership());
     few_of_round_.resize(few_[0].size());
   }
   if (world.size() == 1 || trainer.pipeline() || !store_.device().is_host()) return;
@@ -128,8 +128,7 @@ void ShardedStep::accumulate_and_send(int shape, int64_t step, int64_t micro) {
   sender_->allow(buckets_.size());
 }
 
-// Without a sender each bucket is sent when it is complete. With one, the next bucket is computed meanwhile; then its
-// memory is used for others.
+// Each bucket is sent when it is complete; by a sender while the next one is computed. Then its memory is others'.
 void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micro) {
   std::vector<HeldBucket>& held = held_[shape];
   if (held.empty()) held = held_buckets(trainer_.plans().train_executor(shape).plan());
@@ -153,8 +152,8 @@ void ShardedStep::send(size_t index, ThreadPool& pool, Communicator::Wait wait) 
     return sum_part(bucket.range, part, additions_of_last_, static_cast<size_t>(waiting_at_last_), pool, wait);
   const auto offset = static_cast<size_t>(state_.layout().ranges()[bucket.range].offset) + part.first;
   float* values = gradient_.empty() ? (*sent_)[index].values(store_) : gradient_.data() + offset;
-  sum_.add_round(added_, {values, part.count}, state_.ownership().bounds(bucket.range), part,
-                 slices_->nodes(bucket.range), pool, wait);
+  sum_.add_round(added_, {values, part.count}, state_.ownership().bounds(bucket.range), part, slices_[bucket.range],
+                 pool, wait);
 }
 
 // Of a part of a range, adds `additions` of the `waiting` gradients to the last one, and what is left over the ranks;
@@ -250,7 +249,7 @@ void ShardedStep::add() {
 }
 
 std::span<const float> ShardedStep::own_gradient(size_t range) const {
-  if (divides_gradients()) return slices_->nodes(range)[0];
+  if (divides_gradients()) return slices_[range][0];
   const Slice own = slice(state_.ownership().bounds(range), share_.rank);
   return gradient_.subspan(static_cast<size_t>(state_.layout().ranges()[range].offset) + own.first, own.count);
 }

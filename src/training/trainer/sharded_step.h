@@ -60,7 +60,7 @@ class ShardedStep {
   void share_average();
 
  private:
-  bool divides_gradients() const { return slices_.has_value(); }
+  bool divides_gradients() const { return state_.divides_gradients(); }
   int64_t first_micro(int64_t shard) const;
   void accumulate_and_send(int shape, int64_t step, int64_t micro);
   void accumulate_and_send_held(int shape, int64_t step, int64_t micro);
@@ -102,9 +102,9 @@ class ShardedStep {
   std::map<int, std::vector<NodeId>> last_writers_;  // by shape, of each bucket
   std::vector<std::span<float>> sent_nodes_;
   // Of divided gradients.
-  std::optional<GradientSlices> slices_;
-  std::map<int, std::vector<HeldBucket>> held_;    // by shape; without a whole gradient
-  const std::vector<HeldBucket>* sent_ = nullptr;  // of the shape that runs
+  std::vector<std::vector<std::span<float>>> slices_;  // by range: gradient_slices()
+  std::map<int, std::vector<HeldBucket>> held_;        // by shape; without a whole gradient
+  const std::vector<HeldBucket>* sent_ = nullptr;      // of the shape that runs
   std::vector<float> few_of_round_;
   ThreadPool own_thread_{1};
   std::optional<OrderedWorker> sender_;  // where several ranks train on CPUs

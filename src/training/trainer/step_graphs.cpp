@@ -177,8 +177,7 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
     if (states[i].defined()) graph.update(states[i], traced.gradients[i]);
   add_totals(graph, traced.loss, options.dtype);
   trace.finish_buffers();
-  // Each gradient is added where the backward pass has computed it, and the activations it was computed from are not
-  // kept any longer.
+  // Each gradient is added where it is computed, so that the activations it came from are not kept any longer.
   return run_early(trace.finish(), traced.flat);
 }
 

@@ -25,8 +25,7 @@
 
 namespace linnet {
 
-// The flat gradient in pieces that several ranks add while the backward pass still computes others: it completes the
-// gradients of the last layers first.
+// The flat gradient in pieces that ranks add while the backward pass, last layers first, still computes others.
 
 // The elements [first, first + count) of a trained range: whole parameters, one after another.
 struct GradientBucket {
@@ -37,8 +36,7 @@ struct GradientBucket {
 // All trained parameters but packed ones, in buckets of at least about a sixteenth of them.
 std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout);
 
-// By bucket: the last node of the plan, which adds to the state "gradient", that writes to it; the number of nodes
-// where that is done after all of them.
+// By bucket: the last node of the plan that writes to it; the number of nodes where that is done after all of them.
 std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout,
                                  const std::vector<GradientBucket>& buckets);
 
@@ -72,8 +70,7 @@ struct StepOptions {
   OptimizerAttrs optimizer;
   // Gradients are those of the loss times the input "loss_scale" []; the update and "sum_of_squares" are without it.
   bool scales_loss = false;
-  // Of the loss of a rank's stage (models/nn/pipeline_parallel.h): ranges that the stage has no parameters of are left
-  // out of accumulate_graph().
+  // Of a rank's stage (models/nn/pipeline_parallel.h), whose parameters accumulate_graph() has alone.
   int chunk = 0;
 };
 
@@ -81,8 +78,7 @@ Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, cons
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
 // accumulate_graph() without the states "gradient", of a step's only micro-batch: each bucket is a tensor [count], of
 // the same bits. A node `hold` (ops/collective) for each bucket, in their order, reads it when the bucket behind it is
-// complete; whoever runs the graph waits there until the bucket was sent. `sorts`: into the order in which the backward
-// pass completes them.
+// complete; whoever runs the graph waits there until the bucket was sent. `sorts`: by when they are complete.
 Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options,
                    std::vector<GradientBucket>& buckets, bool sorts);
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);

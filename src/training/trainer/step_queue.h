@@ -32,8 +32,7 @@ class StepQueue {
   // Begins the steps from `first_step` on, one for each of `rates`, up to the end of an epoch at most. Returns the last
   // step's batch. May throw Stopped: nothing was begun then.
   BatchPosition submit(std::span<const double> rates, int64_t first_step);
-  // The oldest step that waits. When its report is not finite, its batch and Trainer::set_step's inputs are in place
-  // again, for find_non_finite().
+  // The oldest step that waits. If its report is not finite, its inputs are in place again, for find_non_finite().
   DoneStep collect();
 
  private:

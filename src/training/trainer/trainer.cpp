@@ -24,8 +24,7 @@ Precision cpu_precision(Precision wanted) {
 
 namespace {
 
-// Activations are stored in bf16 where the machine multiplies in bf16: elsewhere they would only be rounded for
-// products that read fp32.
+// Activations are stored in bf16 where the machine multiplies in bf16: elsewhere products read fp32.
 TrainerOptions for_machine(TrainerOptions options, const Store& store) {
   if (store.device().is_host() && !gemm_has_bf16()) options.passes.storage_type.reset();
   return options;
@@ -81,8 +80,7 @@ int64_t whole_count(double count) {
 
 bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
 
-// Whether the bytes of a flat gradient still hold it when the plan has run: nothing that is computed after its norm may
-// lie there.
+// Whether a flat gradient is still there when the plan has run: nothing that is computed after its norm may lie there.
 bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
   if (location.region != arena) return true;
   const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);

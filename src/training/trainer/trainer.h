@@ -63,8 +63,7 @@ class TrainerPlans {
   // Of a shape whose training is planned, by chunk of the pipeline; one chunk without it.
   std::vector<StepPlans> step_plans(int shape) const;
   const Plan* apply_plan() const { return apply_.kernels.empty() ? nullptr : &apply_; }
-  // The plans of Trainer::evaluate(), which nothing but PackedWeights may change; none with a pipeline, which has
-  // others too.
+  // The plans of Trainer::evaluate(), which nothing but PackedWeights may change; none with a pipeline.
   std::vector<Plan*> evaluation_plans();
   // The graph of a training step before passes, with TrainerOptions::keep_graphs the one that was planned.
   Graph traced_step(int shape) const;
@@ -153,8 +152,7 @@ class Trainer {
   void load(const Batch& batch) const;
   // One step of one micro-batch. `step` counts from 1.
   StepReport step(int shape, double learning_rate, int64_t step) { return collect(submit(shape, learning_rate, step)); }
-  // The same in two: on a device submit() only queues the step, and collect() waits. At most DeviceRun::kKept steps may
-  // be on their way; on the CPU one.
+  // The same in two: on a device submit() only queues the step, at most DeviceRun::kKept of them; collect() waits.
   SubmittedStep submit(int shape, double learning_rate, int64_t step);
   StepReport collect(const SubmittedStep& step);
   // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.

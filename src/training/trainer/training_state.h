@@ -108,8 +108,7 @@ class TrainingState {
   const Ownership& ownership() const { return ownership_; }
   std::vector<RangeSlice> own_slices() const;  // what this rank updates
 
-  // At least `count` floats of the host that nobody else uses until the next run of a plan: the arena's, if it has as
-  // many.
+  // `count` floats of the host that nobody else uses until the next run of a plan: the arena's, if it has as many.
   std::span<float> scratch(int64_t count);
 
  private:
