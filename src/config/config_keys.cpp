@@ -158,6 +158,14 @@ const Preset* find_preset(std::string_view name) {
 
 namespace {
 
+// Which keys mean something for a task and its architecture. A key that would be ignored is more likely a mistake.
+
+bool key_belongs(const ConfigKey& key, const Config& config) {
+  return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
+           return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
+         });
+}
+
 // The lines above a key: what it means, and what it may be.
 std::string comment(const ConfigKey& key) {
   const std::string meaning = std::string("# ") + key.meaning + "\n";
@@ -253,14 +261,6 @@ Config with_absolute_paths(Config config) {
   if (config.data.data_dir.empty())  // otherwise they are below it
     for (std::string* file : data_files(config)) make_absolute(*file);
   return config;
-}
-
-// Which keys mean something for a task and its architecture. A key that would be ignored is more likely a mistake.
-
-bool key_belongs(const ConfigKey& key, const Config& config) {
-  return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
-           return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
-         });
 }
 
 namespace {

@@ -31,9 +31,6 @@ struct ConfigKey : KeyLimits {
 std::span<const ConfigKey> config_keys();
 // The values of `optimizer`, of the training and of its groups.
 const std::vector<std::string>& optimizer_names();
-// Whether the configuration's task or architecture has the key.
-bool key_belongs(const ConfigKey& key, const Config& config);
-
 FieldValue field_value(const ConfigKey& key, const Config& config);
 // Checks type, range and choices; a message without place, or "" when the value is stored. Whole numbers are real, too.
 std::string assign_field(const ConfigKey& key, Config& config, FieldValue value);

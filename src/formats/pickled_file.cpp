@@ -309,9 +309,7 @@ Directory find_directory(std::string_view bytes, const FailFile& fail) {
   return directory;
 }
 
-}  // namespace
-
-// https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
+// The files of an archive, by their names: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 std::map<std::string, std::string_view> read_zip(std::string_view bytes, const FailFile& fail) {
   const Bytes file(bytes, fail);
   const Directory directory = find_directory(bytes, fail);
@@ -341,6 +339,8 @@ std::map<std::string, std::string_view> read_zip(std::string_view bytes, const F
   }
   return files;
 }
+
+}  // namespace
 
 void PickledFile::parse(std::span<const std::byte> bytes) {
   check_is_there(bytes);

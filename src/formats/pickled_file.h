@@ -27,9 +27,6 @@ struct PickledTensor {
 using FailFile = std::function<void(const std::string& problem)>;
 std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& fail);
 
-// The files of an archive, by their names, as parts of `bytes`.
-std::map<std::string, std::string_view> read_zip(std::string_view bytes, const FailFile& fail);
-
 // A file opened for reading. What breaks the format, or is no dictionary of tensors, is a user error of one line that
 // names the file. So are files of PyTorch before 1.6, which are no archives.
 class PickledFile : public TensorFile {

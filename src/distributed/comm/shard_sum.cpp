@@ -19,6 +19,11 @@ size_t nodes_of_others(const ShardShare& share) {
   return count;
 }
 
+// Whether the tree adds the two, of which `right` follows `left`.
+bool are_siblings(const ShardNode& left, const ShardNode& right) {
+  return left.count == right.count && left.first + left.count == right.first && left.first % (2 * left.count) == 0;
+}
+
 }  // namespace
 
 void add_values(ThreadPool& pool, float* into, const float* from, size_t count) {
@@ -182,10 +187,6 @@ void ShardSum::sum_everywhere(std::span<const std::span<float>> nodes, ThreadPoo
   if (values * nodes_of_others(share_) > workspace_.size()) fail_internal("sum_everywhere is for few values");
   list_outgoing(nodes.size(), [&](int, size_t i) { return nodes[i]; });
   add_nodes(nodes, 0, values, pool, Communicator::Wait::kSoon);
-}
-
-bool are_siblings(const ShardNode& left, const ShardNode& right) {
-  return left.count == right.count && left.first + left.count == right.first && left.first % (2 * left.count) == 0;
 }
 
 int64_t ShardStack::push(ShardNode node) {

@@ -25,9 +25,6 @@ struct ShardNode {
   bool operator==(const ShardNode&) const = default;
 };
 
-// Whether the tree adds the two, of which `right` follows `left`.
-bool are_siblings(const ShardNode& left, const ShardNode& right);
-
 // A stack of the nodes that wait for their right sibling, from left to right.
 class ShardStack {
  public:

@@ -8,6 +8,12 @@
 #include "data/text/base64.h"
 
 namespace linnet {
+// The files of src/training/report/page, as the build embeds them (cmake/embed.cmake).
+extern const char* const kPageHtml;
+extern const char* const kPageStyle;
+extern const char* const kPageScript;     // of reports about runs
+extern const char* const kInspectScript;  // of inspections
+
 namespace {
 
 constexpr size_t kMostBytes = 1'900'000;  // of a page
@@ -146,6 +152,16 @@ std::string filled(const std::map<std::string, std::string>& values) {
   return result;
 }
 
+// A page with this script, which reads `json`. `command`: of linnet, which made the page.
+std::string filled_page(const std::string& title, const std::string& command, const char* script,
+                        const std::string& json) {
+  return filled({{"title", html_escaped(title)},
+                 {"command", html_escaped(command)},
+                 {"style", kPageStyle},
+                 {"script", script},
+                 {"data", script_text(json)}});
+}
+
 // A value that is filled piece by piece has a tenant for each piece.
 std::string name_of(const TensorType& type, size_t bytes) {
   return bytes < type.bytes() ? "part of " + type.text() : type.text();
@@ -216,15 +232,6 @@ std::string report_page(const ReportTitle& title, std::span<const ReportRun> run
     if (page.size() <= kMostBytes) break;
   }
   return page;
-}
-
-std::string filled_page(const std::string& title, const std::string& command, const char* script,
-                        const std::string& json) {
-  return filled({{"title", html_escaped(title)},
-                 {"command", html_escaped(command)},
-                 {"style", kPageStyle},
-                 {"script", script},
-                 {"data", script_text(json)}});
 }
 
 std::string memory_picture(const Trainer& trainer, RegionId arena) {

@@ -29,17 +29,6 @@ struct ReportTitle {
 // are left out. Lines and files that are damaged are left out.
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs);
 
-// What pages are made of: the files of src/training/report/page, as the build embeds them (cmake/embed.cmake).
-
-extern const char* const kPageHtml;
-extern const char* const kPageStyle;
-extern const char* const kPageScript;     // of reports about runs
-extern const char* const kInspectScript;  // of inspections
-
-// A page with this script, which reads `json`. `command`: of linnet, which made the page.
-std::string filled_page(const std::string& title, const std::string& command, const char* script,
-                        const std::string& json);
-
 // The data of a picture of a plan's memory: every tensor with its place in the arena and its life.
 
 // Of the plan with the largest arena among those the trainer trains with, or evaluates with if it does not train:

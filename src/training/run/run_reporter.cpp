@@ -161,6 +161,8 @@ bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b)
 
 bool is_left_out(const std::string& name) { return state::is_moment(name) || state::is_gradient(name); }
 
+std::string anomaly_path(const std::string& run_folder) { return run_folder + "/anomaly.safetensors"; }
+
 const Graph& step_graph(const TrainerPlans& plans, int shape) { return plans.step_plans(shape).front().forward->graph; }
 
 }  // namespace
@@ -289,8 +291,6 @@ void RunReporter::warn_of_nothing_learned() const {
                 "\": it has learned nothing yet. More steps, another --lr or a model to start from "
                 "(model.from=FOLDER) may help");
 }
-
-std::string anomaly_path(const std::string& run_folder) { return run_folder + "/anomaly.safetensors"; }
 
 void save_anomaly(const std::string& run_folder, const TrainingTask& task, Trainer& trainer, int shape, int64_t step) {
   trainer.state().pull();

@@ -126,8 +126,6 @@ class RunReporter {
 // A step whose loss or gradient was not finite, kept so that it can be looked at again: `linnet train --detect-anomaly`
 // writes it, `linnet check RUN --replay` runs it.
 
-std::string anomaly_path(const std::string& run_folder);
-
 // Keeps what the step's graph reads but moments: batch, weights, which the optimizer has left, dropout's counters.
 void save_anomaly(const std::string& run_folder, const TrainingTask& task, Trainer& trainer, int shape, int64_t step);
 

@@ -101,8 +101,8 @@ std::vector<std::string> draw(std::span<const SweepAxis> axes, uint64_t& state) 
   return settings;
 }
 
-}  // namespace
-
+// The settings of each run, "key=value". `runs` 0: of a grid all, else 12. The first ones do not depend on `runs`. User
+// error for a grid of ranges, or of more combinations than `runs`.
 std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> axes, SweepSearch search, int64_t runs,
                                                      uint64_t seed) {
   if (search == SweepSearch::kGrid) return grid(axes, runs);
@@ -120,8 +120,6 @@ std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> 
   }
   return all;
 }
-
-namespace {
 
 class SweepRunner {
  public:

@@ -35,11 +35,6 @@ enum class SweepSearch {
   kHalving,  // the same; after a part of the steps, only the best third goes on (Jamieson & Talwalkar 2016)
 };
 
-// The settings of each run, "key=value". `runs` 0: of a grid all, else 12. The first ones do not depend on `runs`. User
-// error for a grid of ranges, or of more combinations than `runs`.
-std::vector<std::vector<std::string>> sweep_settings(std::span<const SweepAxis> axes, SweepSearch search, int64_t runs,
-                                                     uint64_t seed);
-
 struct SweepRequest {
   ConfigChoice choice;  // without what the axes say
   std::vector<SweepAxis> axes;

@@ -12,6 +12,8 @@
 namespace linnet {
 namespace {
 
+constexpr int kStateFormatVersion = 1;
+
 using Slots = std::span<const ParameterSlot>;
 
 double number(const SafetensorsFile& file, const std::string& key) {

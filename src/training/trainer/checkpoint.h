@@ -9,8 +9,6 @@
 
 namespace linnet {
 
-constexpr int kStateFormatVersion = 1;
-
 // Where a run stands after `step` steps.
 struct Progress {
   int64_t step = 0;
