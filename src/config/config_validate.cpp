@@ -1,9 +1,10 @@
 // The rules between keys. Each message names the keys and their values.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include "base/error.h"
+#include "base/numbers.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
@@ -18,25 +19,20 @@ RankLayout parse(const std::string& text) {
   const auto fail = [&] {
     fail_user("parallel = \"" + text + "\" is not understood; write for example pipeline=2 or data=2,tensor=2");
   };
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
-    if (equals >= end) fail();
-    const std::string name = text.substr(at, equals - at);
+  for (const std::string_view part : split(text, ',')) {
+    if (part.empty()) continue;
+    const size_t equals = std::min(part.find('='), part.size() - 1);
+    const std::string_view name = part.substr(0, equals), value = part.substr(equals + 1);
     int* number = name == "data"         ? &layout.data
                   : name == "tensor"     ? &layout.tensor
                   : name == "pipeline"   ? &layout.pipeline
                   : name == "interleave" ? &layout.interleave
                                          : nullptr;
-    const char *first = text.data() + equals + 1, *last = text.data() + end;
     if (!number || *number != 0) fail();
-    at = end + 1;
-    layout.splits_encoder |= name == "pipeline" && std::string_view(first, last) == "encoder-decoder";
-    if (number == &layout.pipeline && layout.splits_encoder) {
-      *number = 2;
-    } else if (const auto [stop, error] = std::from_chars(first, last, *number);
-               error != std::errc{} || stop != last || *number < 1 || *number > 1 << 15) {
-      fail();
-    }
+    const bool splits_encoder = number == &layout.pipeline && value == "encoder-decoder";
+    layout.splits_encoder |= splits_encoder;
+    *number = splits_encoder ? 2 : parse_number<int>(value).value_or(0);
+    if (*number < 1 || *number > 1 << 15) fail();
   }
   if (layout.interleave > 1 && layout.pipeline < 2)
     fail_user("parallel = \"" + text + "\": interleave is of a pipeline: write for example pipeline=2,interleave=2");

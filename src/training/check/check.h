@@ -2,7 +2,6 @@
 // each gives a line with a figure and a verdict.
 #pragma once
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,11 +62,6 @@ Finding verdict(bool passes, std::string figure);
 Finding skipped(std::string why);
 
 const Graph& evaluation_graph(const CheckSubject& subject);
-TensorType input_type(const CheckSubject& subject, const std::string& name);
-std::span<int32_t> ids(CheckBatch& batch, const std::string& name);
-int64_t rows_of(const CheckSubject& subject);
-// The loss of a batch, summed, with the weights as they are.
-LossTotal loss_of(const CheckSubject& subject, const CheckBatch& batch);
 void load(const CheckSubject& subject, const CheckBatch& batch);
 // The weights as they are at first, and an optimizer that has seen nothing.
 void restart(CheckSubject& subject);
@@ -76,20 +70,9 @@ double difference(double a, double b);
 // Everything that the graph reads, as it is in the store.
 NamedTensors graph_inputs(const CheckSubject& subject, const Graph& graph);
 
-// The beginning.
-Finding check_initial_loss(CheckSubject& subject);
-Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& throughput, std::optional<Finding>& memory);
-Finding check_determinism(CheckSubject& subject);
-Finding check_drift(CheckSubject& subject);
 // Gradients.
 Finding check_gradient_norms(CheckSubject& subject);
 Finding check_finite_differences(CheckSubject& subject);
-// Who sees what.
-Finding check_padding(CheckSubject& subject);
-Finding check_rows(CheckSubject& subject);
-Finding check_causality(CheckSubject& subject);
-Finding check_context(CheckSubject& subject);
-Finding check_lengths(CheckSubject& subject);
 // Inside the graph.
 Finding check_attention(CheckSubject& subject);
 Finding check_dead_units(CheckSubject& subject);

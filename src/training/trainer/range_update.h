@@ -41,10 +41,6 @@ struct RangeGradient {
   std::optional<PackedParameters> packed = {};  // empty: the parameters are an input of the graph, in fp32
 };
 
-// The parameters of a range as its update reads them, [range.count] in fp32, and what becomes of its result.
-Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGradient& gradient);
-void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradient& gradient);
-
 // Adds the states of a range to the graph as inputs, and updates them.
 void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
                   const RangeGradient& gradient);
@@ -65,44 +61,7 @@ std::vector<RangePiece> layer_matrices(const ParameterLayout& layout, const Trai
 // Each tensor by itself; matrices are all that have two axes of at least two elements.
 std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedRange& range);
 
-// Muon (Jordan et al. 2024): a matrix moves along the nearest semi-orthogonal matrix to its momentum, so that all
-// directions of the step are equally long.
-//
-//   g = gradient * scale,   m += (1 - momentum) (g - m),   u = (1 - momentum) g + momentum m          (Nesterov)
-//   x = u / |u|;  five times:  a = x x^T,  x = 3.4445 x + (-4.7750 a + 2.0315 a^2) x
-//   parameter = parameter * (1 - rate * weight_decay) - rate * 0.2 sqrt(max(rows, columns)) x
-//
-// The factor makes the step as long as AdamW's in large models, so that it takes AdamW's learning rate and weight decay
-// there (Liu et al. 2025, "Muon is Scalable for LLM Training"); small models want three to four times the rate. What is
-// no matrix of a layer (training/trainer/range_update.h) is updated by AdamW.
-//
-// States: "moment1", the momentum of matrices and AdamW's first moment of the rest; "moment2.rest", the second moment
-// of the rest, without the matrices between.
-
-// x [rows, columns], scaled to about the nearest semi-orthogonal matrix: singular values between 0.7 and 1.2.
+// Of Muon: x [rows, columns], scaled to about the nearest semi-orthogonal matrix: singular values between 0.7 and 1.2.
 Tensor orthogonal(At x);
-
-void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
-                    const OptimizerAttrs& attrs, const RangeGradient& gradient);
-
-// Adafactor without a first moment (Shazeer & Stern 2018, algorithms 4 and 5), each tensor by itself:
-//
-//   g = gradient * scale,   fresh = step^-decay_power
-//   matrices [N, M]:  r += fresh (mean over columns of (g^2 + 1e-30) - r),   c += fresh (mean over rows - c)
-//                     v = r c / mean(r)
-//   others:           v += fresh (g^2 + 1e-30 - v)
-//   u = g / sqrt(v),   u = u / max(1, root mean square of u)
-//   parameter = parameter * (1 - rate * weight_decay) - rate * u
-//
-// The rate is the learning rate itself, as AdamW's is; the paper's factor, the root mean square of the parameter, is
-// left out.
-//
-// States: "moment2.factors", r and c of all matrices in their order; "moment2.rest", v of the others.
-
-// Elements of "moment2.factors".
-int64_t factor_elements(const std::vector<RangePiece>& pieces);
-
-void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
-                         const OptimizerAttrs& attrs, const RangeGradient& gradient);
 
 }  // namespace linnet
