@@ -56,7 +56,7 @@ void describe_sequences(CheckSubject& subject) {
 }  // namespace
 
 TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(start_training_task(config_, "")) {
-  subject_.emplace(CheckSubject{.trainer = task_->trainer(), .store = task_->store(), .batch = {}});
+  subject_.emplace(CheckSubject{.trainer = task_->trainer(), .batch = {}});
   CheckSubject& subject = *subject_;
   const Batch& batch = task_->batches().next();
   subject.shape = batch.shape_index;

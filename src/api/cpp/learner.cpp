@@ -373,11 +373,8 @@ std::vector<float> Learner::gradient(const std::string& name) {
   if (!s.last_trained) fail_user("there is no step whose gradient is known: none was taken, or evaluation followed");
   std::vector<float> gradient;
   const bool kept =
-      s.trainer->visit_gradient(s.last_trained->number, [&](const TrainedRange& range, std::span<const float> values) {
-        if (slot.offset < range.offset || slot.offset >= range.offset + range.count) return;
-        const auto part = values.subspan(static_cast<size_t>(slot.offset - range.offset),
-                                         static_cast<size_t>(slot.spec.shape.elements()));
-        gradient.assign(part.begin(), part.end());
+      s.trainer->visit_gradient(s.last_trained->number, [&](const ParameterSlot& of, std::span<const float> values) {
+        if (of.offset == slot.offset) gradient.assign(values.begin(), values.end());
       });
   if (!kept || gradient.empty()) fail_user("the step has used the memory of its gradient for something else");
   for (float& value : gradient) value /= static_cast<float>(s.last_count);

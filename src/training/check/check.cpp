@@ -36,7 +36,7 @@ void restart(CheckSubject& subject) {
   const TrainingState& states = subject.trainer.state();
   for (const std::string& state : states.names())
     if (state != state::kParameters) std::fill_n(states.flat(state), states.layout().trained_count(), 0.0F);
-  for (const PackedState& state : states.packed()) std::memset(subject.store.data(state.name), 0, state.type.bytes());
+  for (const PackedState& state : states.packed()) std::memset(states.store().data(state.name), 0, state.type.bytes());
   states.push();
 }
 
@@ -50,17 +50,6 @@ void load(const CheckSubject& subject, const CheckBatch& batch) {
 double difference(double a, double b) {
   const double larger = std::max(std::abs(a), std::abs(b));
   return larger > 0 ? std::abs(a - b) / larger : a == b ? 0 : INFINITY;
-}
-
-NamedTensors graph_inputs(const CheckSubject& subject, const Graph& graph) {
-  NamedTensors inputs;
-  subject.trainer.state().pull();
-  for (const GraphInput& input : graph.inputs()) {
-    HostTensor tensor(graph.value(input.value).type);
-    std::memcpy(tensor.data(), subject.store.data(input.name), tensor.type().bytes());
-    inputs[input.name] = std::move(tensor);
-  }
-  return inputs;
 }
 
 namespace {

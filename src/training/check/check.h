@@ -30,7 +30,6 @@ using CheckBatch = std::map<std::string, std::vector<std::byte>>;
 
 struct CheckSubject {
   Trainer& trainer;  // without dropout and label smoothing, its steps one micro-batch, without a moving average
-  const Store& store;
   CheckBatch batch;
   int shape = 0;
   std::function<void()> reset;  // gives the trainer the weights it starts from
@@ -67,8 +66,6 @@ void load(const CheckSubject& subject, const CheckBatch& batch);
 void restart(CheckSubject& subject);
 // |a - b| relative to the larger.
 double difference(double a, double b);
-// Everything that the graph reads, as it is in the store.
-NamedTensors graph_inputs(const CheckSubject& subject, const Graph& graph);
 
 // Gradients.
 Finding check_gradient_norms(CheckSubject& subject);

@@ -23,18 +23,14 @@ std::vector<ParameterGradient> gradients_of(CheckSubject& subject) {
   load(subject, subject.batch);
   const StepReport report = subject.trainer.step(subject.shape, 0, 1);
   std::vector<ParameterGradient> all;
-  subject.trainer.visit_gradient(subject.shape, [&](const TrainedRange& range, std::span<const float> values) {
-    for (const ParameterSlot& slot : subject.trainer.state().layout().trained()) {
-      if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
-      const auto part = values.subspan(slot.offset - range.offset, slot.spec.shape.elements());
-      ParameterGradient& gradient = all.emplace_back(ParameterGradient{&slot, {part.begin(), part.end()}});
-      double squares = 0;
-      for (float& value : gradient.values) {
-        value = static_cast<float>(value / static_cast<double>(std::max<int64_t>(report.tokens, 1)));
-        squares += static_cast<double>(value) * value;
-      }
-      gradient.norm = std::sqrt(squares);
+  subject.trainer.visit_gradient(subject.shape, [&](const ParameterSlot& slot, std::span<const float> values) {
+    ParameterGradient& gradient = all.emplace_back(ParameterGradient{&slot, {values.begin(), values.end()}});
+    double squares = 0;
+    for (float& value : gradient.values) {
+      value = static_cast<float>(value / static_cast<double>(std::max<int64_t>(report.tokens, 1)));
+      squares += static_cast<double>(value) * value;
     }
+    gradient.norm = std::sqrt(squares);
   });
   restart(subject);  // the moments
   return all;
@@ -188,7 +184,7 @@ Finding check_attention(CheckSubject& subject) {
     if (is_attention(node))
       for (const ValueId value : node.in) kept[value];
   if (kept.empty()) return skipped("the model has no attention");
-  const NamedTensors inputs = graph_inputs(subject, graph);
+  const NamedTensors inputs = subject.trainer.graph_inputs(graph);
   for (const GraphInput& input : graph.inputs())
     if (kept.contains(input.value)) kept[input.value] = inputs.at(input.name);
   InterpreterOptions options{.kernels = KernelSet::kFast, .threads = subject.trainer.options().threads};
@@ -237,7 +233,7 @@ Finding check_dead_units(CheckSubject& subject) {
     ++layers;
     if (share > worst) worst = share, where = graph.where_text(id);
   };
-  interpret(graph, graph_inputs(subject, graph), options);
+  interpret(graph, subject.trainer.graph_inputs(graph), options);
   if (layers == 0) return skipped("no units that can be off for good (relu)");
   return verdict(worst < kMostShare, text_of("%lld layers with relu; at most %.1f%% never fire on this batch (%s)",
                                              static_cast<long long>(layers), 100 * worst, where.c_str()));

@@ -129,7 +129,7 @@ std::vector<CheckLine> check(const Spoiled& spoiled, bool classifier) {
   SingleShapeLearner learner(
       model, [&](Trace& trace) { return classifier ? model.classifier_loss(trace) : model.decoder_loss(trace); },
       {.optimizer = {.kind = OptimizerAttrs::Kind::kAdam}, .threads = 1}, {}, groups);
-  CheckSubject subject{.trainer = learner.trainer(), .store = learner.store(), .batch = {}};
+  CheckSubject subject{.trainer = learner.trainer(), .batch = {}};
   subject.reset = [&] { learner.trainer().state().initialize(); };
   subject.learning_rate = spoiled.learning_rate;
   subject.batch["tokens"] = ids_of(kRows * kLength, kVocab, 1);

@@ -107,14 +107,8 @@ void EventLog::write(const MetricsLine& line) {
 void EventLog::count_gradient(Trainer& trainer, int shape, int64_t step_tokens, double loss_scale) {
   gradients_.clear();
   auto tokens = static_cast<double>(step_tokens);
-  const auto count = [&](const TrainedRange& range, std::span<const float> values) {
-    const double factor = 1 / (std::max(tokens, 1.0) * loss_scale);
-    for (const ParameterSlot& slot : trainer.state().layout().trained()) {
-      if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
-      const auto first = static_cast<size_t>(slot.offset - range.offset);
-      gradients_[module_of(slot.spec.name)].add(values.subspan(first, static_cast<size_t>(slot.spec.shape.elements())),
-                                                factor);
-    }
+  const auto count = [&](const ParameterSlot& slot, std::span<const float> values) {
+    gradients_[module_of(slot.spec.name)].add(values, 1 / (std::max(tokens, 1.0) * loss_scale));
   };
   trainer.visit_gradient(shape, count, &tokens);
 }

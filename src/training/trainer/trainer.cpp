@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/numbers.h"
 #include "base/timeline.h"
-#include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
 #include "engine/kernels/bandwidth.h"
 #include "engine/kernels/gemm/gemm.h"
@@ -251,6 +250,10 @@ std::string Trainer::find_non_finite(int shape) const {
   const Precision precision = options_.passes.precision;
   if (precision == Precision::kF16)
     graph = lower_precision(graph, precision, options_.passes.attention_precision.value_or(precision));
+  return first_non_finite(graph, graph_inputs(graph), {.kernels = KernelSet::kFast, .threads = options_.threads});
+}
+
+NamedTensors Trainer::graph_inputs(const Graph& graph) const {
   NamedTensors inputs;
   state_.pull();
   for (const GraphInput& input : graph.inputs()) {
@@ -261,7 +264,7 @@ std::string Trainer::find_non_finite(int shape) const {
     if (!has_slices) std::memcpy(tensor.data(), store_.data(input.name), tensor.type().bytes());
     inputs[input.name] = std::move(tensor);
   }
-  return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
+  return inputs;
 }
 
 bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens) {
@@ -296,7 +299,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_bat
       store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, count * sizeof(float));
       store_.device().wait();
     }
-    visit(range, {copy.empty() ? reinterpret_cast<const float*>(from) : copy.data(), count});
+    visit_range(range, copy.empty() ? reinterpret_cast<const float*>(from) : copy.data(), visit);
   }
   return true;
 }
@@ -315,7 +318,7 @@ void Trainer::visit_accumulated(int shape, GradientVisitor visit, double* tokens
       const std::string name = state::kGradient + range.suffix;
       store_.pull(name);
       float* values = store_.as<float>(name);
-      visit(range, {values, static_cast<size_t>(range.count)});
+      visit_range(range, values, visit);
       std::fill_n(values, range.count, 0.0F);
       store_.push(name);
     }
@@ -332,8 +335,13 @@ void Trainer::visit_accumulated(int shape, GradientVisitor visit, double* tokens
     }
   });
   count_tokens();
-  for (const TrainedRange& range : layout_.ranges())
-    visit(range, std::span(gradient).subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
+  for (const TrainedRange& range : layout_.ranges()) visit_range(range, gradient.data() + range.offset, visit);
+}
+
+void Trainer::visit_range(const TrainedRange& range, const float* values, GradientVisitor visit) const {
+  for (const ParameterSlot& slot : layout_.trained())
+    if (slot.offset >= range.offset && slot.offset < range.offset + range.count)
+      visit(slot, {values + (slot.offset - range.offset), static_cast<size_t>(slot.spec.shape.elements())});
 }
 
 }  // namespace linnet

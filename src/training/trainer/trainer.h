@@ -15,6 +15,7 @@
 #include "base/function_ref.h"
 #include "data/examples/batch.h"
 #include "engine/exec/executor.h"
+#include "engine/exec/interpreter.h"
 #include "engine/profile/step_profiler.h"
 #include "training/trainer/training_state.h"
 
@@ -174,14 +175,16 @@ class Trainer {
     return evaluate(batch.shape_index);
   }
 
+  // All that a graph of the trainer's reads; of what ranks divide, zeros.
+  NamedTensors graph_inputs(const Graph& graph) const;
   // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first
   // that produced a NaN or an infinity; empty when none did.
   std::string find_non_finite(int shape) const;
-  // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, of this shape, for all
-  // ranges but packed ones; before any other plan runs. Of a step of several micro-batches the last one's is computed
-  // again, and its tokens counted in `micro_batch_tokens`. A loss scale is in it. False: the plan has written over it,
-  // or the process is a stage of a pipeline.
-  using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
+  // Calls visit(parameter, values) with the gradient of the sum of losses of the step that ran last, of this shape, for
+  // all parameters but packed ones; before any other plan runs. Of a step of several micro-batches the last one's is
+  // computed again, and its tokens counted in `micro_batch_tokens`. A loss scale is in it. False: the plan has written
+  // over some of it, or the process is a stage of a pipeline.
+  using GradientVisitor = FunctionRef<void(const ParameterSlot& parameter, std::span<const float> values)>;
   bool visit_gradient(int shape, GradientVisitor visit, double* micro_batch_tokens = nullptr);
 
   // Of the next step; collect() moves it. Only where options().loss_scale is on.
@@ -197,6 +200,7 @@ class Trainer {
   void set_loss_scale_input();
   void set_random(int64_t step, int64_t micro);
   void visit_accumulated(int shape, GradientVisitor visit, double* tokens);
+  void visit_range(const TrainedRange& range, const float* values, GradientVisitor visit) const;
 
   const TrainerOptions options_;
   const SharedRegions shared_;
