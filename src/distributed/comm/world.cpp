@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/module.h"
 #include "base/numbers.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 
 namespace linnet {
@@ -52,12 +53,8 @@ class ModuleCommunicator : public Communicator {
 
 std::optional<std::string> on_path(const char* program) {
   const char* path = std::getenv("PATH");
-  for (std::string_view rest = path ? path : ""; !rest.empty();) {
-    const size_t end = std::min(rest.find(':'), rest.size());
-    const std::string file = std::string(rest.substr(0, end)) + "/" + program;
-    if (access(file.c_str(), X_OK) == 0) return file;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  for (const std::string_view folder : split(path ? path : "", ':'))
+    if (const std::string file = std::string(folder) + "/" + program; access(file.c_str(), X_OK) == 0) return file;
   return {};
 }
 

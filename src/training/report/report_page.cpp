@@ -24,11 +24,9 @@ constexpr size_t kMostSamples = 60;       // evaluations whose samples are shown
 
 std::vector<Json> parsed_lines(const std::string& text) {
   std::vector<Json> lines;
-  for (size_t start = 0; start < text.size();) {
-    const size_t end = std::min(text.find('\n', start), text.size());
-    Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
-    if (line.is_object() && line.contains("step") && line["step"].is_integer()) lines.push_back(std::move(line));
-    start = end + 1;
+  for (const std::string_view part : split(text, '\n')) {
+    Json line = Json::parse_or_null(part, JsonLimits::settings());
+    if (const Json* step = line.find("step"); step && step->is_integer()) lines.push_back(std::move(line));
   }
   return lines;
 }
