@@ -49,6 +49,78 @@ void put(std::vector<uint32_t>& slots, std::string_view key, size_t position) {
   slots[slot_of(slots, key, [](size_t) { return false; })] = static_cast<uint32_t>(position);
 }
 
+enum class Strings { kReplaced, kAscii, kUtf8 };  // what becomes of bytes that are not ASCII or not UTF-8
+
+class Writer {
+ public:
+  Writer(int indent, Strings strings) : indent_(indent), strings_(strings) {}
+
+  void write(const Json& json) {
+    if (json.is_object())
+      write_all(json.items(), '{', '}', [&](const Json::Member& member) {
+        write(member.key);
+        out_ += indent_ < 0 ? ":" : ": ";
+        write(member.value);
+      });
+    else if (json.is_array()) write_all(json, '[', ']', [&](const Json& element) { write(element); });
+    else if (json.is_string()) write(json.text());
+    else if (json.is_float()) write(json.get<double>());
+    else if (json.is_boolean()) out_ += json.get<bool>() ? "true" : "false";
+    else if (json.is_null()) out_ += "null";
+    else out_ += json.is_natural() ? std::to_string(json.get<uint64_t>()) : std::to_string(json.get<int64_t>());
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  template <class Range, class WriteOne>
+  void write_all(const Range& range, char begin, char end, const WriteOne& write_one) {
+    out_ += begin;
+    ++depth_;
+    const char* comma = "";
+    for (const auto& one : range) {
+      out_ += comma;
+      begin_line();
+      write_one(one);
+      comma = ",";
+    }
+    --depth_;
+    if (*comma) begin_line();
+    out_ += end;
+  }
+  void begin_line() {
+    if (indent_ >= 0) (out_ += '\n').append(static_cast<size_t>(indent_ * depth_), ' ');
+  }
+
+  void write(double number) {
+    if (!std::isfinite(number)) return void(out_ += "null");  // JSON has no other word for it
+    char digits[64];
+    out_.append(digits, nlohmann::detail::to_chars(digits, digits + sizeof digits, number));
+  }
+
+  void write(const std::string& text) {
+    const auto is_plain = [](unsigned char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; };
+    if (std::ranges::all_of(text, is_plain)) return void(((out_ += '"') += text) += '"');
+    using Handler = nlohmann::json::error_handler_t;
+    try {
+      out_ += nlohmann::json(text).dump(-1, ' ', strings_ == Strings::kAscii,
+                                        strings_ == Strings::kUtf8 ? Handler::strict : Handler::replace);
+    } catch (const nlohmann::json::exception&) {
+      throw JsonError("is not valid UTF-8");
+    }
+  }
+
+  const int indent_;
+  const Strings strings_;
+  int depth_ = 0;
+  std::string out_;
+};
+
+std::string written(const Json& json, int indent, Strings strings) {
+  Writer writer(indent, strings);
+  writer.write(json);
+  return writer.take();
+}
+
 }  // namespace
 
 size_t Json::Object::position(std::string_view key, size_t* compared) const {
@@ -333,82 +405,6 @@ Json Json::parse_or_null(std::string_view text, const JsonLimits& limits) {
     return {};
   }
 }
-
-namespace {
-
-enum class Strings { kReplaced, kAscii, kUtf8 };  // what becomes of bytes that are not ASCII or not UTF-8
-
-class Writer {
- public:
-  Writer(int indent, Strings strings) : indent_(indent), strings_(strings) {}
-
-  void write(const Json& json) {
-    if (json.is_object())
-      write_all(json.items(), '{', '}', [&](const Json::Member& member) {
-        write(member.key);
-        out_ += indent_ < 0 ? ":" : ": ";
-        write(member.value);
-      });
-    else if (json.is_array()) write_all(json, '[', ']', [&](const Json& element) { write(element); });
-    else if (json.is_string()) write(json.text());
-    else if (json.is_float()) write(json.get<double>());
-    else if (json.is_boolean()) out_ += json.get<bool>() ? "true" : "false";
-    else if (json.is_null()) out_ += "null";
-    else out_ += json.is_natural() ? std::to_string(json.get<uint64_t>()) : std::to_string(json.get<int64_t>());
-  }
-  std::string take() { return std::move(out_); }
-
- private:
-  template <class Range, class WriteOne>
-  void write_all(const Range& range, char begin, char end, const WriteOne& write_one) {
-    out_ += begin;
-    ++depth_;
-    const char* comma = "";
-    for (const auto& one : range) {
-      out_ += comma;
-      begin_line();
-      write_one(one);
-      comma = ",";
-    }
-    --depth_;
-    if (*comma) begin_line();
-    out_ += end;
-  }
-  void begin_line() {
-    if (indent_ >= 0) (out_ += '\n').append(static_cast<size_t>(indent_ * depth_), ' ');
-  }
-
-  void write(double number) {
-    if (!std::isfinite(number)) return void(out_ += "null");  // JSON has no other word for it
-    char digits[64];
-    out_.append(digits, nlohmann::detail::to_chars(digits, digits + sizeof digits, number));
-  }
-
-  void write(const std::string& text) {
-    const auto is_plain = [](unsigned char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; };
-    if (std::ranges::all_of(text, is_plain)) return void(((out_ += '"') += text) += '"');
-    using Handler = nlohmann::json::error_handler_t;
-    try {
-      out_ += nlohmann::json(text).dump(-1, ' ', strings_ == Strings::kAscii,
-                                        strings_ == Strings::kUtf8 ? Handler::strict : Handler::replace);
-    } catch (const nlohmann::json::exception&) {
-      throw JsonError("is not valid UTF-8");
-    }
-  }
-
-  const int indent_;
-  const Strings strings_;
-  int depth_ = 0;
-  std::string out_;
-};
-
-std::string written(const Json& json, int indent, Strings strings) {
-  Writer writer(indent, strings);
-  writer.write(json);
-  return writer.take();
-}
-
-}  // namespace
 
 std::string Json::dump(int indent) const { return written(*this, indent, Strings::kReplaced); }
 std::string Json::dump_ascii() const { return written(*this, -1, Strings::kAscii); }

@@ -31,19 +31,6 @@ void print(const char* begin, const std::string& message) {
   std::fflush(stderr);
 }
 
-}  // namespace
-
-bool log_shows_info() { return level() == Level::kInfo; }
-void silence_log() { level() = Level::kOff; }
-void log_info(const std::string& message) {
-  if (log_shows_info()) print("linnet: ", message);
-}
-void log_warning(const std::string& message) {
-  if (level() != Level::kOff) print("linnet: warning: ", message);
-}
-
-namespace {
-
 constexpr size_t kLongest = 300;
 
 // 0: nobody has told.
@@ -58,6 +45,15 @@ bool can_redraw() {
 }
 
 }  // namespace
+
+bool log_shows_info() { return level() == Level::kInfo; }
+void silence_log() { level() = Level::kOff; }
+void log_info(const std::string& message) {
+  if (log_shows_info()) print("linnet: ", message);
+}
+void log_warning(const std::string& message) {
+  if (level() != Level::kOff) print("linnet: warning: ", message);
+}
 
 TerminalLine::TerminalLine() : usable_(can_redraw()) {}
 

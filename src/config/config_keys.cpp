@@ -63,6 +63,55 @@ std::string bound_text(const ConfigKey& key, double bound) {
   return std::to_string(static_cast<int64_t>(bound));
 }
 
+// Which keys mean something for a task and its architecture. A key that would be ignored is more likely a mistake.
+
+bool key_belongs(const ConfigKey& key, const Config& config) {
+  return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
+           return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
+         });
+}
+
+// The lines above a key: what it means, and what it may be.
+std::string comment(const ConfigKey& key) {
+  const std::string meaning = std::string("# ") + key.meaning + "\n";
+  return key.choices.empty() ? meaning : meaning + "# O" + range_text(key).substr(1) + ".\n";
+}
+
+// Text in quotation marks.
+std::string quoted(const std::string& text) { return value_text(FieldValue(text)); }
+
+std::string group_text(const GroupConfig& group) {
+  std::string text = "\n[[train.groups]]\nparameters = [" + joined(group.parameters, ", ", quoted) + "]\n";
+  const GroupConfig usual;
+  if (group.frozen) text += "frozen = true\n";
+  if (group.storage != usual.storage) text += "storage = " + quoted(group.storage) + "\n";
+  if (group.learning_rate_factor != usual.learning_rate_factor)
+    text += "learning_rate_factor = " + value_text(FieldValue(group.learning_rate_factor)) + "\n";
+  if (group.weight_decay) text += "weight_decay = " + value_text(FieldValue(*group.weight_decay)) + "\n";
+  if (group.optimizer) text += "optimizer = " + quoted(*group.optimizer) + "\n";
+  return text;
+}
+
+// With the keys of the section that belong to the task; but of [train] nearly all do, and would tell nothing.
+[[noreturn]] void fail_key(const std::string& where, const ConfigKey& missing, const Config& config) {
+  const std::string section = missing.section;
+  std::string others;
+  for (const ConfigKey& key : config_keys())
+    if (section != "train" && section == key.section && key_belongs(key, config))
+      others += (others.empty() ? "; in [" + section + "] it has " : ", ") + key.name;
+  fail_user(where + "task = \"" + config.data.task + "\" with architecture = \"" + config.model.architecture +
+            "\" has no \"" + missing.name + "\"" + others);
+}
+
+// A value that asks for nothing: the default, or no limit. num_layers sets both stacks, also where a model has one.
+bool asks_for_nothing(const ConfigKey& key, const Config& config) {
+  const std::string_view name = key.name;
+  const bool is_layers = name == "num_encoder_layers" || name == "num_decoder_layers";
+  return (name == "batch_tokens" && config.data.batch_tokens == 0) ||
+         (is_layers && (task_kind(config) != TaskKind::kImages || config.model.architecture == "vit")) ||
+         field_value(key, config) == field_value(key, Config{});
+}
+
 }  // namespace
 
 const std::vector<std::string>& optimizer_names() {
@@ -156,39 +205,6 @@ const Preset* find_preset(std::string_view name) {
   return found == presets().end() ? nullptr : &*found;
 }
 
-namespace {
-
-// Which keys mean something for a task and its architecture. A key that would be ignored is more likely a mistake.
-
-bool key_belongs(const ConfigKey& key, const Config& config) {
-  return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
-           return owner == config.data.task || owner == task_row(config).owner || owner == config.model.architecture;
-         });
-}
-
-// The lines above a key: what it means, and what it may be.
-std::string comment(const ConfigKey& key) {
-  const std::string meaning = std::string("# ") + key.meaning + "\n";
-  return key.choices.empty() ? meaning : meaning + "# O" + range_text(key).substr(1) + ".\n";
-}
-
-// Text in quotation marks.
-std::string quoted(const std::string& text) { return value_text(FieldValue(text)); }
-
-std::string group_text(const GroupConfig& group) {
-  std::string text = "\n[[train.groups]]\nparameters = [" + joined(group.parameters, ", ", quoted) + "]\n";
-  const GroupConfig usual;
-  if (group.frozen) text += "frozen = true\n";
-  if (group.storage != usual.storage) text += "storage = " + quoted(group.storage) + "\n";
-  if (group.learning_rate_factor != usual.learning_rate_factor)
-    text += "learning_rate_factor = " + value_text(FieldValue(group.learning_rate_factor)) + "\n";
-  if (group.weight_decay) text += "weight_decay = " + value_text(FieldValue(*group.weight_decay)) + "\n";
-  if (group.optimizer) text += "optimizer = " + quoted(*group.optimizer) + "\n";
-  return text;
-}
-
-}  // namespace
-
 std::string to_toml(const Config& config, bool comments) {
   std::string text, section;
   for (const ConfigKey& key : config_keys()) {
@@ -262,30 +278,6 @@ Config with_absolute_paths(Config config) {
     for (std::string* file : data_files(config)) make_absolute(*file);
   return config;
 }
-
-namespace {
-
-// With the keys of the section that belong to the task; but of [train] nearly all do, and would tell nothing.
-[[noreturn]] void fail_key(const std::string& where, const ConfigKey& missing, const Config& config) {
-  const std::string section = missing.section;
-  std::string others;
-  for (const ConfigKey& key : config_keys())
-    if (section != "train" && section == key.section && key_belongs(key, config))
-      others += (others.empty() ? "; in [" + section + "] it has " : ", ") + key.name;
-  fail_user(where + "task = \"" + config.data.task + "\" with architecture = \"" + config.model.architecture +
-            "\" has no \"" + missing.name + "\"" + others);
-}
-
-// A value that asks for nothing: the default, or no limit. num_layers sets both stacks, also where a model has one.
-bool asks_for_nothing(const ConfigKey& key, const Config& config) {
-  const std::string_view name = key.name;
-  const bool is_layers = name == "num_encoder_layers" || name == "num_decoder_layers";
-  return (name == "batch_tokens" && config.data.batch_tokens == 0) ||
-         (is_layers && (task_kind(config) != TaskKind::kImages || config.model.architecture == "vit")) ||
-         field_value(key, config) == field_value(key, Config{});
-}
-
-}  // namespace
 
 void check_keys_belong(const Config& config) {
   for (const ConfigKey& key : config_keys())

@@ -41,51 +41,6 @@ RankLayout parse(const std::string& text) {
   return layout;
 }
 
-}  // namespace
-
-void check_parallel(const std::string& parallel) { parse(parallel); }
-
-RankLayout parallel_layout(const std::string& parallel, int ranks) {
-  RankLayout layout = parse(parallel);
-  const bool tells_data = layout.data > 0;
-  layout.tensor = std::max(layout.tensor, 1), layout.pipeline = std::max(layout.pipeline, 1);
-  layout.interleave = std::max(layout.interleave, 1);
-  const int of_model = layout.ranks_of_model();
-  if (!tells_data) layout.data = std::max(ranks / of_model, 1);
-  if (int64_t{layout.data} * of_model != ranks)
-    fail_user(
-        "parallel = \"" + parallel + "\" does not fit " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-        ": --ranks must be " +
-        (tells_data ? std::to_string(int64_t{layout.data} * of_model) : "a multiple of " + std::to_string(of_model)));
-  return layout;
-}
-
-Config of_one_shard(Config config) {
-  int64_t shards = config.train.data_shards;
-  if (shards == 0) shards = parallel_layout(config.train.parallel, config.process.ranks).data;
-  const int64_t micro_batches = std::max<int64_t>(config.train.micro_batches, 1);
-  const int64_t parts = std::max<int64_t>(shards, 1) * micro_batches;
-  config.data.batch_size /= parts;
-  config.data.batch_tokens /= parts;
-  config.train.accumulate_steps *= micro_batches;
-  config.train.micro_batches = 1;
-  return config;
-}
-
-bool double_micro_batches(Config& config) {
-  Config halved = config;
-  halved.train.micro_batches = 2 * std::max<int64_t>(config.train.micro_batches, 1);
-  try {
-    validate(halved);
-  } catch (const Error&) {
-    return false;
-  }
-  config = halved;
-  return true;
-}
-
-namespace {
-
 void require(bool holds, const std::string& problem) {
   if (!holds) fail_user("config: " + problem);
 }
@@ -324,6 +279,47 @@ void check_training(const Config& config) {
 }
 
 }  // namespace
+
+void check_parallel(const std::string& parallel) { parse(parallel); }
+
+RankLayout parallel_layout(const std::string& parallel, int ranks) {
+  RankLayout layout = parse(parallel);
+  const bool tells_data = layout.data > 0;
+  layout.tensor = std::max(layout.tensor, 1), layout.pipeline = std::max(layout.pipeline, 1);
+  layout.interleave = std::max(layout.interleave, 1);
+  const int of_model = layout.ranks_of_model();
+  if (!tells_data) layout.data = std::max(ranks / of_model, 1);
+  if (int64_t{layout.data} * of_model != ranks)
+    fail_user(
+        "parallel = \"" + parallel + "\" does not fit " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+        ": --ranks must be " +
+        (tells_data ? std::to_string(int64_t{layout.data} * of_model) : "a multiple of " + std::to_string(of_model)));
+  return layout;
+}
+
+Config of_one_shard(Config config) {
+  int64_t shards = config.train.data_shards;
+  if (shards == 0) shards = parallel_layout(config.train.parallel, config.process.ranks).data;
+  const int64_t micro_batches = std::max<int64_t>(config.train.micro_batches, 1);
+  const int64_t parts = std::max<int64_t>(shards, 1) * micro_batches;
+  config.data.batch_size /= parts;
+  config.data.batch_tokens /= parts;
+  config.train.accumulate_steps *= micro_batches;
+  config.train.micro_batches = 1;
+  return config;
+}
+
+bool double_micro_batches(Config& config) {
+  Config halved = config;
+  halved.train.micro_batches = 2 * std::max<int64_t>(config.train.micro_batches, 1);
+  try {
+    validate(halved);
+  } catch (const Error&) {
+    return false;
+  }
+  config = halved;
+  return true;
+}
 
 double peak_learning_rate(const Config& config) {
   if (config.train.learning_rate > 0 || task_kind(config) != TaskKind::kTexts) return config.train.learning_rate;

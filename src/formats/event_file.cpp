@@ -18,22 +18,12 @@ namespace {
 constexpr double kFlushEvery = 5;  // seconds
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-// Fields of Event, SessionLog, Summary.Value, HistogramProto, TensorProto and their kin.
-namespace event {
+// Numbers of fields: of Event, SessionLog, Summary and Summary.Value, HistogramProto, TensorProto.
 constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
-}
-namespace session_log {
 constexpr int kStatus = 1, kStart = 1;
-}
-namespace summary {
 constexpr int kValue = 1, kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;
-}
-namespace histogram {
 constexpr int kMin = 1, kMax = 2, kCount = 3, kSum = 4, kSumSquares = 5, kLimits = 6, kCounts = 7;
-}
-namespace tensor {
-constexpr int kType = 1, kString = 7, kShape = 2, kStringValue = 8;
-}
+constexpr int kTensorType = 1, kTensorOfStrings = 7, kTensorShape = 2, kStringValue = 8;
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -126,11 +116,11 @@ EventFile::EventFile(const std::string& folder, int64_t first_step) {
   descriptor_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!descriptor_.open()) fail_errno("cannot create '" + path_ + "'");
   ProtoWriter version, status, fields;
-  version.text(event::kFileVersion, "brain.Event:2");
+  version.text(kFileVersion, "brain.Event:2");
   add_event(version);
-  status.integer(session_log::kStatus, session_log::kStart);
-  fields.integer(event::kStep, first_step);
-  fields.message(event::kSessionLog, status);
+  status.integer(kStatus, kStart);
+  fields.integer(kStep, first_step);
+  fields.message(kSessionLog, status);
   add_event(fields);
   flush();
 }
@@ -146,7 +136,7 @@ EventFile::~EventFile() {
 void EventFile::add_event(const ProtoWriter& fields) {
   ProtoWriter message;
   std::string length;
-  message.real64(event::kWallTime, wall_time());
+  message.real64(kWallTime, wall_time());
   message.append(fields);
   append(length, static_cast<uint64_t>(message.bytes().size()));
   buffer_ += length;
@@ -157,17 +147,17 @@ void EventFile::add_event(const ProtoWriter& fields) {
 
 void EventFile::add_value(int64_t step, const ProtoWriter& summary_value) {
   ProtoWriter list, fields;
-  list.message(summary::kValue, summary_value);
-  fields.integer(event::kStep, step);
-  fields.message(event::kSummary, list);
+  list.message(kValue, summary_value);
+  fields.integer(kStep, step);
+  fields.message(kSummary, list);
   add_event(fields);
   if (wall_time() - flushed_ > kFlushEvery) flush();
 }
 
 void EventFile::add_scalar(int64_t step, std::string_view tag, double value) {
   ProtoWriter fields;
-  fields.text(summary::kTag, tag);
-  fields.real(summary::kSimpleValue, static_cast<float>(value));
+  fields.text(kTag, tag);
+  fields.real(kSimpleValue, static_cast<float>(value));
   add_value(step, fields);
 }
 
@@ -178,15 +168,15 @@ void EventFile::add_histogram(int64_t step, std::string_view tag, const Histogra
     append(counts, static_cast<double>(count));
   });
   ProtoWriter message, fields;
-  message.real64(histogram::kMin, values.min);
-  message.real64(histogram::kMax, values.max);
-  message.real64(histogram::kCount, static_cast<double>(values.count));
-  message.real64(histogram::kSum, values.sum);
-  message.real64(histogram::kSumSquares, values.sum_squares);
-  message.text(histogram::kLimits, limits);
-  message.text(histogram::kCounts, counts);
-  fields.text(summary::kTag, tag);
-  fields.message(summary::kHistogram, message);
+  message.real64(kMin, values.min);
+  message.real64(kMax, values.max);
+  message.real64(kCount, static_cast<double>(values.count));
+  message.real64(kSum, values.sum);
+  message.real64(kSumSquares, values.sum_squares);
+  message.text(kLimits, limits);
+  message.text(kCounts, counts);
+  fields.text(kTag, tag);
+  fields.message(kHistogram, message);
   add_value(step, fields);
 }
 
@@ -195,14 +185,14 @@ void EventFile::add_text(int64_t step, std::string_view tag, std::string_view ma
   ProtoWriter size, shape, text, plugin, metadata, fields;
   size.integer(1, 1);      // TensorShapeProto.Dim.size
   shape.message(2, size);  // TensorShapeProto.dim
-  text.integer(tensor::kType, tensor::kString);
-  text.message(tensor::kShape, shape);
-  text.text(tensor::kStringValue, markdown);
+  text.integer(kTensorType, kTensorOfStrings);
+  text.message(kTensorShape, shape);
+  text.text(kStringValue, markdown);
   plugin.text(1, "text");       // SummaryMetadata.PluginData.plugin_name
   metadata.message(1, plugin);  // SummaryMetadata.plugin_data
-  fields.text(summary::kTag, tag);
-  fields.message(summary::kTensor, text);
-  fields.message(summary::kMetadata, metadata);
+  fields.text(kTag, tag);
+  fields.message(kTensor, text);
+  fields.message(kMetadata, metadata);
   add_value(step, fields);
 }
 

@@ -260,14 +260,6 @@ class Machine {
   std::unordered_map<int64_t, Ref> memo_;
 };
 
-}  // namespace
-
-std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& fail) {
-  return Machine(bytes, fail).tensors();
-}
-
-namespace {
-
 // Little-endian numbers at an offset. What lies outside of the bytes is a failure.
 class Bytes {
  public:
@@ -341,6 +333,10 @@ std::map<std::string, std::string_view> read_zip(std::string_view bytes, const F
 }
 
 }  // namespace
+
+std::vector<PickledTensor> read_pickle(std::string_view bytes, const FailFile& fail) {
+  return Machine(bytes, fail).tensors();
+}
 
 void PickledFile::parse(std::span<const std::byte> bytes) {
   check_is_there(bytes);

@@ -53,6 +53,21 @@ int64_t offset_of(Communicator& world, int rank, FunctionRef<int64_t()> clock) {
   return offset;
 }
 
+// Texts one after another, each behind its length and a space.
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += std::to_string(text.size()) + " " + text;
+  return all;
+}
+
+// The next of them; `at` goes on behind it.
+std::string next_text(const std::string& all, size_t& at) {
+  const size_t space = all.find(' ', at);
+  const size_t length = std::stoul(all.substr(at, space - at));
+  at = space + 1 + length;
+  return all.substr(space + 1, length);
+}
+
 }  // namespace
 
 void run_on_all(Communicator& world, FunctionRef<void()> work) {
@@ -98,25 +113,6 @@ int64_t clock_offset(Communicator& world, FunctionRef<int64_t()> clock) {
   }
   return receive(world, 0);
 }
-
-namespace {
-
-// Texts one after another, each behind its length and a space.
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += std::to_string(text.size()) + " " + text;
-  return all;
-}
-
-// The next of them; `at` goes on behind it.
-std::string next_text(const std::string& all, size_t& at) {
-  const size_t space = all.find(' ', at);
-  const size_t length = std::stoul(all.substr(at, space - at));
-  at = space + 1 + length;
-  return all.substr(space + 1, length);
-}
-
-}  // namespace
 
 void SharedWork::do_part(FunctionRef<void()> work) {
   if (world_.size() == 1) return work();

@@ -17,6 +17,31 @@ class SingleProcess : public Communicator {
   }
 };
 
+size_t block_count(size_t count) { return (count + kSliceUnit - 1) / kSliceUnit; }
+
+// part(rank): the bytes of `all` that are the rank's.
+void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef<Slice(int rank)> part) {
+  const auto block = [&](int rank) { return all.subspan(part(rank).first, part(rank).count); };
+  auto& [outgoing, incoming, parts] = world.empty_lists();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (rank == world.rank()) continue;
+    outgoing.push_back({rank, block(world.rank())});
+    incoming.push_back({rank, block(rank)});
+  }
+  world.exchange(outgoing, incoming);
+}
+
+// The blocks of slice().
+Slice equal_blocks(size_t count, int rank, int size) {
+  const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
+  const auto first = [&](int r) {
+    return blocks / ranks * static_cast<size_t>(r) + blocks % ranks * static_cast<size_t>(r) / ranks;
+  };
+  return {first(rank), first(rank + 1) - first(rank)};
+}
+
+Slice bytes_of_values(Slice values, size_t size) { return {values.first * size, values.count * size}; }
+
 }  // namespace
 
 Communicator& single_process() {
@@ -51,35 +76,6 @@ void broadcast(Communicator& world, int root, std::span<std::byte> bytes) {
 void broadcast(Communicator& world, int root, std::span<float> values) {
   broadcast(world, root, std::as_writable_bytes(values));
 }
-
-namespace {
-
-size_t block_count(size_t count) { return (count + kSliceUnit - 1) / kSliceUnit; }
-
-// part(rank): the bytes of `all` that are the rank's.
-void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef<Slice(int rank)> part) {
-  const auto block = [&](int rank) { return all.subspan(part(rank).first, part(rank).count); };
-  auto& [outgoing, incoming, parts] = world.empty_lists();
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (rank == world.rank()) continue;
-    outgoing.push_back({rank, block(world.rank())});
-    incoming.push_back({rank, block(rank)});
-  }
-  world.exchange(outgoing, incoming);
-}
-
-// The blocks of slice().
-Slice equal_blocks(size_t count, int rank, int size) {
-  const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
-  const auto first = [&](int r) {
-    return blocks / ranks * static_cast<size_t>(r) + blocks % ranks * static_cast<size_t>(r) / ranks;
-  };
-  return {first(rank), first(rank + 1) - first(rank)};
-}
-
-Slice bytes_of_values(Slice values, size_t size) { return {values.first * size, values.count * size}; }
-
-}  // namespace
 
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all) {
   const size_t size = mine.size();

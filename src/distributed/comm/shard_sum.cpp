@@ -24,6 +24,20 @@ bool are_siblings(const ShardNode& left, const ShardNode& right) {
   return left.count == right.count && left.first + left.count == right.first && left.first % (2 * left.count) == 0;
 }
 
+// body(piece), where piece(rank) is what the rank owns of a part, cut such that all messages fit into the workspace.
+template <class Body>
+void in_pieces(const SliceBounds& bounds, Slice part, int ranks, size_t piece_size, const Body& body) {
+  const auto share = [&](int rank) { return overlap(slice(bounds, rank), part); };
+  size_t longest = 0;
+  for (int rank = 0; rank < ranks; ++rank) longest = std::max(longest, share(rank).count);
+  const size_t most = ranks == 1 ? longest : piece_size;
+  for (size_t done = 0; done < longest; done += most)
+    body([&](int rank) {
+      const Slice own = share(rank);
+      return Slice{own.first + std::min(done, own.count), std::min(most, own.count - std::min(done, own.count))};
+    });
+}
+
 }  // namespace
 
 void add_values(ThreadPool& pool, float* into, const float* from, size_t count) {
@@ -130,24 +144,6 @@ void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<cons
       round_nodes_, [&](size_t) { return mine; }, count, is_last, pool, wait);
   for (size_t i = 0; i < values_.size(); ++i) copy(sums[i].data() + first, values_[i], count);
 }
-
-namespace {
-
-// body(piece), where piece(rank) is what the rank owns of a part, cut such that all messages fit into the workspace.
-template <class Body>
-void in_pieces(const SliceBounds& bounds, Slice part, int ranks, size_t piece_size, const Body& body) {
-  const auto share = [&](int rank) { return overlap(slice(bounds, rank), part); };
-  size_t longest = 0;
-  for (int rank = 0; rank < ranks; ++rank) longest = std::max(longest, share(rank).count);
-  const size_t most = ranks == 1 ? longest : piece_size;
-  for (size_t done = 0; done < longest; done += most)
-    body([&](int rank) {
-      const Slice own = share(rank);
-      return Slice{own.first + std::min(done, own.count), std::min(most, own.count - std::min(done, own.count))};
-    });
-}
-
-}  // namespace
 
 void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, Slice part,
                               ThreadPool& pool, Communicator::Wait wait) {

@@ -138,6 +138,37 @@ void remove_old_checkpoints(const std::string& folder, const TrainConfig& config
   }
 }
 
+// Sums in double: the mean of equal weights is these weights.
+std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoints) {
+  std::vector<std::vector<double>> sums;
+  const SafetensorsFile first(checkpoints[0].path);
+  for (const KeptCheckpoint& checkpoint : checkpoints) {
+    const SafetensorsFile file(checkpoint.path);
+    file.check_data();
+    sums.resize(first.entries().size());
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const SafetensorsEntry &expected = first.entries()[i], &entry = file.at(expected.name);
+      if (entry.type != expected.type) fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text());
+      sums[i].resize(static_cast<size_t>(entry.type.shape.elements()));
+      const auto* values = reinterpret_cast<const float*>(entry.data);
+      for (size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += values[k];
+      file.drop_pages();
+    }
+  }
+  return sums;
+}
+
+// What a model needs beside its weights: everything but what belongs to the training of the other run.
+void copy_assets(const std::string& run, const std::string& out) {
+  for (const auto& entry : fs::directory_iterator(run)) {
+    const std::string name = entry.path().filename();
+    if (name == "model.safetensors" || name == "training_state.safetensors" || name == "metrics.jsonl" ||
+        name == "checkpoints" || name == ".lock" || name.ends_with(".tmp"))
+      continue;
+    fs::copy(entry.path(), out + "/" + name, fs::copy_options::recursive);
+  }
+}
+
 }  // namespace
 
 void load_run_weights(TrainingState& states, const RunFolder& from) {
@@ -255,41 +286,6 @@ Metadata RunCheckpoints::metadata(const Progress& progress, const char* frozen) 
   if (!frozen_packed(trainer_.state().layout()).empty()) about[kFrozenKey] = std::string(frozen) + kFrozenFile;
   return about;
 }
-
-namespace {
-
-// Sums in double: the mean of equal weights is these weights.
-std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoints) {
-  std::vector<std::vector<double>> sums;
-  const SafetensorsFile first(checkpoints[0].path);
-  for (const KeptCheckpoint& checkpoint : checkpoints) {
-    const SafetensorsFile file(checkpoint.path);
-    file.check_data();
-    sums.resize(first.entries().size());
-    for (size_t i = 0; i < sums.size(); ++i) {
-      const SafetensorsEntry &expected = first.entries()[i], &entry = file.at(expected.name);
-      if (entry.type != expected.type) fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text());
-      sums[i].resize(static_cast<size_t>(entry.type.shape.elements()));
-      const auto* values = reinterpret_cast<const float*>(entry.data);
-      for (size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += values[k];
-      file.drop_pages();
-    }
-  }
-  return sums;
-}
-
-// What a model needs beside its weights: everything but what belongs to the training of the other run.
-void copy_assets(const std::string& run, const std::string& out) {
-  for (const auto& entry : fs::directory_iterator(run)) {
-    const std::string name = entry.path().filename();
-    if (name == "model.safetensors" || name == "training_state.safetensors" || name == "metrics.jsonl" ||
-        name == "checkpoints" || name == ".lock" || name.ends_with(".tmp"))
-      continue;
-    fs::copy(entry.path(), out + "/" + name, fs::copy_options::recursive);
-  }
-}
-
-}  // namespace
 
 void average_checkpoints(const std::string& run, int64_t count, const std::string& out) {
   RunFolder(run).load_config();

@@ -88,6 +88,33 @@ uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_
   return good;
 }
 
+constexpr int kMemoryEvery = 64;  // steps between looks at /proc
+
+double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
+
+double running_average(double average, double value, double keep) {
+  return average == 0 ? value : keep * average + (1 - keep) * value;
+}
+
+std::string metric_text(const std::string& name, double value) {
+  if (name == "chrf") return fmt::format("chrF {:.2f}", value);
+  if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
+  return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
+}
+
+// Whether weights and average differ by what is worth a line: a point of BLEU, 1% of the examples, or 2% of the loss.
+bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
+  const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
+  if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
+  return std::abs(a.loss - b.loss) > 0.02 * std::abs(a.loss);
+}
+
+bool is_left_out(const std::string& name) { return state::is_moment(name) || state::is_gradient(name); }
+
+std::string anomaly_path(const std::string& run_folder) { return run_folder + "/anomaly.safetensors"; }
+
+const Graph& step_graph(const TrainerPlans& plans, int shape) { return plans.step_plans(shape).front().forward->graph; }
+
 }  // namespace
 
 void EventLog::write(const MetricsLine& line) {
@@ -129,37 +156,6 @@ void EventLog::write_samples(int64_t step, const std::vector<std::string>& sampl
   if (!text.empty()) file_.add_text(step, "samples", text);
   file_.flush();
 }
-
-namespace {
-
-constexpr int kMemoryEvery = 64;  // steps between looks at /proc
-
-double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
-
-double running_average(double average, double value, double keep) {
-  return average == 0 ? value : keep * average + (1 - keep) * value;
-}
-
-std::string metric_text(const std::string& name, double value) {
-  if (name == "chrf") return fmt::format("chrF {:.2f}", value);
-  if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
-  return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
-}
-
-// Whether weights and average differ by what is worth a line: a point of BLEU, 1% of the examples, or 2% of the loss.
-bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
-  const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
-  if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
-  return std::abs(a.loss - b.loss) > 0.02 * std::abs(a.loss);
-}
-
-bool is_left_out(const std::string& name) { return state::is_moment(name) || state::is_gradient(name); }
-
-std::string anomaly_path(const std::string& run_folder) { return run_folder + "/anomaly.safetensors"; }
-
-const Graph& step_graph(const TrainerPlans& plans, int shape) { return plans.step_plans(shape).front().forward->graph; }
-
-}  // namespace
 
 double metric_of(const TrainConfig& config, const Evaluation& result) {
   return config.metric == "loss" ? -result.loss : result.metric(config.metric);
@@ -221,7 +217,7 @@ void RunReporter::sync() {
 }
 
 void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
-                       const Pace& pace, std::optional<int64_t> skipped_steps) {
+                       double seconds_here, int64_t total_steps, std::optional<int64_t> skipped_steps) {
   const double speed = static_cast<double>(report.tokens) / seconds;
   speed_ = running_average(speed_, speed, 0.98);
   if (std::isfinite(report.loss)) loss_ = running_average(loss_, report.loss, 0.95);
@@ -238,9 +234,9 @@ void RunReporter::step(const Progress& progress, const StepReport& report, doubl
            .items = items_,
            .loss_scale = skipped_steps ? report.loss_scale : 0,
            .skipped_steps = skipped_steps.value_or(0)});
-  const double per_step = pace.seconds_here / static_cast<double>(++steps_here_);
-  bar_.update({progress.step, pace.total_steps, loss_, rate, speed_,
-               per_step * static_cast<double>(pace.total_steps - progress.step), memory_mb_, items_});
+  const double per_step = seconds_here / static_cast<double>(++steps_here_);
+  bar_.update({progress.step, total_steps, loss_, rate, speed_,
+               per_step * static_cast<double>(total_steps - progress.step), memory_mb_, items_});
 }
 
 std::string RunReporter::figures(const Evaluation& result) const {

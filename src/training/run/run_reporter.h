@@ -78,21 +78,15 @@ struct Judged {
   std::optional<Evaluation> other;
 };
 
-// How far training has come in this process, and how many steps the run will have.
-struct Pace {
-  double seconds_here;
-  int64_t total_steps;
-};
-
 class RunReporter {
  public:
   // `resumed` is where the run goes on: lines of metrics.jsonl after it are dropped. Events go to the same folder.
   RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed);
 
-  // `seconds` is what the step took.
-  // `skipped_steps`: of a run with a loss scale, so far.
-  void step(const Progress& progress, const StepReport& report, double rate, double seconds, const Pace& pace,
-            std::optional<int64_t> skipped_steps);
+  // `seconds` is what the step took, `seconds_here` all steps of this process. `skipped_steps`: so far, of a run with a
+  // loss scale.
+  void step(const Progress& progress, const StepReport& report, double rate, double seconds, double seconds_here,
+            int64_t total_steps, std::optional<int64_t> skipped_steps);
   void evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better);
   void message(const std::string& text) { bar_.print(text); }
   // At the end of a run: warns of one that has answered the examples of every evaluation alike.

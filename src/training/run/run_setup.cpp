@@ -87,6 +87,48 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
                 "): it goes on with what is there now");
 }
 
+namespace fs = std::filesystem;
+
+std::string data_text(const Config& config) {
+  std::string text;
+  for (const auto& [key, bytes, checksum] : DataFingerprint::of(config).entries)
+    text += fmt::format("{} with {} bytes and checksum {}\n", key, bytes, checksum);
+  return text;
+}
+
+// What each rank may have of its own.
+std::string common_text(Config config) {
+  config.train.threads = 0;
+  return to_toml(config, false);
+}
+
+// The files below rank 0's folder come into the others'.
+void share_files(Communicator& world, const std::string& folder) {
+  std::vector<std::string> names;
+  if (world.rank() == 0)
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(folder).string());
+  const std::string count = broadcast_text(world, 0, std::to_string(names.size()));
+  names.resize(std::stoul(count));
+  for (std::string& name : names) {
+    name = broadcast_text(world, 0, name);
+    const std::string path = folder + "/" + name;
+    const std::string text = broadcast_text(world, 0, world.rank() == 0 ? read_file(path) : "");
+    if (world.rank() == 0) continue;
+    make_directories(fs::path(path).parent_path().string());
+    write_file_atomically(path, text);
+  }
+}
+
+// "fp32", or why it is not what was asked for.
+std::string cpu_products_text(const std::string& wanted) {
+  if (wanted == "fp16") return "fp32 with operands of products rounded to fp16";
+  if (wanted == "int8") return std::string("int8 and ") + precision_name(cpu_precision(precision_of(wanted)));
+  const std::string real = precision_name(cpu_precision(precision_of(wanted)));
+  if (real == wanted) return real;
+  return real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
+}
+
 }  // namespace
 
 DataFingerprint DataFingerprint::of(const Config& config) {
@@ -178,52 +220,6 @@ void check_space(const RunFolder& folder, const TrainingState& states) {
   check_free_disk(folder.path(), checkpoint_bytes(states) + (1 << 20), "run folder '" + folder.path() + "'",
                   " for its checkpoints");
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-std::string data_text(const Config& config) {
-  std::string text;
-  for (const auto& [key, bytes, checksum] : DataFingerprint::of(config).entries)
-    text += fmt::format("{} with {} bytes and checksum {}\n", key, bytes, checksum);
-  return text;
-}
-
-// What each rank may have of its own.
-std::string common_text(Config config) {
-  config.train.threads = 0;
-  return to_toml(config, false);
-}
-
-// The files below rank 0's folder come into the others'.
-void share_files(Communicator& world, const std::string& folder) {
-  std::vector<std::string> names;
-  if (world.rank() == 0)
-    for (const auto& entry : fs::recursive_directory_iterator(folder))
-      if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(folder).string());
-  const std::string count = broadcast_text(world, 0, std::to_string(names.size()));
-  names.resize(std::stoul(count));
-  for (std::string& name : names) {
-    name = broadcast_text(world, 0, name);
-    const std::string path = folder + "/" + name;
-    const std::string text = broadcast_text(world, 0, world.rank() == 0 ? read_file(path) : "");
-    if (world.rank() == 0) continue;
-    make_directories(fs::path(path).parent_path().string());
-    write_file_atomically(path, text);
-  }
-}
-
-// "fp32", or why it is not what was asked for.
-std::string cpu_products_text(const std::string& wanted) {
-  if (wanted == "fp16") return "fp32 with operands of products rounded to fp16";
-  if (wanted == "int8") return std::string("int8 and ") + precision_name(cpu_precision(precision_of(wanted)));
-  const std::string real = precision_name(cpu_precision(precision_of(wanted)));
-  if (real == wanted) return real;
-  return real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
-}
-
-}  // namespace
 
 void check_ranks_agree(Communicator& world, const std::string& program, const Config& config) {
   if (world.size() == 1) return;

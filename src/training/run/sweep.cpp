@@ -53,27 +53,6 @@ void read_range(const std::string& setting, const std::string& text, size_t dots
   for (int i = 0; i < *points; ++i) axis.values.push_back(value_at(axis, i / (*points - 1)));
 }
 
-}  // namespace
-
-std::optional<SweepAxis> parse_sweep_axis(const std::string& setting) {
-  const size_t equals = setting.find('=');
-  const std::vector<const ConfigKey*> keys = keys_of_setting(setting);
-  if (equals == setting.npos || keys.empty()) return {};  // set_value() says what is wrong
-  const FieldValue value = field_value(*keys.front(), Config{});
-  const bool is_number = std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
-  if (std::holds_alternative<std::string>(value) && keys.front()->choices.empty()) return {};
-  const std::string text = setting.substr(equals + 1);
-  SweepAxis axis{.key = setting.substr(0, equals), .values = {}, .is_whole = std::holds_alternative<int64_t>(value)};
-  if (const size_t dots = text.find(".."); is_number && dots != text.npos) {
-    read_range(setting, text, dots, axis);
-    return axis;
-  }
-  for (const std::string_view value : split(text, ',')) axis.values.emplace_back(value);
-  return axis.values.size() < 2 ? std::nullopt : std::optional(axis);
-}
-
-namespace {
-
 std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int64_t runs) {
   std::vector<std::vector<std::string>> all{{}};
   for (const SweepAxis& axis : axes) {
@@ -276,6 +255,23 @@ class SweepRunner {
 };
 
 }  // namespace
+
+std::optional<SweepAxis> parse_sweep_axis(const std::string& setting) {
+  const size_t equals = setting.find('=');
+  const std::vector<const ConfigKey*> keys = keys_of_setting(setting);
+  if (equals == setting.npos || keys.empty()) return {};  // set_value() says what is wrong
+  const FieldValue value = field_value(*keys.front(), Config{});
+  const bool is_number = std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
+  if (std::holds_alternative<std::string>(value) && keys.front()->choices.empty()) return {};
+  const std::string text = setting.substr(equals + 1);
+  SweepAxis axis{.key = setting.substr(0, equals), .values = {}, .is_whole = std::holds_alternative<int64_t>(value)};
+  if (const size_t dots = text.find(".."); is_number && dots != text.npos) {
+    read_range(setting, text, dots, axis);
+    return axis;
+  }
+  for (const std::string_view value : split(text, ',')) axis.values.emplace_back(value);
+  return axis.values.size() < 2 ? std::nullopt : std::optional(axis);
+}
 
 Sweep run_sweep(const SweepRequest& request, MakeTask* make_task) { return SweepRunner(request, make_task).run(); }
 

@@ -215,7 +215,7 @@ class TrainingRun {
     std::optional<int64_t> skipped_steps;
     if (trainer_.options().loss_scale.is_on()) skipped_steps = trainer_.loss_scale().skipped_steps;
     if (reporter_)
-      reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()}, skipped_steps);
+      reporter_->step(progress_, done.report, done.rate, done.seconds, now() - began_, total_steps(), skipped_steps);
     tell({done.step, progress_.epoch, total_steps(), done.report.loss, done.rate, progress_.seconds});
   }
 
