@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "data/examples/text/line_reader.h"
 #include "data/examples/text/token_stream.h"
-#include "data/text/bpe/bpe_trainer.h"
+#include "data/text/subword_trainers.h"
 #include "tasks/text_coder.h"
 
 namespace linnet {

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 #include "base/error.h"
-#include "data/text/sentencepiece/sentencepiece_seal.h"
-#include "data/text/vocabulary_tokenizer.h"
+#include "data/text/trained_tokenizers.h"
 
 namespace {
 

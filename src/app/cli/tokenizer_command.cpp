@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/numbers.h"
-#include "data/text/bpe/bpe_trainer.h"
 #include "data/text/pretrained_tokenizer.h"
+#include "data/text/subword_trainers.h"
 #include "tasks/task_table.h"
 #include "training/run/run_folder.h"
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 
@@ -49,6 +50,27 @@ class ByteTrie {
       node = next(node, static_cast<unsigned char>(text[i]));
       if (node == kNowhere) return;
       if (value(node) != kNoValue) visit(i + 1, value(node));
+    }
+  }
+  // The longest key that `text` begins with, in bytes; 0 when there is none.
+  size_t longest_prefix(std::string_view text) const {
+    size_t longest = 0;
+    visit_prefixes(text, [&](size_t length, int32_t) { longest = length; });
+    return longest;
+  }
+  // Calls visit(begin, end, value) for every key in `text` that begins where a character does, left to right, the
+  // shortest first; with -1 for a character that is no key.
+  template <class Visit>
+  void visit_keys(std::string_view text, const Visit& visit) const {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t length = utf8_length_at(text, begin);
+      bool single = false;  // the character by itself is a key
+      visit_prefixes(text.substr(begin), [&](size_t bytes, int32_t value) {
+        visit(begin, begin + bytes, value);
+        single = single || bytes == length;
+      });
+      if (!single) visit(begin, begin + length, -1);
+      begin += length;
     }
   }
 

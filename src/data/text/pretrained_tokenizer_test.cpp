@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/base64.h"
-#include "data/text/bpe/bpe_trainer.h"
 #include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/subword_trainers.h"
 #include "temporary_folder.h"
 
 namespace linnet {

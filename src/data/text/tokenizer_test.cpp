@@ -6,8 +6,8 @@
 #include <functional>
 #include "base/error.h"
 #include "base/files.h"
+#include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
-#include "data/text/vocabulary_tokenizer.h"
 
 namespace linnet {
 namespace {

@@ -1,8 +1,7 @@
 #include "base/error.h"
-#include "data/text/sentencepiece/saved_sentencepiece.h"
 #include "data/text/sentencepiece/sentencepiece_trainer.h"
 #include "data/text/tokenizer.h"
-#include "data/text/vocabulary_tokenizer.h"
+#include "data/text/trained_tokenizers.h"
 
 namespace linnet {
 
@@ -10,7 +9,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, cons
   if (options.kind == "char") return train_vocabulary(TextUnit::kCharacter, options.vocab_size, lines);
   if (options.kind == "word") return train_vocabulary(TextUnit::kWord, options.vocab_size, lines);
   if (options.kind == "sentencepiece")
-    return std::make_unique<SavedSentencePiece>(train_sentencepiece(options, lines), "(just trained)");
+    return make_sentencepiece_tokenizer(train_sentencepiece(options, lines), "(just trained)");
   if (options.kind == "byte_bpe") fail_user("tokenizer = \"byte_bpe\" is for language models alone");
   fail_user("unknown tokenizer '" + options.kind + "' (char, word or sentencepiece)");
 }

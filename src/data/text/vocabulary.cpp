@@ -5,6 +5,11 @@
 
 namespace linnet {
 
+void check_token(TokenId id, int64_t vocab_size) {
+  if (id < 0 || id >= vocab_size)
+    fail_internal("token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocab_size));
+}
+
 Vocabulary::Vocabulary(const Tables& tables, const std::string& where) : tables_(tables) {
   const auto fail = [&](const char* what) { fail_user(where + " is damaged: " + what); };
   if (tables.locations.size() > static_cast<size_t>(kMaxId) + 1 || tables.text.size() >= kGap)

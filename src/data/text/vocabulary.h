@@ -28,6 +28,9 @@ inline uint64_t hash_piece(std::string_view bytes) {
   return hash ^ (hash >> 29);
 }
 
+// Internal error for an id outside [0, vocab_size).
+void check_token(TokenId id, int64_t vocab_size);
+
 class Vocabulary {
  public:
   static constexpr TokenId kMaxId = 10'000'000;

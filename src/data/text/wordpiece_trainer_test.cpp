@@ -1,8 +1,8 @@
-#include "data/text/wordpiece/wordpiece_trainer.h"
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <filesystem>
 #include "base/error.h"
+#include "data/text/subword_trainers.h"
 
 namespace linnet {
 namespace {

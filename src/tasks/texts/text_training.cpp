@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "data/text/wordpiece/wordpiece_trainer.h"
+#include "data/text/subword_trainers.h"
 #include "models/families/labels.h"
 #include "models/families/sentence_embedder.h"
 #include "tasks/class_weights.h"

@@ -1,9 +1,12 @@
-#include "data/text/bpe/bpe_model.h"
+// Byte pair encoding (Sennrich, Haddow & Birch 2016): a word's symbols are merged in the order in which the merges were
+// learnt, the leftmost first.
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cstdio>
+#include <span>
 #include "base/error.h"
 #include "data/text/bpe/byte_alphabet.h"
+#include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
 #include "data/text/unicode/utf8.h"
 
@@ -13,38 +16,120 @@ namespace {
 // Up to here a word's lowest pair is found by looking at all of them; a heap pays for itself later.
 constexpr size_t kShort = 48;
 
-}  // namespace
+uint64_t key_of_pair(TokenId left, TokenId right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
 
-BpeModel::BpeModel(Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
-                   BpeOptions options, const std::string& where)
-    : options_(std::move(options)) {
-  vocabulary_ = std::move(vocabulary);
-  find_special();
+// "a b", or ["a", "b"] as newer files have it.
+std::pair<std::string, std::string> read_merge(const JsonObject& model, const Json& merge, size_t number) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+    return {merge[0].text(), merge[1].text()};
+  if (!merge.is_string()) model.fail("merge " + std::to_string(number) + " is not two pieces");
+  const std::string& text = merge.text();
+  const size_t space = text.find(' ');
+  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+    model.fail("merge " + std::to_string(number) + " is not two pieces and a space");
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+class BpeModel : public SubwordModel {
+ public:
+  // Pieces and merges that do not fit are a user error.
+  BpeModel(const JsonObject& json, bool byte_level, const TokenizerTables* tables);
+
+  const char* kind() const override { return "bpe"; }
+  void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const override;
+  Json settings() const override;
+  void add_tables(TokenizerTableWriter& tables) const override {
+    tables.set(TokenizerTable::kPairs, pairs_);
+    tables.set(TokenizerTable::kMerges, merges_);
+  }
+
+ private:
+  // Of the table of merges: open addressing, where the upper bits of the key times a constant name the slot. Packed
+  // models hold it as it is here.
+  struct Pair {
+    uint64_t key = UINT64_MAX;  // key_of_pair()
+    uint32_t rank = UINT32_MAX;
+    TokenId merged = -1;  // -1: nothing is here
+  };
+  static_assert(alignof(Pair) <= kTokenizerTableAlignment && sizeof(Pair) == 16);
+  using Merge = std::array<TokenId, 2>;
+
+  size_t slot_of(uint64_t key) const { return (key * 0x9e3779b97f4a7c15u) >> shift_; }
+  const Pair* find(TokenId left, TokenId right) const {
+    const uint64_t key = key_of_pair(left, right);
+    for (size_t slot = slot_of(key);; slot = (slot + 1) & (pairs_.size() - 1)) {
+      if (pairs_[slot].key == key) return &pairs_[slot];
+      if (pairs_[slot].merged < 0) return nullptr;
+    }
+  }
+  TokenId byte_id(char byte) const { return byte_ids_[static_cast<unsigned char>(byte)]; }
+  std::string pieces_json() const override;
+  void read_merges(const JsonObject& json);
+  void use_tables(const TokenizerTables& tables);
+  void split(std::string_view word, std::vector<ModelToken>& symbols, std::string& spelling) const;
+  void merge_short(std::vector<ModelToken>& symbols, size_t begin) const;
+  void merge_long(std::vector<ModelToken>& symbols, size_t begin, ModelScratch& scratch) const;
+
+  const bool byte_level_;      // words are raw bytes, pieces are spelt in GPT-2's alphabet of bytes
+  bool byte_fallback_;         // a character without a piece becomes <0xE2> and so on
+  bool fuse_unknown_;          // a run of unknown characters is one unknown token
+  bool ignore_merges_;         // a word that is a piece is that piece, whatever the merges make of it
+  std::string unknown_piece_;  // "": unknown characters are left out
+  std::string continuing_prefix_, word_suffix_;
+  TokenId unknown_ = -1;
+  TokenId byte_ids_[256];  // of single bytes: byte_level's pieces, or byte_fallback's
+  std::vector<Pair> own_pairs_;
+  std::vector<Merge> own_merges_;
+  std::span<const Pair> pairs_;  // at most half full
+  std::span<const Merge> merges_;
+  int shift_ = 0;  // 64 - log2(pairs_.size())
+};
+
+BpeModel::BpeModel(const JsonObject& json, bool byte_level, const TokenizerTables* tables)
+    : SubwordModel(json, tables),
+      byte_level_(byte_level),
+      byte_fallback_(json.flag("byte_fallback", false)),
+      fuse_unknown_(json.flag("fuse_unk", false)),
+      ignore_merges_(json.flag("ignore_merges", false)),
+      unknown_piece_(json.text("unk_token", "")),
+      continuing_prefix_(json.text("continuing_subword_prefix", "")),
+      word_suffix_(json.text("end_of_word_suffix", "")) {
+  if (json.has("dropout") && !(json.at("dropout").is_number() && json.at("dropout").get<double>() == 0))
+    json.fail("has a dropout, which Linnet does not do");
+  if (!unknown_piece_.empty()) unknown_ = vocabulary_.find(unknown_piece_);
+  for (int byte = 0; byte < 256; ++byte)
+    byte_ids_[byte] = vocabulary_.find(byte_level ? spelt(std::string(1, static_cast<char>(byte))) : byte_piece(byte));
+  if (tables) use_tables(*tables);
+  else read_merges(json);
+}
+
+void BpeModel::read_merges(const JsonObject& json) {
+  const Json& merges = json.list("merges");
   const size_t slots = std::bit_ceil(std::max<size_t>(2 * merges.size(), 16));
   own_pairs_.resize(slots);
   shift_ = 64 - std::countr_zero(slots);
   own_merges_.reserve(merges.size());
-  std::string joined;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const size_t prefix = right.starts_with(options_.continuing_prefix) ? options_.continuing_prefix.size() : 0;
-    joined = left + right.substr(prefix);
-    const TokenId l = vocabulary_.find(left), r = vocabulary_.find(right), merged = vocabulary_.find(joined);
+    const auto [left, right] = read_merge(json, merges[rank], rank + 1);
+    const size_t prefix = right.starts_with(continuing_prefix_) ? continuing_prefix_.size() : 0;
+    const TokenId l = vocabulary_.find(left), r = vocabulary_.find(right),
+                  merged = vocabulary_.find(left + right.substr(prefix));
     if (l < 0 || r < 0 || merged < 0)
-      fail_user(where + ": merge " + std::to_string(rank + 1) + " needs a piece that is not in the vocabulary");
+      fail_user(json.where() + ": merge " + std::to_string(rank + 1) + " needs a piece that is not in the vocabulary");
     own_merges_.push_back({l, r});
-    insert({static_cast<uint64_t>(static_cast<uint32_t>(l)) << 32 | static_cast<uint32_t>(r),
-            static_cast<uint32_t>(rank), merged});
+    // A pair that comes twice has its last rank, as in tokenizers.
+    const uint64_t key = key_of_pair(l, r);
+    size_t slot = slot_of(key);
+    while (own_pairs_[slot].merged >= 0 && own_pairs_[slot].key != key) slot = (slot + 1) & (slots - 1);
+    own_pairs_[slot] = {key, static_cast<uint32_t>(rank), merged};
   }
   pairs_ = own_pairs_, merges_ = own_merges_;
 }
 
-BpeModel::BpeModel(const TokenizerTables& tables, BpeOptions options)
-    : options_(std::move(options)),
-      pairs_(tables.table<Pair>(TokenizerTable::kPairs)),
-      merges_(tables.table<Merge>(TokenizerTable::kMerges)) {
-  vocabulary_ = tables.vocabulary();
-  find_special();
+void BpeModel::use_tables(const TokenizerTables& tables) {
+  pairs_ = tables.table<Pair>(TokenizerTable::kPairs), merges_ = tables.table<Merge>(TokenizerTable::kMerges);
   if (pairs_.size() < 2 || !std::has_single_bit(pairs_.size())) tables.fail("its pairs are no power of two");
   shift_ = 64 - std::countr_zero(pairs_.size());
   size_t empty = 0;
@@ -56,36 +141,39 @@ BpeModel::BpeModel(const TokenizerTables& tables, BpeOptions options)
   if (empty == 0) tables.fail("all of its pairs are taken");  // a search would not end
   for (const auto& [left, right] : merges_)
     if (!vocabulary_.has(left) || !vocabulary_.has(right)) tables.fail("a merge has an id that has no piece");
-  keep(tables.owner());
 }
 
-void BpeModel::find_special() {
-  if (!options_.unknown_piece.empty()) unknown_ = vocabulary_.find(options_.unknown_piece);
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string piece;
-    if (options_.byte_level) {
-      const char c = static_cast<char>(byte);
-      spell_bytes({&c, 1}, piece);
-    } else {
-      char text[8];
-      std::snprintf(text, sizeof text, "<0x%02X>", byte);
-      piece = text;
-    }
-    byte_ids_[byte] = vocabulary_.find(piece);
+Json BpeModel::settings() const {
+  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", text_or_null(unknown_piece_)},
+          {"continuing_subword_prefix", text_or_null(continuing_prefix_)},
+          {"end_of_word_suffix", text_or_null(word_suffix_)},
+          {"fuse_unk", fuse_unknown_},
+          {"byte_fallback", byte_fallback_},
+          {"ignore_merges", ignore_merges_}};
+}
+
+std::string BpeModel::pieces_json() const {
+  // "a b" where no piece has a space: every version of tokenizers reads that.
+  bool spaces = false;
+  for (const auto& [left, right] : merges_)
+    for (const TokenId id : {left, right}) spaces = spaces || vocabulary_.piece(id).find(' ') != std::string_view::npos;
+  std::string json = SubwordModel::pieces_json() + ",\n\"merges\":[";
+  const char* separator = "\n";
+  for (const auto& [left, right] : merges_) {
+    const std::string l(vocabulary_.piece(left)), r(vocabulary_.piece(right));
+    json += std::exchange(separator, ",\n");
+    json += spaces ? "[" + quote_json(l) + "," + quote_json(r) + "]" : quote_json(l + " " + r);
   }
-}
-
-// A pair that comes twice has its last rank, as in tokenizers.
-void BpeModel::insert(Pair pair) {
-  size_t slot = (pair.key * 0x9e3779b97f4a7c15u) >> shift_;
-  while (own_pairs_[slot].merged >= 0 && own_pairs_[slot].key != pair.key) slot = (slot + 1) & (own_pairs_.size() - 1);
-  own_pairs_[slot] = pair;
+  return json + "]";
 }
 
 void BpeModel::tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const {
-  if (options_.ignore_merges) {
+  if (ignore_merges_) {
     std::string_view piece = word;
-    if (options_.byte_level) {
+    if (byte_level_) {
       scratch.text.clear();
       spell_bytes(word, scratch.text);
       piece = scratch.text;
@@ -106,13 +194,13 @@ void BpeModel::split(std::string_view word, std::vector<ModelToken>& symbols, st
   bool in_unknown = false;
   const auto unknown = [&](size_t end) {
     if (unknown_ < 0) return;
-    if (in_unknown && options_.fuse_unknown) symbols.back().end = static_cast<uint32_t>(end);
+    if (in_unknown && fuse_unknown_) symbols.back().end = static_cast<uint32_t>(end);
     else symbols.push_back({unknown_, static_cast<uint32_t>(end)});
     in_unknown = true;
   };
-  if (options_.byte_level && options_.continuing_prefix.empty() && options_.word_suffix.empty()) {
+  if (byte_level_ && continuing_prefix_.empty() && word_suffix_.empty()) {
     for (size_t i = 0; i < word.size(); ++i) {
-      const TokenId id = byte_ids_[static_cast<unsigned char>(word[i])];
+      const TokenId id = byte_id(word[i]);
       if (id < 0) {
         unknown(i + 1);
       } else {
@@ -123,22 +211,18 @@ void BpeModel::split(std::string_view word, std::vector<ModelToken>& symbols, st
     return;
   }
   for (size_t i = 0; i < word.size();) {
-    const size_t length = options_.byte_level ? 1 : utf8_length_at(word, i), end = i + length;
+    const size_t length = byte_level_ ? 1 : utf8_length_at(word, i), end = i + length;
     spelling.clear();
-    if (i > 0) spelling += options_.continuing_prefix;
-    if (options_.byte_level) spell_bytes(word.substr(i, length), spelling);
+    if (i > 0) spelling += continuing_prefix_;
+    if (byte_level_) spell_bytes(word.substr(i, length), spelling);
     else spelling += word.substr(i, length);
-    if (end == word.size()) spelling += options_.word_suffix;
+    if (end == word.size()) spelling += word_suffix_;
     const TokenId id = vocabulary_.find(spelling);
     if (id >= 0) {
       symbols.push_back({id, static_cast<uint32_t>(end)});
       in_unknown = false;
-    } else if (options_.byte_fallback && std::all_of(word.begin() + static_cast<std::ptrdiff_t>(i),
-                                                     word.begin() + static_cast<std::ptrdiff_t>(end), [&](char c) {
-                                                       return byte_ids_[static_cast<unsigned char>(c)] >= 0;
-                                                     })) {
-      for (size_t k = i; k < end; ++k)
-        symbols.push_back({byte_ids_[static_cast<unsigned char>(word[k])], static_cast<uint32_t>(k + 1)});
+    } else if (byte_fallback_ && std::ranges::all_of(word.substr(i, length), [&](char c) { return byte_id(c) >= 0; })) {
+      for (size_t k = i; k < end; ++k) symbols.push_back({byte_id(word[k]), static_cast<uint32_t>(k + 1)});
       in_unknown = false;
     } else {
       unknown(end);
@@ -210,6 +294,12 @@ void BpeModel::merge_long(std::vector<ModelToken>& tokens, size_t begin, ModelSc
   }
   tokens.resize(begin);
   for (int32_t i = 0; i >= 0; i = symbol(i).next) tokens.push_back({symbol(i).id, symbol(i).end});
+}
+
+}  // namespace
+
+std::unique_ptr<SubwordModel> read_bpe(const JsonObject& json, bool byte_level, const TokenizerTables* tables) {
+  return std::make_unique<BpeModel>(json, byte_level, tables);
 }
 
 }  // namespace linnet

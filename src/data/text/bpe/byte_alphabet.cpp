@@ -28,6 +28,8 @@ const Tables& tables() {
   return tables;
 }
 
+constexpr std::string_view kHexDigits = "0123456789ABCDEF";
+
 }  // namespace
 
 void spell_bytes(std::string_view bytes, std::string& spelling) {
@@ -45,6 +47,19 @@ bool read_spelling(std::string_view spelling, std::string& bytes) {
     bytes += static_cast<char>(tables().byte[c]);
   }
   return true;
+}
+
+std::string byte_piece(int byte) {
+  return {'<', '0', 'x', kHexDigits[static_cast<size_t>(byte / 16)], kHexDigits[static_cast<size_t>(byte % 16)], '>'};
+}
+
+int fallback_byte(std::string_view piece) {
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
+  const auto digit = [&](size_t i) {
+    return kHexDigits.find(piece[i] >= 'a' ? static_cast<char>(piece[i] - 32) : piece[i]);
+  };
+  const size_t high = digit(3), low = digit(4);
+  return high > 15 || low > 15 ? -1 : static_cast<int>(16 * high + low);
 }
 
 }  // namespace linnet

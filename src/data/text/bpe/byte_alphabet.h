@@ -8,7 +8,16 @@ namespace linnet {
 
 // Appends the spelling of the bytes.
 void spell_bytes(std::string_view bytes, std::string& spelling);
+inline std::string spelt(std::string_view bytes) {
+  std::string spelling;
+  spell_bytes(bytes, spelling);
+  return spelling;
+}
 // Appends the bytes of a spelling; false, and nothing appended, when it holds any other character.
 bool read_spelling(std::string_view spelling, std::string& bytes);
+
+// The piece "<0xE2>" that stands for a byte where a vocabulary lacks a character.
+std::string byte_piece(int byte);
+int fallback_byte(std::string_view piece);  // the byte that it stands for, or -1
 
 }  // namespace linnet

@@ -19,17 +19,14 @@ bool starts_in_word(std::string_view text) { return !text.empty() && is_word_cha
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens, const std::vector<std::string>& texts) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (texts[i].empty()) continue;
-    tokens_.push_back(tokens[i]);
-    tokens_.back().text = texts[i];
-    first_.set(static_cast<unsigned char>(texts[i][0]));
-    by_start_[start_of(texts[i])].push_back(tokens_.size() - 1);
+AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (tokens_[i].text.empty()) continue;
+    first_.set(static_cast<unsigned char>(tokens_[i].text[0]));
+    by_start_[start_of(tokens_[i].text)].push_back(i);
   }
   for (auto& [start, locations] : by_start_)
-    std::stable_sort(locations.begin(), locations.end(),
-                     [&](size_t a, size_t b) { return tokens_[a].text.size() > tokens_[b].text.size(); });
+    std::ranges::stable_sort(locations, std::ranges::greater{}, [&](size_t i) { return tokens_[i].text.size(); });
 }
 
 size_t AddedTokenMatcher::match_at(std::string_view text, size_t at) const {

@@ -27,9 +27,9 @@ struct TextSegment {
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;
-  AddedTokenMatcher(const std::vector<AddedToken>& tokens, const std::vector<std::string>& texts);
+  // Looks for the tokens' texts; those that are empty are nowhere.
+  explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
 
-  bool empty() const { return tokens_.empty(); }
   // Appends the segments of text[begin, end), none of them empty, which together are all of it. Of the tokens that
   // begin at a place the longest counts.
   void split(std::string_view text, size_t begin, size_t end, std::vector<TextSegment>& segments) const;
@@ -37,7 +37,7 @@ class AddedTokenMatcher {
  private:
   size_t match_at(std::string_view text, size_t at) const;  // place in tokens_, or npos
 
-  std::vector<AddedToken> tokens_;  // `text` is what to look for
+  std::vector<AddedToken> tokens_;
   std::bitset<256> first_;
   // By the first two bytes (one for tokens of one byte), the longest first.
   std::unordered_map<uint32_t, std::vector<size_t>> by_start_;

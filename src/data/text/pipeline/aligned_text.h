@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 #include "data/text/pretrained_tokenizer.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 
@@ -25,6 +26,16 @@ class AlignedText {
   void keep(size_t begin, size_t end);                         // copies these bytes
   void put(std::string_view bytes, size_t begin, size_t end);  // in place of these
   void finish_rewrite();
+  // A rewrite in which change(character, begin, end) puts or keeps what becomes of each.
+  template <class Change>
+  void rewrite_characters(const Change& change) {
+    start_rewrite();
+    for (size_t begin = 0, end; begin < view().size(); begin = end) {
+      end = begin + utf8_length_at(view(), begin);
+      change(utf8_code_point_at(view(), begin), begin, end);
+    }
+    finish_rewrite();
+  }
 
  private:
   std::string_view view_;

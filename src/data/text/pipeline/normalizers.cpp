@@ -1,9 +1,11 @@
-#include "data/text/pipeline/normalizers.h"
+// What rewrites text before it is cut; the names are those of tokenizer.json.
 #include <utf8proc.h>
 #include <algorithm>
 #include "base/error.h"
+#include "data/text/base64.h"
+#include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/sentencepiece/charsmap_table.h"
 #include "data/text/unicode/unicode_classes.h"
-#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -14,9 +16,10 @@ bool all_ascii(std::string_view text) {
   return all < 0x80;
 }
 
-using Form = UnicodeNormalizer::Form;
-bool is_compatible(Form form) { return form == Form::kNfkc || form == Form::kNfkd; }
-bool composes(Form form) { return form == Form::kNfc || form == Form::kNfkc; }
+// Of Unicode: NFC, NFD, NFKC, NFKD.
+struct Form {
+  bool compatible, composes;
+};
 
 // Whether a character of combining class 0 may become one with a character before it.
 bool composes_backward(char32_t c) {
@@ -32,8 +35,8 @@ bool composes_backward(char32_t c) {
 bool starts_afresh(Form form, char32_t c, std::u32string& scratch) {
   if (c < 0x300) return true;
   scratch.clear();
-  append_decomposition(c, is_compatible(form), scratch);
-  return combining_class(scratch[0]) == 0 && !(composes(form) && composes_backward(scratch[0]));
+  append_decomposition(c, form.compatible, scratch);
+  return combining_class(scratch[0]) == 0 && !(form.composes && composes_backward(scratch[0]));
 }
 
 struct Part {
@@ -48,15 +51,14 @@ std::vector<Part> decomposed(Form form, std::string_view text) {
   std::u32string letters;
   for (size_t i = 0; i < text.size(); i += utf8_length_at(text, i)) {
     letters.clear();
-    append_decomposition(utf8_code_point_at(text, i), is_compatible(form), letters);
+    append_decomposition(utf8_code_point_at(text, i), form.compatible, letters);
     for (size_t k = 0; k < letters.size(); ++k) parts.push_back({letters[k], combining_class(letters[k]), k == 0});
   }
-  for (size_t i = 0; i < parts.size();) {
-    size_t run = i;
-    while (run < parts.size() && parts[run].combining_class != 0) ++run;
-    std::stable_sort(parts.begin() + static_cast<std::ptrdiff_t>(i), parts.begin() + static_cast<std::ptrdiff_t>(run),
-                     [](const Part& a, const Part& b) { return a.combining_class < b.combining_class; });
-    i = run + 1;
+  const auto is_starter = [](const Part& part) { return part.combining_class == 0; };
+  for (auto begin = parts.begin(); begin != parts.end();) {
+    const auto end = std::find_if(begin, parts.end(), is_starter);
+    std::ranges::stable_sort(begin, end, {}, &Part::combining_class);
+    begin = end == parts.end() ? end : end + 1;
   }
   return parts;
 }
@@ -67,9 +69,7 @@ std::string composed(Form form, std::string_view text) {
   const auto count = utf8proc_normalize_utf32(points.data(), std::ssize(points),
                                               static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   if (count < 0) fail_internal("utf8proc cannot compose a text");
-  std::string bytes;
-  for (utf8proc_ssize_t i = 0; i < count; ++i) bytes += to_utf8(static_cast<char32_t>(points[static_cast<size_t>(i)]));
-  return bytes;
+  return to_utf8(std::u32string(points.begin(), points.begin() + count));
 }
 
 // A decomposition of text[begin, end), which starts afresh at both ends, with each character's source as tokenizers
@@ -91,90 +91,63 @@ void put_composed(Form form, AlignedText& text, size_t begin, size_t end, const 
   const std::string_view old = text.view();
   std::vector<std::string> parts;
   std::string joined;
-  for (size_t i = begin; i < end; i += utf8_length_at(old, i)) {
-    parts.push_back(composed(form, old.substr(i, utf8_length_at(old, i))));
-    joined += parts.back();
-  }
+  for (size_t i = begin; i < end; i += utf8_length_at(old, i))
+    joined += parts.emplace_back(composed(form, old.substr(i, utf8_length_at(old, i))));
   if (joined != bytes) return text.put(bytes, begin, end);
-  size_t at = begin;
-  for (const std::string& part : parts) {
+  for (size_t at = begin; const std::string& part : parts) {
     const size_t next = at + utf8_length_at(old, at);
     text.put(part, at, next);
     at = next;
   }
 }
 
-}  // namespace
-
-void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
+void normalize_unicode(Form form, AlignedText& text) {
   const std::string_view old = text.view();
   if (all_ascii(old)) return;
   std::u32string scratch;
   text.start_rewrite();
-  for (size_t begin = 0; begin < old.size();) {
-    size_t end = begin + utf8_length_at(old, begin);
+  for (size_t begin = 0, end; begin < old.size(); begin = end) {
+    end = begin + utf8_length_at(old, begin);
     if (is_unknown_to_normalization(utf8_code_point_at(old, begin))) {
       text.keep(begin, end);
-      begin = end;
       continue;
     }
     for (; end < old.size(); end += utf8_length_at(old, end)) {
       const char32_t c = utf8_code_point_at(old, end);
-      if (starts_afresh(form_, c, scratch) || is_unknown_to_normalization(c)) break;
+      if (starts_afresh(form, c, scratch) || is_unknown_to_normalization(c)) break;
     }
     const std::string_view part = old.substr(begin, end - begin);
-    if (part.size() == 1 && static_cast<unsigned char>(part[0]) < 0x80) {
-      text.keep(begin, end);
-    } else if (!composes(form_)) {
-      put_decomposed(form_, text, begin, end);
-    } else if (const std::string bytes = composed(form_, part); bytes == part) {
-      text.keep(begin, end);
-    } else {
-      put_composed(form_, text, begin, end, bytes);
-    }
-    begin = end;
+    if (part.size() == 1 && static_cast<unsigned char>(part[0]) < 0x80) text.keep(begin, end);
+    else if (!form.composes) put_decomposed(form, text, begin, end);
+    else if (const std::string bytes = composed(form, part); bytes == part) text.keep(begin, end);
+    else put_composed(form, text, begin, end, bytes);
   }
   text.finish_rewrite();
 }
 
-void LowercaseNormalizer::apply(AlignedText& text, PipelineScratch&) const {
-  const std::string_view old = text.view();
-  text.start_rewrite();
+void make_lowercase(AlignedText& text) {
   std::u32string lower;
-  for (size_t i = 0; i < old.size();) {
-    const size_t length = utf8_length_at(old, i);
-    const char32_t c = utf8_code_point_at(old, i);
+  text.rewrite_characters([&](char32_t c, size_t begin, size_t end) {
     lower.clear();
     append_lowercase(c, lower);
-    if (lower.size() == 1 && lower[0] == c) {
-      text.keep(i, i + length);
-    } else {
-      std::string bytes;
-      for (const char32_t letter : lower) bytes += to_utf8(letter);
-      text.put(bytes, i, i + length);
-    }
-    i += length;
-  }
-  text.finish_rewrite();
+    if (lower.size() == 1 && lower[0] == c) text.keep(begin, end);
+    else text.put(to_utf8(lower), begin, end);
+  });
 }
 
-void StripAccentsNormalizer::apply(AlignedText& text, PipelineScratch&) const {
-  const std::string_view old = text.view();
-  if (all_ascii(old)) return;
-  text.start_rewrite();
-  for (size_t i = 0; i < old.size();) {
-    const size_t length = utf8_length_at(old, i);
-    if (!is_combining_mark(utf8_code_point_at(old, i))) text.keep(i, i + length);
-    i += length;
-  }
-  text.finish_rewrite();
+// Marks out; for after NFD or NFKD.
+void strip_accents(AlignedText& text) {
+  if (all_ascii(text.view())) return;
+  text.rewrite_characters([&](char32_t c, size_t begin, size_t end) {
+    if (!is_combining_mark(c)) text.keep(begin, end);
+  });
 }
 
-void StripNormalizer::apply(AlignedText& text, PipelineScratch&) const {
+void strip_white_space(bool left, bool right, AlignedText& text) {
   const std::string_view old = text.view();
   size_t begin = 0, end = old.size();
-  while (left_ && begin < end && is_white_space(utf8_code_point_at(old, begin))) begin += utf8_length_at(old, begin);
-  while (right_ && end > begin) {
+  while (left && begin < end && is_white_space(utf8_code_point_at(old, begin))) begin += utf8_length_at(old, begin);
+  while (right && end > begin) {
     const size_t last = utf8_start_before(old, end);
     if (!is_white_space(utf8_code_point_at(old, last))) break;
     end = last;
@@ -185,29 +158,189 @@ void StripNormalizer::apply(AlignedText& text, PipelineScratch&) const {
   text.finish_rewrite();
 }
 
-void ReplaceNormalizer::apply(AlignedText& text, PipelineScratch& scratch) const {
+void replace_matches(const SplitPattern& pattern, const std::string& content, AlignedText& text,
+                     PipelineScratch& scratch) {
   const std::string_view old = text.view();
   scratch.matches.clear();
-  pattern_.find_all(old, scratch.match, scratch.matches);
+  pattern.find_all(old, scratch.match, scratch.matches);
   if (scratch.matches.empty()) return;
   text.start_rewrite();
   size_t done = 0;
   for (const TextRange& match : scratch.matches) {
     text.keep(done, match.begin);
-    text.put(content_, utf8_start_before(old, match.end), match.end);  // tokenizers names the last character alone
+    text.put(content, utf8_start_before(old, match.end), match.end);  // tokenizers names the last character alone
     done = match.end;
   }
   text.keep(done, old.size());
   text.finish_rewrite();
 }
 
-void PrependNormalizer::apply(AlignedText& text, PipelineScratch&) const {
+// Before a text that is not empty.
+void prepend(const std::string& content, AlignedText& text) {
   const std::string_view old = text.view();
   if (old.empty()) return;
   text.start_rewrite();
-  text.put(content_, 0, utf8_length_at(old, 0));
+  text.put(content, 0, utf8_length_at(old, 0));
   text.keep(0, old.size());
   text.finish_rewrite();
+}
+
+// The end of the grapheme that begins at `text[begin]`.
+size_t grapheme_end(std::string_view text, size_t begin) {
+  utf8proc_int32_t state = 0;
+  auto last = static_cast<utf8proc_int32_t>(utf8_code_point_at(text, begin));
+  size_t end = begin + utf8_length_at(text, begin);
+  while (end < text.size()) {
+    const auto next = static_cast<utf8proc_int32_t>(utf8_code_point_at(text, end));
+    if (utf8proc_grapheme_break_stateful(last, next, &state)) break;
+    end += utf8_length_at(text, end);
+    last = next;
+  }
+  return end;
+}
+
+// SentencePiece's table of replacements, as tokenizers applies it, which is not quite SentencePiece's way: a grapheme
+// of less than 6 bytes that begins with an entry becomes what the entry says, all of it; else each of its characters is
+// looked up.
+void replace_by_table(const CharsmapTable& table, AlignedText& text) {
+  const std::string_view old = text.view();
+  if (old.empty()) return;
+  // Every byte is a grapheme of its own.
+  const bool plain = all_ascii(old) && old.find('\r') == old.npos;
+  text.start_rewrite();
+  for (size_t begin = 0, end; begin < old.size(); begin = end) {
+    end = plain ? begin + 1 : grapheme_end(old, begin);
+    const std::string_view grapheme = old.substr(begin, end - begin);
+    if (const char* found = grapheme.size() < 6 ? table.shortest(grapheme) : nullptr) {
+      text.put(found, begin, end);
+      continue;
+    }
+    for (size_t i = begin; i < end;) {
+      const size_t length = utf8_length_at(old, i);
+      const char* part = grapheme.size() > length ? table.shortest(old.substr(i, length)) : nullptr;
+      if (part) text.put(part, i, i + length);
+      else text.keep(i, i + length);
+      i += length;
+    }
+  }
+  text.finish_rewrite();
+}
+
+// Marks that stay when accents go, such as those of vowels beside a letter: decomposition puts those behind one letter
+// in the order of their classes.
+class KeptMarks {
+ public:
+  void add(char32_t mark, std::string bytes, size_t begin, size_t end) {
+    marks_.push_back({combining_class(mark), std::move(bytes), begin, end});
+  }
+  void put(AlignedText& text) {
+    if (marks_.empty()) return;
+    std::ranges::stable_sort(marks_, {}, &Mark::order);
+    for (const Mark& mark : marks_) text.put(mark.bytes, mark.begin, mark.end);
+    marks_.clear();
+  }
+
+ private:
+  struct Mark {
+    uint8_t order;
+    std::string bytes;
+    size_t begin, end;
+  };
+  std::vector<Mark> marks_;
+};
+
+// BERT's: control characters out, white space to spaces, spaces around CJK ideographs, accents off, lowercase.
+struct BertNormalizer {
+  bool clean, space_cjk, strip_accents, lowercase;
+
+  void operator()(AlignedText& text, PipelineScratch&) const {
+    KeptMarks marks;
+    std::u32string parts, lower;
+    const auto change = [&](char32_t c, size_t begin, size_t end) {
+      if (clean) {
+        if (is_white_space(c) && !is_bert_control(c)) return marks.put(text), text.put(" ", begin, end);
+        if (c == 0 || c == 0xFFFD || is_bert_control(c)) return;
+      }
+      if (c < 0x80) {
+        marks.put(text);
+        const char small = static_cast<char>(c | 32);
+        if (lowercase && c >= 'A' && c <= 'Z') text.put({&small, 1}, begin, end);
+        else text.keep(begin, end);
+        return;
+      }
+      const bool spaced = space_cjk && is_cjk_ideograph(c);
+      parts.clear();
+      if (strip_accents) append_decomposition(c, false, parts);
+      else parts += c;
+      if (spaced) marks.put(text), text.put(" ", begin, end);
+      for (const char32_t part : parts) {
+        if (strip_accents && is_bert_accent(part)) continue;
+        lower.clear();
+        if (lowercase) append_lowercase(part, lower);
+        else lower += part;
+        if (strip_accents && combining_class(part) != 0) {
+          marks.add(part, to_utf8(lower), begin, end);
+          continue;
+        }
+        marks.put(text);
+        text.put(to_utf8(lower), begin, end);
+      }
+      if (spaced) text.put(" ", begin, end);
+    };
+    text.rewrite_characters([&](char32_t c, size_t begin, size_t end) {
+      change(c, begin, end);
+      if (end == text.view().size()) marks.put(text);
+    });
+  }
+};
+
+// Of a function that needs no scratch.
+template <class Change>
+Normalizer normalizer(const Change& change) {
+  return [change](AlignedText& text, PipelineScratch&) { change(text); };
+}
+
+Normalizer read_charsmap(const JsonObject& json) {
+  std::string table;
+  if (json.has("precompiled_charsmap") && !decode_base64(json.text("precompiled_charsmap"), table))
+    json.fail("has a table that is not base64");
+  if (table.empty()) return [](AlignedText&, PipelineScratch&) {};
+  return normalizer([table = CharsmapTable(table, json.where())](AlignedText& text) { replace_by_table(table, text); });
+}
+
+}  // namespace
+
+Normalizer read_normalizer(const JsonObject& json) {
+  const std::string type = json.text("type");
+  if (type == "Sequence") {
+    std::vector<Normalizer> steps;
+    for (const JsonObject& step : json.objects("normalizers")) steps.push_back(read_normalizer(step));
+    return [steps](AlignedText& text, PipelineScratch& scratch) {
+      for (const Normalizer& step : steps) step(text, scratch);
+    };
+  }
+  if (type == "BertNormalizer") {
+    const bool lowercase = json.flag("lowercase", true);
+    return BertNormalizer{json.flag("clean_text", true), json.flag("handle_chinese_chars", true),
+                          json.flag("strip_accents", lowercase), lowercase};
+  }
+  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+    const Form form{.compatible = type.size() == 4, .composes = type.ends_with('C')};
+    return normalizer([form](AlignedText& text) { normalize_unicode(form, text); });
+  }
+  if (type == "Lowercase") return normalizer(make_lowercase);
+  if (type == "StripAccents") return normalizer(strip_accents);
+  if (type == "Strip")
+    return normalizer([left = json.flag("strip_left", true), right = json.flag("strip_right", true)](
+                          AlignedText& text) { strip_white_space(left, right, text); });
+  if (type == "Replace")
+    return [pattern = read_pattern(json), content = json.text("content")](AlignedText& text, PipelineScratch& scratch) {
+      replace_matches(pattern, content, text, scratch);
+    };
+  if (type == "Prepend")
+    return normalizer([content = json.text("prepend")](AlignedText& text) { prepend(content, text); });
+  if (type == "Precompiled") return read_charsmap(json);
+  fail_unknown(json, "type", type);
 }
 
 }  // namespace linnet

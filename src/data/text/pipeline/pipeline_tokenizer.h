@@ -2,17 +2,16 @@
 #pragma once
 #include <unordered_map>
 #include "data/text/pipeline/pipeline.h"
-#include "data/text/pipeline/scratch_pool.h"
 
 namespace linnet {
 
 struct Pipeline {
   std::unique_ptr<SubwordModel> model;
   std::vector<AddedToken> added;
-  std::unique_ptr<Normalizer> normalizer;  // null: none
-  std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
+  Normalizer normalizer;  // null: none
+  std::vector<PreTokenizer> pre_tokenizers;
   PostProcessing post;
-  std::vector<std::unique_ptr<TokenDecoder>> decoders;
+  std::vector<TokenDecoder> decoders;
   bool join_by_space = false;  // without decoders tokenizers puts a space between tokens
   // How tokenizer.json spells the steps, "null" for none.
   std::string normalizer_json = "null", pre_tokenizer_json = "null", post_json = "null", decoder_json = "null";
@@ -21,36 +20,29 @@ struct Pipeline {
   std::map<std::string, std::string> made_of;
 };
 
-class PipelineTokenizer : public PretrainedTokenizer {
+class PipelineTokenizer : public TemplateTokenizer {
  public:
   explicit PipelineTokenizer(Pipeline pipeline);
-  ~PipelineTokenizer() override;
 
   std::string kind() const override { return pipeline_.model->kind(); }
   int64_t vocab_size() const override { return vocab_size_; }
   using PretrainedTokenizer::decode;
-  void encode(std::string_view text, std::vector<TokenId>& ids) const override;
-  Encoding encode(std::string_view text, const EncodeOptions& options) const override;
-  Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
-  int64_t added_by_template(bool pair) const override;
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
   std::string piece(TokenId id) const override;
   TokenId id_of(std::string_view piece) const override;
   bool is_special(TokenId id) const override;
   std::map<std::string, std::string> files() const override;
 
-  const Pipeline& pipeline() const { return pipeline_; }
+  const SubwordModel& model() const { return *pipeline_.model; }
   // Puts the begin token before each text and the end token behind it, as tokenizer_config.json's add_bos_token and
   // add_eos_token ask for. A template that adds tokens already stays as it is, and so does one whose role has no token.
   void add_to_template(bool begin, bool end);
-  std::string to_json() const;                          // tokenizer.json
-  std::string to_json(const std::string& model) const;  // the same with this "model"
+  std::string to_json() const { return to_json(model().to_json()); }  // tokenizer.json
+  std::string to_json(const std::string& model) const;                // the same with this "model"
 
  private:
-  void tokenize(std::string_view text, PipelineScratch& scratch, std::vector<TokenId>& ids,
-                std::vector<TextRange>* offsets) const;
+  void tokenize(std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const override;
   void tokenize_words(PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const;
-  void trim_offsets(std::string_view text, Encoding& encoding) const;
 
   Pipeline pipeline_;
   int64_t vocab_size_ = 0;

@@ -1,4 +1,6 @@
-#include "data/text/pipeline/pre_tokenizers.h"
+// What cuts text into words before the model sees it; the names are those of tokenizer.json.
+#include "data/text/pipeline/tokenizer_json.h"
+#include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -7,6 +9,8 @@ namespace linnet {
 const char* const kGpt2Expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace {
+
+enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 // Cuts [begin, end) at `matches` (sorted, disjoint) and appends the pieces.
 void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitBehavior behavior, bool inverted,
@@ -27,13 +31,9 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
         after_match = match;
         break;
       case SplitBehavior::kMergedWithNext:
-        if (match) {
-          if (held < from) words.push_back({held, from, kNoToken});
-          held = from;
-        } else {
-          words.push_back({held, to, kNoToken});
-          held = to;
-        }
+        if (!match) words.push_back({held, to, kNoToken});
+        else if (held < from) words.push_back({held, from, kNoToken});
+        held = match ? from : to;
         break;
       case SplitBehavior::kContiguous:
         if (words.size() > first && after_match == match) words.back().end = to;
@@ -52,52 +52,55 @@ void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches
   if (behavior == SplitBehavior::kMergedWithNext && held < end) words.push_back({held, end, kNoToken});
 }
 
-// Words that are tokens already stay; split_word(word) appends to next_words what becomes of each other.
+// Words that are tokens already stay; split_word(word, text, scratch) appends to next_words what becomes of each other.
 template <class SplitWord>
-void split_words(PipelineScratch& scratch, const SplitWord& split_word) {
-  scratch.next_words.clear();
-  for (const TextSegment& word : scratch.words)
-    if (word.id == kNoToken) split_word(word);
-    else scratch.next_words.push_back(word);
-  scratch.words.swap(scratch.next_words);
+PreTokenizer split_words(SplitWord split_word) {
+  return [split_word](PipelineScratch& scratch) {
+    scratch.next_words.clear();
+    for (const TextSegment& word : scratch.words)
+      if (word.id == kNoToken) split_word(word, scratch.text.view(), scratch);
+      else scratch.next_words.push_back(word);
+    scratch.words.swap(scratch.next_words);
+  };
 }
 
-}  // namespace
-
-void PatternSplit::split(PipelineScratch& scratch) const {
-  const std::string_view text = scratch.text.view();
-  split_words(scratch, [&](const TextSegment& word) {
+// At the matches of a pattern; `inverted`: at what lies between them.
+PreTokenizer pattern_split(const SplitPattern& pattern, SplitBehavior behavior, bool inverted = false) {
+  return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     scratch.matches.clear();
-    pattern_.find_all(text.substr(word.begin, word.end - word.begin), scratch.match, scratch.matches);
+    pattern.find_all(text.substr(word.begin, word.end - word.begin), scratch.match, scratch.matches);
     for (TextRange& match : scratch.matches) {
       match.begin += word.begin;
       match.end += word.begin;
     }
-    cut_between(word.begin, word.end, scratch.matches, behavior_, inverted_, scratch.next_words);
+    cut_between(word.begin, word.end, scratch.matches, behavior, inverted, scratch.next_words);
   });
 }
 
-void CharacterSplit::split(PipelineScratch& scratch) const {
-  const std::string_view text = scratch.text.view();
-  split_words(scratch, [&](const TextSegment& word) {
+// At the characters with matches(c).
+PreTokenizer character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
+  return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
     scratch.matches.clear();
     for (size_t i = word.begin; i < word.end;) {
       const size_t length = utf8_length_at(text, i);
-      if (matches_(utf8_code_point_at(text, i))) scratch.matches.push_back({i, i + length});
+      if (matches(utf8_code_point_at(text, i))) scratch.matches.push_back({i, i + length});
       i += length;
     }
-    cut_between(word.begin, word.end, scratch.matches, behavior_, false, scratch.next_words);
+    cut_between(word.begin, word.end, scratch.matches, behavior, false, scratch.next_words);
   });
 }
 
-void ClassSplit::split(PipelineScratch& scratch) const {
-  const std::string_view text = scratch.text.view();
-  auto& words = scratch.next_words;
-  split_words(scratch, [&](const TextSegment& word) {
+enum class Kind { kText, kRemoved, kAlone };  // a character that is part of a word, between words, a word of its own
+
+// By the class of each character.
+template <class KindOf>
+PreTokenizer class_split(KindOf kind_of) {
+  return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
+    auto& words = scratch.next_words;
     size_t begin = word.begin;
     for (size_t i = word.begin; i < word.end;) {
       const size_t length = utf8_length_at(text, i);
-      const Kind kind = class_of_(utf8_code_point_at(text, i));
+      const Kind kind = kind_of(utf8_code_point_at(text, i));
       if (kind != Kind::kText) {
         if (begin < i) words.push_back({begin, i, kNoToken});
         if (kind == Kind::kAlone) words.push_back({i, i + length, kNoToken});
@@ -109,7 +112,8 @@ void ClassSplit::split(PipelineScratch& scratch) const {
   });
 }
 
-void PrefixSpace::split(PipelineScratch& scratch) const {
+// Puts a space before each piece that does not begin with one (ByteLevel's add_prefix_space).
+void put_prefix_space(PipelineScratch& scratch) {
   AlignedText& text = scratch.text;
   const std::string_view old = text.view();
   text.start_rewrite();
@@ -129,7 +133,8 @@ void PrefixSpace::split(PipelineScratch& scratch) const {
   if (added > 0) text.finish_rewrite();
 }
 
-void Metaspace::split(PipelineScratch& scratch) const {
+// SentencePiece's way: spaces become "▁", one is put before the text, and where `cut` is set words begin at each.
+void put_spaces(const Metaspace& how, bool cut, PipelineScratch& scratch) {
   AlignedText& text = scratch.text;
   const std::string_view old = text.view();
   auto& words = scratch.next_words;
@@ -149,21 +154,21 @@ void Metaspace::split(PipelineScratch& scratch) const {
       continue;
     }
     const std::string_view part = old.substr(word.begin, word.end - word.begin);
-    const bool marked = part.starts_with(' ') || part.starts_with(replacement_);
+    const bool marked = part.starts_with(' ') || part.starts_with(how.replacement);
     const bool first = word.begin == 0 && text.at_start();
-    if (!marked && (prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && first))) {
-      text.put(replacement_, word.begin, word.begin + utf8_length_at(old, word.begin));
-      written += replacement_.size();
+    if (!marked && (how.prepends == Metaspace::kAlways || (how.prepends == Metaspace::kFirst && first))) {
+      text.put(how.replacement, word.begin, word.begin + utf8_length_at(old, word.begin));
+      written += how.replacement.size();
     }
     for (size_t i = word.begin; i < word.end;) {
-      const bool space = old[i] == ' ', mark = space || old.substr(i, word.end - i).starts_with(replacement_);
-      size_t length = space ? 1 : mark ? replacement_.size() : 1;
+      const bool space = old[i] == ' ', mark = space || old.substr(i, word.end - i).starts_with(how.replacement);
+      size_t length = space ? 1 : mark ? how.replacement.size() : 1;
       if (mark) {
-        if (cut_) end_word();
-        text.put(replacement_, i, i + length);
-        written += replacement_.size();
+        if (cut) end_word();
+        text.put(how.replacement, i, i + length);
+        written += how.replacement.size();
       } else {
-        while (i + length < word.end && old[i + length] != ' ' && old[i + length] != replacement_[0]) ++length;
+        while (i + length < word.end && old[i + length] != ' ' && old[i + length] != how.replacement[0]) ++length;
         text.keep(i, i + length);
         written += length;
       }
@@ -173,6 +178,82 @@ void Metaspace::split(PipelineScratch& scratch) const {
   }
   text.finish_rewrite();
   scratch.words.swap(words);
+}
+
+SplitBehavior read_behavior(const JsonObject& step) {
+  const std::string name = step.text("behavior");
+  if (name == "Removed") return SplitBehavior::kRemoved;
+  if (name == "Isolated") return SplitBehavior::kIsolated;
+  if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
+  if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
+  if (name == "Contiguous") return SplitBehavior::kContiguous;
+  fail_unknown(step, "behavior", name);
+}
+
+// Every step but Sequence and ByteLevel.
+PreTokenizer read_cutting_step(const JsonObject& json, const std::string& type) {
+  if (type == "Split") return pattern_split(read_pattern(json), read_behavior(json), json.flag("invert", false));
+  if (type == "Metaspace")
+    return [how = read_metaspace(json), cut = json.flag("split", true)](PipelineScratch& scratch) {
+      put_spaces(how, cut, scratch);
+    };
+  if (type == "Whitespace") {  // \w+|[^\w\s]+, with \w as tokenizers has it
+    const std::string word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})";
+    return pattern_split(SplitPattern("[" + word + "]+|[^" + word + "\\s]+"), SplitBehavior::kRemoved, true);
+  }
+  if (type == "CharDelimiterSplit")
+    return pattern_split(SplitPattern::literal(json.text("delimiter")), SplitBehavior::kRemoved);
+  if (type == "BertPreTokenizer")
+    return class_split([](char32_t c) {
+      return is_white_space(c) ? Kind::kRemoved : is_bert_punctuation(c) ? Kind::kAlone : Kind::kText;
+    });
+  if (type == "WhitespaceSplit")
+    return class_split([](char32_t c) { return is_white_space(c) ? Kind::kRemoved : Kind::kText; });
+  if (type == "Punctuation")
+    return character_split(is_bert_punctuation, json.has("behavior") ? read_behavior(json) : SplitBehavior::kIsolated);
+  if (type == "Digits")
+    return pattern_split(SplitPattern(R"(\p{N})"),
+                         json.flag("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+  fail_unknown(json, "type", type);
+}
+
+}  // namespace
+
+SplitPattern read_pattern(const JsonObject& step) {
+  const JsonObject pattern = step.object("pattern");
+  if (pattern.has("Regex")) return SplitPattern(pattern.text("Regex"), pattern.where());
+  return SplitPattern::literal(pattern.text("String"));
+}
+
+// Old files have add_prefix_space where new ones have prepend_scheme.
+Metaspace read_metaspace(const JsonObject& step) {
+  const std::string replacement = step.text("replacement");
+  if (replacement.empty()) step.fail("has an empty replacement");
+  const std::string scheme = step.text("prepend_scheme", step.flag("add_prefix_space", true) ? "always" : "never");
+  if (scheme == "always") return {replacement, Metaspace::kAlways};
+  if (scheme == "first") return {replacement, Metaspace::kFirst};
+  if (scheme == "never") return {replacement, Metaspace::kNever};
+  fail_unknown(step, "prepend_scheme", scheme);
+}
+
+bool read_pre_tokenizer(const JsonObject& json, std::vector<PreTokenizer>& steps) {
+  const std::string type = json.text("type");
+  if (type == "Sequence") {
+    bool byte_level = false;
+    for (const JsonObject& step : json.objects("pretokenizers")) {
+      if (byte_level) step.fail("follows ByteLevel, which Linnet expects last");
+      byte_level = read_pre_tokenizer(step, steps);
+    }
+    return byte_level;
+  }
+  if (type != "ByteLevel") {
+    steps.push_back(read_cutting_step(json, type));
+    return false;
+  }
+  if (json.flag("add_prefix_space", true)) steps.emplace_back(put_prefix_space);
+  if (json.flag("use_regex", true))
+    steps.push_back(pattern_split(SplitPattern(kGpt2Expression), SplitBehavior::kIsolated));
+  return true;
 }
 
 }  // namespace linnet

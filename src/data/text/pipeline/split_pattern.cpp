@@ -36,8 +36,6 @@ struct MatchScratch::State {
 
 MatchScratch::MatchScratch() : state_(std::make_unique<State>()) {}
 MatchScratch::~MatchScratch() = default;
-MatchScratch::MatchScratch(MatchScratch&&) noexcept = default;
-MatchScratch& MatchScratch::operator=(MatchScratch&&) noexcept = default;
 
 struct SplitPattern::Code {
   pcre2_code* code = nullptr;
@@ -46,22 +44,24 @@ struct SplitPattern::Code {
   ~Code() { pcre2_code_free(code); }
 };
 
-SplitPattern::SplitPattern(const std::string& expression, const std::string& where) : code_(std::make_unique<Code>()) {
-  code_->shown = (where.empty() ? "" : where + ": ") + "the regular expression '" +
-                 (expression.size() <= 100 ? expression : expression.substr(0, 100) + "...") + "'";
-  if (invalid_utf8_at(expression) != std::string::npos) fail_user(code_->shown + " is not valid UTF-8");
+SplitPattern::SplitPattern(const std::string& expression, const std::string& where) {
+  const auto made = std::make_shared<Code>();
+  code_ = made;
+  made->shown = (where.empty() ? "" : where + ": ") + "the regular expression '" +
+                (expression.size() <= 100 ? expression : expression.substr(0, 100) + "...") + "'";
+  if (invalid_utf8_at(expression) != std::string::npos) fail_user(made->shown + " is not valid UTF-8");
   int error = 0;
   PCRE2_SIZE offset = 0;
   // No callouts, \C or (*...) verbs are of use in a tokenizer's pattern.
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
-  if (!code_->code) {
+  made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  if (!made->code) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof message);
-    fail_user(code_->shown + " is not understood: " + reinterpret_cast<const char*>(message) + " (at byte " +
+    fail_user(made->shown + " is not understood: " + reinterpret_cast<const char*>(message) + " (at byte " +
               std::to_string(offset) + ")");
   }
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // where it cannot, pcre2_match interprets
+  pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE);  // where it cannot, pcre2_match interprets
 }
 
 SplitPattern SplitPattern::literal(std::string_view text) {
@@ -73,10 +73,6 @@ SplitPattern SplitPattern::literal(std::string_view text) {
   }
   return SplitPattern(expression);
 }
-
-SplitPattern::~SplitPattern() = default;
-SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
-SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
 
 void SplitPattern::find_all(std::string_view text, MatchScratch& scratch, std::vector<TextRange>& matches) const {
   for (size_t base = 0; base < text.size();) {

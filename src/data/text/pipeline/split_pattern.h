@@ -13,8 +13,6 @@ class MatchScratch {
  public:
   MatchScratch();
   ~MatchScratch();
-  MatchScratch(MatchScratch&&) noexcept;
-  MatchScratch& operator=(MatchScratch&&) noexcept;
 
  private:
   friend class SplitPattern;
@@ -22,16 +20,13 @@ class MatchScratch {
   std::unique_ptr<State> state_;
 };
 
-// Characters have the classes that Unicode 16 gives them, as in the tokenizers that Linnet follows, whatever version
-// PCRE2 was built for.
+// Copies share the compiled expression. Characters have the classes that Unicode 16 gives them, as in the tokenizers
+// that Linnet follows, whatever version PCRE2 was built for.
 class SplitPattern {
  public:
   // An expression that PCRE2 refuses is a user error that shows it.
   explicit SplitPattern(const std::string& expression, const std::string& where = "");
   static SplitPattern literal(std::string_view text);  // matches exactly these bytes
-  ~SplitPattern();
-  SplitPattern(SplitPattern&&) noexcept;
-  SplitPattern& operator=(SplitPattern&&) noexcept;
 
   // Appends the matches, left to right, without empty ones. Bytes that are no UTF-8 match nothing, and nothing matches
   // across them.
@@ -41,7 +36,7 @@ class SplitPattern {
   struct Code;
   void find_valid(std::string_view text, size_t base, MatchScratch& scratch, std::vector<TextRange>& matches) const;
 
-  std::unique_ptr<Code> code_;
+  std::shared_ptr<const Code> code_;
 };
 
 }  // namespace linnet

@@ -1,7 +1,6 @@
 #include "data/text/pipeline/tokenizer_json.h"
 #include <unordered_set>
 #include "base/files.h"
-#include "data/text/pipeline/pipeline_reader-inl.h"
 #include "data/text/pretrained_files.h"
 
 namespace linnet {
@@ -43,46 +42,35 @@ AddedToken read_added_token(const JsonObject& token, int64_t id) {
 
 std::string quote_json(std::string_view text) { return Json(text).dump(); }
 
-std::string number_json(double value) { return Json(value).dump(); }
-
-std::string vocabulary_json(const Vocabulary& vocabulary) {
-  std::string text = "{";
-  for (TokenId id = 0; id < vocabulary.size(); ++id) {
-    if (!vocabulary.has(id)) continue;
-    text += text.size() == 1 ? "\n" : ",\n";
-    text += quote_json(vocabulary.piece(id)) + ":" + std::to_string(id);
-  }
-  return text + "}";
+void fail_unknown(const JsonObject& json, const std::string& key, const std::string& value) {
+  json.fail("has the " + key + " '" + value + "', which Linnet does not know");
 }
 
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables) {
-  const Json document = Json::parse(text, "'" + path + "'", JsonLimits::tables());
-  const JsonObject root(document, "'" + path + "':");
+  return read_pipeline(Json::parse(text, "'" + path + "'", JsonLimits::tables()), "'" + path + "':", tables);
+}
+
+Pipeline read_pipeline(const Json& file, const std::string& where, const TokenizerTables* tables) {
+  const JsonObject root(file, where);
   Pipeline pipeline;
+  // What the file says of a step is kept as it is spelt.
+  const auto read = [&](const char* key, std::string& spelling, const auto& use) {
+    if (!root.has(key)) return;
+    use(root.object(key));
+    spelling = root.at(key).dump_sorted();
+  };
   bool byte_level = false;
-  if (root.has("normalizer")) {
-    pipeline.normalizer = read_normalizer(root.object("normalizer"));
-    pipeline.normalizer_json = root.at("normalizer").dump_sorted();
-  }
-  if (root.has("pre_tokenizer")) {
-    byte_level = read_pre_tokenizer(root.object("pre_tokenizer"), pipeline.pre_tokenizers);
-    pipeline.pre_tokenizer_json = root.at("pre_tokenizer").dump_sorted();
-  }
+  read("normalizer", pipeline.normalizer_json,
+       [&](const JsonObject& json) { pipeline.normalizer = read_normalizer(json); });
+  read("pre_tokenizer", pipeline.pre_tokenizer_json,
+       [&](const JsonObject& json) { byte_level = read_pre_tokenizer(json, pipeline.pre_tokenizers); });
   pipeline.model = read_model(root.object("model"), byte_level, tables);
-  if (root.has("post_processor")) {
-    read_post_processor(root.object("post_processor"), pipeline.post);
-    pipeline.post_json = root.at("post_processor").dump_sorted();
-  }
+  read("post_processor", pipeline.post_json, [&](const JsonObject& json) { read_post_processor(json, pipeline.post); });
+  read("decoder", pipeline.decoder_json, [&](const JsonObject& json) { read_decoder(json, pipeline.decoders); });
   pipeline.join_by_space = !root.has("decoder");
-  if (root.has("decoder")) {
-    read_decoder(root.object("decoder"), pipeline.decoders);
-    pipeline.decoder_json = root.at("decoder").dump_sorted();
-  }
   pipeline.added = read_added_tokens(root);
   return pipeline;
 }
-
-std::string PipelineTokenizer::to_json() const { return to_json(pipeline_.model->to_json()); }
 
 std::string PipelineTokenizer::to_json(const std::string& model) const {
   std::string text = "{\n\"version\":\"1.0\",\n\"truncation\":null,\n\"padding\":null,\n\"added_tokens\":[";

@@ -1,8 +1,12 @@
 #include "data/text/pipeline/tokenizer_tables.h"
 #include <cstring>
 #include "base/error.h"
+<<<<<<< HEAD
 #include "base/numbers.h"
 #include "data/text/bpe/bpe_model.h"
+=======
+#include "base/rounding.h"
+>>>>>>> 8c503d5f (Text: steps of a tokenizer are functions, models read themselves, older files become a tokenizer.json; trained tokenizers and trainers are one file each)
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/tokenizer_json.h"
 
@@ -11,7 +15,6 @@ namespace {
 
 constexpr std::string_view kMagic = "linnet.tokenizer";
 constexpr uint64_t kVersion = 1;
-constexpr size_t kAlignment = 16;
 constexpr size_t kTables = static_cast<size_t>(TokenizerTable::kCount);
 
 struct Head {
@@ -21,13 +24,12 @@ struct Head {
     uint64_t offset, bytes;
   } tables[kTables];
 };
-static_assert(alignof(BpeModel::Pair) <= kAlignment && sizeof(BpeModel::Pair) == 16);
 static_assert(sizeof(Vocabulary::Location) == 8 && sizeof(Vocabulary::Slot) == 8 && sizeof(ByteTrie::Unit) == 8);
 
 }  // namespace
 
 TokenizerTables::TokenizerTables(std::string_view bytes, const std::string& path) : where_("'" + path + "'") {
-  static_assert(alignof(std::max_align_t) % kAlignment == 0);
+  static_assert(alignof(std::max_align_t) % kTokenizerTableAlignment == 0);
   const auto copy = std::make_shared<std::vector<std::max_align_t>>(bytes.size() / sizeof(std::max_align_t) + 1);
   std::memcpy(copy->data(), bytes.data(), bytes.size());
   bytes = {reinterpret_cast<const char*>(copy->data()), bytes.size()};
@@ -38,7 +40,7 @@ TokenizerTables::TokenizerTables(std::string_view bytes, const std::string& path
   if (head.version != kVersion) fail("its version is " + std::to_string(head.version));
   for (size_t i = 0; i < kTables; ++i) {
     const auto& [offset, size] = head.tables[i];
-    if (offset % kAlignment != 0 || offset > bytes.size() || size > bytes.size() - offset)
+    if (offset % kTokenizerTableAlignment != 0 || offset > bytes.size() || size > bytes.size() - offset)
       fail("a table lies outside of the file");
     tables_[i] = bytes.substr(offset, size);
   }
@@ -62,10 +64,10 @@ void TokenizerTableWriter::set(const Vocabulary& vocabulary) {
 std::string TokenizerTableWriter::bytes() const {
   Head head{.magic = {}, .version = kVersion, .tables = {}};
   std::memcpy(head.magic, kMagic.data(), kMagic.size());
-  size_t end = round_up(sizeof head, kAlignment);
+  size_t end = round_up(sizeof head, kTokenizerTableAlignment);
   for (size_t i = 0; i < kTables; ++i) {
     head.tables[i] = {end, tables_[i].size()};
-    end = round_up(end + tables_[i].size(), kAlignment);
+    end = round_up(end + tables_[i].size(), kTokenizerTableAlignment);
   }
   std::string bytes(end, '\0');
   std::memcpy(bytes.data(), &head, sizeof head);
@@ -75,10 +77,9 @@ std::string TokenizerTableWriter::bytes() const {
 }
 
 std::string format_tokenizer_tables(const PipelineTokenizer& tokenizer) {
-  const SubwordModel& model = *tokenizer.pipeline().model;
+  const SubwordModel& model = tokenizer.model();
   TokenizerTableWriter tables;
-  const std::string settings = tokenizer.to_json("{" + model.settings_json() + "}");
-  tables.set<char>(TokenizerTable::kSettings, settings);
+  tables.set<char>(TokenizerTable::kSettings, tokenizer.to_json(model.settings().dump()));
   tables.set(model.vocabulary());
   model.add_tables(tables);
   return tables.bytes();

@@ -20,12 +20,14 @@
 
 namespace linnet {
 
+constexpr size_t kTokenizerTableAlignment = 16;
+
 enum class TokenizerTable {
   kSettings,
   kText,       // Vocabulary::Tables
   kLocations,  // Vocabulary::Location
   kSlots,      // Vocabulary::Slot
-  kPairs,      // BpeModel::Pair
+  kPairs,      // of BpeModel
   kMerges,     // two TokenId each
   kWrittenScores,
   kScores,  // double, of UnigramModel

@@ -10,17 +10,6 @@ bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
 }  // namespace
 
-size_t longest_match(const ByteTrie& trie, std::string_view text) {
-  size_t longest = 0;
-  uint32_t node = ByteTrie::kRoot;
-  for (size_t i = 0; i < text.size(); ++i) {
-    node = trie.next(node, static_cast<unsigned char>(text[i]));
-    if (node == ByteTrie::kNowhere) break;
-    if (trie.value(node) != ByteTrie::kNoValue) longest = i + 1;
-  }
-  return longest;
-}
-
 SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModelFile::Normalization& spec,
                                                  bool space_as_suffix, const ByteTrie* user_defined,
                                                  const std::string& path)
@@ -30,7 +19,7 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModelFile::N
       escape_(spec.escape_spaces),
       suffix_(space_as_suffix) {
   if (!spec.charsmap.empty()) table_ = CharsmapTable(spec.charsmap, "'" + path + "'");
-  for (size_t c = 0; c < plain_.size(); ++c) {
+  for (size_t c = 0; c < 128; ++c) {
     const auto byte = static_cast<unsigned char>(c);
     const bool begins_user_defined = user_defined && user_defined->next(ByteTrie::kRoot, byte) != ByteTrie::kNowhere;
     plain_[c] = !begins_user_defined && !table_.begins_ascii(byte);
@@ -39,19 +28,19 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModelFile::N
 
 void SentencePieceNormalizer::apply(std::string_view text, std::string& out, std::vector<size_t>* sources) const {
   out.clear();
-  if (sources) {
-    sources->clear();
-    rewrite<true>(text, out, sources);
-  } else {
-    rewrite<false>(text, out, sources);
-  }
+  if (!sources) return rewrite<false>(text, out, nullptr);
+  sources->clear();
+  rewrite<true>(text, out, sources);
+}
+
+bool SentencePieceNormalizer::is_plain(std::string_view text, size_t at) const {
+  return plain_[static_cast<unsigned char>(text[at])] && (at + 1 == text.size() || is_ascii(text[at + 1]));
 }
 
 SentencePieceNormalizer::Prefix SentencePieceNormalizer::prefix_of(std::string_view text) const {
-  if (is_ascii(text[0]) && plain_[static_cast<size_t>(text[0])] && (text.size() == 1 || is_ascii(text[1])))
-    return {text.substr(0, 1), 1};
+  if (is_plain(text, 0)) return {text.substr(0, 1), 1};
   if (user_defined_)
-    if (const size_t length = longest_match(*user_defined_, text); length > 0) return {text.substr(0, length), length};
+    if (const size_t length = user_defined_->longest_prefix(text); length > 0) return {text.substr(0, length), length};
   if (const CharsmapTable::Entry entry = table_.longest(text); entry.text) return {entry.text, entry.length};
   const size_t length = utf8_length_at(text, 0);
   if (length == 1 && !is_ascii(text[0])) return {kReplacementCharacter, 1};
@@ -61,12 +50,10 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::prefix_of(std::string_v
 template <bool kTracked>
 void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, std::vector<size_t>* sources) const {
   size_t at = 0;
-  if (remove_extra_) {
-    while (at < text.size()) {
-      const Prefix prefix = prefix_of(text.substr(at));
-      if (prefix.text != " ") break;
-      at += prefix.length;
-    }
+  while (remove_extra_ && at < text.size()) {
+    const Prefix prefix = prefix_of(text.substr(at));
+    if (prefix.text != " ") break;
+    at += prefix.length;
   }
   if (at == text.size()) return;
 
@@ -80,9 +67,7 @@ void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, s
   while (at < text.size()) {
     // Most text is letters that nothing happens to.
     size_t end = at;
-    while (end < text.size() && is_ascii(text[end]) && text[end] != ' ' && plain_[static_cast<size_t>(text[end])] &&
-           (end + 1 == text.size() || is_ascii(text[end + 1])))
-      ++end;
+    while (end < text.size() && text[end] != ' ' && is_plain(text, end)) ++end;
     if (end > at) {
       out += text.substr(at, end - at);
       if constexpr (kTracked)
@@ -108,14 +93,9 @@ void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, s
     at += prefix.length;
   }
   // The spaces at the end are as if they had not been there.
-  if (remove_extra_) {
-    while (std::string_view(out).ends_with(space)) {
-      out.resize(out.size() - space.size());
-      if constexpr (kTracked) {
-        at = (*sources)[out.size()];
-        sources->resize(out.size());
-      }
-    }
+  while (remove_extra_ && std::string_view(out).ends_with(space)) {
+    out.resize(out.size() - space.size());
+    if constexpr (kTracked) at = (*sources)[out.size()], sources->resize(out.size());
   }
   if (suffix_ && dummy_prefix_) put(space);
   if constexpr (kTracked) sources->push_back(at);

@@ -30,14 +30,12 @@ class SentencePieceNormalizer {
   Prefix prefix_of(std::string_view text) const;
   template <bool kTracked>
   void rewrite(std::string_view text, std::string& out, std::vector<size_t>* sources) const;
+  bool is_plain(std::string_view text, size_t at) const;
 
   CharsmapTable table_;
   const ByteTrie* user_defined_;  // null: there are none
   bool dummy_prefix_, remove_extra_, escape_, suffix_;
-  std::bitset<128> plain_;  // ASCII bytes that stay as they are where an ASCII byte follows, or the end
+  std::bitset<256> plain_;  // ASCII bytes that stay as they are where an ASCII byte follows, or the end
 };
-
-// The longest key of `trie` that `text` begins with, in bytes; 0 when there is none.
-size_t longest_match(const ByteTrie& trie, std::string_view text);
 
 }  // namespace linnet

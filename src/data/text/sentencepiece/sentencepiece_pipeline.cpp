@@ -125,29 +125,16 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 // Parts of a tokenizer.json.
-std::string joined(std::initializer_list<std::string_view> parts) {
-  std::string text;
-  for (const std::string_view part : parts) text += part;
-  return text;
+Json step(const char* type, Json::Item more = Json::object()) {
+  Json step{{"type", type}};
+  step.update(std::move(more.value));
+  return step;
 }
-std::string step(std::string_view type, std::string_view more = {}) {
-  return joined({"{\"type\":\"", type, "\"", more, "}"});
+Json replace(const char* kind, const char* pattern, const char* content) {
+  return step("Replace", {{"pattern", {{kind, pattern}}}, {"content", content}});
 }
-std::string replace(std::string_view kind, std::string_view pattern, std::string_view content) {
-  return step("Replace",
-              joined({",\"pattern\":{\"", kind, "\":", quote_json(pattern), "},\"content\":", quote_json(content)}));
-}
-std::string metaspace(std::string_view scheme, bool split) {
-  return step("Metaspace", joined({",\"replacement\":\"\u2581\",\"prepend_scheme\":\"", scheme,
-                                   "\",\"split\":", split ? "true" : "false"}));
-}
-std::string list_of(const std::vector<std::string>& parts) {
-  std::string text = "[";
-  for (const std::string& part : parts) text += (text.size() > 1 ? "," : "") + part;
-  return text + "]";
-}
-std::string sequence(std::string_view key, const std::vector<std::string>& steps) {
-  return step("Sequence", joined({",\"", key, "\":", list_of(steps)}));
+Json metaspace(const char* scheme, bool split) {
+  return step("Metaspace", {{"replacement", "\u2581"}, {"prepend_scheme", scheme}, {"split", split}});
 }
 
 // One model file as one class reads it.
@@ -160,10 +147,12 @@ class Converter {
   }
 
   Pipeline pipeline(const std::string& path) const {
-    Pipeline pipeline = read_tokenizer_json(
-        joined({"{\"normalizer\":", normalizer(), ",\"pre_tokenizer\":", pre_tokenizer(),
-                ",\"post_processor\":", post_processor(), ",\"decoder\":", decoder(), ",\"model\":", model(), "}"}),
-        path);
+    Pipeline pipeline = read_pipeline({{"normalizer", normalizer()},
+                                       {"pre_tokenizer", pre_tokenizer()},
+                                       {"post_processor", post_processor()},
+                                       {"decoder", decoder()},
+                                       {"model", model()}},
+                                      "'" + path + "':");
     pipeline.added = added_;
     return pipeline;
   }
@@ -263,21 +252,20 @@ class Converter {
     return find(text);
   }
 
-  std::string normalizer() const {
+  Json normalizer() const {
     const std::string& charsmap = file_.normalization.charsmap;
     const bool has_map = !charsmap.empty();
-    const std::string map =
-        has_map ? step("Precompiled", joined({",\"precompiled_charsmap\":\"", encode_base64(charsmap), "\""})) : "null";
-    std::vector<std::string> steps;
-    if (rules_.text == Rules::kPlain) return rules_.cut == Rules::kGemma ? replace("String", " ", "\u2581") : "null";
+    const Json map = has_map ? step("Precompiled", {{"precompiled_charsmap", encode_base64(charsmap)}}) : Json();
+    if (rules_.text == Rules::kPlain) return rules_.cut == Rules::kGemma ? replace("String", " ", "\u2581") : Json();
     if (rules_.text == Rules::kMap) return map;
+    Json steps = Json::array();
     if (rules_.text == Rules::kMapAndSpaces) {
       if (!has_map && rules_.kind == "Nllb") return map;
       if (has_map) steps.push_back(map);
       if (!has_map && rules_.kind == "Pegasus") steps.push_back(replace("Regex", "\\n", " "));
       steps.push_back(replace("Regex", " {2,}", " "));
     } else if (rules_.text == Rules::kAlbert) {
-      steps = {replace("String", "``", "\""), replace("String", "''", "\"")};
+      steps.push_back(replace("String", "``", "\"")), steps.push_back(replace("String", "''", "\""));
       if (!config_.flag("keep_accents", false)) steps.push_back(step("NFKD")), steps.push_back(step("StripAccents"));
       if (config_.flag("do_lower_case", true)) steps.push_back(step("Lowercase"));
       if (has_map) steps.push_back(map);
@@ -285,87 +273,76 @@ class Converter {
       if (config_.flag("do_lower_case", false)) steps.push_back(step("Lowercase"));
       steps.push_back(replace("Regex", R"(\s{2,}|[\n\r\t])", " "));
       steps.push_back(step("NFC"));
-      steps.push_back(step("Strip", ",\"strip_left\":false,\"strip_right\":true"));
+      steps.push_back(step("Strip", {{"strip_left", false}, {"strip_right", true}}));
     }
-    return sequence("normalizers", steps);
+    return step("Sequence", {{"normalizers", steps}});
   }
 
-  std::string pre_tokenizer() const {
+  Json pre_tokenizer() const {
     const bool prefix = config_.flag("add_prefix_space", true);
     if (rules_.cut == Rules::kLlama)
       return metaspace(!prefix ? "never" : config_.flag("legacy", false) ? "always" : "first", false);
     if (rules_.cut == Rules::kGemma)
-      return step("Split", ",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\"");
-    if (rules_.cut == Rules::kWords)
-      return sequence("pretokenizers", {step("WhitespaceSplit"), metaspace(prefix ? "always" : "never", true)});
-    if (rules_.text != Rules::kDeberta) return metaspace("always", true);
-    std::vector<std::string> steps;
-    if (config_.flag("split_by_punct", false)) steps.push_back(step("Punctuation", ",\"behavior\":\"Isolated\""));
-    steps.push_back(metaspace(prefix ? "always" : "first", true));
-    return sequence("pretokenizers", steps);
+      return step("Split", {{"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}});
+    if (rules_.cut == Rules::kAtSpaces && rules_.text != Rules::kDeberta) return metaspace("always", true);
+    Json steps = Json::array();
+    if (rules_.cut == Rules::kWords) steps.push_back(step("WhitespaceSplit"));
+    else if (config_.flag("split_by_punct", false)) steps.push_back(step("Punctuation", {{"behavior", "Isolated"}}));
+    steps.push_back(metaspace(prefix ? "always" : rules_.cut == Rules::kWords ? "never" : "first", true));
+    return step("Sequence", {{"pretokenizers", steps}});
   }
 
-  std::string decoder() const {
+  Json decoder() const {
     if (rules_.cut != Rules::kLlama && rules_.cut != Rules::kGemma) return metaspace("always", true);
-    std::vector<std::string> steps{replace("String", "\u2581", " "), step("ByteFallback"), step("Fuse")};
+    Json steps = Json::array({replace("String", "\u2581", " "), step("ByteFallback"), step("Fuse")});
     if (rules_.cut == Rules::kLlama && config_.flag("add_prefix_space", true))
-      steps.push_back(step("Strip", ",\"content\":\" \",\"start\":1,\"stop\":0"));
-    return sequence("decoders", steps);
+      steps.push_back(step("Strip", {{"content", " "}, {"start", 1}, {"stop", 0}}));
+    return step("Sequence", {{"decoders", steps}});
   }
 
-  std::string post_processor() const {
+  Json post_processor() const {
     const bool legacy = rules_.kind == "Nllb" && config_.flag("legacy_behaviour", false);
-    std::string tokens;
+    Json tokens = Json::object();
     const auto items = [&](std::string_view text) {
-      std::vector<std::string> list;
+      Json list = Json::array();
       for (std::string word : words_of(text)) {
         const bool second = word.ends_with(":1");
         if (second) word.resize(word.size() - 2);
         if (word == "$L") word = config_.text("src_lang", rules_.kind == "Nllb" ? "eng_Latn" : "en_XX");
         const bool is_text = word == "$A" || word == "$B";
-        const std::string id = quote_json(is_text ? word.substr(1) : word);
-        list.push_back(joined({is_text ? "{\"Sequence\"" : "{\"SpecialToken\"", ":{\"id\":", id,
-                               ",\"type_id\":", second ? "1}}" : "0}}"}));
-        if (is_text || tokens.find(id + ":") != tokens.npos) continue;
+        if (is_text) word.erase(0, 1);
+        list.push_back({{is_text ? "Sequence" : "SpecialToken", {{"id", word}, {"type_id", second ? 1 : 0}}}});
+        if (is_text) continue;
         TokenId token = id_of(word);
         if (token == kNoToken) token = std::max(find("<unk>"), 0);  // an unknown language, as there
-        tokens += joined({tokens.empty() ? "" : ",", id, ":{\"id\":", id, ",\"ids\":[", std::to_string(token),
-                          "],\"tokens\":[", id, "]}"});
+        tokens[word] = {{"id", word}, {"ids", Json::array({token})}, {"tokens", Json::array({word})}};
       }
-      return list_of(list);
+      return list;
     };
     std::string single(legacy ? "$A </s> $L" : rules_.single), pair(legacy ? "$A $B </s> $L" : rules_.pair);
     if (single.empty()) {
       const std::string begin = config_.flag("add_bos_token", true) ? names_[0] : "";
       const std::string end = config_.flag("add_eos_token", false) ? names_[1] : "";
       const auto around = [&](const std::string& text, const std::string& segment) {
-        std::string all = text + segment;
-        if (!begin.empty()) all = joined({begin, segment, " ", all});
-        return end.empty() ? all : joined({all, " ", end, segment});
+        return (begin.empty() ? "" : begin + segment + " ") + text + segment + (end.empty() ? "" : " " + end + segment);
       };
       single = around("$A", ""), pair = single + " " + around("$B", ":1");
     }
-    const std::string one = items(single), two = items(pair);
-    return step("TemplateProcessing",
-                joined({",\"single\":", one, ",\"pair\":", two, ",\"special_tokens\":{", tokens, "}"}));
+    const Json one = items(single), two = items(pair);
+    return step("TemplateProcessing", {{"single", one}, {"pair", two}, {"special_tokens", tokens}});
   }
 
-  std::string model() const {
+  Json model() const {
     const bool falls_back = rules_.cut == Rules::kLlama || rules_.cut == Rules::kGemma;
     const std::string unknown = unknown_piece();
-    std::string pieces;
-    for (size_t id = 0; id < pieces_.size(); ++id) {
-      if (id > 0) pieces += ",";
-      const std::string text = quote_json(pieces_[id].text);
-      pieces += is_bpe() ? joined({text, ":", std::to_string(id)})
-                         : joined({"[", text, ",", number_json(static_cast<double>(pieces_[id].score)), "]"});
-    }
-    const std::string_view bytes = falls_back ? ",\"byte_fallback\":true" : ",\"byte_fallback\":false";
-    if (!is_bpe())
-      return step("Unigram",
-                  joined({bytes, ",\"unk_id\":", std::to_string(find(unknown)), ",\"vocab\":[", pieces, "]"}));
-    return step("BPE", joined({bytes, ",\"fuse_unk\":true,\"unk_token\":", quote_json(unknown), ",\"vocab\":{", pieces,
-                               "},\"merges\":", merges()}));
+    Json pieces = is_bpe() ? Json::object() : Json::array();
+    for (size_t id = 0; id < pieces_.size(); ++id)
+      if (is_bpe()) pieces[pieces_[id].text] = id;
+      else pieces.push_back(Json::array({pieces_[id].text, pieces_[id].score}));
+    Json model = is_bpe() ? step("BPE", {{"fuse_unk", true}, {"unk_token", unknown}, {"merges", merges()}})
+                          : step("Unigram", {{"unk_id", find(unknown)}});
+    model["byte_fallback"] = falls_back, model["vocab"] = std::move(pieces);
+    return model;
   }
 
   std::string unknown_piece() const {
@@ -375,7 +352,7 @@ class Converter {
   }
 
   // Two pieces that are one, the best first: that of the largest score, or of pieces without one the first.
-  std::string merges() const {
+  Json merges() const {
     struct Merge {
       float score;
       TokenId id;
@@ -392,13 +369,12 @@ class Converter {
     std::ranges::sort(all, [](const Merge& a, const Merge& b) {
       return std::tuple(-a.score, a.id, a.characters) < std::tuple(-b.score, b.id, b.characters);
     });
-    std::string merges = "[";
+    Json merges = Json::array();
     for (const Merge& merge : all) {
       const std::string& text = pieces_[static_cast<size_t>(merge.id)].text;
-      merges += joined({merges.size() > 1 ? ",[" : "[", quote_json(text.substr(0, merge.left)), ",",
-                        quote_json(text.substr(merge.left)), "]"});
+      merges.push_back(Json::array({text.substr(0, merge.left), text.substr(merge.left)}));
     }
-    return merges + "]";
+    return merges;
   }
 
   const Rules& rules_;

@@ -1,10 +1,10 @@
 // SentencePiece models as model folders carry them.
 #pragma once
+#include <optional>
 #include <unordered_map>
 #include "data/text/pipeline/pipeline.h"
-#include "data/text/pipeline/scratch_pool.h"
-#include "data/text/sentencepiece/sentencepiece_decoder.h"
 #include "data/text/sentencepiece/sentencepiece_model.h"
+#include "data/text/sentencepiece/sentencepiece_normalizer.h"
 
 namespace linnet {
 
@@ -21,23 +21,20 @@ struct SentencePieceOptions {
   std::string config_json;                    // tokenizer_config.json as it was read
 };
 
-class SentencePiecePretrained : public PretrainedTokenizer {
+class SentencePiecePretrained : public TemplateTokenizer {
  public:
   // `file` is what read_sentencepiece_model() made of `bytes`; `path` is for messages.
   SentencePiecePretrained(SentencePieceModelFile file, std::string bytes, const std::string& path,
                           SentencePieceOptions options);
   SentencePiecePretrained(const std::string& bytes, const std::string& path, SentencePieceOptions options)
       : SentencePiecePretrained(read_sentencepiece_model(bytes, path), bytes, path, std::move(options)) {}
-  ~SentencePiecePretrained() override;
 
   std::string kind() const override { return "sentencepiece"; }
-  int64_t vocab_size() const override { return vocab_size_; }
+  int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
   using PretrainedTokenizer::decode;
-  void encode(std::string_view text, std::vector<TokenId>& ids) const override;
-  void encode_with_special(std::string_view text, std::vector<TokenId>& ids) const override;
-  Encoding encode(std::string_view text, const EncodeOptions& options) const override;
-  Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
-  int64_t added_by_template(bool pair) const override;
+  void encode_with_special(std::string_view text, std::vector<TokenId>& ids) const override {
+    tokenize(text, special_matcher_, ids, nullptr);
+  }
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
   std::string piece(TokenId id) const override;
   TokenId id_of(std::string_view piece) const override;
@@ -45,29 +42,36 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   std::map<std::string, std::string> files() const override;
 
  private:
-  void tokenize(std::string_view text, const AddedTokenMatcher& added, Encoding& encoding, bool offsets) const;
+  struct Token {
+    std::string piece;
+    int model_id = -1;  // -1: not the model's
+    bool special = false;
+  };
+
+  void tokenize(std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const override {
+    tokenize(text, added_, ids, offsets);
+  }
+  void tokenize(std::string_view text, const AddedTokenMatcher& added, std::vector<TokenId>& ids,
+                std::vector<TextRange>* offsets) const;
   void map_ids(const std::string& path);
   void find_roles();
+  void make_template();
   TokenId our_id(TokenId id, std::string_view text) const;
-  void encode_part(std::string_view part, size_t base, Encoding& encoding, bool offsets) const;
-  void add_bytes(std::string_view text, TextRange range, Encoding& encoding, bool offsets) const;
+  void encode_part(std::string_view part, size_t base, std::vector<TokenId>& ids,
+                   std::vector<TextRange>* offsets) const;
+  std::string decode_pieces(std::span<const int> model_ids) const;
 
   std::string bytes_;  // the file's
   SentencePieceOptions options_;
   SentencePieceModelFile file_;
   std::unique_ptr<ByteTrie> user_defined_;
-  std::unique_ptr<SentencePieceNormalizer> normalizer_;
+  std::optional<SentencePieceNormalizer> normalizer_, denormalizer_;
   std::unique_ptr<SentencePieceModel> model_;
-  std::unique_ptr<SentencePieceDecoder> decoder_;
   mutable ScratchPool<SentencePieceScratch> scratch_;
   std::vector<TokenId> byte_ids_;  // of each byte, with byte fallback
-  int64_t vocab_size_ = 0;
-  std::vector<TokenId> to_ours_;  // of each of the model's ids, where they are not the same
-  std::vector<std::string> pieces_;
-  std::vector<int> to_model_;  // of each id, -1: not the model's
+  std::vector<TokenId> to_ours_;   // of each of the model's ids, where they are not the same
+  std::vector<Token> tokens_;      // of each id
   std::unordered_map<std::string, TokenId> ids_;
-  std::vector<bool> special_;
-  PostProcessing post_;
   AddedTokenMatcher added_;            // the extra ids and options_.text_tokens
   AddedTokenMatcher special_matcher_;  // these and the control pieces
 };

@@ -9,8 +9,8 @@
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
-#include "data/text/sentencepiece/sentencepiece_seal.h"
 #include "data/text/sentencepiece/sentencepiece_trainer.h"
+#include "data/text/trained_tokenizers.h"
 
 namespace linnet {
 namespace {

@@ -1,5 +1,5 @@
 // Training of SentencePiece models (Kudo and Richardson 2018) by the SentencePiece library. They are read without it
-// (saved_sentencepiece.h).
+// (trained_tokenizers.h).
 #pragma once
 #include "data/text/tokenizer.h"
 

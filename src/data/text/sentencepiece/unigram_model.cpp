@@ -1,13 +1,14 @@
-#include "data/text/sentencepiece/unigram_model.h"
+// The unigram model (Kudo 2018): of all ways to cut a word into pieces, the one with the largest sum of scores.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <string>
+#include <span>
 #include "base/error.h"
+#include "data/text/bpe/byte_alphabet.h"
+#include "data/text/byte_trie.h"
+#include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/pipeline/tokenizer_tables.h"
-#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -44,50 +45,86 @@ double as_tokenizers_reads(double value) {
   return std::signbit(value) ? -result : result;
 }
 
-}  // namespace
+class UnigramModel : public SubwordModel {
+ public:
+  // A JSON's vocabulary is [[piece, score], ...] in the order of the ids; a score is the logarithm of the piece's
+  // probability.
+  UnigramModel(const JsonObject& json, const TokenizerTables* tables);
 
-UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, TokenId unknown, bool byte_fallback,
-                           const std::string& where)
-    : own_written_scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
-  vocabulary_ = std::move(vocabulary);
-  own_scores_.reserve(own_written_scores_.size());
-  for (const double score : own_written_scores_)
-    own_scores_.push_back(std::isfinite(score) ? as_tokenizers_reads(score) : score);
-  written_scores_ = own_written_scores_, scores_ = own_scores_;
-  size_t bytes = 0;
-  for (TokenId id = 0; id < vocabulary_.size(); ++id) bytes += vocabulary_.piece(id).size();
-  if (bytes >= kMostBytes) fail_user(where + " has more than 1 GB of pieces");
-  ByteTrie::Keys keys;
-  for (TokenId id = 0; id < vocabulary_.size(); ++id)
-    if (vocabulary_.has(id)) keys.emplace_back(vocabulary_.piece(id), vocabulary_.find(vocabulary_.piece(id)));
-  trie_ = ByteTrie(std::move(keys));
-  finish(where);
-}
+  const char* kind() const override { return "unigram"; }
+  void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const override;
+  Json settings() const override {
+    return {{"type", "Unigram"}, {"unk_id", unknown_ < 0 ? Json() : Json(unknown_)}, {"byte_fallback", byte_fallback_}};
+  }
+  void add_tables(TokenizerTableWriter& tables) const override {
+    tables.set(TokenizerTable::kWrittenScores, written_scores_);
+    tables.set(TokenizerTable::kScores, scores_);
+    tables.set(TokenizerTable::kTrie, trie_.units());
+  }
 
-UnigramModel::UnigramModel(const TokenizerTables& tables, TokenId unknown, bool byte_fallback)
-    : written_scores_(tables.table<double>(TokenizerTable::kWrittenScores)),
-      scores_(tables.table<double>(TokenizerTable::kScores)),
-      unknown_(unknown),
-      byte_fallback_(byte_fallback) {
-  vocabulary_ = tables.vocabulary();
-  const auto pieces = static_cast<size_t>(vocabulary_.size());
-  if (scores_.size() != pieces || written_scores_.size() != pieces)
-    tables.fail("its scores are not those of its pieces");
-  trie_ = ByteTrie(tables.table<ByteTrie::Unit>(TokenizerTable::kTrie), vocabulary_.size(), tables.where());
-  finish(tables.where());
-  keep(tables.owner());
-}
+ private:
+  std::string pieces_json() const override;
+  void read_pieces(const JsonObject& json);
+  TokenId byte_id(char byte) const { return byte_ids_[static_cast<unsigned char>(byte)]; }
+  void emit(std::string_view word, uint32_t begin, uint32_t end, TokenId id, std::vector<ModelToken>& tokens) const;
 
-void UnigramModel::finish(const std::string& where) {
-  if (unknown_ >= vocabulary_.size()) fail_user(where + " has an unknown token outside its vocabulary");
+  std::vector<double> own_written_scores_, own_scores_;
+  std::span<const double> written_scores_, scores_;  // as the file has them, and as they are used
+  TokenId unknown_ = -1;
+  bool byte_fallback_;
+  double unknown_score_ = 0;
+  TokenId byte_ids_[256];
+  ByteTrie trie_;
+};
+
+UnigramModel::UnigramModel(const JsonObject& json, const TokenizerTables* tables)
+    : SubwordModel(tables), byte_fallback_(json.flag("byte_fallback", false)) {
+  const std::string where = tables ? tables->where() : json.where();
+  const int64_t unknown = json.integer("unk_id", -1);
+  if (tables) {
+    written_scores_ = tables->table<double>(TokenizerTable::kWrittenScores);
+    scores_ = tables->table<double>(TokenizerTable::kScores);
+  } else {
+    read_pieces(json);
+  }
+  if (unknown < -1 || unknown >= vocabulary_.size()) json.fail("has an unk_id outside its vocabulary");
+  unknown_ = static_cast<TokenId>(unknown);
+  if (tables) {
+    const auto pieces = static_cast<size_t>(vocabulary_.size());
+    if (scores_.size() != pieces || written_scores_.size() != pieces)
+      tables->fail("its scores are not those of its pieces");
+    trie_ = ByteTrie(tables->table<ByteTrie::Unit>(TokenizerTable::kTrie), vocabulary_.size(), where);
+  }
   for (const double score : scores_)
     if (!std::isfinite(score)) fail_user(where + " has a score that is not finite");
   unknown_score_ = (scores_.empty() ? 0 : *std::ranges::min_element(scores_)) - kUnknownTokenPenalty;
-  for (int byte = 0; byte < 256; ++byte) {
-    char text[8];
-    std::snprintf(text, sizeof text, "<0x%02X>", byte);
-    byte_ids_[byte] = vocabulary_.find(text);
+  for (int byte = 0; byte < 256; ++byte) byte_ids_[byte] = vocabulary_.find(byte_piece(byte));
+}
+
+void UnigramModel::read_pieces(const JsonObject& json) {
+  size_t bytes = 0;
+  for (const Json& entry : json.list("vocab")) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number() ||
+        !vocabulary_.add(entry[0].text(), static_cast<TokenId>(own_scores_.size())))
+      json.fail("vocab", "has an entry " + std::to_string(own_scores_.size()) + " that is not a piece and its score");
+    const double score = own_written_scores_.emplace_back(entry[1].get<double>());
+    own_scores_.push_back(std::isfinite(score) ? as_tokenizers_reads(score) : score);
+    bytes += entry[0].text().size();
   }
+  if (bytes >= kMostBytes) fail_user(json.where() + " has more than 1 GB of pieces");
+  written_scores_ = own_written_scores_, scores_ = own_scores_;
+  ByteTrie::Keys keys;
+  for (TokenId id = 0; id < vocabulary_.size(); ++id)
+    keys.emplace_back(vocabulary_.piece(id), vocabulary_.find(vocabulary_.piece(id)));
+  trie_ = ByteTrie(std::move(keys));
+}
+
+std::string UnigramModel::pieces_json() const {
+  std::string json = "\"vocab\":[";
+  for (TokenId id = 0; id < vocabulary_.size(); ++id)
+    json += (id > 0 ? ",\n[" : "\n[") + quote_json(vocabulary_.piece(id)) + "," +
+            Json(written_scores_[static_cast<size_t>(id)]).dump() + "]";
+  return json + "]";
 }
 
 // Viterbi over the locations of the word. Equal scores: the way that was found first, which has the longer last piece.
@@ -95,21 +132,12 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::v
   constexpr uint32_t kNowhere = UINT32_MAX;
   auto& nodes = scratch.nodes;
   nodes.assign(word.size() + 1, {0, kNowhere, -1});
-  const auto reach = [&](size_t end, double score, size_t begin, TokenId id) {
+  trie_.visit_keys(word, [&](size_t begin, size_t end, TokenId id) {
+    const double score = nodes[begin].score + (id < 0 ? unknown_score_ : scores_[static_cast<size_t>(id)]);
     ModelScratch::Node& node = nodes[end];
-    if (node.begin == kNowhere || score > node.score) node = {score, static_cast<uint32_t>(begin), id};
-  };
-  for (size_t begin = 0; begin < word.size();) {
-    const size_t length = utf8_length_at(word, begin);
-    const double here = nodes[begin].score;
-    bool single = false;  // the character by itself is a piece
-    trie_.visit_prefixes(word.substr(begin), [&](size_t bytes, TokenId id) {
-      reach(begin + bytes, here + scores_[static_cast<size_t>(id)], begin, id);
-      single = single || bytes == length;
-    });
-    if (!single) reach(begin + length, here + unknown_score_, begin, unknown_);
-    begin += length;
-  }
+    if (node.begin == kNowhere || score > node.score)
+      node = {score, static_cast<uint32_t>(begin), id < 0 ? unknown_ : id};
+  });
   // Back from the end; neighbors without a piece become one unknown stretch.
   const size_t first = scratch.heap.size();
   auto& way = scratch.heap;  // {begin, end, id}
@@ -127,12 +155,17 @@ void UnigramModel::emit(std::string_view word, uint32_t begin, uint32_t end, Tok
                         std::vector<ModelToken>& tokens) const {
   const std::string_view part = word.substr(begin, end - begin);
   if (id == unknown_ && byte_fallback_ && vocabulary_.find(part) < 0 &&
-      std::all_of(part.begin(), part.end(), [&](char c) { return byte_ids_[static_cast<unsigned char>(c)] >= 0; })) {
-    for (size_t i = 0; i < part.size(); ++i)
-      tokens.push_back({byte_ids_[static_cast<unsigned char>(part[i])], static_cast<uint32_t>(begin + i + 1)});
+      std::ranges::all_of(part, [&](char c) { return byte_id(c) >= 0; })) {
+    for (size_t i = 0; i < part.size(); ++i) tokens.push_back({byte_id(part[i]), static_cast<uint32_t>(begin + i + 1)});
     return;
   }
   if (id >= 0) tokens.push_back({id, end});
+}
+
+}  // namespace
+
+std::unique_ptr<SubwordModel> read_unigram(const JsonObject& json, const TokenizerTables* tables) {
+  return std::make_unique<UnigramModel>(json, tables);
 }
 
 }  // namespace linnet

@@ -26,6 +26,11 @@ std::vector<std::string_view> split_code_points(std::string_view text);
 size_t count_code_points(std::string_view text);
 
 std::string to_utf8(char32_t code_point);
+inline std::string to_utf8(std::u32string_view text) {
+  std::string bytes;
+  for (const char32_t c : text) bytes += to_utf8(c);
+  return bytes;
+}
 
 // The White_Space property of Unicode: ASCII blanks, no-break space, U+2000..U+200A, ideographic space and so on.
 bool is_white_space(char32_t code_point);
