@@ -4,11 +4,63 @@
 #include <cmath>
 #include <map>
 #include "base/text.h"
-#include "data/text/chat/jinja_text.h"
+#include "data/text/chat/jinja_program.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet::jinja {
 namespace {
+
+// ASCII letters only: chat templates change the case of roles and names of types.
+std::string capitalized(const std::string& text, bool each_word) {
+  std::string result = lower_ascii(text);
+  bool starts = true;
+  for (char& c : result) {
+    if (starts && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
+    starts = each_word && !std::isalnum(static_cast<unsigned char>(c));
+  }
+  return result;
+}
+
+// "a.b" of a value, as map(attribute=...) and selectattr() name it.
+Value attribute_of(Value value, const std::string& path, Budget& budget) {
+  budget.read(path.size());
+  for (size_t at = 0; at <= path.size();) {
+    const size_t end = std::min(path.find('.', at), path.size());
+    if (value.is_undefined()) return value;
+    value = get_item(value, path.substr(at, end - at), budget);
+    at = end + 1;
+  }
+  return value;
+}
+
+Value join_filter(const Value& value, const Arguments& arguments, Budget& budget) {
+  const std::string between = text_argument(arguments, 0, "d", "");
+  const Value* attribute = arguments.find(1, "attribute");
+  std::string text;
+  bool first = true;
+  for (const Value& item : elements(value, budget)) {
+    const Value part = attribute ? attribute_of(item, text_of(*attribute, "join"), budget) : item;
+    if (!std::exchange(first, false)) budget.append(between.size()), text += between;
+    append_text(part, text, budget);
+  }
+  return text;
+}
+
+Value replace_filter(const Value& value, const Arguments& arguments, Budget& budget) {
+  const std::string text = to_text(value, budget), from = text_argument(arguments, 0, "old", ""),
+                    to = text_argument(arguments, 1, "new", "");
+  int64_t count = integer_argument(arguments, 2, "count", -1);
+  if (from.empty()) fail("'replace' needs a text to look for");
+  std::string result;
+  size_t at = 0;
+  for (size_t found; count != 0 && (found = find_text(text, from, at, budget)) != text.npos; --count) {
+    budget.append(found - at + to.size());
+    result.append(text, at, found - at) += to;
+    at = found + from.size();
+  }
+  budget.append(text.size() - at);
+  return result.append(text, at);
+}
 
 Value select(const Value& value, const Arguments& arguments, bool by_attribute, bool keep, Budget& budget) {
   size_t next = 0;
@@ -54,7 +106,7 @@ Value sort_filter(const Value& value, const Arguments& arguments, Budget& budget
     const Value chosen = attribute ? attribute_of(item, text_of(*attribute, "sort"), budget) : item;
     if (!chosen.text() || flag_argument(arguments, 1, "case_sensitive")) return chosen;
     budget.read(chosen.text()->size());
-    return Value(with_case(*chosen.text(), false));
+    return Value(lower_ascii(*chosen.text()));
   };
   List items = elements(value, budget);
   std::ranges::stable_sort(items, [&](const Value& a, const Value& b) {
@@ -143,7 +195,7 @@ const std::map<std::string, Filter>& filters() {
   static const std::map<std::string, Filter> all = {
       {"abs",
        [](V v, A, B b) -> Value {
-         return v.is_integer() ? v.integer() < 0 ? arithmetic("-", 0, v.integer(), b) : Value(v.integer())
+         return v.is_integer() ? v.integer() < 0 ? operate("-", 0, v.integer(), b) : Value(v.integer())
                                : Value(std::abs(v.number()));
        }},
       {"capitalize", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), false); }},
@@ -177,17 +229,13 @@ const std::map<std::string, Filter>& filters() {
       {"last", [](V v, A, B b) -> Value { return end_of(v, true, b); }},
       {"length", [](V v, A, B b) -> Value { return length_of(v, b); }},
       {"list", [](V v, A, B b) -> Value { return elements(v, b); }},
-      {"lower", [](V v, A, B b) -> Value { return with_case(to_text(v, b), false); }},
+      {"lower", [](V v, A, B b) -> Value { return lower_ascii(to_text(v, b)); }},
       {"map", map_filter},
       {"max", [](V v, A, B b) -> Value { return extreme(v, 1, b); }},
       {"min", [](V v, A, B b) -> Value { return extreme(v, -1, b); }},
       {"reject", [](V v, A a, B b) -> Value { return select(v, a, false, false, b); }},
       {"rejectattr", [](V v, A a, B b) -> Value { return select(v, a, true, false, b); }},
-      {"replace",
-       [](V v, A a, B b) -> Value {
-         return replaced(to_text(v, b), text_argument(a, 0, "old", ""), text_argument(a, 1, "new", ""),
-                         integer_argument(a, 2, "count", -1), b);
-       }},
+      {"replace", replace_filter},
       {"reverse",
        [](V v, A, B b) -> Value {
          List items = elements(v, b);
@@ -205,14 +253,14 @@ const std::map<std::string, Filter>& filters() {
       {"sum",
        [](V v, A, B b) -> Value {
          Value sum = 0;
-         for (const Value& item : elements(v, b)) sum = add(sum, item, b);
+         for (const Value& item : elements(v, b)) sum = operate("+", sum, item, b);
          return sum;
        }},
       {"title", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), true); }},
       {"tojson", tojson_filter},
       {"trim", [](V v, A a, B b) -> Value { return strip_of(to_text(v, b), a, true, true, b); }},
       {"unique", unique_filter},
-      {"upper", [](V v, A, B b) -> Value { return with_case(to_text(v, b), true); }},
+      {"upper", [](V v, A, B b) -> Value { return upper_ascii(to_text(v, b)); }},
   };
   return all;
 }
@@ -228,7 +276,7 @@ const std::map<std::string, Test>& tests() {
       {"defined", [](V v, A, B) { return !v.is_undefined(); }},
       {"divisibleby",
        [](V v, A a, B b) {
-         return other(a).integer() != 0 && arithmetic("%", v.integer(), other(a).integer(), b).integer() == 0;
+         return other(a).integer() != 0 && operate("%", v.integer(), other(a).integer(), b).integer() == 0;
        }},
       {"eq", [](V v, A a, B b) { return equal(v, other(a), b); }},
       {"equalto", [](V v, A a, B b) { return equal(v, other(a), b); }},
@@ -237,11 +285,11 @@ const std::map<std::string, Test>& tests() {
       {"float", [](V v, A, B) { return v.as<double>() != nullptr; }},
       {"ge", [](V v, A a, B b) { return compare(v, other(a), b) >= 0; }},
       {"gt", [](V v, A a, B b) { return compare(v, other(a), b) > 0; }},
-      {"in", [](V v, A a, B b) { return contains(other(a), v, b); }},
+      {"in", [](V v, A a, B b) { return holds("in", v, other(a), b); }},
       {"integer", [](V v, A, B) { return v.as<int64_t>() != nullptr; }},
       {"iterable", [](V v, A, B) { return v.text() || v.list() || v.dict() || v.is_undefined(); }},
       {"le", [](V v, A a, B b) { return compare(v, other(a), b) <= 0; }},
-      {"lower", [](V v, A, B b) { return v.text() && with_case(to_text(v, b), false) == *v.text(); }},
+      {"lower", [](V v, A, B b) { return v.text() && lower_ascii(to_text(v, b)) == *v.text(); }},
       {"lt", [](V v, A a, B b) { return compare(v, other(a), b) < 0; }},
       {"mapping", [](V v, A, B) { return v.dict() != nullptr; }},
       {"ne", [](V v, A a, B b) { return !equal(v, other(a), b); }},
@@ -253,7 +301,7 @@ const std::map<std::string, Test>& tests() {
       {"string", [](V v, A, B) { return v.text() != nullptr; }},
       {"true", [](V v, A, B) { return v.as<bool>() && *v.as<bool>(); }},
       {"undefined", [](V v, A, B) { return v.is_undefined(); }},
-      {"upper", [](V v, A, B b) { return v.text() && with_case(to_text(v, b), true) == *v.text(); }},
+      {"upper", [](V v, A, B b) { return v.text() && upper_ascii(to_text(v, b)) == *v.text(); }},
   };
   return all;
 }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <ctime>
 #include <map>
-#include "data/text/chat/jinja_text.h"
+#include "data/text/chat/jinja_program.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet::jinja {
@@ -19,13 +19,42 @@ bool touches(const std::string& text, const Value& part, bool begin, Budget& bud
   return part.list() ? std::ranges::any_of(*part.list(), holds) : holds(part);
 }
 
+Value split(const std::string& text, const Arguments& arguments, Budget& budget) {
+  const Value* given = arguments.find(0, "sep");
+  const std::string separator = given && !given->is_none() ? text_of(*given, "split") : "";
+  int64_t most = integer_argument(arguments, 1, "maxsplit", -1);
+  if (given && given->text() && separator.empty()) fail("'split' needs a separator");
+  List parts;
+  const auto add = [&](size_t begin, size_t end) {
+    budget.make_text(end - begin + sizeof(Value));
+    parts.emplace_back(text.substr(begin, end - begin));
+  };
+  if (separator.empty()) {
+    budget.read(text.size());
+    for (size_t at = text.find_first_not_of(kSpace); at != text.npos;) {
+      const size_t end = most-- == 0 ? text.npos : text.find_first_of(kSpace, at);
+      add(at, std::min(end, text.size()));
+      at = end == text.npos ? end : text.find_first_not_of(kSpace, end);
+    }
+    return parts;
+  }
+  size_t at = 0;
+  for (size_t found; most-- != 0 && (found = find_text(text, separator, at, budget)) != text.npos;
+       at = found + separator.size())
+    add(at, found);
+  add(at, text.size());
+  return parts;
+}
+
+// Other methods of texts are filters of the same name.
+constexpr const char* kMethodsOfFilters[] = {"capitalize", "lower", "replace", "title", "upper"};
+
 using TextMethod = Value (*)(const std::string& text, const Arguments& arguments, Budget& budget);
 using S = const std::string&;
 using A = const Arguments&;
 using B = Budget&;
 const std::map<std::string, TextMethod>& text_methods() {
   static const std::map<std::string, TextMethod> all = {
-      {"capitalize", [](S s, A, B b) -> Value { return b.make_text(s.size()), capitalized(s, false); }},
       {"count",
        [](S s, A a, B b) -> Value {
          const std::string& part = text_of(other(a), "count");
@@ -45,21 +74,10 @@ const std::map<std::string, TextMethod>& text_methods() {
          b.read(s.size());
          return !s.empty() && s.find_first_not_of("0123456789") == s.npos;
        }},
-      {"join",
-       [](S s, A a, B b) -> Value {
-         Arguments between;
-         between.positional.emplace_back(s);
-         return join_filter(other(a), between, b);
-       }},
-      {"lower", [](S s, A, B b) -> Value { return b.make_text(s.size()), with_case(s, false); }},
+      {"join", [](S s, A a, B b) { return find_filter("join")(other(a), {.positional = {s}, .named = {}}, b); }},
       {"lstrip", [](S s, A a, B b) -> Value { return strip_of(s, a, true, false, b); }},
-      {"replace",
-       [](S s, A a, B b) -> Value {
-         return replaced(s, text_argument(a, 0, "old", ""), text_argument(a, 1, "new", ""),
-                         integer_argument(a, 2, "count", -1), b);
-       }},
       {"rstrip", [](S s, A a, B b) -> Value { return strip_of(s, a, false, true, b); }},
-      {"split", [](S s, A a, B b) -> Value { return split(s, a, b); }},
+      {"split", split},
       {"splitlines",
        [](S s, A, B b) -> Value {
          List lines;
@@ -73,8 +91,6 @@ const std::map<std::string, TextMethod>& text_methods() {
        }},
       {"startswith", [](S s, A a, B b) -> Value { return touches(s, other(a), true, b); }},
       {"strip", [](S s, A a, B b) -> Value { return strip_of(s, a, true, true, b); }},
-      {"title", [](S s, A, B b) -> Value { return b.make_text(s.size()), capitalized(s, true); }},
-      {"upper", [](S s, A, B b) -> Value { return b.make_text(s.size()), with_case(s, true); }},
   };
   return all;
 }
@@ -126,6 +142,8 @@ Dict dict_of(const Arguments& arguments, Budget& budget) {
 Value find_method(const Value& value, const std::string& name, Budget& budget) {
   budget.take(256);  // of a function and what it holds
   if (value.text()) {
+    if (std::ranges::find(kMethodsOfFilters, name) != std::end(kMethodsOfFilters))
+      return Function([filter = find_filter(name), value, &budget](A a) { return filter(value, a, budget); });
     const auto found = text_methods().find(name);
     if (found == text_methods().end()) return {};
     return Function([method = found->second, value, &budget](A a) { return method(*value.text(), a, budget); });

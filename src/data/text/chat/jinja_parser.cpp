@@ -1,38 +1,114 @@
-// The parser of statements: text, {{ }} and {% %}.
-#include "data/text/chat/jinja_expressions.h"
+// The parser of statements: text, {{ }} and {% %}; and the templates that are made of them.
+#include "base/error.h"
+#include "data/text/chat/jinja_program.h"
+#include "data/text/chat/jinja_template.h"
 
 namespace linnet::jinja {
+
+struct Program {
+  Statements statements;
+};
+
 namespace {
 
-class Parser : ExpressionParser {
- public:
-  Parser(std::vector<Token> tokens, int& line) : ExpressionParser(std::move(tokens), line) {}
+Flow run(const Statements& statements, Scope& scope, std::string& out) {
+  for (const Statement& statement : statements)
+    if (const Flow flow = statement(scope, out); flow != Flow::kNext) return flow;
+  return Flow::kNext;
+}
 
-  Program parse() {
-    Program program{parse_block({})};
-    if (peek().kind != Token::kEnd) fail("an unexpected " + describe());
-    return program;
+void assign(Scope& scope, const std::vector<std::string>& targets, const Value& value) {
+  if (targets.size() == 1) {
+    scope.names[targets[0]] = value;
+    return;
+  }
+  const List parts = elements(value, scope.budget);
+  if (parts.size() != targets.size())
+    fail(std::to_string(parts.size()) + " values for " + std::to_string(targets.size()) + " names");
+  for (size_t i = 0; i < parts.size(); ++i) scope.names[targets[i]] = parts[i];
+}
+
+Value loop_variable(const List& items, size_t i) {
+  Dict loop;
+  loop.items = {{"index", i + 1},
+                {"index0", i},
+                {"revindex", items.size() - i},
+                {"revindex0", items.size() - i - 1},
+                {"first", i == 0},
+                {"last", i + 1 == items.size()},
+                {"length", items.size()},
+                {"depth", 1},
+                {"depth0", 0},
+                {"previtem", i > 0 ? items[i - 1] : Value()},
+                {"nextitem", i + 1 < items.size() ? items[i + 1] : Value()},
+                {"cycle", Function([i](const Arguments& arguments) {
+                   if (arguments.positional.empty()) fail("loop.cycle needs values");
+                   return arguments.positional[i % arguments.positional.size()];
+                 })}};
+  return loop;
+}
+
+struct Macro {
+  struct Parameter {
+    std::string name;
+    Expression otherwise;  // null: undefined
+  };
+  std::string name;
+  std::vector<Parameter> parameters;
+  Statements body;
+
+  // Scopes live on the stack: a macro sees the template's own names, which outlive it.
+  Value call(Scope& root, const Arguments& arguments) const {
+    if (arguments.positional.size() > parameters.size()) fail("too many arguments for '" + name + "'");
+    if (--root.budget.calls < 0) fail("macros call each other too deeply");
+    Scope inner{root.budget, &root, &root};
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto& [parameter, otherwise] = parameters[i];
+      const Value* given = arguments.find(i, parameter);
+      inner.names[parameter] = given ? *given : otherwise ? otherwise(inner) : undefined(parameter, root.budget);
+    }
+    std::string text;
+    run(body, inner, text);
+    ++root.budget.calls;
+    return text;
+  }
+};
+
+class Parser : TokenStream {
+ public:
+  using TokenStream::TokenStream;
+
+  Statements parse() {
+    Statements statements = parse_block({});
+    expect(Token::kEnd);
+    return statements;
   }
 
  private:
   bool at_block_of(std::initializer_list<const char*> names) const {
-    if (peek().kind != Token::kBlockBegin) return false;
-    for (const char* name : names)
-      if (is_name(name, 1)) return true;
-    return false;
+    return peek().kind == Token::kBlockBegin &&
+           std::ranges::any_of(names, [&](const char* name) { return is_name(name, 1); });
   }
-  std::vector<Statement> parse_block(std::initializer_list<const char*> ends) {
-    const Nested nested(depth_);
-    std::vector<Statement> statements;
+  Statements parse_block(std::initializer_list<const char*> ends) {
+    const Nested nested(*this);
+    Statements statements;
     while (peek().kind != Token::kEnd && !at_block_of(ends)) statements.push_back(parse_statement());
     if (ends.size() > 0 && peek().kind == Token::kEnd)
       fail(std::string("{% ") + *(ends.end() - 1) + " %} is missing at the end");
     return statements;
   }
-  void end_block(const char* name) {
-    expect(Token::kBlockBegin);
+  // The name and the end of a tag whose begin was taken.
+  void finish_end_tag(const char* name) {
     if (!take_name(name)) fail(std::string("{% ") + name + " %} is missing");
     expect(Token::kBlockEnd);
+  }
+  // The rest of a tag and what stands up to the tag `end`, which is taken.
+  Statements parse_body(const char* end) {
+    expect(Token::kBlockEnd);
+    Statements body = parse_block({end});
+    expect(Token::kBlockBegin);
+    finish_end_tag(end);
+    return body;
   }
 
   Statement parse_statement() {
@@ -43,22 +119,19 @@ class Parser : ExpressionParser {
         out += text;
         return Flow::kNext;
       };
-    const int line = token.line;
     Statement statement;
     if (token.kind == Token::kVariableBegin) {
-      Expression expression = parse_tuple();
-      expect(Token::kVariableEnd);
-      statement = [expression](Scope& scope, std::string& out) {
+      statement = [expression = parse_tuple(*this)](Scope& scope, std::string& out) {
         append_text(expression(scope), out, scope.budget);
         return Flow::kNext;
       };
+      expect(Token::kVariableEnd);
     } else if (token.kind == Token::kBlockBegin) {
       statement = parse_tag();
     } else {
-      put_back();
-      fail("an unexpected " + describe());
+      fail_at(1);
     }
-    return [line, statement](Scope& scope, std::string& out) {
+    return [line = token.line, statement](Scope& scope, std::string& out) {
       scope.root->line = line;
       return statement(scope, out);
     };
@@ -70,44 +143,37 @@ class Parser : ExpressionParser {
     if (name == "for") return parse_for();
     if (name == "set") return parse_set();
     if (name == "macro") return parse_macro();
-    if (name == "generation") {  // marks what a model has written, for training
-      expect(Token::kBlockEnd);
-      std::vector<Statement> body = parse_block({"endgeneration"});
-      end_block("endgeneration");
-      return [body](Scope& scope, std::string& out) { return run(body, scope, out); };
-    }
-    if (name == "break" || name == "continue") {
-      if (loops_ == 0) fail("{% " + name + " %} stands in no loop");
-      expect(Token::kBlockEnd);
-      return [flow = name == "break" ? Flow::kBreak : Flow::kContinue](Scope&, std::string&) { return flow; };
-    }
-    fail("{% " + name + " %} is not supported");
+    if (name == "generation")  // marks what a model has written, for training
+      return [body = parse_body("endgeneration")](Scope& scope, std::string& out) { return run(body, scope, out); };
+    if (name != "break" && name != "continue") fail("{% " + name + " %} is not supported");
+    if (loops_ == 0) fail("{% " + name + " %} stands in no loop");
+    expect(Token::kBlockEnd);
+    return [flow = name == "break" ? Flow::kBreak : Flow::kContinue](Scope&, std::string&) { return flow; };
+  }
+
+  // "else" and what follows, and the end of the tag `end`, whose begin was taken.
+  Statements parse_otherwise(const char* end) {
+    if (take_name("else")) return parse_body(end);
+    finish_end_tag(end);
+    return {};
   }
 
   Statement parse_if() {
     struct Branch {
       Expression condition;
-      std::vector<Statement> body;
+      Statements body;
     };
     std::vector<Branch> branches;
-    for (bool more = true; more;) {
-      Expression condition = parse_expression();
+    do {
+      Expression condition = parse_expression(*this);
       expect(Token::kBlockEnd);
       branches.push_back({condition, parse_block({"elif", "else", "endif"})});
       expect(Token::kBlockBegin);
-      more = take_name("elif");
-    }
-    if (take_name("else")) {
-      expect(Token::kBlockEnd);
-      branches.push_back({constant(true), parse_block({"endif"})});
-      expect(Token::kBlockBegin);
-    }
-    if (!take_name("endif")) fail("{% endif %} is missing");
-    expect(Token::kBlockEnd);
-    return [branches](Scope& scope, std::string& out) {
+    } while (take_name("elif"));
+    return [branches, otherwise = parse_otherwise("endif")](Scope& scope, std::string& out) {
       for (const Branch& branch : branches)
         if (branch.condition(scope).truth()) return run(branch.body, scope, out);
-      return Flow::kNext;
+      return run(otherwise, scope, out);
     };
   }
 
@@ -120,58 +186,19 @@ class Parser : ExpressionParser {
     return targets;
   }
 
-  static void assign(Scope& scope, const std::vector<std::string>& targets, const Value& value) {
-    if (targets.size() == 1) {
-      scope.names[targets[0]] = value;
-      return;
-    }
-    const List parts = elements(value, scope.budget);
-    if (parts.size() != targets.size())
-      fail(std::to_string(parts.size()) + " values for " + std::to_string(targets.size()) + " names");
-    for (size_t i = 0; i < parts.size(); ++i) scope.names[targets[i]] = parts[i];
-  }
-
-  static Value loop_variable(const List& items, size_t i, size_t depth) {
-    const auto at = [&](size_t k) { return k < items.size() ? items[k] : Value(); };
-    Dict loop;
-    loop.items = {{"index", i + 1},
-                  {"index0", i},
-                  {"revindex", items.size() - i},
-                  {"revindex0", items.size() - i - 1},
-                  {"first", i == 0},
-                  {"last", i + 1 == items.size()},
-                  {"length", items.size()},
-                  {"depth", depth + 1},
-                  {"depth0", depth},
-                  {"previtem", i > 0 ? items[i - 1] : Value()},
-                  {"nextitem", at(i + 1)},
-                  {"cycle", Function([i](const Arguments& arguments) {
-                     if (arguments.positional.empty()) fail("loop.cycle needs values");
-                     return arguments.positional[i % arguments.positional.size()];
-                   })}};
-    return loop;
-  }
-
   Statement parse_for() {
     std::vector<std::string> targets = parse_targets();
     if (!take_name("in")) fail("'in' is missing before " + describe());
-    Expression all = parse_or_tuple();
+    Expression all = parse_loop_range(*this);
     Expression condition;
-    if (take_name("if")) condition = parse_expression();
+    if (take_name("if")) condition = parse_expression(*this);
     if (is_name("recursive")) fail("a recursive loop is not supported");
     expect(Token::kBlockEnd);
     ++loops_;
-    std::vector<Statement> body = parse_block({"else", "endfor"}), otherwise;
+    Statements body = parse_block({"else", "endfor"});
     --loops_;
     expect(Token::kBlockBegin);
-    if (take_name("else")) {
-      expect(Token::kBlockEnd);
-      otherwise = parse_block({"endfor"});
-      expect(Token::kBlockBegin);
-    }
-    if (!take_name("endfor")) fail("{% endfor %} is missing");
-    expect(Token::kBlockEnd);
-    return [targets, all, condition, body, otherwise](Scope& scope, std::string& out) {
+    return [targets, all, condition, body, otherwise = parse_otherwise("endfor")](Scope& scope, std::string& out) {
       List items = elements(all(scope), scope.budget);
       if (condition)
         std::erase_if(items, [&](const Value& item) {
@@ -182,7 +209,7 @@ class Parser : ExpressionParser {
       for (size_t i = 0; i < items.size(); ++i) {
         scope.budget.step(16);  // of the loop variable's members
         Scope inner{scope.budget, &scope, scope.root};
-        inner.names["loop"] = loop_variable(items, i, 0);
+        inner.names["loop"] = loop_variable(items, i);
         assign(inner, targets, items[i]);
         if (run(body, inner, out) == Flow::kBreak) break;
       }
@@ -190,28 +217,31 @@ class Parser : ExpressionParser {
     };
   }
 
+  // {% set name.key = value %}
+  Statement parse_member_set() {
+    const std::string name = take().text;
+    take();
+    const std::string key = expect_name();
+    expect_operator("=");
+    Expression value = parse_tuple(*this);
+    expect(Token::kBlockEnd);
+    return [name, key, value](Scope& scope, std::string&) {
+      const Value* found = scope.find(name);
+      if (!found || !found->dict() || !found->dict()->is_namespace) fail("'" + name + "' is no namespace");
+      const Value kept = *found;  // evaluating may replace it
+      if (!std::exchange(kept.dict()->is_kept, true))
+        scope.budget.make_list(1), scope.budget.namespaces.push_back(kept);
+      scope.budget.make_list(2);
+      kept.dict()->set(key, value(scope));
+      return Flow::kNext;
+    };
+  }
+
   Statement parse_set() {
-    if (peek().kind == Token::kName && is_operator(".", 1)) {
-      const std::string name = take().text;
-      take();
-      const std::string key = expect_name();
-      expect_operator("=");
-      Expression value = parse_tuple();
-      expect(Token::kBlockEnd);
-      return [name, key, value](Scope& scope, std::string&) {
-        const Value* found = scope.find(name);
-        if (!found || !found->dict() || !found->dict()->is_namespace) fail("'" + name + "' is no namespace");
-        const Value kept = *found;  // evaluating may replace it
-        if (!std::exchange(kept.dict()->is_kept, true))
-          scope.budget.make_list(1), scope.budget.namespaces.push_back(kept);
-        scope.budget.make_list(2);
-        kept.dict()->set(key, value(scope));
-        return Flow::kNext;
-      };
-    }
+    if (peek().kind == Token::kName && is_operator(".", 1)) return parse_member_set();
     std::vector<std::string> targets = parse_targets();
     if (take_operator("=")) {
-      Expression value = parse_tuple();
+      Expression value = parse_tuple(*this);
       expect(Token::kBlockEnd);
       return [targets, value](Scope& scope, std::string&) {
         assign(scope, targets, value(scope));
@@ -219,10 +249,7 @@ class Parser : ExpressionParser {
       };
     }
     if (is_operator("|")) fail("a filtered {% set %} block is not supported");
-    expect(Token::kBlockEnd);
-    std::vector<Statement> body = parse_block({"endset"});
-    end_block("endset");
-    return [targets, body](Scope& scope, std::string&) {
+    return [targets, body = parse_body("endset")](Scope& scope, std::string&) {
       std::string text;
       Scope inner{scope.budget, &scope, scope.root};
       run(body, inner, text);
@@ -231,32 +258,6 @@ class Parser : ExpressionParser {
     };
   }
 
-  struct Macro {
-    struct Parameter {
-      std::string name;
-      Expression otherwise;  // null: undefined
-    };
-    std::string name;
-    std::vector<Parameter> parameters;
-    std::vector<Statement> body;
-
-    // Scopes live on the stack: a macro sees the template's own names, which outlive it.
-    Value call(Scope& root, const Arguments& arguments) const {
-      if (arguments.positional.size() > parameters.size()) fail("too many arguments for '" + name + "'");
-      if (--root.budget.calls < 0) fail("macros call each other too deeply");
-      Scope inner{root.budget, &root, &root};
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        const auto& [parameter, otherwise] = parameters[i];
-        const Value* given = arguments.find(i, parameter);
-        inner.names[parameter] = given ? *given : otherwise ? otherwise(inner) : undefined(parameter, root.budget);
-      }
-      std::string text;
-      run(body, inner, text);
-      ++root.budget.calls;
-      return text;
-    }
-  };
-
   Statement parse_macro() {
     const auto macro = std::make_shared<Macro>();
     macro->name = expect_name();
@@ -264,14 +265,12 @@ class Parser : ExpressionParser {
     while (!take_operator(")")) {
       if (!macro->parameters.empty()) expect_operator(",");
       Macro::Parameter parameter{expect_name(), {}};
-      if (take_operator("=")) parameter.otherwise = parse_expression();
+      if (take_operator("=")) parameter.otherwise = parse_expression(*this);
       macro->parameters.push_back(std::move(parameter));
     }
-    expect(Token::kBlockEnd);
     const int loops = std::exchange(loops_, 0);
-    macro->body = parse_block({"endmacro"});
+    macro->body = parse_body("endmacro");
     loops_ = loops;
-    end_block("endmacro");
     return [macro](Scope& scope, std::string&) {
       scope.budget.take(256);  // of the function
       scope.names[macro->name] =
@@ -283,8 +282,43 @@ class Parser : ExpressionParser {
   int loops_ = 0;
 };
 
+// What work() throws as a user error that begins with the template's name and the line.
+template <class Work>
+void with_line(const std::string& name, const int& line, const Work& work) {
+  try {
+    work();
+  } catch (const TemplateError& error) {
+    fail_user(name + ", line " + std::to_string(line) + ": " + error.what);
+  }
+}
+
 }  // namespace
 
-Program parse(const std::string& source, int& line) { return Parser(read_tokens(source, line), line).parse(); }
+Template::Template(const std::string& source, std::string name) : name_(std::move(name)) {
+  int line = 1;
+  with_line(name_, line, [&] {
+    std::vector<Token> tokens = read_tokens(source, line);
+    program_ = std::make_shared<Program>(Parser(std::move(tokens), line).parse());
+  });
+}
+
+std::string Template::render(const Dict& variables, Cost* cost) const {
+  Budget budget;
+  const struct AtTheEnd {
+    Budget& budget;
+    Cost* cost;
+    ~AtTheEnd() {
+      if (cost) *cost = {Budget::kSteps - budget.steps, Budget::kBytes - budget.bytes};
+      for (const Value& value : budget.namespaces) value.dict()->items.clear();
+    }
+  } at_the_end{budget, cost};
+  Scope root{budget};
+  root.root = &root;
+  add_functions(root.names, budget);
+  for (const auto& [name, value] : variables.items) root.names[name] = value;
+  std::string text;
+  with_line(name_, root.line, [&] { run(program_->statements, root, text); });
+  return text;
+}
 
 }  // namespace linnet::jinja

@@ -1,6 +1,7 @@
-// A template as closures: the parser makes them, rendering calls them. Only for the .cpp files of the template
-// language.
+// A template as closures: the parser makes them, rendering calls them; and what filters, tests and methods share. Only
+// for the .cpp files of the template language.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -54,35 +55,92 @@ class Closure {
 using Expression = Closure<Value>;
 using Statement = Closure<Flow, std::string&>;
 
-struct Program {
-  std::vector<Statement> statements;
-};
+using Statements = std::vector<Statement>;
 
-Flow run(const std::vector<Statement>& statements, Scope& scope, std::string& out);
+inline Expression constant(Value value) {
+  return [value = std::move(value)](Scope&) { return value; };
+}
 
 struct Token {
-  enum Kind {
-    kText,
-    kVariableBegin,
-    kVariableEnd,
-    kBlockBegin,
-    kBlockEnd,
-    kName,
-    kInteger,
-    kFloat,
-    kString,
-    kOperator,
-    kEnd
-  };
+  enum Kind { kText, kVariableBegin, kVariableEnd, kBlockBegin, kBlockEnd, kName, kInteger, kFloat, kString, kOperator, kEnd };
   Kind kind = kEnd;
   std::string text;
   int line = 1;
 };
-// Text with the white space of trim_blocks, lstrip_blocks and "-" taken away, and the tokens between the marks.
+// Text with the white space of trim_blocks, lstrip_blocks and "-" taken away, and the tokens between the marks. `line` is
+// that of the mistake when it throws.
 std::vector<Token> read_tokens(const std::string& source, int& line);
 
-// `line` is that of the mistake when it throws.
-Program parse(const std::string& source, int& line);
+// The tokens of a template as a parser takes them.
+class TokenStream {
+ public:
+  // `line` follows the tokens, for messages.
+  TokenStream(std::vector<Token> tokens, int& line) : line_(line), tokens_(std::move(tokens)) { line_ = 1; }
+
+  const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  Token take() {
+    line_ = peek().line;
+    return tokens_[std::min(at_++, tokens_.size() - 1)];
+  }
+  bool is_operator(const char* text, size_t ahead = 0) const {
+    return peek(ahead).kind == Token::kOperator && peek(ahead).text == text;
+  }
+  bool is_name(const char* text, size_t ahead = 0) const {
+    return peek(ahead).kind == Token::kName && peek(ahead).text == text;
+  }
+  bool take_operator(const char* text) { return is_operator(text) && (take(), true); }
+  bool take_name(const char* text) { return is_name(text) && (take(), true); }
+  void expect_operator(const char* text) {
+    if (!take_operator(text)) fail(std::string("'") + text + "' is missing before " + describe());
+  }
+  std::string expect_name() {
+    if (peek().kind != Token::kName) fail("a name is missing before " + describe());
+    return take().text;
+  }
+  void expect(Token::Kind kind) {
+    if (peek().kind != kind) fail_at(0);
+    take();
+  }
+  std::string describe() {
+    line_ = peek().line;
+    switch (peek().kind) {
+      case Token::kText: return "text";
+      case Token::kVariableBegin: return "'{{'";
+      case Token::kVariableEnd: return "'}}'";
+      case Token::kBlockBegin: return "'{%'";
+      case Token::kBlockEnd: return "'%}'";
+      case Token::kEnd: return "end of the template";
+      default: return "'" + peek().text + "'";
+    }
+  }
+  // Counts nested expressions and blocks while it lives; an error beyond kDeepest.
+  struct Nested {
+    explicit Nested(TokenStream& tokens) : depth(tokens.depth_) {
+      if (++depth > kDeepest) fail("it nests deeper than " + std::to_string(kDeepest) + " levels");
+    }
+    ~Nested() { --depth; }
+    int& depth;
+  };
+  [[noreturn]] void fail_at(size_t back) {
+    at_ -= back;
+    fail("an unexpected " + describe());
+  }
+
+ private:
+  static constexpr int kDeepest = 100;
+
+  int& line_;
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+  int depth_ = 0;
+};
+
+
+Expression parse_expression(TokenStream& tokens);
+// An expression, or several with commas between: a list.
+Expression parse_tuple(TokenStream& tokens);
+// What a loop goes over: "if" behind it is the loop's.
+Expression parse_loop_range(TokenStream& tokens);
 
 // filters, tests and methods: null when there is none of that name.
 using Filter = Value (*)(const Value& value, const Arguments& arguments, Budget& budget);
@@ -95,10 +153,28 @@ Value find_method(const Value& value, const std::string& name, Budget& budget);
 void add_functions(std::map<std::string, Value>& names, Budget& budget);
 
 Value get_item(const Value& value, const Value& key, Budget& budget);
-Value add(const Value& a, const Value& b, Budget& budget);
-// op: "-", "*", "/", "//", "%", "**"
-Value arithmetic(const std::string& op, const Value& a, const Value& b, Budget& budget);
-bool contains(const Value& whole, const Value& part, Budget& budget);
+Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step, Budget& budget);
+// op: "+", "-", "~", "*", "/", "//", "%", "**"
+Value operate(std::string_view op, const Value& a, const Value& b, Budget& budget);
+// op: "==", "!=", "<", ">", "<=", ">=", "in", "not in"
+bool holds(std::string_view op, const Value& a, const Value& b, Budget& budget);
 void append_text(const Value& value, std::string& out, Budget& budget);  // to_text() without a copy between
+
+inline constexpr const char* kSpace = " \t\n\r\f\v";
+
+// An error that names what is not defined; `rest` ends it.
+void check_defined(const Value& value, const std::string& rest = "");
+const std::string& text_of(const Value& value, const char* what);
+std::string text_argument(const Arguments& arguments, size_t location, const char* name, const std::string& otherwise);
+int64_t integer_argument(const Arguments& arguments, size_t location, const char* name, int64_t otherwise);
+bool flag_argument(const Arguments& arguments, size_t location, const char* name);
+// Where `part` begins in `text` at `from` or behind it, in linear time; npos if nowhere.
+size_t find_text(const std::string& text, const std::string& part, size_t from, Budget& budget);
+const Value* find_key(const Dict& dict, const std::string& key, Budget& budget);
+size_t length_of(const Value& value, Budget& budget);
+List pairs_of(const Dict& dict, Budget& budget);
+Value strip_of(const std::string& text, const Arguments& arguments, bool left, bool right, Budget& budget);
+// The only argument.
+const Value& other(const Arguments& arguments);
 
 }  // namespace linnet::jinja

@@ -21,8 +21,6 @@ class Template {
  public:
   // User error with the line of a mistake; `name` begins the message.
   Template(const std::string& source, std::string name);
-  ~Template();
-  Template(Template&&) noexcept;
 
   // User error for what fails in rendering, for what the template itself refuses (raise_exception), and for a template
   // that takes more steps or memory than a conversation needs. `cost` is set in each case.
@@ -30,7 +28,7 @@ class Template {
 
  private:
   std::string name_;
-  std::unique_ptr<Program> program_;
+  std::shared_ptr<const Program> program_;
 };
 
 }  // namespace linnet::jinja

@@ -31,54 +31,50 @@ std::string float_text(double value) {
   return plain && text.find('.') == text.npos ? text + ".0" : text;
 }
 
-// A text that grows within a budget.
+// Values as repr() or json.dumps(ensure_ascii=False) write them, within a budget.
 class Writer {
  public:
-  explicit Writer(Budget& budget) : budget_(budget) {}
-  void add_repr(const Value& value, int depth);
-  void add_json(const Value& value, int indent, bool sort_keys, int depth);
-  std::string take() { return std::move(text_); }
+  Writer(Budget& budget, bool json, int indent = -1, bool sort_keys = false)
+      : budget_(budget), json_(json), indent_(indent), sort_keys_(sort_keys) {}
+  std::string write(const Value& value) {
+    add(value, 0);
+    return std::move(text_);
+  }
 
  private:
-  void add(std::string_view piece) {
+  void append(std::string_view piece) {
     budget_.append(piece.size());
     text_ += piece;
   }
-  void add_quoted(const std::string& text);
-  void add_json_quoted(const std::string& text);
-  void add_line(int indent, int depth) {
-    if (indent < 0) return;
-    const auto spaces = static_cast<size_t>(indent) * static_cast<size_t>(depth);
+  void add_line(int depth) {
+    if (indent_ < 0) return;
+    const auto spaces = static_cast<size_t>(indent_) * static_cast<size_t>(depth);
     budget_.append(spaces + 1);
     (text_ += '\n').append(spaces, ' ');
   }
+  void add(const Value& value, int depth);
+  void add_quoted(const std::string& text);
+  std::string name_of(const Value& value) const;
 
   Budget& budget_;
+  const bool json_;
+  const int indent_;  // below 0: on one line
+  const bool sort_keys_;
   std::string text_;
 };
 
 void Writer::add_quoted(const std::string& text) {
   budget_.append(2 * text.size() + 2);
-  const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
+  const bool has_apostrophe = text.find('\'') != text.npos && text.find('"') == text.npos;
+  const char quote = json_ || has_apostrophe ? '"' : '\'';
+  constexpr std::string_view kShort = "\\\n\r\t\b\f", kLetters = "\\nrtbf";
   text_ += quote;
   for (const char c : text) {
-    if (c == '\n') text_ += "\\n";
-    else if (c == '\r') text_ += "\\r";
-    else if (c == '\t') text_ += "\\t";
-    else if (c == '\\' || c == quote) (text_ += '\\') += c;
-    else text_ += c;
-  }
-  text_ += quote;
-}
-
-void Writer::add_json_quoted(const std::string& text) {
-  budget_.append(2 * text.size() + 2);
-  text_ += '"';
-  for (const char c : text) {
-    constexpr std::string_view kShort = "\"\\\n\r\t\b\f", kLetters = "\"\\nrtbf";
-    if (const size_t at = kShort.find(c); at != kShort.npos) {
+    if (c == quote) {
+      (text_ += '\\') += c;
+    } else if (const size_t at = kShort.substr(0, json_ ? 6 : 4).find(c); at != kShort.npos) {
       (text_ += '\\') += kLetters[at];
-    } else if (static_cast<unsigned char>(c) >= 0x20) {
+    } else if (!json_ || static_cast<unsigned char>(c) >= 0x20) {
       text_ += c;
     } else {
       budget_.append(4);
@@ -86,62 +82,47 @@ void Writer::add_json_quoted(const std::string& text) {
       ((text_ += "\\u00") += digits[c >> 4]) += digits[c & 15];
     }
   }
-  text_ += '"';
+  text_ += quote;
 }
 
-void Writer::add_repr(const Value& value, int depth) {
-  check_depth(depth);
-  budget_.step();
-  if (const std::string* text = value.text()) return add_quoted(*text);
-  const char* comma = "";
-  if (const List* list = value.list()) {
-    add("[");
-    for (const Value& item : *list) add(std::exchange(comma, ", ")), add_repr(item, depth + 1);
-    return add("]");
-  }
-  if (const Dict* dict = value.dict()) {
-    add("{");
-    for (const auto& [key, item] : dict->items)
-      add(std::exchange(comma, ", ")), add_quoted(key), add(": "), add_repr(item, depth + 1);
-    return add("}");
-  }
-  add(to_text(value, budget_));
-}
-
-void Writer::add_json(const Value& value, int indent, bool sort_keys, int depth) {
-  check_depth(depth);
-  budget_.step();
-  if (const std::string* text = value.text()) return add_json_quoted(*text);
-  const char* comma = "";
-  const auto begin_item = [&] {
-    add(std::exchange(comma, indent < 0 ? ", " : ","));
-    add_line(indent, depth + 1);
-  };
-  if (const List* list = value.list()) {
-    add("[");
-    for (const Value& item : *list) begin_item(), add_json(item, indent, sort_keys, depth + 1);
-    if (!list->empty()) add_line(indent, depth);
-    return add("]");
-  }
-  if (const Dict* dict = value.dict()) {
-    std::vector<const std::pair<std::string, Value>*> items;
-    budget_.make_list(dict->items.size());
-    for (const auto& item : dict->items) items.push_back(&item);
-    if (sort_keys)
-      std::ranges::stable_sort(items, {}, [](const auto* item) -> const std::string& { return item->first; });
-    add("{");
-    for (const auto* item : items)
-      begin_item(), add_json_quoted(item->first), add(": "), add_json(item->second, indent, sort_keys, depth + 1);
-    if (!items.empty()) add_line(indent, depth);
-    return add("}");
-  }
-  if (value.is_none()) return add("null");
-  if (const bool* flag = value.as<bool>()) return add(*flag ? "true" : "false");
-  if (value.is_number()) return add(to_text(value, budget_));
+// Of what is no text, list or dictionary.
+std::string Writer::name_of(const Value& value) const {
+  if (!json_ || (value.is_number() && !value.as<bool>())) return to_text(value, budget_);
+  if (value.is_none()) return "null";
+  if (const bool* flag = value.as<bool>()) return *flag ? "true" : "false";
   fail("a value of the type " + value.type_name() + " has no JSON");
 }
 
-bool equal_at(const Value& a, const Value& b, int depth, Budget& budget) {
+void Writer::add(const Value& value, int depth) {
+  check_depth(depth);
+  budget_.step();
+  if (const std::string* text = value.text()) return add_quoted(*text);
+  const List* list = value.list();
+  const Dict* dict = value.dict();
+  if (!list && !dict) return append(name_of(value));
+  const char* comma = "";
+  const auto begin_item = [&] {
+    append(std::exchange(comma, indent_ < 0 ? ", " : ","));
+    add_line(depth + 1);
+  };
+  append(list ? "[" : "{");
+  if (list) {
+    for (const Value& item : *list) begin_item(), add(item, depth + 1);
+  } else {
+    std::vector<const std::pair<std::string, Value>*> items;
+    budget_.make_list(dict->items.size());
+    for (const auto& item : dict->items) items.push_back(&item);
+    if (sort_keys_)
+      std::ranges::stable_sort(items, {}, [](const auto* item) -> const std::string& { return item->first; });
+    for (const auto* item : items) begin_item(), add_quoted(item->first), append(": "), add(item->second, depth + 1);
+  }
+  if (*comma != '\0') add_line(depth);
+  append(list ? "]" : "}");
+}
+
+}  // namespace
+
+bool equal(const Value& a, const Value& b, Budget& budget, int depth) {
   check_depth(depth);
   budget.step();
   if (a.is_number() && b.is_number())
@@ -153,17 +134,15 @@ bool equal_at(const Value& a, const Value& b, int depth, Budget& budget) {
   }
   if (const List* x = a.list(), *y = b.list(); x && y)
     return std::ranges::equal(*x, *y,
-                              [&](const Value& c, const Value& d) { return equal_at(c, d, depth + 1, budget); });
+                              [&](const Value& c, const Value& d) { return equal(c, d, budget, depth + 1); });
   if (const Dict* x = a.dict(), *y = b.dict(); x && y)
     return x->items.size() == y->items.size() && std::ranges::all_of(x->items, [&](const auto& item) {
              budget.step(y->items.size());
              const Value* other = y->find(item.first);
-             return other && equal_at(item.second, *other, depth + 1, budget);
+             return other && equal(item.second, *other, budget, depth + 1);
            });
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
-
-}  // namespace
 
 void fail(const std::string& what) { throw TemplateError{what}; }
 
@@ -254,8 +233,6 @@ Value undefined(std::string_view name, Budget& budget) {
   return Undefined{std::make_shared<const std::string>(name)};
 }
 
-bool equal(const Value& a, const Value& b, Budget& budget) { return equal_at(a, b, 0, budget); }
-
 int compare(const Value& a, const Value& b, Budget& budget) {
   budget.step();
   const auto sign = [](auto x, auto y) { return x < y ? -1 : x > y ? 1 : 0; };
@@ -279,19 +256,11 @@ std::string to_text(const Value& value, Budget& budget) {
   if (value.is_none()) return "None";
   if (value.is_undefined()) return "";
   if (value.function()) fail("a function has no text");
-  return to_repr(value, budget);
-}
-
-std::string to_repr(const Value& value, Budget& budget) {
-  Writer writer(budget);
-  writer.add_repr(value, 0);
-  return writer.take();
+  return Writer(budget, false).write(value);
 }
 
 std::string to_json(const Value& value, Budget& budget, int indent, bool sort_keys) {
-  Writer writer(budget);
-  writer.add_json(value, indent, sort_keys, 0);
-  return writer.take();
+  return Writer(budget, true, indent, sort_keys).write(value);
 }
 
 List elements(const Value& value, Budget& budget) {

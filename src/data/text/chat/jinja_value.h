@@ -127,11 +127,10 @@ struct Budget {
 };
 
 Value undefined(std::string_view name, Budget& budget);  // long names are cut
-bool equal(const Value& a, const Value& b, Budget& budget);
+bool equal(const Value& a, const Value& b, Budget& budget, int depth = 0);
 // -1, 0 or 1 for two numbers or two strings; error for anything else.
 int compare(const Value& a, const Value& b, Budget& budget);
 std::string to_text(const Value& value, Budget& budget);  // str()
-std::string to_repr(const Value& value, Budget& budget);  // repr()
 // json.dumps(ensure_ascii=False)
 std::string to_json(const Value& value, Budget& budget, int indent = -1, bool sort_keys = false);
 // The elements of a list, the characters of a text, the keys of a dictionary. Nothing for an undefined value; error for
