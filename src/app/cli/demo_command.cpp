@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "data/metrics/exact_match.h"
+#include "data/metrics/text_scores.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/corpus.h"
 #include "tasks/translation/translation_task.h"

@@ -1,8 +1,8 @@
 // The expected figures are sacreBLEU 2.6.0's (corpus_bleu with its defaults); 23,000 lines of real text with random
 // edits agreed with it to the last bit when this was written.
-#include "data/metrics/bleu.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
+#include "data/metrics/text_scores.h"
 
 namespace linnet {
 namespace {

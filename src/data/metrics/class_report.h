@@ -1,12 +1,37 @@
-// Precision, recall and F1 of each class and their means, the same doubles as scikit-learn's classification_report.
+// Precision, recall and F1 of decisions, of each class and their means, and of entities: the same doubles as
+// scikit-learn's classification_report and seqeval.
 #pragma once
+#include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 #include "base/json.h"
-#include "data/metrics/decision_counts.h"
 
 namespace linnet {
+
+// Decisions that are right or wrong: predicted and there.
+struct DecisionCounts {
+  int64_t predicted = 0, there = 0, both = 0;
+
+  void add(bool is_predicted, bool is_there) {
+    predicted += is_predicted, there += is_there, both += is_predicted && is_there;
+  }
+  DecisionCounts& operator+=(const DecisionCounts& other) {
+    predicted += other.predicted, there += other.there, both += other.both;
+    return *this;
+  }
+  // 0 where nothing was predicted, or is there.
+  double precision() const { return share(both, predicted); }
+  double recall() const { return share(both, there); }
+  double f1() const { return share(2 * both, predicted + there); }
+
+ private:
+  static double share(int64_t part, int64_t all) {
+    return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+  }
+};
 
 struct ClassReport {
   struct Scores {
@@ -44,5 +69,19 @@ struct ClassReport {
  private:
   Scores mean(bool weighted) const;
 };
+
+// Entities of a text by the tags of its words: B-PER, I-PER, O (Ramshaw & Marcus 1995), also E- and S- for the last and
+// the only word of one.
+struct Entity {
+  int64_t begin, end;  // words, [begin, end)
+  std::string label;   // "PER"
+  bool operator==(const Entity&) const = default;
+};
+
+// As conlleval and seqeval find them: an I- that follows nothing of its label begins an entity.
+std::vector<Entity> find_entities(std::span<const std::string> tags);
+// Counts the entities of a text by label; one is right if its words and its label are.
+using EntityCounts = std::map<std::string, DecisionCounts>;
+void count_entities(std::span<const std::string> predicted, std::span<const std::string> there, EntityCounts& counts);
 
 }  // namespace linnet

@@ -1,6 +1,6 @@
-#include "data/metrics/correlation.h"
 #include <gtest/gtest.h>
 #include <vector>
+#include "data/metrics/similarity.h"
 
 namespace linnet {
 namespace {

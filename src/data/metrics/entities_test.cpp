@@ -1,6 +1,6 @@
-#include "data/metrics/entities.h"
 #include <gtest/gtest.h>
 #include <vector>
+#include "data/metrics/class_report.h"
 
 namespace linnet {
 namespace {

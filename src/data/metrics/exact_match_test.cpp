@@ -1,6 +1,6 @@
-#include "data/metrics/exact_match.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
+#include "data/metrics/text_scores.h"
 
 namespace linnet {
 namespace {

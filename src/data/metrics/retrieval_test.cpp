@@ -1,7 +1,7 @@
-#include "data/metrics/retrieval.h"
 #include <gtest/gtest.h>
 #include <array>
 #include <cmath>
+#include "data/metrics/similarity.h"
 
 namespace linnet {
 namespace {

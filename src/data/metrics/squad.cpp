@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 #include <vector>
-#include "data/metrics/python_space.h"
 #include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

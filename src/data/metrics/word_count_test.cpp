@@ -1,6 +1,6 @@
-#include "data/metrics/word_count.h"
 #include <gtest/gtest.h>
 #include <cmath>
+#include "data/metrics/text_scores.h"
 
 namespace linnet {
 namespace {

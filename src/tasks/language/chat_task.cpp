@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
-#include "data/metrics/word_count.h"
+#include "data/metrics/text_scores.h"
 #include "tasks/inference.h"
 #include "tasks/language/chat_tokens.h"
 #include "tasks/language/language_model.h"

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/token_stream.h"
-#include "data/metrics/word_count.h"
+#include "data/metrics/text_scores.h"
 #include "tasks/text_files.h"
 
 namespace linnet {

@@ -3,7 +3,7 @@
 #include <optional>
 #include "base/error.h"
 #include "base/log.h"
-#include "data/metrics/word_count.h"
+#include "data/metrics/text_scores.h"
 #include "engine/exec/backend.h"
 #include "models/families/encoder_family.h"
 #include "models/families/pretrained.h"

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 #include "base/error.h"
-#include "data/metrics/python_space.h"
 #include "data/metrics/squad.h"
+#include "data/text/unicode/unicode_classes.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/labels.h"
 #include "tasks/texts/answer_records.h"

@@ -6,8 +6,7 @@
 #include <numeric>
 #include "base/error.h"
 #include "base/numbers.h"
-#include "data/metrics/correlation.h"
-#include "data/metrics/retrieval.h"
+#include "data/metrics/similarity.h"
 #include "models/families/sentence_embedder.h"
 #include "models/modules/text_encoder.h"
 #include "tasks/texts/text_task.h"

@@ -1,7 +1,7 @@
 // One or several numbers of each text, such as how alike two sentences are.
 #include <cmath>
 #include "base/error.h"
-#include "data/metrics/correlation.h"
+#include "data/metrics/similarity.h"
 #include "tasks/texts/text_task.h"
 
 namespace linnet {

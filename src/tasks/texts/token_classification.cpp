@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/examples/text/record_reader.h"
-#include "data/metrics/entities.h"
+#include "data/metrics/class_report.h"
 #include "data/text/unicode/utf8.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"

@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include "data/examples/batch_stream.h"
-#include "data/metrics/bleu.h"
-#include "data/metrics/chrf.h"
-#include "data/metrics/exact_match.h"
+#include "data/metrics/text_scores.h"
 #include "models/modules/translation_loss.h"
 
 namespace linnet {

@@ -62,13 +62,25 @@ inline Expression constant(Value value) {
 }
 
 struct Token {
-  enum Kind { kText, kVariableBegin, kVariableEnd, kBlockBegin, kBlockEnd, kName, kInteger, kFloat, kString, kOperator, kEnd };
+  enum Kind {
+    kText,
+    kVariableBegin,
+    kVariableEnd,
+    kBlockBegin,
+    kBlockEnd,
+    kName,
+    kInteger,
+    kFloat,
+    kString,
+    kOperator,
+    kEnd
+  };
   Kind kind = kEnd;
   std::string text;
   int line = 1;
 };
-// Text with the white space of trim_blocks, lstrip_blocks and "-" taken away, and the tokens between the marks. `line` is
-// that of the mistake when it throws.
+// Text with the white space of trim_blocks, lstrip_blocks and "-" taken away, and the tokens between the marks. `line`
+// is that of the mistake when it throws.
 std::vector<Token> read_tokens(const std::string& source, int& line);
 
 // The tokens of a template as a parser takes them.
@@ -134,7 +146,6 @@ class TokenStream {
   size_t at_ = 0;
   int depth_ = 0;
 };
-
 
 Expression parse_expression(TokenStream& tokens);
 // An expression, or several with commas between: a list.

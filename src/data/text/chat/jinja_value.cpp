@@ -133,8 +133,7 @@ bool equal(const Value& a, const Value& b, Budget& budget, int depth) {
     return *a.text() == *b.text();
   }
   if (const List* x = a.list(), *y = b.list(); x && y)
-    return std::ranges::equal(*x, *y,
-                              [&](const Value& c, const Value& d) { return equal(c, d, budget, depth + 1); });
+    return std::ranges::equal(*x, *y, [&](const Value& c, const Value& d) { return equal(c, d, budget, depth + 1); });
   if (const Dict* x = a.dict(), *y = b.dict(); x && y)
     return x->items.size() == y->items.size() && std::ranges::all_of(x->items, [&](const auto& item) {
              budget.step(y->items.size());

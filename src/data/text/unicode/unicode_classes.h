@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 
 bool is_word_character(char32_t c);  // \w of regular expressions: letters, marks, digits, connectors
 bool is_python_word(char32_t c);     // \w of Python's regular expressions: letters, numbers and the underscore
+// White space as Python's str.split() takes it: Unicode's, and the four information separators of ASCII.
+inline bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 // BERT's classes, Unicode 8's categories.
 bool is_bert_control(char32_t c);      // Cc, Cf, Co, but tab and line ends; these are taken out

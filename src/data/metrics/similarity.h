@@ -1,5 +1,4 @@
-// How well texts find the texts that go with them by the cosines of their embeddings: recall, mean reciprocal rank and
-// nDCG (Järvelin & Kekäläinen 2002), as sentence-transformers' InformationRetrievalEvaluator.
+// How well numbers go together: correlations of two series, and texts that find each other by their embeddings.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -10,6 +9,13 @@
 
 namespace linnet {
 
+// Pearson's correlation, from -1 to 1; 0 where either series is constant. The series are equally long.
+double pearson_correlation(std::span<const double> a, std::span<const double> b);
+// Spearman's: Pearson's of the ranks; equal numbers share the mean of their ranks.
+double spearman_correlation(std::span<const double> a, std::span<const double> b);
+
+// How well texts find the texts that go with them by the cosines of their embeddings: recall, mean reciprocal rank and
+// nDCG (Järvelin & Kekäläinen 2002), as sentence-transformers' InformationRetrievalEvaluator.
 // Every document is a candidate for every query. Equal texts are one.
 class Retrieval {
  public:

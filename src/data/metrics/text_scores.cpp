@@ -1,0 +1,252 @@
+#include "data/metrics/text_scores.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include "base/error.h"
+#include "base/text.h"
+#include "data/text/unicode/unicode_classes.h"
+#include "data/text/unicode/utf8.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kTokenOrders = 4, kCharacterOrders = 6;
+constexpr double kBetaSquared = 4;
+
+void check_sizes(const char* score, const std::vector<std::string>& hypotheses,
+                 const std::vector<std::string>& references) {
+  if (hypotheses.size() != references.size())
+    fail_internal(std::string(score) + " of " + std::to_string(hypotheses.size()) + " hypotheses against " +
+                  std::to_string(references.size()) + " references");
+}
+
+// Calls use(character, is_space) with the bytes of each.
+template <class IsSpace, class Use>
+void for_each_character(std::string_view text, const IsSpace& is_space, const Use& use) {
+  for (size_t i = 0, length; i < text.size(); i += length) {
+    length = utf8_length_at(text, i);
+    use(text.substr(i, length), is_space(utf8_code_point_at(text, i)));
+  }
+}
+
+// The text from its first character that is no space to its last, in bytes.
+template <class IsSpace>
+std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpace& is_space) {
+  size_t begin = text.size(), end = 0;
+  for_each_character(text, is_space, [&](std::string_view character, bool space) {
+    if (space) return;
+    const auto at = static_cast<size_t>(character.data() - text.data());
+    begin = std::min(begin, at), end = at + character.size();
+  });
+  return {std::min(begin, end), end};
+}
+
+// The tokens or characters of a line, and their n-grams: stretches of the line, which need no copy.
+class Units {
+ public:
+  void add(std::string_view unit, std::string_view separator) {
+    if (!text_.empty()) text_ += separator;
+    begins_.push_back(text_.size());
+    text_ += unit;
+    ends_.push_back(text_.size());
+  }
+  int64_t size() const { return std::ssize(begins_); }
+  int64_t ngrams(size_t n) const { return std::max<int64_t>(0, size() - static_cast<int64_t>(n) + 1); }
+  std::unordered_map<std::string_view, int64_t> count(size_t n) const {
+    std::unordered_map<std::string_view, int64_t> counts;
+    for (size_t i = 0; i + n <= begins_.size(); ++i)
+      ++counts[std::string_view(text_).substr(begins_[i], ends_[i + n - 1] - begins_[i])];
+    return counts;
+  }
+
+ private:
+  std::string text_;
+  std::vector<size_t> begins_, ends_;
+};
+
+// How many n-grams of one line are in the other too, each at most as often as it is there.
+int64_t matches(const Units& here, const Units& there, size_t n) {
+  const auto counts = there.count(n);
+  int64_t sum = 0;
+  for (const auto& [ngram, count] : here.count(n))
+    if (const auto found = counts.find(ngram); found != counts.end()) sum += std::min(count, found->second);
+  return sum;
+}
+
+// n-grams of one n over a corpus.
+struct OrderTotals {
+  int64_t hypothesis = 0, reference = 0, matches = 0;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_period_or_comma(char c) { return c == '.' || c == ','; }
+
+// All ASCII punctuation but ' , - . -- those three are part of words and numbers -- and the blank.
+bool always_stands_alone(char c) {
+  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
+         (c >= ':' && c <= '@') || c == '/';
+}
+
+// Rewrites every pair of neighbors (a, b) with match(a, b), left to right without overlap, as
+// first + a + middle + b + last. A character beyond ASCII is several bytes, of which only the outer two can be
+// neighbors of an ASCII character, so bytes will do.
+template <typename Match>
+std::string rewrite_pairs(const std::string& text, Match match, const char* first, const char* middle,
+                          const char* last) {
+  std::string result;
+  result.reserve(text.size() * 5 / 4);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (i + 1 < text.size() && match(text[i], text[i + 1])) {
+      result.append(first).append(1, text[i]).append(middle).append(1, text[i + 1]).append(last);
+      ++i;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+void finish(const OrderTotals (&orders)[kTokenOrders], Bleu& bleu) {
+  const auto hypotheses = static_cast<double>(bleu.hypothesis_length);
+  const auto references = static_cast<double>(bleu.reference_length);
+  bleu.brevity_penalty = 1;
+  if (hypotheses < references) bleu.brevity_penalty = hypotheses > 0 ? std::exp(1 - references / hypotheses) : 0;
+  if (std::ranges::all_of(orders, [](const OrderTotals& order) { return order.matches == 0; })) return;
+
+  double smoothing = 1, log_sum = 0;
+  for (size_t n = 0; n < kTokenOrders; ++n) {
+    if (orders[n].hypothesis == 0) return;  // no line is long enough: the score is 0
+    const auto total = static_cast<double>(orders[n].hypothesis), correct = static_cast<double>(orders[n].matches);
+    if (correct == 0) smoothing *= 2;
+    bleu.precisions[n] = correct == 0 ? 100 / (smoothing * total) : 100 * correct / total;
+    log_sum += std::log(bleu.precisions[n]);
+  }
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / kTokenOrders);
+}
+
+Units tokens_of(const std::string& line) {
+  Units units;
+  for (const std::string& token : tokenize_13a(line)) units.add(token, " ");
+  return units;
+}
+
+Units characters_of(const std::string& line) {
+  Units units;
+  for_each_character(line, is_python_space, [&](std::string_view character, bool space) {
+    if (!space) units.add(character, "");
+  });
+  return units;
+}
+
+std::string_view without_space(std::string_view text) {
+  const auto [begin, end] = range_without_space(text, is_white_space);
+  return text.substr(begin, end - begin);
+}
+
+}  // namespace
+
+std::vector<std::string> tokenize_13a(std::string_view line) {
+  std::string text(line.substr(0, range_without_space(line, is_python_space).second));
+  constexpr std::string_view kReplacements[][2] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
+                                                   {"&amp;", "&"},    {"&lt;", "<"}, {"&gt;", ">"}};
+  for (const auto& [from, to] : kReplacements) replace_all(text, from, to);
+
+  std::string spaced = " ";
+  for (const char c : text) {
+    if (always_stands_alone(c)) spaced.append(1, ' ').append(1, c).append(1, ' ');
+    else spaced += c;
+  }
+  spaced += ' ';
+  // Three passes, in this order: a period or comma after something that is no digit; one before; a dash after a digit.
+  spaced = rewrite_pairs(
+      spaced, [](char a, char b) { return !is_digit(a) && is_period_or_comma(b); }, "", " ", " ");
+  spaced = rewrite_pairs(
+      spaced, [](char a, char b) { return is_period_or_comma(a) && !is_digit(b); }, " ", " ", "");
+  spaced = rewrite_pairs(
+      spaced, [](char a, char b) { return is_digit(a) && b == '-'; }, "", " ", " ");
+  std::vector<std::string> tokens;
+  bool inside = false;
+  for_each_character(spaced, is_python_space, [&](std::string_view character, bool space) {
+    if (!space && !inside) tokens.emplace_back();
+    if (!space) tokens.back() += character;
+    inside = !space;
+  });
+  return tokens;
+}
+
+Bleu corpus_bleu(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+  check_sizes("BLEU", hypotheses, references);
+  Bleu bleu;
+  OrderTotals orders[kTokenOrders];
+  for (size_t i = 0; i < hypotheses.size(); ++i) {
+    const Units hypothesis = tokens_of(hypotheses[i]), reference = tokens_of(references[i]);
+    bleu.hypothesis_length += hypothesis.size();
+    bleu.reference_length += reference.size();
+    for (size_t n = 1; n <= kTokenOrders; ++n) {
+      orders[n - 1].matches += matches(hypothesis, reference, n);
+      orders[n - 1].hypothesis += hypothesis.ngrams(n);
+    }
+  }
+  finish(orders, bleu);
+  return bleu;
+}
+
+double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+  check_sizes("chrF", hypotheses, references);
+  OrderTotals orders[kCharacterOrders];
+  for (size_t i = 0; i < hypotheses.size(); ++i) {
+    const Units hypothesis = characters_of(hypotheses[i]), reference = characters_of(references[i]);
+    for (size_t n = 1; n <= kCharacterOrders; ++n) {
+      OrderTotals& order = orders[n - 1];
+      if (reference.ngrams(n) > 0) order.hypothesis += hypothesis.ngrams(n);
+      order.reference += reference.ngrams(n);
+      order.matches += matches(hypothesis, reference, n);
+    }
+  }
+  double precision = 0, recall = 0;
+  int counted = 0;
+  for (const OrderTotals& order : orders) {
+    if (order.hypothesis == 0 || order.reference == 0) continue;
+    precision += static_cast<double>(order.matches) / static_cast<double>(order.hypothesis);
+    recall += static_cast<double>(order.matches) / static_cast<double>(order.reference);
+    ++counted;
+  }
+  if (counted == 0 || precision + recall == 0) return 0;
+  precision /= counted, recall /= counted;
+  return 100 * (1 + kBetaSquared) * precision * recall / (kBetaSquared * precision + recall);
+}
+
+bool is_exact_match(std::string_view hypothesis, std::string_view reference) {
+  return without_space(hypothesis) == without_space(reference);
+}
+
+double exact_match(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+  check_sizes("exact match", hypotheses, references);
+  if (hypotheses.empty()) return 0;
+  size_t matches = 0;
+  for (size_t i = 0; i < hypotheses.size(); ++i) matches += is_exact_match(hypotheses[i], references[i]);
+  return static_cast<double>(matches) / static_cast<double>(hypotheses.size());
+}
+
+int64_t count_words(std::string_view text) {
+  int64_t words = 0;
+  bool inside = false;
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    // Most text is ASCII, whose white space is told without decoding.
+    const bool space = byte < 0x80 ? byte == ' ' || (byte >= 9 && byte <= 13) || is_white_space(byte)
+                                   : is_white_space(utf8_code_point_at(text, at));
+    words += !space && !inside;
+    inside = !space;
+    at += byte < 0x80 ? 1 : utf8_length_at(text, at);
+  }
+  return words;
+}
+
+double perplexity(double nats, int64_t count) {
+  return count > 0 ? std::exp(nats / static_cast<double>(count)) : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace linnet
