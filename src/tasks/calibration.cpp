@@ -7,7 +7,6 @@
 #include "base/files.h"
 #include "base/packed_files.h"
 #include "data/examples/images/image_folder.h"
-#include "data/examples/text/line_reader.h"
 #include "data/examples/text/parallel_text.h"
 #include "data/examples/text/record_reader.h"
 #include "models/families/pretrained.h"

@@ -1,7 +1,7 @@
 #include "tasks/text_files.h"
 #include <iterator>
 #include "base/error.h"
-#include "data/examples/text/line_reader.h"
+#include "data/examples/text/record_reader.h"
 #include "data/examples/text/token_stream.h"
 #include "data/text/subword_trainers.h"
 #include "tasks/text_coder.h"

@@ -3,7 +3,6 @@
 #include <fstream>
 #include <iterator>
 #include "base/error.h"
-#include "data/examples/images/idx.h"
 #include "data/examples/images/image_folder.h"
 #include "linnet/dataset.h"
 #include "linnet/pretrained_tokenizer.h"

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "data/examples/text/line_reader.h"
+#include "data/examples/text/record_reader.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

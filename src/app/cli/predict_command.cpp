@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/examples/images/image_folder.h"
-#include "data/examples/text/line_reader.h"
 #include "data/examples/text/record_reader.h"
 #include "tasks/predictor.h"
 

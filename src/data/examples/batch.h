@@ -5,9 +5,17 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+#include "base/hash.h"
 
 namespace linnet {
+
+// Fisher-Yates.
+template <class T>
+void shuffle_span(std::span<T> items, uint64_t state) {
+  for (size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[uniform_below(left, state)]);
+}
 
 // An array of a batch and the graph input that it is for, which has the same name.
 struct BatchArray {

@@ -1,147 +1,171 @@
 #include "data/examples/batch_stream.h"
-#include <condition_variable>
-#include <exception>
-#include <mutex>
+#include <algorithm>
+#include <limits>
 #include <string>
-#include <thread>
-#include <vector>
+#include <utility>
 #include "base/error.h"
-#include "base/thread_pool.h"
-#include "base/timeline.h"
+#include "base/hash.h"
 
 namespace linnet {
+namespace {
 
-// The worker alone touches `order` and the buffers that are not handed out; everything under "shared" is guarded by the
-// mutex. Batches are numbered from the last seek on; batch n lies in buffer n modulo the number of buffers.
-struct BatchStream::State {
-  State(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth)
-      : dataset(dataset), buckets(buckets), seed(seed), order(dataset, buckets) {
-    if (prefetch_depth < 1) fail_internal("batch stream: prefetch_depth must be at least 1");
-    for (int i = 0; i <= prefetch_depth; ++i) buffers.emplace_back(buckets);
-    worker = start_thread([this] { run(); });
+// In elements of 4 bytes: source, target in and out, two lengths and the pair's number for each row.
+size_t elements(const BatchShape& shape) {
+  return static_cast<size_t>(shape.batch * (shape.source_length + 2 * shape.target_length + 3));
+}
+
+// Copies the ids and pads the rest of the row.
+void write_row(std::span<const TokenId> ids, std::span<int32_t> rows, int64_t row, int64_t length) {
+  const auto to = rows.begin() + row * length;
+  std::fill(std::ranges::copy(ids, to).out, to + length, SpecialTokens{}.pad);
+}
+
+}  // namespace
+
+std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes) {
+  int64_t rows = 0, source = 0, target = 0;
+  for (const BatchShape& shape : shapes) {
+    rows = std::max(rows, shape.batch);
+    source = std::max(source, shape.batch * shape.source_length);
+    target = std::max(target, shape.batch * shape.target_length);
   }
-  ~State() {
-    {
-      const std::lock_guard lock(mutex);
-      stopping = true;
-    }
-    work_to_do.notify_one();
-    worker.join();
-  }
+  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(int32_t); };
+  return {{"source", bytes(source)},
+          {"source_lengths", bytes(rows)},
+          {"target_in", bytes(target)},
+          {"target_out", bytes(target)},
+          {"target_lengths", bytes(rows)}};
+}
 
-  void run();
-  void fill(BatchBuffer& buffer, BatchCursor& cursor);
-  void move(const BatchCursor& target);
-  const PairBatch& next();
-  int64_t in_use() const { return filled - taken + (taken > 0 ? 1 : 0); }  // the batch taken last is still held
+BatchBuffer::BatchBuffer(const Buckets& buckets) : storage_(bytes(buckets) / sizeof(int32_t)) {
+  batch_.arrays.reserve(5);
+}
 
-  const PairDataset& dataset;
-  const Buckets buckets;
-  const uint64_t seed;
-  BatchOrder order;
-  int64_t ordered_epoch = -1;
-  BatchCursor share;  // of the caller: the share, and where it was last moved to
-  std::vector<BatchBuffer> buffers;
+size_t BatchBuffer::bytes(const Buckets& buckets) {
+  size_t most = 0;
+  for (const BatchShape& shape : buckets.shapes()) most = std::max(most, elements(shape));
+  return most * sizeof(int32_t);
+}
 
-  // Shared.
-  std::mutex mutex;
-  std::condition_variable work_to_do, batch_ready;
-  BatchCursor cursor;  // of the batch to fill next
-  uint64_t seeks = 0;  // tells the worker that what it was filling is no longer wanted
-  int64_t filled = 0, taken = 0;
-  std::exception_ptr failure;  // of the batch to fill next
-  bool stopping = false;
-
-  std::thread worker;
-};
-
-void BatchStream::State::run() {
-  Timeline::name_thread("batches");
-  const int64_t capacity = static_cast<int64_t>(buffers.size());
-  std::unique_lock lock(mutex);
-  for (;;) {
-    work_to_do.wait(lock, [&] { return stopping || (!failure && in_use() < capacity); });
-    if (stopping) return;
-    const uint64_t wanted = seeks;
-    BatchCursor here = cursor;
-    BatchBuffer& buffer = buffers[filled % capacity];
-    std::exception_ptr caught;
-    lock.unlock();
-    try {
-      fill(buffer, here);
-    } catch (...) {
-      caught = std::current_exception();
-    }
-    lock.lock();
-    if (wanted != seeks) continue;
-    if (caught) {
-      failure = caught;
-    } else {
-      ++filled;
-      cursor = here;
-    }
-    batch_ready.notify_one();
+void BatchBuffer::fill(const PairDataset& dataset, const Buckets& buckets, int bucket, std::span<const int32_t> pairs) {
+  const BatchShape shape = buckets.shapes()[bucket];
+  const auto [rows, source_length, target_length] = shape;
+  const int64_t count = static_cast<int64_t>(pairs.size());
+  if (count > rows || elements(shape) > storage_.size()) fail_internal("batch: more pairs than its bucket holds");
+  batch_.arrays.clear();
+  auto take = [&, next = storage_.data()](const char* name, int64_t size) mutable {
+    const std::span<int32_t> values(std::exchange(next, next + size), static_cast<size_t>(size));
+    if (name) batch_.arrays.push_back({name, std::as_bytes(values)});
+    return values;
+  };
+  const auto source = take("source", rows * source_length), source_lengths = take("source_lengths", rows),
+             target_in = take("target_in", rows * target_length), target_out = take("target_out", rows * target_length),
+             target_lengths = take("target_lengths", rows), numbers = take(nullptr, rows);
+  batch_.shape_index = bucket, batch_.shape = shape;
+  batch_.source = source, batch_.source_lengths = source_lengths;
+  batch_.target_in = target_in, batch_.target_out = target_out, batch_.target_lengths = target_lengths;
+  batch_.pairs = numbers;
+  batch_.source_tokens = batch_.target_tokens = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t pair = row < count ? pairs[row] : -1;
+    const int64_t source_size = pair < 0 ? 0 : dataset.source_length(pair);
+    const int64_t target_size = pair < 0 ? 0 : dataset.target_length(pair);
+    if (source_size > source_length || target_size > target_length)
+      fail_internal("batch: pair " + std::to_string(pair) + " is longer than its bucket");
+    using Ids = std::span<const TokenId>;
+    write_row(pair < 0 ? Ids{} : dataset.source(pair), source, row, source_length);
+    write_row(pair < 0 ? Ids{} : dataset.target_in(pair), target_in, row, target_length);
+    write_row(pair < 0 ? Ids{} : dataset.target_out(pair), target_out, row, target_length);
+    source_lengths[row] = static_cast<int32_t>(source_size);
+    target_lengths[row] = static_cast<int32_t>(target_size);
+    numbers[row] = static_cast<int32_t>(pair);
+    batch_.source_tokens += source_size;
+    batch_.target_tokens += target_size;
   }
 }
 
-// Moves the cursor on.
-void BatchStream::State::fill(BatchBuffer& buffer, BatchCursor& here) {
-  const HostSpan span("fill batch");
-  here.check(order.batch_count());
-  const auto taken = here.take([this](int64_t) { return order.batch_count(); });
-  if (ordered_epoch != taken.epoch) {
-    order.shuffle(seed, taken.epoch);
-    ordered_epoch = taken.epoch;
+BatchOrder::BatchOrder(const PairDataset& dataset, const Buckets& buckets)
+    : bucket_of_(dataset.size()), pairs_(dataset.size()), starts_(buckets.size() + 1, 0), cursors_(buckets.size()) {
+  if (dataset.size() > std::numeric_limits<int32_t>::max() || buckets.size() > std::numeric_limits<uint16_t>::max())
+    fail_user("too many sentence pairs: " + std::to_string(dataset.size()));
+  for (int64_t pair = 0; pair < dataset.size(); ++pair) {
+    const int bucket = buckets.find(dataset.source_length(pair), dataset.target_length(pair));
+    if (bucket < 0)
+      fail_internal("no bucket holds pair " + std::to_string(pair) + " of " +
+                    std::to_string(dataset.source_length(pair)) + " and " +
+                    std::to_string(dataset.target_length(pair)) + " tokens");
+    bucket_of_[pair] = static_cast<uint16_t>(bucket);
+    ++starts_[bucket + 1];
   }
-  static_cast<BatchPosition&>(buffer.batch()) = taken.position;
-  buffer.fill(dataset, buckets, order.bucket(taken.index), order.pairs(taken.index));
+  int64_t batches = 0;
+  for (int64_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    rows_.push_back(buckets.shapes()[bucket].batch);
+    batches += (starts_[bucket + 1] + rows_[bucket] - 1) / rows_[bucket];
+    starts_[bucket + 1] += starts_[bucket];
+  }
+  batches_.resize(batches);
+  sort();
 }
 
-void BatchStream::State::move(const BatchCursor& target) {
-  {
-    const std::lock_guard lock(mutex);
-    cursor = target;
-    ++seeks;
-    filled = taken = 0;
-    failure = nullptr;
-  }
-  work_to_do.notify_one();
+void BatchOrder::sort() {
+  std::copy(starts_.begin(), starts_.end() - 1, cursors_.begin());
+  for (size_t pair = 0; pair < bucket_of_.size(); ++pair)
+    pairs_[cursors_[bucket_of_[pair]]++] = static_cast<int32_t>(pair);
+  size_t batch = 0;
+  for (size_t bucket = 0; bucket < rows_.size(); ++bucket)
+    for (int64_t first = starts_[bucket]; first < starts_[bucket + 1]; first += rows_[bucket])
+      batches_[batch++] = {static_cast<int32_t>(bucket), static_cast<int32_t>(first)};
 }
 
-const PairBatch& BatchStream::State::next() {
-  std::unique_lock lock(mutex);
-  batch_ready.wait(lock, [&] { return filled > taken || failure; });
-  if (filled == taken) std::rethrow_exception(failure);
-  const PairBatch& batch = buffers[taken % static_cast<int64_t>(buffers.size())].batch();
-  ++taken;
-  lock.unlock();
-  work_to_do.notify_one();
-  return batch;
+void BatchOrder::shuffle(uint64_t seed, int64_t epoch) {
+  sort();
+  const uint64_t key = mix64(mix64(seed + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
+  shuffle_span(std::span(batches_), mix64(key));
+  for (size_t bucket = 0; bucket < rows_.size(); ++bucket)
+    shuffle_span(std::span(pairs_).subspan(starts_[bucket], starts_[bucket + 1] - starts_[bucket]),
+                 mix64(key + bucket + 1));
+}
+
+std::span<const int32_t> BatchOrder::pairs(int64_t batch) const {
+  const Entry& entry = batches_[batch];
+  const int64_t end = std::min<int64_t>(entry.first + rows_[entry.bucket], starts_[entry.bucket + 1]);
+  return std::span(pairs_).subspan(entry.first, end - entry.first);
+}
+
+size_t BatchOrder::bytes() const {
+  return bucket_of_.size() * sizeof(uint16_t) + pairs_.size() * sizeof(int32_t) + batches_.size() * sizeof(Entry);
 }
 
 BatchStream::BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth)
-    : state_(std::make_unique<State>(dataset, buckets, seed, prefetch_depth)) {}
-BatchStream::~BatchStream() = default;
+    : dataset_(dataset), buckets_(buckets), seed_(seed), order_(dataset, buckets) {
+  for (int i = 0; i <= prefetch_depth; ++i) ring_.push_back({BatchBuffer(buckets), {}});
+  const auto plan = [this](int slot) {
+    cursor_.check(order_.batch_count());
+    ring_[static_cast<size_t>(slot)].taken = cursor_.take([this](int64_t) { return order_.batch_count(); });
+    return int64_t{1};
+  };
+  const auto make = [this](int slot, int64_t, int) { fill(ring_[static_cast<size_t>(slot)]); };
+  ahead_.emplace(prefetch_depth + 1, 1, BatchesAhead::Work{plan, make});
+}
+
+// By the one worker, batch by batch.
+void BatchStream::fill(Slot& slot) {
+  const BatchCursor::Taken& taken = slot.taken;
+  if (ordered_epoch_ != taken.epoch) {
+    order_.shuffle(seed_, taken.epoch);
+    ordered_epoch_ = taken.epoch;
+  }
+  static_cast<BatchPosition&>(slot.buffer.batch()) = taken.position;
+  slot.buffer.fill(dataset_, buckets_, order_.bucket(taken.index), order_.pairs(taken.index));
+}
 
 void BatchStream::seek(int64_t epoch, int64_t index) {
-  state_->share.set(epoch, index);
-  state_->move(state_->share);
+  ahead_->restart([&] { cursor_.set(epoch, index); });
 }
-void BatchStream::take_share(BatchShare share) {
-  state_->share.take_share(share);
-  state_->move(state_->share);
-}
-int64_t BatchStream::shape_count() const { return state_->buckets.size(); }
-const PairBatch& BatchStream::next() { return state_->next(); }
-int64_t BatchStream::batches_per_epoch() const { return state_->order.batch_count(); }
 
-size_t BatchStream::buffer_bytes() const {
-  return buffer_bytes(state_->buckets, static_cast<int>(state_->buffers.size()) - 1);
+void BatchStream::take_share(BatchShare share) {
+  ahead_->restart([&] { cursor_.take_share(share); });
 }
-size_t BatchStream::buffer_bytes(const Buckets& buckets, int prefetch_depth) {
-  return static_cast<size_t>(prefetch_depth + 1) * BatchBuffer::bytes(buckets);
-}
-size_t BatchStream::order_bytes() const { return state_->order.bytes(); }
 
 EvaluationBatches::EvaluationBatches(const PairDataset& dataset, const Buckets& buckets)
     : dataset_(dataset), buckets_(buckets), order_(dataset, buckets), buffer_(buckets) {}

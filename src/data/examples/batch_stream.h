@@ -1,50 +1,20 @@
-// Training batches without end, in an order that is a pure function of (seed, epoch) and the same on every machine.
-//
-// An epoch has every pair once: pairs are shuffled within their bucket and cut into batches (the last of a bucket may
-// have padded rows), then the batches are shuffled. A worker thread fills a ring of buffers; once the constructor has
-// returned neither it nor next() allocates.
+// Batches of sentence pairs.
 #pragma once
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 #include "data/examples/batch.h"
+#include "data/examples/batches_ahead.h"
 #include "data/examples/buckets.h"
-#include "data/examples/text/pair_dataset.h"
+#include "data/examples/text/parallel_text.h"
 
 namespace linnet {
-
-class BatchStream : public BatchSource {
- public:
-  // The dataset must outlive the stream. prefetch_depth >= 1 batches are kept ready besides the one in use.
-  // Starts at epoch 0, batch 0. A pair that no bucket fits is an internal error.
-  BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth = 2);
-  ~BatchStream() override;
-  BatchStream(const BatchStream&) = delete;
-  BatchStream& operator=(const BatchStream&) = delete;
-
-  void seek(int64_t epoch, int64_t index) override;
-  void take_share(BatchShare share) override;
-  // Waits for the worker. An exception in the worker reappears here, at its place in the sequence and until seek() is
-  // called.
-  const PairBatch& next() override;
-  int64_t shape_count() const override;
-  int64_t batches_per_epoch() const override;  // the same in every epoch
-
-  size_t buffer_bytes() const;  // of the ring; fixed and touched from the constructor on
-  static size_t buffer_bytes(const Buckets& buckets, int prefetch_depth);  // the same, predicted
-  size_t order_bytes() const;  // of the permutation: 6 bytes a pair and 8 a batch
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-// One padded batch and the memory it lies in.
 
 // The arrays of a batch of pairs, as large as any of these shapes.
 std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes);
 
+// One padded batch and the memory it lies in.
 class BatchBuffer {
  public:
   explicit BatchBuffer(const Buckets& buckets);  // fits any of them
@@ -53,7 +23,6 @@ class BatchBuffer {
   // internal error.
   void fill(const PairDataset& dataset, const Buckets& buckets, int bucket, std::span<const int32_t> pairs);
   PairBatch& batch() { return batch_; }
-  const PairBatch& batch() const { return batch_; }
   static size_t bytes(const Buckets& buckets);  // of one buffer
 
  private:
@@ -62,7 +31,6 @@ class BatchBuffer {
 };
 
 // Which pairs make up which batch of an epoch.
-
 class BatchOrder {
  public:
   // Ordered by bucket, then by pair. A pair that no bucket fits is an internal error.
@@ -89,6 +57,49 @@ class BatchOrder {
   std::vector<int32_t> cursors_;     // [buckets], scratch of sort()
   std::vector<int64_t> rows_;        // [buckets]
   std::vector<Entry> batches_;
+};
+
+// Training batches without end, in an order that is a pure function of (seed, epoch) and the same on every machine.
+//
+// An epoch has every pair once: pairs are shuffled within their bucket and cut into batches (the last of a bucket may
+// have padded rows), then the batches are shuffled. A worker thread fills a ring of buffers; once the constructor has
+// returned neither it nor next() allocates.
+class BatchStream : public BatchSource {
+ public:
+  // The dataset must outlive the stream. prefetch_depth >= 1 batches are kept ready besides the one in use.
+  // Starts at epoch 0, batch 0. A pair that no bucket fits is an internal error.
+  BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth = 2);
+
+  void seek(int64_t epoch, int64_t index) override;
+  void take_share(BatchShare share) override;
+  // Waits for the worker. An exception in the worker reappears here, at its place in the sequence and until seek() is
+  // called.
+  const PairBatch& next() override { return ring_[static_cast<size_t>(ahead_->next())].buffer.batch(); }
+  int64_t shape_count() const override { return buckets_.size(); }
+  int64_t batches_per_epoch() const override { return order_.batch_count(); }  // the same in every epoch
+
+  // Of the ring; fixed and touched from the constructor on.
+  size_t buffer_bytes() const { return ring_.size() * BatchBuffer::bytes(buckets_); }
+  static size_t buffer_bytes(const Buckets& buckets, int prefetch_depth) {  // the same, predicted
+    return static_cast<size_t>(prefetch_depth + 1) * BatchBuffer::bytes(buckets);
+  }
+  size_t order_bytes() const { return order_.bytes(); }  // of the permutation: 6 bytes a pair and 8 a batch
+
+ private:
+  struct Slot {
+    BatchBuffer buffer;
+    BatchCursor::Taken taken;
+  };
+  void fill(Slot& slot);
+
+  const PairDataset& dataset_;
+  const Buckets buckets_;
+  const uint64_t seed_;
+  BatchOrder order_;
+  int64_t ordered_epoch_ = -1;
+  BatchCursor cursor_;
+  std::vector<Slot> ring_;
+  std::optional<BatchesAhead> ahead_;  // last: its thread uses all of the above
 };
 
 // Every pair of a dataset exactly once, bucket by bucket and in order within a bucket. No thread, no randomness.

@@ -36,10 +36,6 @@ bool has_sentencepiece_pipeline(const std::string& kind);
 Pipeline read_sentencepiece_pipeline(const std::string& bytes, const std::string& path, const std::string& kind,
                                      const Json& settings, const JsonObject& map);
 
-// A SentencePiece model beside `folder`'s other files: Marian's (source.spm or target.spm and vocab.json), M2M100's
-// (with vocab.json), or one whose class is not known.
-std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder);
-
 // tokenizer_config.json of a folder, "" for none. The text of chat_template.jinja, if the folder has it, replaces its
 // "chat_template".
 std::string read_tokenizer_config(const std::string& folder);

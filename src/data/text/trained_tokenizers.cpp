@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
@@ -122,8 +123,7 @@ constexpr std::string_view kSealStart = "\xC2\x3E\x18linnet1:";
 constexpr size_t kSealDigits = 16;
 
 std::string checksum(std::string_view bytes) {  // FNV-1a, 64 bits
-  uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  const uint64_t hash = fnv1a(bytes);
   std::string digits;
   for (int shift = 60; shift >= 0; shift -= 4) digits += "0123456789abcdef"[(hash >> shift) & 15u];
   return digits;

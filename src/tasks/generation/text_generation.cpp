@@ -7,12 +7,8 @@
 #include <vector>
 #include "base/error.h"
 #include "base/log.h"
-<<<<<<< HEAD
 #include "base/numbers.h"
-=======
-#include "base/rounding.h"
 #include "data/text/bpe/byte_alphabet.h"
->>>>>>> 8c503d5f (Text: steps of a tokenizer are functions, models read themselves, older files become a tokenizer.json; trained tokenizers and trainers are one file each)
 #include "data/text/chat/chat_template.h"
 #include "data/text/unicode/utf8.h"
 #include "engine/plan/state_names.h"

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "config/config.h"
 #include "data/examples/held_out.h"
-#include "data/examples/text/packed_rows.h"
+#include "data/examples/text/token_chunks.h"
 #include "data/text/chat/chat_template.h"
 #include "tasks/language/language_model.h"
 

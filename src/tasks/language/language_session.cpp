@@ -68,14 +68,14 @@ Evaluation LanguageSession::evaluate(const LanguageText& text) {
 }
 
 Evaluation LanguageSession::evaluate(const LanguageText& text, SharedWork& ranks) {
-  TokenBuffer buffer(chunks, packed);
+  OwnedBatch buffer(token_inputs(chunks, packed));
   double nats = 0;
   int64_t tokens = 0;
   int64_t done = 0;
   const std::vector<double> found =
       ranks.numbers(scoring_batches(text.tokens, chunks), 2, [&](int64_t index, std::span<double> result) {
-        fill_scoring_batch(text.tokens, chunks, index, buffer.arrays());
-        const LossTotal total = trainer->evaluate(buffer.batch());
+        fill_scoring_batch(text.tokens, chunks, index, token_arrays(buffer));
+        const LossTotal total = trainer->evaluate(buffer.batch);
         result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
         if (++done % kDropEvery == 0) text.tokens.drop_pages();
       });

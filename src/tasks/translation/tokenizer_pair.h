@@ -3,7 +3,6 @@
 #include <memory>
 #include "config/config.h"
 #include "data/examples/text/parallel_text.h"
-#include "data/text/sentence_frame.h"
 
 namespace linnet {
 

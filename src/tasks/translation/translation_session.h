@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 #include "data/examples/buckets.h"
-#include "data/examples/text/pair_dataset.h"
 #include "data/examples/text/parallel_text.h"
 #include "generation/generators.h"
 #include "tasks/session.h"

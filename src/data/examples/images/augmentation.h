@@ -15,7 +15,7 @@ struct Augmentation {
   int64_t cutout = 0;   // side of a square that is covered (DeVries & Taylor 2017); its center is anywhere
   double rotate = 0;    // at most so many degrees about the center, either way
   double crop = 0;      // least share of the area that is cut out and scaled to the whole (random resized crop)
-  int64_t random = 0;   // so many changes of RandAugment (random_augment.h)...
+  int64_t random = 0;   // so many changes of RandAugment...
   int strength = 9;     // ...of this strength
   double cutmix = 0;  // a of the Beta(a, a) that says how much of another image is pasted in (Yun et al. 2019); 0: none
   double mixup = 0;   // a of the Beta(a, a) that blends two images (Zhang et al. 2018); 0: none
@@ -59,5 +59,33 @@ Mix draw_mix(const Augmentation& how, uint64_t seed, int64_t epoch, int64_t imag
 // Of images [., width, channels]. A blend is (share * image + (256 - share) * other) / 256, to the nearest.
 void mix_images(const Mix& mix, int64_t width, int64_t channels, std::span<const uint8_t> other,
                 std::span<uint8_t> image);
+
+// RandAugment (Cubuk et al. 2020): a number of changes drawn from fourteen, all of one strength. Ranges are
+// torchvision's.
+constexpr int kMostStrength = 30;
+
+// What a change is drawn from, in torchvision's order.
+enum class ImageChange {
+  kNone,
+  kShearAcross,
+  kShearDown,
+  kShiftAcross,
+  kShiftDown,
+  kRotate,
+  kBrightness,
+  kColor,
+  kContrast,
+  kSharpness,
+  kPosterize,
+  kSolarize,
+  kAutoContrast,
+  kEqualize,
+};
+constexpr int kImageChanges = 14;
+
+// Changes an image [height, width, channels] of 1 or 3 channels where it lies. `strength` from 0 to kMostStrength;
+// `negative`: the other way, of changes that have two. `fill`: a pixel that stands beyond the image; empty: zeros.
+void change_image(ImageChange change, int strength, bool negative, int64_t height, int64_t width, int64_t channels,
+                  std::span<const uint8_t> fill, std::span<uint8_t> pixels);
 
 }  // namespace linnet

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include "data/examples/images/image_batches.h"
-#include "data/examples/images/random_augment.h"
 
 namespace linnet {
 namespace {

@@ -1,4 +1,3 @@
-#include "data/examples/images/idx.h"
 #include <zlib.h>
 #include <cstdlib>
 #include <filesystem>

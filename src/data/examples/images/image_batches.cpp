@@ -74,11 +74,10 @@ void ImageBatches::take_share(BatchShare share) {
 
 int64_t ImageBatches::batches_per_epoch() const { return evaluation_batches(dataset_, batch_size_); }
 
-// Fisher-Yates from the sorted order.
+// From the sorted order.
 void ImageBatches::shuffle(int64_t epoch) {
   std::iota(order_.begin(), order_.end(), 0);
-  uint64_t state = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
-  for (size_t left = order_.size(); left > 1; --left) std::swap(order_[left - 1], order_[uniform_below(left, state)]);
+  shuffle_span(std::span(order_), mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch)));
   ordered_epoch_ = epoch;
 }
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
-#include "data/examples/images/image_file.h"
+#include "data/examples/images/image_dataset.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include "data/examples/images/image_batches.h"
-#include "data/examples/images/image_file.h"
+#include "data/examples/images/image_dataset.h"
 #include "image_testing.h"
 
 #pragma GCC diagnostic push

@@ -1,5 +1,5 @@
-// The part of stb_image (github.com/nothings/stb, Debian's libstb-dev) that Linnet uses. image_stb.cpp holds its code,
-// so that the warnings of a foreign header stay there.
+// The parts of stb_image and stb_image_resize (github.com/nothings/stb, Debian's libstb-dev) that Linnet uses.
+// image_stb.cpp holds their code, so that the warnings of foreign headers stay there.
 #pragma once
 #define STBI_ONLY_JPEG
 #define STBI_ONLY_PNG
@@ -8,3 +8,4 @@
 #define STBI_NO_LINEAR
 #define STBI_FAILURE_USERMSG
 #include <stb/stb_image.h>
+#include <stb/stb_image_resize.h>

@@ -6,6 +6,5 @@
 #define STBI_REALLOC(memory, size) std::realloc(memory, size)
 #define STBI_FREE(memory) std::free(memory)
 #define STB_IMAGE_IMPLEMENTATION
-#include "data/examples/images/image_stb-inl.h"
 #define STB_IMAGE_RESIZE_IMPLEMENTATION
-#include "data/examples/images/image_stb_resize-inl.h"
+#include "data/examples/images/image_stb-inl.h"

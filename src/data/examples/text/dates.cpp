@@ -1,6 +1,7 @@
 #include "data/examples/text/dates.h"
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <iterator>
 #include <vector>
 #include "base/hash.h"
@@ -68,16 +69,12 @@ struct Date {
   int year, month, day, weekday;  // month and day from 1, weekday from 0, Sunday
 };
 
-bool is_leap(int year) { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0); }
-
 Date date_of(int number) {
-  constexpr int kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-  Date date{1970, 1, 1, (number + 4) % 7};  // 1970-01-01 was a Thursday
-  for (int length; number >= (length = is_leap(date.year) ? 366 : 365); ++date.year) number -= length;
-  for (int length; number >= (length = kDays[date.month - 1] + (date.month == 2 && is_leap(date.year))); ++date.month)
-    number -= length;
-  date.day += number;
-  return date;
+  const std::chrono::sys_days day{std::chrono::days{number}};
+  const std::chrono::year_month_day date{day};
+  return {static_cast<int>(date.year()), static_cast<int>(static_cast<unsigned>(date.month())),
+          static_cast<int>(static_cast<unsigned>(date.day())),
+          static_cast<int>(std::chrono::weekday{day}.c_encoding())};
 }
 
 std::string two_digits(int value) { return {static_cast<char>('0' + value / 10), static_cast<char>('0' + value % 10)}; }

@@ -1,7 +1,7 @@
-#include "data/examples/text/pair_dataset.h"
 #include <gtest/gtest.h>
 #include <memory>
 #include "base/error.h"
+#include "data/examples/text/parallel_text.h"
 
 namespace linnet {
 namespace {

@@ -1,10 +1,10 @@
 #include "data/examples/text/parallel_text.h"
 #include <algorithm>
+#include <cstdio>
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "data/examples/text/line_reader.h"
 #include "data/examples/text/record_reader.h"
 
 namespace linnet {
@@ -91,6 +91,134 @@ ParallelText read_pair(const std::string& source_path, const std::string& target
   if (text.source.size() != text.target.size())
     fail_user("unequal line counts: '" + source_path + "' has " + lines(text.source.size()) + ", '" + target_path +
               "' has " + lines(text.target.size()));
+  return text;
+}
+
+namespace {
+
+// Collects tokens in blocks, so that the flat vector can be made at its exact size: a vector that grows by doubling
+// holds up to three times its contents for a moment, this one block more.
+class TokenBlocks {
+ public:
+  void append(std::span<const TokenId> tokens) {
+    if (blocks_.empty() || blocks_.back().capacity() - blocks_.back().size() < tokens.size()) {
+      blocks_.emplace_back();
+      blocks_.back().reserve(std::max(kBlockTokens, tokens.size()));
+    }
+    blocks_.back().insert(blocks_.back().end(), tokens.begin(), tokens.end());
+    size_ += static_cast<int64_t>(tokens.size());
+  }
+  int64_t size() const { return size_; }
+  std::vector<TokenId> take() {
+    std::vector<TokenId> flat;
+    flat.reserve(static_cast<size_t>(size_));
+    for (std::vector<TokenId>& block : blocks_) {
+      flat.insert(flat.end(), block.begin(), block.end());
+      block = {};
+    }
+    return flat;
+  }
+
+ private:
+  static constexpr size_t kBlockTokens = 1 << 20;
+  std::vector<std::vector<TokenId>> blocks_;
+  int64_t size_ = 0;
+};
+
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+std::string percent(int64_t part, int64_t whole) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f%%",
+                whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return text;
+}
+
+}  // namespace
+
+PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, const Tokenizer& target,
+                         const PairLimits& limits) {
+  if (text.source.size() != text.target.size()) fail_internal("parallel text with unequal sides");
+  if (limits.max_seq_len < 2) fail_user("max_seq_len must be at least 2: a token and the end of the sentence");
+  const SentenceFrame frame = limits.frame.value_or(SentenceFrame::of(source.special()));
+  const TokenId unknown = source.special().unknown;
+  const auto unknown_in = [&](const std::vector<TokenId>& ids) { return std::ranges::count(ids, unknown); };
+  TokenBlocks tokens;
+  std::vector<TokenId> source_ids, target_ids;
+  starts_.reserve(2 * text.source.size() + 1);
+  Phase phase("tokenizing");
+  for (size_t line = 0; line < text.source.size(); ++line) {
+    phase.tick(static_cast<int64_t>(line), static_cast<int64_t>(text.source.size()));
+    source_ids.clear();
+    target_ids.clear();
+    source.encode(text.source[line], source_ids);
+    target.encode(text.target[line], target_ids);
+    const bool empty = source_ids.empty() || target_ids.empty();
+    // The model reads a target without its last token, and finds it without its first.
+    const bool source_long = frame_sentence(source_ids, frame.source_begin, frame.source_end, limits.max_seq_len);
+    const bool target_long = frame_sentence(target_ids, frame.target_begin, frame.target_end, limits.max_seq_len + 1);
+    const bool is_long = source_long || target_long;
+    if (limits.drop_long) {
+      report_.dropped_empty += empty;
+      report_.dropped_long += is_long && !empty;
+      if (empty || is_long) continue;
+    } else {
+      report_.truncated += is_long;
+    }
+    ++report_.pairs;
+    report_.unknown_source_tokens += unknown_in(source_ids);
+    report_.unknown_target_tokens += unknown_in(target_ids);
+    report_.source_tokens += static_cast<int64_t>(source_ids.size());
+    report_.target_tokens += static_cast<int64_t>(target_ids.size()) - 1;
+    starts_.push_back(tokens.size());
+    tokens.append(source_ids);
+    starts_.push_back(tokens.size());
+    tokens.append(target_ids);
+  }
+  starts_.push_back(tokens.size());
+  tokens_ = tokens.take();
+  if (report_.pairs == 0)
+    fail_user("no sentence pair is left of " + std::to_string(text.source.size()) + ": " +
+              std::to_string(report_.dropped_empty) + " have an empty side, " + std::to_string(report_.dropped_long) +
+              " have more than max_seq_len = " + std::to_string(limits.max_seq_len) + " tokens");
+}
+
+std::span<const TokenId> PairDataset::source(int64_t pair) const {
+  return {tokens_.data() + starts_[2 * pair], static_cast<size_t>(source_length(pair))};
+}
+
+std::span<const TokenId> PairDataset::target_in(int64_t pair) const {
+  return {tokens_.data() + starts_[2 * pair + 1], static_cast<size_t>(target_length(pair))};
+}
+
+std::span<const TokenId> PairDataset::target_out(int64_t pair) const {
+  return {tokens_.data() + starts_[2 * pair + 1] + 1, static_cast<size_t>(target_length(pair))};
+}
+
+std::vector<std::pair<int, int>> PairDataset::lengths() const {
+  std::vector<std::pair<int, int>> lengths;
+  lengths.reserve(static_cast<size_t>(size()));
+  for (int64_t pair = 0; pair < size(); ++pair)
+    lengths.emplace_back(static_cast<int>(source_length(pair)), static_cast<int>(target_length(pair)));
+  return lengths;
+}
+
+size_t PairDataset::bytes() const {
+  return tokens_.capacity() * sizeof(TokenId) + starts_.capacity() * sizeof(int64_t);
+}
+
+std::string DatasetReport::text() const {
+  std::string text = grouped(pairs) + " pairs, " + grouped(source_tokens) + " source and " + grouped(target_tokens) +
+                     " target tokens (" + percent(unknown_source_tokens, source_tokens) + " and " +
+                     percent(unknown_target_tokens, target_tokens) + " unknown)";
+  if (dropped_empty > 0) text += ", " + grouped(dropped_empty) + " dropped as empty";
+  if (dropped_long > 0) text += ", " + grouped(dropped_long) + " dropped as too long";
+  if (truncated > 0) text += ", " + grouped(truncated) + " truncated";
   return text;
 }
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include "base/error.h"
 #include "base/process_memory.h"
-#include "data/examples/text/line_reader.h"
+#include "data/examples/text/record_reader.h"
 
 namespace linnet {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 #include "data/examples/batch.h"
-#include "data/examples/text/packed_rows.h"
+#include "data/examples/text/token_chunks.h"
 #include "data/text/pretrained_tokenizer.h"
 
 namespace linnet {

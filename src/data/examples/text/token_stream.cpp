@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/lost_pages.h"
-#include "data/examples/text/line_reader.h"
 #include "data/examples/text/record_reader.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "data/text/base64.h"
 #include "data/text/pipeline/tokenizer_json.h"
-#include "data/text/sentencepiece/charsmap_table.h"
+#include "data/text/sentencepiece/sentencepiece_normalizer.h"
 #include "data/text/unicode/unicode_classes.h"
 
 namespace linnet {

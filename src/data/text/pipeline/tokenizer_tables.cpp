@@ -1,12 +1,7 @@
 #include "data/text/pipeline/tokenizer_tables.h"
 #include <cstring>
 #include "base/error.h"
-<<<<<<< HEAD
 #include "base/numbers.h"
-#include "data/text/bpe/bpe_model.h"
-=======
-#include "base/rounding.h"
->>>>>>> 8c503d5f (Text: steps of a tokenizer are functions, models read themselves, older files become a tokenizer.json; trained tokenizers and trainers are one file each)
 #include "data/text/byte_trie.h"
 #include "data/text/pipeline/tokenizer_json.h"
 

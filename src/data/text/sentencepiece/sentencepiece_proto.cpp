@@ -12,7 +12,7 @@ namespace {
 
 using Fail = ProtoReader::Fail;
 
-// The trie of a table of replacements (see charsmap_table.cpp): all steps stay inside, whatever byte comes
+// The trie of a table of replacements (see sentencepiece_normalizer.cpp): all steps stay inside, whatever byte comes
 // next, with at most 32 entries on the way to any leaf, for which SentencePiece has room.
 void check_charsmap(std::string_view table, const Fail& fail_model) {
   if (table.empty()) return;

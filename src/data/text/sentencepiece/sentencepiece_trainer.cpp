@@ -14,6 +14,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "data/text/trained_tokenizers.h"
 
 namespace linnet {
 namespace {
@@ -175,6 +176,15 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   log_warning("the training text holds a vocabulary of " + most + ", which is taken instead of vocab_size " +
               std::to_string(options.vocab_size));
   return train_sentencepiece(smaller, lines);
+}
+
+std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, const std::vector<std::string>& lines) {
+  if (options.kind == "char") return train_vocabulary(TextUnit::kCharacter, options.vocab_size, lines);
+  if (options.kind == "word") return train_vocabulary(TextUnit::kWord, options.vocab_size, lines);
+  if (options.kind == "sentencepiece")
+    return make_sentencepiece_tokenizer(train_sentencepiece(options, lines), "(just trained)");
+  if (options.kind == "byte_bpe") fail_user("tokenizer = \"byte_bpe\" is for language models alone");
+  fail_user("unknown tokenizer '" + options.kind + "' (char, word or sentencepiece)");
 }
 
 }  // namespace linnet
